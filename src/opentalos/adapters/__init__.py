@@ -1,0 +1,1 @@
+"""The ports on the world: memory, local disk and SQLite; one sub-package each."""

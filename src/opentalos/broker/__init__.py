@@ -1,0 +1,1 @@
+"""Use cases: one protocol-neutral method per operation, one access decision."""

@@ -1,0 +1,1 @@
+"""Topics, principals, permissions (``authorize``) and quotas."""

@@ -1,0 +1,1 @@
+"""Consumer groups: worker and partition leases, generations, checkpoints."""

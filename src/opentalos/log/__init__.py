@@ -1,0 +1,1 @@
+"""One partition: segments, blocks, index, group commit, lanes, tail cache, opening, retention."""

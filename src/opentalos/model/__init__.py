@@ -1,0 +1,1 @@
+"""Frozen values, limits and errors that every layer shares; standard library only."""

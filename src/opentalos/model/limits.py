@@ -1,0 +1,150 @@
+"""Every bound of the server, as the sections of the configuration file.
+
+Each dataclass is one TOML section; each field one key, with its unit in the name. Relations are
+checked on construction. The reference page is generated from these classes and their comments.
+"""
+
+from dataclasses import dataclass
+
+
+def _need(condition: bool, text: str) -> None:
+    if not condition:
+        raise ValueError(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLimits:
+    """[log] Bounds of the partition log."""
+
+    group_bytes_max: int = 4 << 20  # payload bytes of one commit; one block may be larger
+    group_blocks_max: int = 512  # blocks of one commit; two chunks each stay below IOV_MAX
+    pending_bytes_max: int = 64 << 20  # waiting for commit, per partition
+    pending_bytes_total_max: int = 256 << 20  # waiting for commit, whole server
+    segment_bytes_max: int = 128 << 20  # a segment is sealed at this size
+    segment_age_max_s: float = 3600.0  # an open segment is sealed at this age
+    segments_open_max: int = 256  # files open for writing at once; the idlest is sealed first
+    idle_seal_s: float = 300.0  # a partition without puts for so long is sealed
+    index_interval_bytes: int = 64 << 10  # one index entry per so many bytes of a segment
+    tail_cache_bytes_max: int = 128 << 20  # recent blocks kept in memory, whole server
+    lanes: int = 4  # commits under way at once while no lane is stalled
+    lanes_max: int = 32  # with the lanes that stalled commits keep busy
+    lane_stall_ms: int = 200  # a commit longer than this keeps its lane for itself
+    recover_deadline_s: float = 10.0  # fencing and measuring the last segment of a dead owner
+    reopen_attempts_max: int = 8  # after failed commits, before waiting puts are refused
+    retention_interval_s: float = 30.0  # between two passes of retention and idle sealing
+    delete_grace_s: float = 60.0  # a dropped segment's file stays for readers under way
+    clock_disagree_max_s: float = 300.0  # wall against loop clock; beyond it retention stands
+    space_reserve_bytes: int = 256 << 20  # puts are refused below this much free space
+    group_commit: bool = True  # False: one block per commit, to measure what grouping gains
+
+    def __post_init__(self) -> None:
+        _need(0 < self.group_bytes_max <= self.pending_bytes_max, "need 0 < group <= pending")
+        _need(self.pending_bytes_max <= self.pending_bytes_total_max, "need pending <= total")
+        _need(0 < self.lanes <= self.lanes_max, "need 0 < lanes <= lanes_max")
+        _need(self.group_blocks_max > 0, "need group_blocks_max > 0")
+        _need(self.segment_bytes_max >= 1 << 10, "need segment_bytes_max >= 1 KiB")
+        _need(self.segments_open_max > 0, "need segments_open_max > 0")
+        _need(self.index_interval_bytes >= 1 << 9, "need index_interval_bytes >= 512")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpLimits:
+    """[http] Bounds of the HTTP port."""
+
+    body_bytes_max: int = 32 << 20  # larger bodies get 413 before they are read
+    bodies_bytes_total_max: int = 512 << 20  # request bodies in memory, whole server
+    header_bytes_max: int = 16 << 10  # request line and headers
+    connections_max: int = 10_000
+    request_timeout_s: float = 30.0  # from the first byte of a request to its last
+    idle_timeout_s: float = 120.0  # a kept-alive connection without a request
+    write_stall_s: float = 30.0  # a client that does not read its reply
+    drain_s: float = 3.0  # requests under way may finish so long after SIGTERM
+
+    def __post_init__(self) -> None:
+        _need(0 < self.body_bytes_max <= self.bodies_bytes_total_max, "need 0 < body <= total")
+        _need(self.header_bytes_max >= 1 << 10, "need header_bytes_max >= 1 KiB")
+        _need(0 < self.drain_s <= 4.0, "need 0 < drain_s <= 4, so that SIGTERM ends within 5 s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthLimits:
+    """[auth] Who may call."""
+
+    clock_skew_max_s: int = 900  # the Go and Python clients never correct their clock
+    anonymous: bool = False  # True: unsigned Guest requests become the guest principal
+    denial_log_per_s_max: int = 20  # audit lines; what is left out is counted
+
+    def __post_init__(self) -> None:
+        _need(self.clock_skew_max_s > 0, "need clock_skew_max_s > 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageLimits:
+    """[message] Bounds of puts and gets."""
+
+    block_bytes_max: int = 20 << 20  # one compressed block
+    block_messages_max: int = 100_000  # messageNumber of one block
+    get_messages_max: int = 20_000  # newer Go clients ask for so many
+    get_bytes_max: int = 10 << 20  # of one reply, unless its first block is larger
+    get_hold_s: float = 0.5  # an empty getMessage waits so long for new messages
+    get_holds_max: int = 10_000  # getMessage calls held at once
+    preview_messages_max: int = 20
+
+    def __post_init__(self) -> None:
+        _need(0 < self.block_bytes_max, "need block_bytes_max > 0")
+        _need(0 <= self.get_hold_s <= 4, "need get_hold_s <= 4: clients time out after 5 s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLimits:
+    """[topic] Bounds and defaults of topics. Source of the defaults: talos-admin.md section 2."""
+
+    partitions_default: int = 8
+    partitions_max: int = 256
+    retention_default_s: int = 86_400
+    retention_min_s: int = 3_600
+    retention_max_s: int = 365 * 86_400
+    attributes_bytes_max: int = 64 << 10
+    topics_max: int = 100_000  # whole server
+    change_partition_interval_s: float = 5.0  # between two changes of a partition count
+    shrink_force_s: float = 86_400.0  # a shrink ends after so long even if a group never drains
+
+    def __post_init__(self) -> None:
+        _need(0 < self.partitions_default <= self.partitions_max, "need 0 < default <= max")
+        _need(self.retention_min_s <= self.retention_default_s <= self.retention_max_s, "retention")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    """[group] Bounds of consumer groups. Source of the lease: talos-consumer.md section 1."""
+
+    lease_s: float = 30.0  # clients renew every 7 s
+    workers_max: int = 1_000  # per group and topic
+    groups_max: int = 1_000  # per topic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaLimits:
+    """[quota] Default quotas. Source: talos-admin.md section 4 (user, topic)."""
+
+    hold_s: float = 3.0  # a request over its rate waits at most so long
+    held_bytes_max: int = 64 << 20  # request bytes waiting for rate, whole server
+    user_space_bytes: int = 1 << 40
+    user_put_requests_per_s: int = 40_000
+    user_get_requests_per_s: int = 40_000
+    user_put_bytes_per_s: int = 500 << 20
+    user_get_bytes_per_s: int = 500 << 20
+    user_topics: int = 10_000
+    topic_space_bytes: int = 500 << 30
+    topic_put_requests_per_s: int = 40_000
+    topic_get_requests_per_s: int = 40_000
+    topic_put_bytes_per_s: int = 500 << 20
+    topic_get_bytes_per_s: int = 500 << 20
+    partition_put_bytes_per_s: int = 0  # 0: no limit
+    partition_get_requests_per_s: int = 0  # 0: no limit
+    organisation_put_bytes_per_s: int = 0  # 0: no limit
+    organisation_get_bytes_per_s: int = 0  # 0: no limit
+    organisation_partitions: int = 10_000  # until an admin approves more
+
+    def __post_init__(self) -> None:
+        _need(0 <= self.hold_s <= 4, "need hold_s <= 4: clients time out after 5 s")

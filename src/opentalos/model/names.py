@@ -1,0 +1,45 @@
+"""Naming rules and the topic resource name. Source: talos-admin.md section 1."""
+
+import re
+from typing import NamedTuple
+
+from opentalos.model.errors import InvalidName
+
+NAME_CHARS_MAX = 80
+_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9_-]{0,78}[a-zA-Z0-9-])?")
+_SHOWN_CHARS_MAX = 40  # of a refused name in the error's text
+
+
+def check_name(name: str, what: str = "topic name") -> str:
+    """Return ``name`` if it follows the rule for topics, groups and client ids.
+
+    Raises: InvalidName: 1 to 80 of ``[a-zA-Z0-9_-]``, not starting with ``_`` or ``-``, not
+    ending with ``_``.
+    """
+    if not _NAME.fullmatch(name):
+        shown = name[:_SHOWN_CHARS_MAX]
+        raise InvalidName(
+            f"invalid {what} {shown!r}: 1 to {NAME_CHARS_MAX} of [a-zA-Z0-9_-], "
+            "not starting with '_' or '-', not ending with '_'"
+        )
+    return name
+
+
+class ResourceName(NamedTuple):
+    """``{owner}#{topic}#{uuid}``; the owner part may contain ``#``, so parse from the right."""
+
+    owner: str
+    topic: str
+    uuid: str
+
+    def __str__(self) -> str:
+        return f"{self.owner}#{self.topic}#{self.uuid}"
+
+    @classmethod
+    def parse(cls, text: str) -> "ResourceName":
+        """Split a resource name. Raises: InvalidName."""
+        parts = text.rsplit("#", 2)
+        if len(parts) != 3 or not all(parts):
+            shown = text[:_SHOWN_CHARS_MAX]
+            raise InvalidName(f"invalid topic resource name {shown!r}: need owner#topic#uuid")
+        return cls(*parts)

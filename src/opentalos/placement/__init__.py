@@ -1,0 +1,1 @@
+"""Pure placement: who serves which partition, and the schedule info that says so."""

@@ -1,0 +1,1 @@
+"""The four ports the core stands on: FileStore, MetaStore, RowStore and Clock."""

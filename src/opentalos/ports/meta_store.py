@@ -1,0 +1,43 @@
+"""MetaStore: small versioned records for control data (SQLite, ZooKeeper)."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+VALUE_BYTES_MAX = 512 << 10  # below ZooKeeper's default 1 MiB packet
+
+
+class Record(NamedTuple):
+    """A value with the version that a compare-and-set expects; versions start at 1 and grow."""
+
+    value: bytes
+    version: int
+
+
+class Session(NamedTuple):
+    """The store's view of this client: ephemeral records live as long as the session."""
+
+    valid_until_s: float  # on the running loop's clock; ``inf`` where sessions cannot lapse
+    lost: bool
+    incarnation: int  # grows when a new session replaced a lost one
+
+
+class MetaStore(Protocol):
+    """Versioned records by path; each write carries a nonce, so an unknown CAS is resolved.
+
+    Paths look like ``topics/alice/clicks``: relative, ``/``-separated, parents need not exist.
+    ``get`` is linearizable; None: absent. ``create``: AlreadyExists. ``replace`` and ``delete``
+    apply only to the expected version, else VersionConflict (an absent record too). ``create``
+    and ``replace`` return the new version. ``children`` returns the direct child names, sorted.
+    ``watch`` yields the current state of all records below a prefix, then the latest states; it
+    may skip states, never goes back. RequestError for a value above VALUE_BYTES_MAX. Not done:
+    Unavailable; unknown (only when the nonce could not be read back): OutcomeUnknown.
+    """
+
+    async def get(self, path: str) -> Record | None: ...
+    async def create(self, path: str, value: bytes, *, ephemeral: bool = False) -> int: ...
+    async def replace(self, path: str, value: bytes, expected: int) -> int: ...
+    async def delete(self, path: str, expected: int) -> None: ...
+    async def children(self, path: str) -> Sequence[str]: ...
+    def watch(self, prefix: str) -> AsyncIterator[Mapping[str, Record]]: ...
+    def session(self) -> Session: ...
+    async def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""The Python client, sync and async, over wire and model; nothing of the server side."""

@@ -1,0 +1,1 @@
+"""Structured tables over RowStore and their change stream."""

@@ -1,0 +1,1 @@
+"""Config file, wiring and lifecycle of one server."""

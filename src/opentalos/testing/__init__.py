@@ -1,0 +1,1 @@
+"""For users' tests too: simulation loop, history checker and faulty memory adapters."""

@@ -1,0 +1,1 @@
+"""Sans-io codecs: Thrift, message formats and request signing; bytes in, values out."""
