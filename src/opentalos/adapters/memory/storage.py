@@ -1,0 +1,54 @@
+"""What several memory clients share: the files, records and rows themselves."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from opentalos.adapters.row_rules import RowState
+from opentalos.ports.meta_store import Record
+
+CAPACITY_BYTES = 1 << 40  # of the file store unless a test asks for less
+
+
+@dataclass(slots=True)
+class StoredFile:
+    """One file's bytes. Once ``fenced``, they never change again."""
+
+    content: bytearray = field(default_factory=bytearray)
+    fenced: bool = False
+
+
+@dataclass(slots=True)
+class StoredRecord:
+    """One record; ``owner`` is the client whose end removes it, if it is ephemeral."""
+
+    record: Record
+    owner: object | None = None
+
+
+class MemoryStorage:
+    """Plays the disk, the coordination service and the table service for any number of clients.
+
+    All clients must live on one event loop.
+    """
+
+    def __init__(self, *, capacity_bytes: int = CAPACITY_BYTES) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.used_bytes = 0
+        self.files: dict[str, StoredFile] = {}
+        self.records: dict[str, StoredRecord] = {}
+        self.tables: dict[str, dict[bytes, RowState]] = {}
+        self._watchers: dict[asyncio.Event, str] = {}  # ordered, so that wake-ups are repeatable
+
+    def add_watcher(self, changed: asyncio.Event, prefix: str) -> None:
+        """Set ``changed`` when a record changes whose path starts with ``prefix``."""
+        self._watchers[changed] = prefix
+
+    def remove_watcher(self, changed: asyncio.Event) -> None:
+        """Undo ``add_watcher``."""
+        self._watchers.pop(changed, None)
+
+    def record_changed(self, path: str) -> None:
+        """Wake the watchers of ``path``."""
+        for changed, prefix in self._watchers.items():
+            if path.startswith(prefix):
+                changed.set()
