@@ -1,0 +1,86 @@
+"""What the disk itself gives, measured in the same run: the yardstick for durable figures."""
+
+import os
+import time
+from pathlib import Path
+
+RECORD_BYTES = 1_088  # a 1 KiB message with its block header, as in the hot-path measurements
+LARGE_BYTES = 1 << 20
+
+
+def synced_append_latencies_s(folder: Path, *, seconds: float) -> list[float]:
+    """Latency of each append + fdatasync of a bare loop, in seconds, sorted."""
+    record = os.urandom(RECORD_BYTES)
+    descriptor = os.open(folder / "fdatasync.bin", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    latencies = []
+    try:
+        stop = time.perf_counter() + seconds
+        while (begin := time.perf_counter()) < stop:
+            os.write(descriptor, record)
+            os.fdatasync(descriptor)
+            latencies.append(time.perf_counter() - begin)
+    finally:
+        os.close(descriptor)
+        (folder / "fdatasync.bin").unlink()
+    return sorted(latencies)
+
+
+def paced_append_p99_s(folder: Path, *, rate: float, seconds: float) -> float:
+    """P99 of append + fdatasync when one is due every 1/rate s, timed from when it was due.
+
+    A disk slower than the pace shows its queue, as it would to an open-loop client.
+    """
+    record = os.urandom(RECORD_BYTES)
+    descriptor = os.open(folder / "paced.bin", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    latencies = []
+    try:
+        begin = time.perf_counter()
+        for number in range(int(rate * seconds)):
+            due = begin + number / rate
+            while (now := time.perf_counter()) < due:
+                time.sleep(min(due - now, 0.001))
+            os.write(descriptor, record)
+            os.fdatasync(descriptor)
+            latencies.append(time.perf_counter() - due)
+    finally:
+        os.close(descriptor)
+        (folder / "paced.bin").unlink()
+    return sorted(latencies)[int(len(latencies) * 0.99)]
+
+
+def synced_write_bytes_per_s(folder: Path, *, seconds: float) -> float:
+    """Rate of 1 MiB appends to one file, each synced before the next."""
+    record = os.urandom(LARGE_BYTES)
+    descriptor = os.open(folder / "large.bin", os.O_CREAT | os.O_WRONLY, 0o600)
+    written = 0
+    try:
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < seconds:
+            written += os.pwritev(descriptor, [record], written, os.RWF_DSYNC)
+        return written / (time.perf_counter() - begin)
+    finally:
+        os.close(descriptor)
+        (folder / "large.bin").unlink()
+
+
+def cat_bytes_per_s(files: list[Path]) -> float:
+    """Rate of reading the files from end to end through a 1 MiB buffer, page cache dropped."""
+    drop_from_page_cache(files)
+    total = 0
+    begin = time.perf_counter()
+    for path in files:
+        with path.open("rb", buffering=0) as file:
+            while chunk := file.read(LARGE_BYTES):
+                total += len(chunk)
+    return total / (time.perf_counter() - begin)
+
+
+def drop_from_page_cache(files: list[Path]) -> None:
+    """Ask the kernel to forget the files' pages, so that the next read is cold."""
+    for path in files:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)

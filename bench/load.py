@@ -1,0 +1,122 @@
+"""Load generators that are not Python: wrk for closed loops, openloop.c for open ones."""
+
+import json
+import re
+import resource
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+_SCALE_US = {"us": 1.0, "ms": 1e3, "s": 1e6, "m": 6e7}
+
+
+class MissingTool(Exception):
+    """A tool that the benchmarks need is not installed; the text says how to get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """One run of a generator. Latencies in microseconds; CPU seconds of the generator."""
+
+    requests_per_s: float
+    requests: int
+    errors: int
+    p50_us: float
+    p99_us: float
+    max_us: float
+    client_cpu_s: float
+
+    def as_json(self) -> dict[str, float]:
+        """For the result file."""
+        return asdict(self)
+
+
+def write_request_file(path: Path, requests: list[bytes]) -> Path:
+    """Write whole HTTP requests in the format that both generators read."""
+    path.write_bytes(b"".join(len(one).to_bytes(4, "big") + one for one in requests))
+    return path
+
+
+def closed_loop(url: str, requests: Path, *, connections: int, seconds: int) -> LoadResult:
+    """Drive ``connections`` connections that each send the next request on a reply (wrk)."""
+    wrk = shutil.which("wrk")
+    if wrk is None:
+        raise MissingTool("wrk is not installed: apt-get install wrk")
+    command = [wrk, "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", "10s"]
+    command += ["-s", str(HERE / "replay.lua"), url, "--", str(requests)]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=seconds + 60)
+    return parse_wrk(done.stdout, _children_cpu_s(before))
+
+
+def parse_wrk(text: str, client_cpu_s: float) -> LoadResult:
+    """Read wrk's report. Socket errors and non-2xx replies count as errors."""
+    requests = int(_find(r"(\d+) requests in", text))
+    errors = sum(
+        int(number) for number in re.findall(r"(?:connect|read|write|timeout) (\d+)", text)
+    )
+    if found := re.search(r"Non-2xx or 3xx responses: (\d+)", text):
+        errors += int(found[1])
+    return LoadResult(
+        requests_per_s=float(_find(r"Requests/sec:\s+([\d.]+)", text)),
+        requests=requests,
+        errors=errors,
+        p50_us=_duration_us(_find(r"50%\s+(\S+)", text)),
+        p99_us=_duration_us(_find(r"99%\s+(\S+)", text)),
+        max_us=_duration_us(_find(r"Latency\s+\S+\s+\S+\s+(\S+)", text)),
+        client_cpu_s=client_cpu_s,
+    )
+
+
+def open_loop(
+    binary: Path, port: int, requests: Path, *, connections: int, rate: float, seconds: float
+) -> LoadResult:
+    """Send at a fixed rate; latencies count from when each request was due."""
+    command = [str(binary), "127.0.0.1", str(port), str(connections), str(rate), str(seconds)]
+    done = subprocess.run(
+        [*command, str(requests)], capture_output=True, text=True, timeout=seconds + 90
+    )
+    if not done.stdout:
+        raise RuntimeError(f"openloop failed: {done.stderr.strip()}")
+    report = json.loads(done.stdout)
+    return LoadResult(
+        requests_per_s=report["rate"],
+        requests=report["ok"],
+        errors=report["errors"] + report["sent"] - report["ok"] - report["errors"],
+        p50_us=report["p50_us"],
+        p99_us=report["p99_us"],
+        max_us=report["max_us"],
+        client_cpu_s=report["cpu_s"],
+    )
+
+
+def build_open_loop(folder: Path) -> Path:
+    """Compile openloop.c with the system's C compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        raise MissingTool("a C compiler is not installed: apt-get install gcc")
+    binary = folder / "openloop"
+    source = HERE / "openloop.c"
+    subprocess.run([compiler, "-O2", "-o", str(binary), str(source)], check=True)
+    return binary
+
+
+def _find(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    if found is None:
+        raise RuntimeError(f"unexpected output of wrk, no {pattern!r} in: {text}")
+    return found[1]
+
+
+def _duration_us(text: str) -> float:
+    found = re.fullmatch(r"([\d.]+)(us|ms|s|m)", text)
+    if found is None:
+        raise RuntimeError(f"unexpected duration {text!r} from wrk")
+    return float(found[1]) * _SCALE_US[found[2]]
+
+
+def _children_cpu_s(before: resource.struct_rusage) -> float:
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
