@@ -1,0 +1,65 @@
+"""What the use cases share: catalog, access decision, quotas and the log."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from opentalos.catalog.authorize import Authorizer, topic_not_exist
+from opentalos.catalog.secret_box import SecretBox
+from opentalos.catalog.space import SpaceLedger
+from opentalos.catalog.throttle import Throttle
+from opentalos.catalog.topic import Topic
+from opentalos.catalog.topics import TopicCatalog
+from opentalos.model.identity import Permission, Principal
+from opentalos.model.limits import (
+    AuthLimits,
+    GroupLimits,
+    LogLimits,
+    MessageLimits,
+    QuotaLimits,
+    TopicLimits,
+)
+from opentalos.ports.clock import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """What a broker has to know besides its stores. ``advertise`` is ``host:port``."""
+
+    server: str
+    advertise: str
+    secret_box: SecretBox
+    log: LogLimits = field(default_factory=LogLimits)
+    auth: AuthLimits = field(default_factory=AuthLimits)
+    message: MessageLimits = field(default_factory=MessageLimits)
+    topic: TopicLimits = field(default_factory=TopicLimits)
+    group: GroupLimits = field(default_factory=GroupLimits)
+    quota: QuotaLimits = field(default_factory=QuotaLimits)
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerContext:
+    """Handed to every service of one broker."""
+
+    config: BrokerConfig
+    clock: Clock
+    log: "LogStore"
+    topics: TopicCatalog
+    authorizer: Authorizer
+    throttle: Throttle
+    spaces: SpaceLedger
+    advertise: str
+
+    def topic(self, caller: Principal, action: Permission, resource: str) -> Topic:
+        """The topic of a resource name, if the caller may do this to it; sync, hot path.
+
+        Raises: TopicNotExist, PermissionDenied.
+        """
+        topic = self.topics.by_resource(resource)
+        if topic is None:
+            raise topic_not_exist(resource)
+        self.authorizer.authorize(caller, action, topic)
+        return topic
+
+
+class LogStore(Protocol):
+    """Stands for log.log_store.LogStore until it lands."""

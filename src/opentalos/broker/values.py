@@ -1,0 +1,172 @@
+"""Values that the use cases take and return; gateways translate them and import them from here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from opentalos.catalog.principals import IssuedKey, KeyInfo, LiveKey, PrincipalInfo
+from opentalos.catalog.quotas import PartitionQuota, UserQuota
+from opentalos.catalog.topic import BaseQuota, Topic, TopicStatus
+from opentalos.catalog.topic_groups import TopicGroup, TopicGroupType
+from opentalos.model.identity import Grantee, Permission
+
+__all__ = [
+    "AttributeChange",
+    "BaseQuota",
+    "CheckpointKey",
+    "Commit",
+    "ConsumeUnit",
+    "IssuedKey",
+    "KeyInfo",
+    "LiveKey",
+    "LockedPartitions",
+    "NewTopic",
+    "PartitionConsumeUnit",
+    "PartitionQuota",
+    "PartitionQuotas",
+    "PartitionState",
+    "PendingQuotas",
+    "PrincipalInfo",
+    "QuotaUse",
+    "Topic",
+    "TopicDescription",
+    "TopicGroup",
+    "TopicGroupType",
+    "TopicStatus",
+    "UserQuota",
+    "UserQuotaUse",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """What createTopic asks for; ``name`` is plain or ``organisation/name``."""
+
+    name: str
+    partitions: int | None  # required by the protocol: None is refused
+    retention_s: int | None = None
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    quota: BaseQuota | None = None
+    acl: Mapping[Grantee, Permission] = field(default_factory=dict)
+    owner_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeChange:
+    """What changeTopicAttribute sets; None leaves a field as it is.
+
+    Keys of ``attributes`` are added or overwritten, the others stay.
+    """
+
+    partitions: int | None = None
+    retention_s: int | None = None
+    attributes: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Offsets and amounts of one partition. Source: topic.thrift PartitionState."""
+
+    partition: int
+    start_offset: int
+    end_offset: int  # last existing message; start - 1 when empty
+    messages: int  # retained
+    bytes_count: int  # retained
+    total_messages: int  # ever appended
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUse:
+    """A quota with every default filled in, and how much of its space is used."""
+
+    quota: BaseQuota
+    used_bytes: int
+
+    @property
+    def remaining_bytes(self) -> int:
+        """Space left; 0 when over, and when there is no limit: the largest i64."""
+        limit = self.quota.space_bytes or 0
+        return max(0, limit - self.used_bytes) if limit else (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class UserQuotaUse:
+    """A user's quota in force, with its use."""
+
+    use: QuotaUse
+    topics: int  # limit of the topic count
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """All parts of describeTopic; ``permissions`` maps grantee identifiers to masks."""
+
+    topic: Topic
+    partitions: tuple[PartitionState, ...]
+    quota: QuotaUse
+    permissions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeUnit:
+    """A worker of a consumer group on one topic. Source: consumer.thrift ConsumeUnit."""
+
+    group: str
+    resource: str
+    worker: str
+    partitions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LockedPartitions:
+    """Outcome of lockPartition."""
+
+    locked: tuple[int, ...]
+    failed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One updateOffset: ``offset`` is the last processed message, not the next one."""
+
+    group: str
+    resource: str
+    partition: int
+    worker: str
+    offset: int
+    last_offset: int | None = None  # set: refuse unless it equals the stored checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointKey:
+    """Whose checkpoint it is, in queryOrgOffset."""
+
+    group: str
+    resource: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionConsumeUnit:
+    """Progress of a group on one partition. Source: metric.thrift PartitionConsumeUnit."""
+
+    partition: int
+    address: str  # peer address of the worker that holds it; empty when nobody does
+    checkpoint: int  # -1: none
+    lag: int  # messages after the checkpoint that are retained
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionQuotas:
+    """An organisation's partition quotas: its requests and what was approved in total."""
+
+    quotas: tuple[PartitionQuota, ...]
+    approved: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingQuotas:
+    """Requests that wait for an administrator."""
+
+    quotas: tuple[PartitionQuota, ...]
+    admin: bool  # the caller may approve

@@ -1,0 +1,107 @@
+"""The one access decision: what a principal may do with a topic, and the audit of denials."""
+
+import asyncio
+import logging
+from typing import NoReturn
+
+from opentalos.catalog.topic import Topic
+from opentalos.model.errors import PermissionDenied, TopicNotExist
+from opentalos.model.identity import GrantType, Permission, Principal
+from opentalos.model.limits import AuthLimits
+
+_AUDIT = logging.getLogger("opentalos.audit")
+_ALL = int(Permission.ADMIN)
+# A topic that was bound to an organisation shows itself to its members; its admin team may do
+# everything that can be granted to somebody who is not the owner.
+_BOUND_ORGANISATION = int(Permission.DESCRIBE_TOPIC)
+_BOUND_TEAM = int(Permission.PUT_MESSAGE | Permission.GET_MESSAGE | Permission.DESCRIBE_TOPIC)
+_RESOURCE_CHARS_MAX = 200  # of a caller's text in an audit line
+
+
+def permissions_of(principal: Principal, topic: Topic) -> int:
+    """Mask of what the principal may do with the topic; pure."""
+    if principal.anonymous:
+        return _guest_mask(topic)
+    if principal.admin or topic.owner == principal.id or topic.owner == principal.organisation:
+        return _ALL
+    mask = 0
+    if topic.acl:
+        identifiers = principal.identifiers
+        for grantee, granted in topic.acl.items():
+            if grantee.identifier in identifiers and grantee.type != GrantType.GUEST:
+                mask |= granted
+    if topic.bound_organisation and topic.bound_organisation == principal.organisation:
+        mask |= _BOUND_ORGANISATION
+    if topic.bound_team and topic.bound_team == principal.team:
+        mask |= _BOUND_TEAM
+    return mask
+
+
+def _guest_mask(topic: Topic) -> int:
+    mask = 0
+    for grantee, granted in topic.acl.items():
+        if grantee.type == GrantType.GUEST:
+            mask |= granted
+    return mask
+
+
+class Authorizer:
+    """Decides, and writes every denial to the audit log, at most so many lines per second."""
+
+    def __init__(self, limits: AuthLimits) -> None:
+        self._lines_max = limits.denial_log_per_s_max
+        self._window_s = float("-inf")
+        self._lines = 0
+        self._left_out = 0  # since the last line
+        self.denials = 0  # ever
+
+    def authorize(self, principal: Principal, action: Permission, topic: Topic) -> None:
+        """Return if the principal may do this to the topic; the only decision point.
+
+        Raises: TopicNotExist if it was granted nothing at all, so that it cannot tell the topic
+            from an unknown one; PermissionDenied otherwise.
+        """
+        mask = permissions_of(principal, topic)
+        if mask & action == action:
+            return
+        self._deny(principal, action.name or str(int(action)), topic.resource)
+        if mask == 0:
+            raise topic_not_exist(topic.resource)
+        raise PermissionDenied(f"{principal.id} may not {action.name} on topic {topic.name}")
+
+    def authorize_admin(self, principal: Principal, action: str, resource: str = "") -> None:
+        """Return if the principal is a service administrator. Raises: PermissionDenied."""
+        if not principal.admin:
+            self.refuse(principal, action, resource)
+
+    def refuse(self, principal: Principal, action: str, resource: str) -> NoReturn:
+        """Deny what another rule than a topic permission forbids. Raises: PermissionDenied."""
+        self._deny(principal, action, resource)
+        raise PermissionDenied(f"{principal.id} may not {action}")
+
+    def _deny(self, principal: Principal, action: str, resource: str) -> None:
+        self.denials += 1
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._window_s >= 1.0:
+            self._window_s, self._lines = now_s, 0
+        if self._lines >= self._lines_max:
+            self._left_out += 1
+            return
+        self._lines += 1
+        left_out, self._left_out = self._left_out, 0
+        fields = {
+            "principal": principal.id,
+            "action": action,
+            "resource": resource[:_RESOURCE_CHARS_MAX],
+            "left_out": left_out,
+        }
+        _AUDIT.warning(
+            "denied principal=%r action=%r resource=%r left_out=%d",
+            *fields.values(),
+            extra={"audit": fields},
+        )
+
+
+def topic_not_exist(name: str) -> TopicNotExist:
+    """The one answer for unknown and not granted: both must read alike."""
+    return TopicNotExist(f"topic {name[:_RESOURCE_CHARS_MAX]} does not exist")

@@ -1,0 +1,140 @@
+"""A topic as the catalog keeps it, and its record in the MetaStore (JSON with a version)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any
+
+from opentalos.model.errors import CorruptLog, NewerFormat
+from opentalos.model.identity import Grantee, GrantType
+from opentalos.model.message import Durability
+from opentalos.model.names import ResourceName
+
+FORMAT_VERSION = 1
+DURABILITY_KEY = "durability"  # attribute: synced or flushed
+RETENTION_BYTES_KEY = "retention.bytes"  # attribute: bytes kept per partition
+_EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+class TopicStatus(IntEnum):
+    """State of a topic. Source: topic.thrift TopicStatus."""
+
+    CREATING = 0
+    ACTIVE = 1
+    DELETING = 2
+    DELETED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseQuota:
+    """Limits of a user or topic; None takes the server's default, 0 means no limit.
+
+    Source: quota.thrift BaseQuota.
+    """
+
+    space_bytes: int | None = None
+    put_requests_per_s: int | None = None
+    get_requests_per_s: int | None = None
+    put_bytes_per_s: int | None = None
+    get_bytes_per_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """One topic. A recreated topic has another uuid and so another resource name.
+
+    ``partitions`` is what producers see, ``consumer_partitions`` what consumers see: larger only
+    while a shrink drains. ``partitions_ever`` bounds the logs that a deletion has to remove.
+    """
+
+    uuid: str
+    owner: str
+    name: str
+    partitions: int
+    consumer_partitions: int
+    partitions_ever: int
+    retention_s: int
+    status: TopicStatus = TopicStatus.ACTIVE
+    attributes: Mapping[str, str] = _EMPTY
+    acl: Mapping[Grantee, int] = field(default_factory=dict)
+    quota: BaseQuota | None = None
+    created_ms: int = 0
+    old_partitions: int | None = None  # the count before the last change
+    partitions_changed_ms: int = 0  # 0: never changed
+    charge_id: str = ""
+    owner_name: str = ""
+    bound_organisation: str = ""  # by addSubResourceName
+    bound_team: str = ""
+    resource: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        name = str(ResourceName(self.owner, self.name, self.uuid))
+        object.__setattr__(self, "resource", name)
+
+    @property
+    def shrinking(self) -> bool:
+        """Removed partitions are still open to consumers."""
+        return self.consumer_partitions > self.partitions
+
+    @property
+    def durability(self) -> Durability:
+        """What an acknowledged put survives."""
+        return Durability(self.attributes.get(DURABILITY_KEY, Durability.SYNCED.value))
+
+    @property
+    def retention_bytes(self) -> int | None:
+        """Bytes kept per partition; None: only age decides."""
+        text = self.attributes.get(RETENTION_BYTES_KEY)
+        return None if text is None else int(text)
+
+
+_PLAIN_FIELDS = (
+    "uuid", "owner", "name", "partitions", "consumer_partitions", "partitions_ever",
+    "retention_s", "created_ms", "old_partitions", "partitions_changed_ms", "charge_id",
+    "owner_name", "bound_organisation", "bound_team",
+)  # fmt: skip
+_QUOTA_FIELDS = BaseQuota.__slots__
+
+
+def encode_topic(topic: Topic) -> bytes:
+    """The record's value."""
+    record: dict[str, Any] = {name: getattr(topic, name) for name in _PLAIN_FIELDS}
+    record["version"] = FORMAT_VERSION
+    record["status"] = topic.status.name
+    record["attributes"] = dict(topic.attributes)
+    record["acl"] = [
+        [grantee.type.name, grantee.identifier, mask] for grantee, mask in topic.acl.items()
+    ]
+    record["quota"] = encode_quota(topic.quota)
+    return json.dumps(record, separators=(",", ":"), sort_keys=True).encode()
+
+
+def decode_topic(value: bytes) -> Topic:
+    """Read a record. Raises: NewerFormat; CorruptLog for anything that is no topic record."""
+    try:
+        record = json.loads(value)
+        version = record["version"]
+        if version != FORMAT_VERSION:
+            raise NewerFormat(f"topic record of format {version}, this version reads up to 1")
+        plain = {name: record[name] for name in _PLAIN_FIELDS}
+        return Topic(
+            **plain,
+            status=TopicStatus[record["status"]],
+            attributes=record["attributes"],
+            acl={Grantee(GrantType[kind], name): mask for kind, name, mask in record["acl"]},
+            quota=decode_quota(record["quota"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptLog(f"unreadable topic record: {error!r}") from error
+
+
+def encode_quota(quota: BaseQuota | None) -> dict[str, int | None] | None:
+    """A quota as JSON."""
+    return None if quota is None else {name: getattr(quota, name) for name in _QUOTA_FIELDS}
+
+
+def decode_quota(record: Mapping[str, int | None] | None) -> BaseQuota | None:
+    """A quota from JSON; unknown keys raise TypeError."""
+    return None if record is None else BaseQuota(**record)
