@@ -1,0 +1,1 @@
+"""The one HTTP port: protocol class, routes, bounds; it knows no service."""

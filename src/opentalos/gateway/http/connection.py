@@ -1,0 +1,426 @@
+"""One client connection: bytes in, exchanges out in order, replies back in order.
+
+Requests of one connection are handled one after the other; those sent ahead wait, bounded.
+Time limits are one ``deadline`` that the server's sweep compares, so a request costs no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
+
+from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.reply_format import CONTINUE, TEXT, head
+
+if TYPE_CHECKING:
+    from opentalos.gateway.http.server import HttpServer
+
+PIPELINE_MAX = 16  # requests sent ahead before reading stops
+FEED_BYTES_MAX = 16 << 10  # parsed at once, so that one read cannot hold thousands of requests
+HEADERS_MAX = 100  # header lines of one request
+LINGER_S = 2.0  # after a refusal the client may read it before the connection is cut
+JOIN_BYTES_MAX = 64 << 10  # larger replies go out in pieces instead of one copy
+
+
+class HttpConnection(asyncio.Protocol):
+    """The protocol object of one accepted connection."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._parser = HttpRequestParser(self)
+        self.deadline = math.inf
+        self.peer = ""
+        self.alive = False
+        self._queue: deque[Exchange] = deque()
+        self._current: Exchange | None = None
+        self._backlog = bytearray()  # received, not parsed: the queue is full
+        self._last = False  # no request after the ones already here
+        self._refusal: tuple[int, str] | None = None  # answered when its turn comes
+        self._lingering = False
+        self._write_stalled = False
+        self._pumping = False
+        self._in_message = False
+        self._in_head = False
+        self._resuming = False  # the parser is fed a made-up head to go on after an Upgrade
+        self._moved = False  # the message made progress in this feed
+        self._silent_bytes = 0  # fed without progress: bounds heads, trailers, chunk heads
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._parts: list[bytes] = []
+        self._body_bytes = 0
+        self._body_left = 0  # of a Content-Length body
+        self._charged = 0
+
+    # --- transport callbacks -----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the connection, or refuse it when there are too many."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.alive = True
+        name = transport.get_extra_info("peername")
+        self.peer = str(name[0]) if isinstance(name, tuple) and name else ""
+        self.deadline = self._server.now + self._server.limits.request_timeout_s
+        if not self._server.admit(self):
+            self._refuse(503, "too many connections")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget what waits; a request under way runs on and its reply goes nowhere."""
+        self.alive = False
+        self._transport = None
+        self.deadline = math.inf
+        for exchange in self._queue:
+            self._server.release(exchange.charged)
+        self._queue.clear()
+        self._backlog.clear()
+        self._server.release(self._charged)
+        self._charged = 0
+        self._parts = []
+        if self._write_stalled:
+            self.resume_writing()
+        self._server.forget(self)
+
+    def eof_received(self) -> bool:
+        """Keep the half-open connection only for requests that still want an answer."""
+        self._last = True
+        return self._current is not None or bool(self._queue)
+
+    def pause_writing(self) -> None:
+        """The client does not read: no further request is started until it does."""
+        self._write_stalled = True
+        self._server.stalled(self, self._transport)
+
+    def resume_writing(self) -> None:
+        """The client caught up."""
+        self._write_stalled = False
+        self._server.unstalled(self)
+        if self.alive:
+            self._pump()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse, then start the next request if none is under way."""
+        if self._last or self._lingering:
+            return
+        if self._backlog:
+            self._backlog += data
+            return
+        if len(data) <= FEED_BYTES_MAX:
+            self._feed(data)
+        else:
+            self._feed_slices(data)
+        if self._queue or self._refusal is not None:
+            self._pump()
+
+    # --- parsing -----------------------------------------------------------------------------
+
+    def _feed_slices(self, data: bytes) -> None:
+        if self._body_left >= len(data):
+            self._feed(data)  # all of it belongs to one body
+            return
+        view, position = memoryview(data), 0
+        while position < len(view) and not self._last:
+            if len(self._queue) >= PIPELINE_MAX:
+                self._backlog += view[position:]
+                if self._transport is not None:
+                    self._transport.pause_reading()
+                return
+            step = max(self._body_left, FEED_BYTES_MAX)
+            self._feed(bytes(view[position : position + step]))
+            position += step
+
+    def _feed(self, data: bytes) -> None:
+        self._moved = False
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            self._resume_after_upgrade(data[upgrade.args[0] :])
+        except HttpParserError as error:
+            self._refuse(400, f"malformed HTTP request: {_reason(error)}")
+        if not self._in_message:
+            return
+        if self._moved:
+            self._silent_bytes = 0
+        else:
+            self._silent_bytes += len(data)
+            if self._silent_bytes > self._server.limits.header_bytes_max:
+                self._refuse(431, "the request's header is larger than the server accepts")
+
+    def _resume_after_upgrade(self, rest: bytes) -> None:
+        """Ignore ``Upgrade`` as RFC 9110 allows: the parser stops there, so a fresh one goes on."""
+        if self._last:
+            return
+        self._parser = HttpRequestParser(self)
+        if self._body_left:
+            self._resuming = True
+            self._parser.feed_data(
+                b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % self._body_left
+            )
+            self._resuming = False
+        if rest:
+            self._feed(rest)
+
+    def on_message_begin(self) -> None:
+        """Parser callback."""
+        self._moved = True
+        if self._resuming:
+            return
+        self._in_message = self._in_head = True
+        self._url = b""
+        self._headers = {}
+        if self._current is None and not self._queue:
+            self.deadline = self._server.now + self._server.limits.request_timeout_s
+
+    def on_url(self, url: bytes) -> None:
+        """Parser callback; a long target comes in pieces."""
+        if self._in_head:
+            self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Parser callback; trailers are ignored."""
+        if self._in_head:
+            name = name.lower()
+            headers = self._headers
+            if name in headers:
+                value = headers[name] + b"," + value
+            headers[name] = value
+
+    def on_headers_complete(self) -> None:
+        """Parser callback: refuse what is too large before it is read."""
+        if self._resuming:
+            return
+        self._in_head = False
+        headers = self._headers
+        if len(headers) > HEADERS_MAX:
+            self._refuse(431, f"more than {HEADERS_MAX} headers")
+            return
+        self._body_bytes = 0
+        self._body_left = left = int(headers.get(b"content-length", 0))
+        limits = self._server.limits
+        if left > limits.body_bytes_max:
+            self._refuse(413, f"a body of {left} bytes is above {limits.body_bytes_max}")
+        elif self._server.body_bytes + left > limits.bodies_bytes_total_max:
+            self._refuse(413, "the server holds too many request bytes now; try again")
+        elif b"upgrade" in headers and b"transfer-encoding" in headers:
+            self._refuse(400, "a chunked body together with Upgrade")
+        elif b"expect" in headers and self._current is None and not self._queue:
+            if headers[b"expect"].lower() == b"100-continue" and self._transport is not None:
+                self._transport.write(CONTINUE)
+
+    def on_body(self, data: bytes) -> None:
+        """Parser callback: one piece of the body."""
+        if self._last:
+            return
+        count = len(data)
+        self._moved = True
+        self._body_bytes += count
+        if self._body_left:
+            self._body_left -= count
+        server, limits = self._server, self._server.limits
+        if self._body_bytes > limits.body_bytes_max:
+            self._refuse(413, f"the body is above {limits.body_bytes_max} bytes")
+        elif server.body_bytes + count > limits.bodies_bytes_total_max:
+            self._refuse(413, "the server holds too many request bytes now; try again")
+        else:
+            server.body_bytes += count
+            self._charged += count
+            self._parts.append(data)
+
+    def on_message_complete(self) -> None:
+        """Parser callback: the request is whole."""
+        if self._last or (self._body_left and b"upgrade" in self._headers):
+            return
+        self._in_message = False
+        self._moved = True
+        url = self._url
+        if not url.startswith(b"/"):
+            url = _origin_form(url)
+        exchange = Exchange(self, self._parser.get_method(), url)
+        headers = exchange.headers = self._headers
+        parts = self._parts
+        if parts:
+            exchange.body = parts[0] if len(parts) == 1 else b"".join(parts)
+            self._parts = []
+            exchange.charged = self._charged
+            self._charged = 0
+        if b"connection" in headers:
+            exchange.version_1_0 = self._parser.get_http_version() == "1.0"
+        if not self._parser.should_keep_alive() or self._server.draining:
+            exchange.close_after = self._last = True
+        self._queue.append(exchange)
+
+    # --- answering ---------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Start requests in order as long as each is answered at once."""
+        if self._pumping:
+            return
+        self._pumping = True
+        while self._current is None and self.alive and not self._write_stalled:
+            if self._queue:
+                exchange = self._current = self._queue.popleft()
+                self.deadline = self._server.now + self._server.answer_timeout_s
+                self._server.dispatch(exchange)
+            elif self._backlog and not self._last:
+                data = bytes(self._backlog)
+                self._backlog.clear()
+                if self._transport is not None:
+                    self._transport.resume_reading()
+                self._feed_slices(data)
+            else:
+                break
+        self._pumping = False
+        if self._refusal is not None and self._current is None and not self._queue:
+            self._send_refusal()
+
+    def answer(self, exchange: Exchange, prefix: bytes, body: bytes, extra: bytes) -> None:
+        """Write one reply and go on; never raises, whatever became of the connection."""
+        server = self._server
+        if exchange.charged:
+            server.body_bytes -= exchange.charged
+        self._current = None
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        size = b"%d" % len(body)
+        if exchange.close_after or exchange.version_1_0 or extra or exchange.method == b"HEAD":
+            end, body = self._slow_end(exchange, body, extra)
+        else:
+            end = server.head_end
+        if len(body) <= JOIN_BYTES_MAX:
+            transport.write(b"".join((prefix, size, end, body)))
+        else:
+            transport.writelines((prefix + size + end, body))
+        self._answered(exchange)
+
+    def answer_chunks(
+        self, exchange: Exchange, prefix: bytes, chunks: Sequence[bytes | memoryview]
+    ) -> None:
+        """Write one reply in pieces; never raises, whatever became of the connection."""
+        server = self._server
+        server.release(exchange.charged)
+        self._current = None
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        size = sum(map(len, chunks))
+        end, _ = self._slow_end(exchange, b"", b"")
+        if size <= JOIN_BYTES_MAX:
+            transport.write(b"".join((prefix, b"%d" % size, end, *chunks)))
+        else:
+            transport.writelines((prefix + b"%d" % size + end, *chunks))
+        self._answered(exchange)
+
+    def _slow_end(self, exchange: Exchange, body: bytes, extra: bytes) -> tuple[bytes, bytes]:
+        end = self._server.date + extra
+        if exchange.close_after:
+            end += b"Connection: close\r\n"
+        elif exchange.version_1_0:
+            end += b"Connection: keep-alive\r\n"
+        return end + b"\r\n", b"" if exchange.method == b"HEAD" else body
+
+    def _answered(self, exchange: Exchange) -> None:
+        if exchange.close_after:
+            self.deadline = self._server.now + LINGER_S + self._server.limits.write_stall_s
+            self._close()
+            return
+        if not self._write_stalled:
+            limits = self._server.limits
+            self.deadline = self._server.now + (
+                limits.request_timeout_s if self._in_message else limits.idle_timeout_s
+            )
+        if self._queue or self._backlog or self._refusal is not None:
+            self._pump()
+        elif self._server.draining and not self._in_message:
+            self._close()
+        elif self._last:
+            self._close()
+
+    # --- ending ------------------------------------------------------------------------------
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """Answer with an error after the requests before it, then close."""
+        if not self._last:
+            self._last = True
+            self._in_message = False
+            self._parts = []
+            self._server.release(self._charged)
+            self._charged = 0
+            self._backlog.clear()
+            self._refusal = (status, reason)
+            self._server.refused += 1
+            if self._transport is None or self._transport.is_closing():
+                return
+            if not self._queue and self._current is None:
+                self._send_refusal()
+
+    def _send_refusal(self) -> None:
+        assert self._refusal is not None
+        status, reason = self._refusal
+        self._refusal = None
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        body = reason.encode("utf-8", "replace") + b"\n"
+        transport.write(
+            head(status, TEXT)
+            + b"%d" % len(body)
+            + self._server.date
+            + b"Connection: close\r\n\r\n"
+            + body
+        )
+        # Closing now, with bytes of the request unread, would reset the connection and could
+        # take the reason away from the client. So what still comes is read and dropped a while.
+        self._lingering = True
+        self.deadline = self._server.now + LINGER_S
+        if transport.can_write_eof():
+            transport.write_eof()
+
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def expire(self) -> None:
+        """The deadline passed: answer for a slow handler, cut a slow client."""
+        if self._current is not None and not self._write_stalled:
+            late = self._current.late
+            if late is not None:
+                late()
+            else:
+                self._current.reply_text(503, "the server took too long; the outcome is unknown")
+        elif self._in_message and not self._write_stalled:
+            self._refuse(408, "the request did not arrive in time")
+        elif self._write_stalled or self._last:
+            self._server.cut += 1
+            self.abort()
+        else:
+            self._close()  # idle
+
+    def drain(self) -> None:
+        """Close at once when idle, after the requests under way else."""
+        if self._current is None and not self._queue and not self._in_message:
+            self._close()
+
+    def abort(self) -> None:
+        """Cut the connection without waiting for anything."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _reason(error: HttpParserError) -> str:
+    text = str(error)
+    return text if text and len(text) < JOIN_BYTES_MAX else "unreadable"
+
+
+def _origin_form(url: bytes) -> bytes:
+    """Path and query of a request target that names a host as well, or ``*``."""
+    try:
+        parsed = parse_url(url)
+    except HttpParserError:
+        return b"*"
+    return (parsed.path or b"/") + (b"?" + parsed.query if parsed.query else b"")

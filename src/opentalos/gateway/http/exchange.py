@@ -1,0 +1,81 @@
+"""One request and the only way to answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from opentalos.gateway.http.reply_format import TEXT, head
+
+if TYPE_CHECKING:
+    from opentalos.gateway.http.connection import HttpConnection
+
+Handler = Callable[["Exchange"], None]
+
+
+class Exchange:
+    """A complete request; ``reply`` answers it once, later calls do nothing.
+
+    A handler may answer at once or any time later, from the loop. A reply to a connection that
+    is gone does nothing either, so nothing can raise in a completion path (HOTPATH rule 1).
+    """
+
+    __slots__ = (
+        "_connection",
+        "body",
+        "charged",
+        "close_after",
+        "headers",
+        "late",
+        "method",
+        "path",
+        "query",
+        "version_1_0",
+    )
+
+    def __init__(self, connection: HttpConnection, method: bytes, url: bytes) -> None:
+        self._connection: HttpConnection | None = connection
+        self.method = method
+        self.path, _, self.query = url.partition(b"?")
+        self.headers: dict[bytes, bytes] = {}  # lower-case names; repeated values joined by ","
+        self.body = b""
+        self.charged = 0  # bytes held of the server's body budget
+        self.close_after = False
+        self.version_1_0 = False  # HTTP/1.0 with keep-alive wants a confirmation
+        self.late: Callable[[], None] | None = None  # answers when the handler took too long
+
+    @property
+    def answered(self) -> bool:
+        """True once a reply was given; a held request has nobody to wait for any more."""
+        return self._connection is None
+
+    @property
+    def connected(self) -> bool:
+        """True while somebody can still read a reply."""
+        return self._connection is not None and self._connection.alive
+
+    @property
+    def peer(self) -> str:
+        """Address of the caller, or "" when it is gone."""
+        return self._connection.peer if self._connection is not None else ""
+
+    def reply(self, prefix: bytes, body: bytes, extra: bytes = b"") -> None:
+        """Answer with a head made by ``reply_format.head`` and a body in one piece.
+
+        Args: extra: whole header lines, each ended by CRLF.
+        """
+        connection = self._connection
+        if connection is not None:
+            self._connection = None
+            connection.answer(self, prefix, body, extra)
+
+    def reply_chunks(self, prefix: bytes, chunks: Sequence[bytes | memoryview]) -> None:
+        """Answer with a body in pieces, none of which is copied here."""
+        connection = self._connection
+        if connection is not None:
+            self._connection = None
+            connection.answer_chunks(self, prefix, chunks)
+
+    def reply_text(self, status: int, reason: str, extra: bytes = b"") -> None:
+        """Answer with a plain text reason."""
+        self.reply(head(status, TEXT), reason.encode("utf-8", "replace") + b"\n", extra)

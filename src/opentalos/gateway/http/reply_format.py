@@ -1,0 +1,49 @@
+"""Bytes of an HTTP reply's head."""
+
+from email.utils import formatdate
+from functools import lru_cache
+
+TEXT = b"text/plain; charset=utf-8"
+
+_REASONS = {
+    100: b"Continue",
+    200: b"OK",
+    201: b"Created",
+    204: b"No Content",
+    400: b"Bad Request",
+    401: b"Unauthorized",
+    403: b"Forbidden",
+    404: b"Not Found",
+    405: b"Method Not Allowed",
+    408: b"Request Timeout",
+    409: b"Conflict",
+    412: b"Precondition Failed",
+    413: b"Content Too Large",
+    415: b"Unsupported Media Type",
+    429: b"Too Many Requests",
+    431: b"Request Header Fields Too Large",
+    500: b"Internal Server Error",
+    503: b"Service Unavailable",
+    504: b"Gateway Timeout",
+}
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@lru_cache(maxsize=256)
+def head(status: int, content_type: bytes) -> bytes:
+    """Head up to the number of ``Content-Length``; names in canonical capitals.
+
+    Source: talos-http.md section 4: the Python client looks for the exact ``Content-Type``.
+    """
+    reason = _REASONS.get(status, b"Status")
+    return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: " % (
+        status,
+        reason,
+        content_type,
+    )
+
+
+def date_line(wall_s: float) -> bytes:
+    """The ``Date`` line, with the line breaks that end the line before it and itself."""
+    return b"\r\nDate: " + formatdate(wall_s, usegmt=True).encode("ascii") + b"\r\n"

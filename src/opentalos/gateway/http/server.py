@@ -1,0 +1,160 @@
+"""The listening side: connections, bounds, sweep, routes and drain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+from opentalos.gateway.http.connection import HttpConnection
+from opentalos.gateway.http.exchange import Exchange, Handler
+from opentalos.gateway.http.reply_format import date_line
+from opentalos.model.limits import HttpLimits
+
+SWEEP_S = 0.25  # resolution of every time limit of the port
+ANSWER_TIMEOUT_S = 4.5  # clients give up reading after 5 s (talos-http.md section 5)
+UNSENT_BYTES_MAX = 256 << 20  # replies that clients do not read, whole server
+BACKLOG = 1024  # connections the kernel keeps until they are accepted
+
+_log = logging.getLogger("opentalos.http")
+
+
+class HttpServer:
+    """Accepts connections and hands whole requests to the handler of their path.
+
+    Args: exact: handlers by path; prefixes: (path prefix, handler), the first match wins.
+    """
+
+    def __init__(
+        self,
+        limits: HttpLimits,
+        exact: Mapping[bytes, Handler],
+        prefixes: Sequence[tuple[bytes, Handler]] = (),
+    ) -> None:
+        self.limits = limits
+        self.answer_timeout_s = ANSWER_TIMEOUT_S
+        self.now = 0.0  # the loop's clock, at most SWEEP_S old
+        self.date = b""
+        self.head_end = b""  # what ends the head of a plain reply
+        self.draining = False
+        self.body_bytes = 0  # of requests in memory
+        self.refused = 0
+        self.cut = 0
+        self.accepted = 0
+        self._exact = dict(exact)
+        self._prefixes = tuple(prefixes)
+        self._connections: set[HttpConnection] = set()
+        self._unsent: dict[HttpConnection, int] = {}
+        self._listener: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._emptied = asyncio.Event()
+
+    @property
+    def connections(self) -> int:
+        """Open connections."""
+        return len(self._connections)
+
+    async def listen(self, host: str, port: int) -> int:
+        """Start to accept; returns the port, which the kernel chose if ``port`` was 0."""
+        self.tick()
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(
+            lambda: HttpConnection(self), host, port, backlog=BACKLOG
+        )
+        self._schedule()
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    def tick(self) -> None:
+        """Refresh the coarse clock and cut what is over its time."""
+        now = self.now = asyncio.get_running_loop().time()
+        self.date = date_line(time.time())
+        self.head_end = self.date + b"\r\n"
+        late = [c for c in self._connections if c.deadline < now]
+        for connection in late:
+            try:
+                connection.expire()
+            except Exception:  # one connection's fault must not stop the sweep for all
+                _log.exception("could not end a connection")
+                connection.abort()
+
+    def _schedule(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    def _sweep(self) -> None:
+        self.tick()
+        self._schedule()
+
+    def dispatch(self, exchange: Exchange) -> None:
+        """Call the handler; whatever it raises, the client gets an answer and no stack trace."""
+        try:
+            handler = self._exact.get(exchange.path) or self._find(exchange.path)
+            if handler is None:
+                exchange.reply_text(404, "nothing is served at this path")
+            else:
+                handler(exchange)
+        except Exception:
+            _log.exception("a handler failed", extra={"path": exchange.path[:80]})
+            exchange.reply_text(500, "internal error")
+
+    def _find(self, path: bytes) -> Handler | None:
+        for prefix, handler in self._prefixes:
+            if path.startswith(prefix):
+                return handler
+        return None
+
+    # --- what connections report ---------------------------------------------------------------
+
+    def admit(self, connection: HttpConnection) -> bool:
+        """Count the connection; False when it is one too many."""
+        self._connections.add(connection)
+        self.accepted += 1
+        return len(self._connections) <= self.limits.connections_max
+
+    def forget(self, connection: HttpConnection) -> None:
+        """The connection is gone."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self._emptied.set()
+
+    def release(self, count: int) -> None:
+        """Give bytes back to the body budget."""
+        self.body_bytes -= count
+
+    def stalled(self, connection: HttpConnection, transport: asyncio.Transport | None) -> None:
+        """The client does not read; it has ``write_stall_s``, less when the server is full."""
+        if transport is None:
+            return
+        self._unsent[connection] = transport.get_write_buffer_size()
+        connection.deadline = self.now + self.limits.write_stall_s
+        if sum(self._unsent.values()) > UNSENT_BYTES_MAX:
+            self.cut += 1
+            asyncio.get_running_loop().call_soon(connection.abort)
+
+    def unstalled(self, connection: HttpConnection) -> None:
+        """The client reads again, or is gone."""
+        self._unsent.pop(connection, None)
+        connection.deadline = self.now + self.limits.idle_timeout_s
+
+    # --- ending ------------------------------------------------------------------------------
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Stop accepting, let requests under way finish; True if all did in time."""
+        self.draining = True
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self._connections):
+            connection.drain()
+        finished = True
+        if self._connections:
+            self._emptied.clear()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._emptied.wait()
+            except TimeoutError:
+                finished = False
+        for connection in list(self._connections):
+            connection.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+        return finished
