@@ -1,0 +1,45 @@
+# Everything a developer does, by one name. Needs python3 >= 3.11 and make; no compiler.
+
+PYTHON ?= python3
+PY := .venv/bin/python
+
+.PHONY: help setup check test demo bench faults soak generate lock clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  \1\t/' | expand -t 12
+
+setup:  ## make .venv and .sdk-venv, or leave them when they are current
+	@$(PYTHON) scripts/make_venvs.py
+
+check: setup  ## what gates a commit: format, lint, types, layers, unit, contract, simulation
+	@$(PY) scripts/run_lanes.py check
+
+test: setup  ## every test lane; this is CI
+	@$(PY) scripts/run_lanes.py check single
+
+demo: setup  ## a server and a tour with the official SDK; DEMO_EXIT=1 ends after the tour
+	@$(PY) -m opentalos.cli.main demo $(if $(DEMO_EXIT),--exit)
+
+bench: setup  ## measure speed and memory; BENCH="--quick" or names of figures
+	@$(PY) -m bench.run $(BENCH)
+
+faults: setup  ## kill -9 under load 50 times, simulation with ten times the seeds
+	@OPENTALOS_KILLS=50 $(PY) -m pytest -q tests/e2e/test_kill.py --timeout 3600
+
+soak: setup  ## ten minutes of steady load: memory, stalls, errors; SOAK_S sets the seconds
+	@$(PY) -m bench.soak $(SOAK_S)
+
+generate: setup  ## write generated code and pages anew
+	@$(PY) scripts/generate_thrift.py
+	@$(PY) scripts/generate_config_reference.py
+
+# Needs uv on the path, and the registry. Change a version, run this, look at the difference.
+lock:  ## resolve the dependencies anew into requirements/*.lock
+	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --upgrade \
+	  --generate-hashes --no-emit-index-url --no-header --quiet --output-file requirements/dev.lock
+	uv pip compile requirements/sdk.in --universal --python-version 3.11 --upgrade \
+	  --generate-hashes --no-emit-index-url --no-header --no-annotate --quiet --output-file requirements/sdk.lock
+
+clean:  ## remove the environments, caches and results
+	rm -rf .venv .sdk-venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache \
+	  .hypothesis bench/out demo-data

@@ -1,0 +1,110 @@
+"""Make the project's two virtual environments, or leave them alone when they are current.
+
+``.venv`` holds the project and its tools; ``.sdk-venv`` holds the official Talos SDK, which owns
+the import name ``talos``. Needs Python >= 3.11, no compiler. A stamp in each environment records a
+digest of everything it was made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON_MIN = (3, 11)
+STAMP = ".made-from"
+
+
+class Environment:
+    """One virtual environment and the pip calls that fill it."""
+
+    def __init__(self, name: str, inputs: list[str], installs: list[list[str]]) -> None:
+        self.path = ROOT / name
+        self.inputs = inputs
+        self.installs = installs
+
+    def digest(self) -> str:
+        total = hashlib.sha256(sys.version.encode())
+        for name in self.inputs:
+            total.update((ROOT / name).read_bytes())
+        return total.hexdigest()
+
+    def make(self) -> None:
+        stamp = self.path / STAMP
+        python = self.path / "bin" / "python"
+        if python.exists() and stamp.exists() and stamp.read_text() == self.digest():
+            return
+        print(f"setup: {self.path.name}", flush=True)
+        if not python.exists():
+            create(self.path)
+        for arguments in self.installs:
+            call = [str(python), "-m", "pip", "install", "--quiet", *arguments]
+            subprocess.run(call, cwd=str(ROOT), check=True, env=pip_environment())
+        stamp.write_text(self.digest())
+
+
+def create(path: Path) -> None:
+    """Make an empty environment with pip."""
+    made = subprocess.run([sys.executable, "-m", "venv", str(path)])
+    if made.returncode != 0:
+        shutil.rmtree(str(path), ignore_errors=True)
+        sys.exit(
+            "setup: python3 -m venv failed. On Debian and Ubuntu: apt-get install python3-venv"
+        )
+
+
+def pip_environment() -> dict[str, str]:
+    """This process's environment, with pip's own update notice switched off."""
+    return dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1")
+
+
+LOCKED = ["--require-hashes", "--only-binary", ":all:"]
+ENVIRONMENTS = [
+    Environment(
+        ".venv",
+        ["requirements/dev.lock", "pyproject.toml"],
+        [
+            [*LOCKED, "--requirement", "requirements/dev.lock"],
+            ["--no-deps", "--editable", "."],
+        ],
+    ),
+    Environment(
+        ".sdk-venv",
+        [
+            "requirements/sdk.lock",
+            "requirements/sdk-official.lock",
+            "tests/compat/atomic_stand_in/atomic.py",
+            "tests/compat/atomic_stand_in/pyproject.toml",
+        ],
+        [
+            [*LOCKED, "--requirement", "requirements/sdk.lock"],
+            ["--no-deps", "./tests/compat/atomic_stand_in"],
+            # A source distribution without compiled parts: setuptools from sdk.lock builds it.
+            [
+                "--no-deps",
+                "--require-hashes",
+                "--no-build-isolation",
+                "--requirement",
+                "requirements/sdk-official.lock",
+            ],
+        ],
+    ),
+]
+
+
+def main() -> None:
+    if sys.version_info < PYTHON_MIN:
+        sys.exit(
+            f"setup: needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. "
+            "Name another one: make setup PYTHON=python3.12"
+        )
+    for environment in ENVIRONMENTS:
+        environment.make()
+
+
+if __name__ == "__main__":
+    main()
