@@ -1,0 +1,1 @@
+"""Translation of every RPC of the five services: generated structs in, broker values out."""
