@@ -1,0 +1,308 @@
+"""House rules that no other tool checks. Each failure names file, line and rule."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SOURCE = ROOT / "src" / "opentalos"
+
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+PARAMETERS_MAX = 6
+PUBLIC_METHODS_MAX = 12
+PORT_METHODS_MAX = 8
+LINE_COLUMNS_MAX = 100
+README_LINES_MAX = 120
+
+BANNED_NAMES = {"util", "utils", "common", "helper", "helpers", "misc", "base", "manager"}
+CORE = {"model", "wire", "ports", "log", "group", "catalog", "placement", "sds", "broker"}
+DOCUMENTED = {"ports", "wire", "broker", "sdk", "testing", "pipelines"}
+# Packages where a thread may start: adapters, the synchronous SDK's loop, and the command line.
+THREADED = {"adapters", "sdk", "cli"}
+# Methods whose names a caller outside prescribes (asyncio.Protocol, httptools): not our interface.
+CALLBACKS = {
+    "connection_made",
+    "connection_lost",
+    "data_received",
+    "eof_received",
+    "pause_writing",
+    "resume_writing",
+}
+# Where the environment may be read: the composition root.
+CONFIGURED = {"server", "cli"}
+# Called from outside: the command, python -m, and what is shipped for users' own tests and jobs.
+ENTRY_MODULES = {"opentalos.cli.main"}
+ENTRY_PACKAGES = {"testing", "sdk", "pipelines"}
+
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".c", ".lua", ".yml", ".yaml", ".cfg", ".sh", ".in", ""}
+FOREIGN_FOLDERS = {"_generated", "idl", "golden", "__pycache__", "out"}
+TOP_FOLDERS = ("src", "tests", "scripts", "bench", "docs", "examples", ".ci")
+TOP_FILES = ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml")
+
+Problems = Iterator[str]
+
+
+def shown(path: Path, line: int, rule: str) -> str:
+    return f"{path.relative_to(ROOT)}:{line}: {rule}"
+
+
+def ours(path: Path) -> bool:
+    return not FOREIGN_FOLDERS & set(path.relative_to(ROOT).parts)
+
+
+@cache
+def python_files() -> tuple[Path, ...]:
+    folders = ("src", "tests", "scripts", "bench", "examples")
+    return tuple(
+        path for name in folders for path in sorted((ROOT / name).rglob("*.py")) if ours(path)
+    )
+
+
+@cache
+def source_files() -> tuple[Path, ...]:
+    return tuple(path for path in python_files() if path.is_relative_to(SOURCE))
+
+
+@cache
+def text_files() -> tuple[Path, ...]:
+    found = [ROOT / name for name in TOP_FILES if (ROOT / name).exists()]
+    for name in TOP_FOLDERS:
+        found += [
+            path
+            for path in sorted((ROOT / name).rglob("*"))
+            if path.is_file() and path.suffix in TEXT_SUFFIXES and ours(path)
+        ]
+    return tuple(found)
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def package_of(path: Path) -> str:
+    """First folder below opentalos; empty for a file directly in it."""
+    parts = path.relative_to(SOURCE).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def dotted(node: ast.AST) -> str:
+    """``a.b.c`` for a chain of names, else the last attribute or nothing."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}".lstrip(".")
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def modules_are_small() -> Problems:
+    for path in python_files():
+        lines = len(path.read_text().splitlines())
+        if lines > MODULE_LINES_MAX:
+            yield shown(path, lines, f"module has {lines} lines, at most {MODULE_LINES_MAX}")
+
+
+def functions_are_small() -> Problems:
+    for path in python_files():
+        for node in functions(tree_of(path)):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                rule = f"{node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
+                yield shown(path, node.lineno, rule)
+
+
+def parameter_lists_are_short() -> Problems:
+    for path in source_files():
+        for node in functions(tree_of(path)):
+            names = [
+                argument.arg
+                for argument in node.args.posonlyargs + node.args.args + node.args.kwonlyargs
+                if argument.arg not in ("self", "cls")
+            ]
+            is_command = any("command" in dotted(called(one)) for one in node.decorator_list)
+            if len(names) > PARAMETERS_MAX and not is_command:
+                rule = f"{node.name} has {len(names)} parameters, at most {PARAMETERS_MAX}"
+                yield shown(path, node.lineno, rule)
+
+
+def called(node: ast.expr) -> ast.expr:
+    return node.func if isinstance(node, ast.Call) else node
+
+
+def classes_are_small() -> Problems:
+    for path in source_files():
+        limit = PORT_METHODS_MAX if package_of(path) == "ports" else PUBLIC_METHODS_MAX
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef):
+                public = [
+                    one
+                    for one in node.body
+                    if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+                    and not one.name.startswith(("_", "on_"))
+                    and one.name not in CALLBACKS
+                    and not any(dotted(mark) == "property" for mark in one.decorator_list)
+                ]
+                if len(public) > limit:
+                    rule = f"{node.name} has {len(public)} public methods, at most {limit}"
+                    yield shown(path, node.lineno, rule)
+
+
+def lines_are_short() -> Problems:
+    for path in python_files():
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if len(line) > LINE_COLUMNS_MAX:
+                yield shown(path, number, f"{len(line)} columns, at most {LINE_COLUMNS_MAX}")
+
+
+def names_say_something() -> Problems:
+    for path in source_files():
+        for part in path.relative_to(SOURCE).with_suffix("").parts:
+            bad = BANNED_NAMES & set(part.strip("_").split("_"))
+            if bad:
+                yield shown(path, 1, f"the name {bad.pop()!r} says nothing")
+
+
+BANNED_CALLS = {
+    "to_thread": THREADED,
+    "run_in_executor": THREADED,
+    "ThreadPoolExecutor": THREADED,
+    "os.urandom": {"adapters", "cli", "server"},
+    "datetime.now": {"adapters", "cli"},
+    "datetime.utcnow": set(),
+    "date.today": set(),
+    "time.time": {"adapters", "cli", "gateway", "server"},
+    "os.getenv": CONFIGURED,
+    "os.environ.get": CONFIGURED,
+}
+
+
+def the_core_calls_no_clock_thread_or_lot() -> Problems:
+    for path in source_files():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call):
+                name = dotted(node.func)
+                for banned, allowed in BANNED_CALLS.items():
+                    if (name == banned or name.endswith(f".{banned}")) and (
+                        package_of(path) not in allowed
+                    ):
+                        yield shown(path, node.lineno, f"{banned} is not allowed here")
+
+
+def imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [one.name for one in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        return [node.module]
+    return []
+
+
+def threads_start_only_in_adapters() -> Problems:
+    for path in source_files():
+        if package_of(path) in THREADED:
+            continue
+        for node in ast.walk(tree_of(path)):
+            if not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
+            for name in imported(node):
+                if name.split(".")[0] == "threading" or name == "concurrent.futures":
+                    yield shown(path, node.lineno, f"{name} outside adapters")
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+
+
+def no_module_is_dead() -> Problems:
+    """Every module is imported by another one of the package; a test alone keeps none alive."""
+    used: set[str] = set()
+    for path in source_files():
+        for node in ast.walk(tree_of(path)):
+            names = imported(node)
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{one.name}" for one in node.names)]
+            used.update(name for name in names if name != module_name(path))
+    for path in source_files():
+        name = module_name(path)
+        alive = name in used or name in ENTRY_MODULES or package_of(path) in ENTRY_PACKAGES
+        if not alive and path.stem not in ("__init__", "__main__"):
+            yield shown(path, 1, "no module imports this one")
+
+
+def packages_and_public_names_have_docstrings() -> Problems:
+    for path in source_files():
+        tree = tree_of(path)
+        if ast.get_docstring(tree) is None and path.read_text().strip():
+            yield shown(path, 1, "module without docstring")
+        if package_of(path) not in DOCUMENTED or path.stem.startswith("_"):
+            continue
+        for node in tree.body:
+            if (
+                isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+                and not node.name.startswith("_")
+                and ast.get_docstring(node) is None
+            ):
+                yield shown(path, node.lineno, f"{node.name} has no docstring")
+
+
+def matches(pattern: str, rule: str) -> Problems:
+    wanted = re.compile(pattern)
+    for path in text_files():
+        if path == Path(__file__):
+            continue
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            found = wanted.search(line)
+            if found:
+                yield shown(path, number, f"{rule}: {found[0]!r}")
+
+
+def a_todo_names_its_issue() -> Problems:
+    return matches(r"\b(TODO|FIXME|XXX|HACK)\b(?!.*#\d+)", "without an issue number")
+
+
+def no_path_of_one_machine() -> Problems:
+    return matches(r"(?<![\w.])/(work|root|Users|home/\w+)/\w+", "a path of one machine")
+
+
+def no_registry_host() -> Problems:
+    hosts = r"pypi\.org|pythonhosted|crates\.io|npmjs|repo1?\.maven|deb\.debian|proxy\.golang"
+    return matches(hosts, "a registry's host")
+
+
+def the_readme_is_short() -> Problems:
+    lines = len((ROOT / "README.md").read_text().splitlines())
+    if lines > README_LINES_MAX:
+        yield shown(ROOT / "README.md", lines, f"{lines} lines, at most {README_LINES_MAX}")
+
+
+RULES: list[Callable[[], Problems]] = [
+    modules_are_small,
+    functions_are_small,
+    parameter_lists_are_short,
+    classes_are_small,
+    lines_are_short,
+    names_say_something,
+    the_core_calls_no_clock_thread_or_lot,
+    threads_start_only_in_adapters,
+    no_module_is_dead,
+    packages_and_public_names_have_docstrings,
+    a_todo_names_its_issue,
+    no_path_of_one_machine,
+    no_registry_host,
+    the_readme_is_short,
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_house_rules_hold(rule: Callable[[], Problems]) -> None:
+    problems = list(rule())
+    if problems:
+        pytest.fail("\n" + "\n".join(problems), pytrace=False)
