@@ -1,0 +1,41 @@
+"""What the log takes and gives besides message blocks: settings, read results, statistics."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from opentalos.model.errors import TalosError
+from opentalos.model.message import Durability, OffsetRange, StoredBlock
+
+# Called exactly once, from the loop, never inside ``append``: base offset (-1: unknown duplicate
+# or error) and None, which means durable, or the error.
+AppendWaiter = Callable[[int, TalosError | None], None]
+
+OFFSET_START = -1  # read from the start of the retained log
+OFFSET_END = -2  # read only what arrives later
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLogSettings:
+    """What the log must know of a topic."""
+
+    topic_uuid: str
+    durability: Durability
+    retention_s: float
+    retention_bytes: int | None = None  # per partition; None: no bound
+
+
+class ReadResult(NamedTuple):
+    """Contiguous durable blocks; the first contains the offset asked for. Empty at the end."""
+
+    blocks: list[StoredBlock]
+    range: OffsetRange
+
+
+class PartitionStats(NamedTuple):
+    """Amounts of one partition; bytes as stored, with the log's own headers."""
+
+    retained_messages: int
+    retained_bytes: int
+    total_messages: int  # ever appended
+    total_bytes: int  # ever appended
