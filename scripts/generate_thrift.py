@@ -1,0 +1,366 @@
+"""Write src/opentalos/wire/_generated from idl/; with --check, fail if it is not current.
+
+Types, required fields, defaults and enums come from the definitions. Two things are added: structs
+that serve as map keys or set items are frozen, so that they hash by value, and the fields of
+``LENIENT`` may be missing when decoding.
+"""
+
+import argparse
+import keyword
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import thriftpy2
+from thriftpy2.thrift import TType
+
+ROOT = Path(__file__).resolve().parent.parent
+IDL = ROOT / "idl"
+OUTPUT = ROOT / "src" / "opentalos" / "wire" / "_generated"
+ENTRIES = ("talos.thrift",)  # files that include the others and map services to paths
+PACKAGE = "opentalos.wire._generated"
+
+# Required by the definitions, missing in what a client sends.
+# talos-python3 revokes a permission with a setPermission message that lacks this field.
+LENIENT = {("SetPermissionRequest", "permission")}
+
+SCALARS = {
+    TType.BOOL: ("BOOL", "bool"),
+    TType.BYTE: ("BYTE", "int"),
+    TType.DOUBLE: ("DOUBLE", "float"),
+    TType.I16: ("I16", "int"),
+    TType.I32: ("I32", "int"),
+    TType.I64: ("I64", "int"),
+    TType.STRING: ("STRING", "str"),
+    TType.BINARY: ("BINARY", "bytes"),
+}
+
+
+class TypeText:
+    """A type as spec expression and as annotation, and the classes both name."""
+
+    def __init__(self, spec: str, annotation: str, classes: Iterable[Any] = ()) -> None:
+        self.spec, self.annotation, self.classes = spec, annotation, list(classes)
+
+
+def type_text(ttype: int, sub: Any) -> TypeText:
+    """Translate thriftpy2's (type code, sub type) notation."""
+    if ttype in (TType.LIST, TType.SET):
+        item = type_text(*split(sub))
+        name = "list" if ttype == TType.LIST else "set"
+        return TypeText(f"{name}_of({item.spec})", f"{name}[{item.annotation}]", item.classes)
+    if ttype == TType.MAP:
+        key, value = (type_text(*split(part)) for part in sub)
+        return TypeText(
+            f"map_of({key.spec}, {value.spec})",
+            f"dict[{key.annotation}, {value.annotation}]",
+            key.classes + value.classes,
+        )
+    if ttype == TType.STRUCT:
+        return TypeText(f"struct_of({sub.__name__})", sub.__name__, [sub])
+    if sub is not None:
+        return TypeText(f"enum_of({sub.__name__})", f"{sub.__name__} | int", [sub])
+    return TypeText(*SCALARS[ttype])
+
+
+def split(notation: Any) -> tuple[int, Any]:
+    """Type code and sub type of an item in a container's notation."""
+    if isinstance(notation, tuple):
+        return notation[0], notation[1]
+    return notation, None
+
+
+def fields_of(spec: dict[int, Any]) -> Iterator[tuple[int, str, TypeText, bool]]:
+    """Id, name, type and requiredness of each field, by ascending id."""
+    for number, entry in sorted(spec.items()):
+        ttype, name, *rest = entry
+        sub = rest[0] if len(rest) == 2 else None
+        yield number, name, type_text(ttype, sub), rest[-1]
+
+
+def safe(name: str) -> str:
+    """A field name that is no keyword."""
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def structs_of(module: ModuleType) -> list[Any]:
+    """Structs, unions and exceptions of a file, in its order."""
+    meta = module.__thrift_meta__
+    kinds = ("structs", "unions", "exceptions")
+    found = [item for kind in kinds for item in meta.get(kind, ())]
+    order = list(vars(module))
+    return sorted(found, key=lambda item: order.index(item.__name__))
+
+
+def key_structs(modules: Iterable[ModuleType]) -> set[str]:
+    """Names of the structs that must hash by value, with those inside them."""
+    wanted: list[Any] = []
+
+    def visit(notation: Any, hashed: bool) -> None:
+        ttype, sub = split(notation)
+        if ttype == TType.STRUCT and hashed:
+            wanted.append(sub)
+        elif ttype == TType.MAP:
+            visit(sub[0], True)
+            visit(sub[1], False)
+        elif ttype in (TType.SET, TType.LIST):
+            visit(sub, ttype == TType.SET)
+
+    for module in modules:
+        for struct in structs_of(module):
+            for ttype, _, *rest in struct.thrift_spec.values():
+                visit((ttype, rest[0] if len(rest) == 2 else None), False)
+    names: set[str] = set()
+    while wanted:
+        struct = wanted.pop()
+        names.add(struct.__name__)
+        for ttype, _, *rest in struct.thrift_spec.values():
+            if ttype == TType.STRUCT:
+                wanted.append(rest[0])
+    return names
+
+
+def enum_lines(enum: Any, file: str) -> Iterator[str]:
+    """An IntEnum."""
+    yield f"class {enum.__name__}(IntEnum):"
+    yield f'    """{file}: enum {enum.__name__}."""'
+    yield ""
+    for value, name in enum._VALUES_TO_NAMES.items():
+        yield f"    {name} = {value}"
+    yield ""
+    yield ""
+
+
+def default_text(text: TypeText, default: Any) -> str:
+    """A default value as an expression."""
+    if isinstance(default, list | dict | set):
+        if default:
+            raise ValueError(f"a filled container as default is not handled: {default}")
+        return f"field(default_factory={type(default).__name__})"
+    if text.spec.startswith("enum_of"):
+        return f"{text.classes[0].__name__}.{text.classes[0]._VALUES_TO_NAMES[default]}"
+    if text.spec == "BOOL":
+        return str(bool(default))
+    return repr(default).replace("'", '"') if isinstance(default, str) else repr(default)
+
+
+def struct_lines(struct: Any, file: str, frozen: bool) -> Iterator[str]:
+    """A slots dataclass; keyword-only, since required and optional fields mix."""
+    options = "frozen=True, slots=True, kw_only=True" if frozen else "slots=True, kw_only=True"
+    yield f"@dataclass({options})"
+    yield f"class {struct.__name__}(ThriftStruct):"
+    yield f'    """{file}: {struct.__name__}."""'
+    yield ""
+    defaults = dict(struct.default_spec)
+    for _, name, text, required in fields_of(struct.thrift_spec):
+        default = defaults.get(name)
+        if default is not None:
+            yield f"    {safe(name)}: {text.annotation} = {default_text(text, default)}"
+        elif required and (struct.__name__, name) not in LENIENT:
+            yield f"    {safe(name)}: {text.annotation}"
+        else:
+            yield f"    {safe(name)}: {text.annotation} | None = None"
+    yield ""
+    yield ""
+
+
+def spec_lines(struct: Any) -> Iterator[str]:
+    """The spec of a struct; a field with a default may be missing, so it is not required."""
+    yield f"{struct.__name__}.SPEC = struct_spec("
+    yield f"    {struct.__name__},"
+    defaults = dict(struct.default_spec)
+    for number, name, text, required in fields_of(struct.thrift_spec):
+        lenient = (struct.__name__, name) in LENIENT or defaults.get(name) is not None
+        mark = ", required=True" if required and not lenient else ""
+        yield f'    Field({number}, "{safe(name)}", {text.spec}{mark}),'
+    yield ")"
+
+
+def service_lines(service: Any, paths: dict[str, str]) -> Iterator[str]:
+    """A service table with the inherited methods."""
+    name = service.__name__
+    yield ""
+    yield f"{constant(name)} = ServiceSpec("
+    yield f'    "{name}",'
+    yield f'    "{paths.get(name, "")}",'
+    yield "    {"
+    for base in service.__mro__[1:]:
+        if hasattr(base, "thrift_services"):
+            yield f"        **{constant(base.__name__)}.methods,"
+    for method in own_methods(service):
+        yield f'        "{method}": MethodSpec('
+        yield f'            "{method}",'
+        arguments = [
+            f'Field({number}, "{field_name}", {text.spec}, required=True),'
+            for number, field_name, text, _ in fields_of(args_spec(service, method))
+        ]
+        yield f"            ({' '.join(arguments)}),"
+        result, error = outcome(service, method)
+        yield f"            {result},"
+        yield f"            {error},"
+        yield "        ),"
+    yield "    },"
+    yield ")"
+
+
+def own_methods(service: Any) -> list[str]:
+    """Methods a service adds to those it inherits."""
+    inherited = {
+        method
+        for base in service.__mro__[1:]
+        if hasattr(base, "thrift_services")
+        for method in base.thrift_services
+    }
+    return [method for method in service.thrift_services if method not in inherited]
+
+
+def args_spec(service: Any, method: str) -> dict[int, Any]:
+    """thriftpy2's notation of a method's arguments."""
+    spec: dict[int, Any] = getattr(service, f"{method}_args").thrift_spec
+    return spec
+
+
+def outcome(service: Any, method: str) -> tuple[str, str]:
+    """Result type and declared exception as expressions."""
+    spec = getattr(service, f"{method}_result").thrift_spec
+    result = error = "None"
+    for number, _, text, _ in fields_of(spec):
+        if number == 0:
+            result = text.spec
+        elif number == 1:
+            error = text.classes[0].__name__
+        else:
+            raise ValueError(f"{method} declares several exceptions; that is not handled")
+    return result, error
+
+
+def constant(name: str) -> str:
+    """``TopicService`` to ``TOPIC_SERVICE``."""
+    return "".join(f"_{c}" if c.isupper() and i else c for i, c in enumerate(name)).upper()
+
+
+def file_of(cls: Any) -> str:
+    """Stem of the Thrift file that defines a class."""
+    return str(cls.__module__).removesuffix("_thrift")
+
+
+def used_classes(module: ModuleType) -> dict[str, list[str]]:
+    """Classes of other files that this one names, by file."""
+    texts = [t for s in structs_of(module) for _, _, t, _ in fields_of(s.thrift_spec)]
+    bases: list[Any] = []
+    for service in module.__thrift_meta__.get("services", ()):
+        bases += [base for base in service.__mro__[1:] if hasattr(base, "thrift_services")]
+        for method in own_methods(service):
+            texts += [t for _, _, t, _ in fields_of(args_spec(service, method))]
+            result = getattr(service, f"{method}_result").thrift_spec
+            texts += [t for _, _, t, _ in fields_of(result)]
+    found: dict[str, set[str]] = {}
+    for cls in [cls for text in texts for cls in text.classes]:
+        found.setdefault(file_of(cls), set()).add(cls.__name__)
+    for base in bases:
+        found.setdefault(file_of(base), set()).add(constant(base.__name__))
+    own = module.__name__
+    return {name: sorted(items) for name, items in sorted(found.items()) if name != own}
+
+
+def header(file: str) -> Iterator[str]:
+    """First lines of every generated file."""
+    yield f'"""Generated from idl/{file} by scripts/generate_thrift.py; do not edit."""'
+    yield ""
+
+
+def module_text(module: ModuleType, paths: dict[str, str], frozen: set[str]) -> str:
+    """The generated file of one Thrift file."""
+    file = Path(module.__thrift_file__).name
+    meta = module.__thrift_meta__
+    body: list[str] = []
+    for enum in meta.get("enums", ()):
+        body += enum_lines(enum, file)
+    for struct in structs_of(module):
+        body += struct_lines(struct, file, struct.__name__ in frozen)
+    for struct in structs_of(module):
+        body += spec_lines(struct)
+    for service in meta.get("services", ()):
+        body += service_lines(service, paths)
+    return "\n".join([*header(file), *import_lines(module, "\n".join(body)), *body]) + "\n"
+
+
+def import_lines(module: ModuleType, body: str) -> Iterator[str]:
+    """Imports of what the body names."""
+    yield "from __future__ import annotations"
+    yield ""
+    if "@dataclass" in body:
+        yield f"from dataclasses import dataclass{', field' if 'field(' in body else ''}"
+    if "IntEnum" in body:
+        yield "from enum import IntEnum"
+    yield ""
+    for other, names in used_classes(module).items():
+        yield f"from {PACKAGE}.{other} import ("
+        yield from (f"    {name}," for name in names)
+        yield ")"
+    yield "from opentalos.wire.thrift.spec import ("
+    marks = ["BINARY", "BOOL", "BYTE", "DOUBLE", "I16", "I32", "I64", "STRING"]
+    yield from (f"    {n}," for n in marks if f" {n}" in body or f"({n}" in body)
+    calls = ["Field", "MethodSpec", "ServiceSpec"]
+    yield from (f"    {name}," for name in calls if f"{name}(" in body)
+    if "ThriftStruct" in body:
+        yield "    ThriftStruct,"
+    helpers = ["enum_of", "list_of", "map_of", "set_of", "struct_of", "struct_spec"]
+    yield from (f"    {name}," for name in helpers if f"{name}(" in body)
+    yield ")"
+    yield ""
+    yield ""
+
+
+def entry_text(file: str, modules: Iterable[ModuleType], paths: dict[str, str]) -> str:
+    """The generated file of an entry: all services that have a path, by name."""
+    lines = [*header(file)]
+    table = ["", "SERVICES: dict[str, ServiceSpec] = {"]
+    for module in modules:
+        names = [s.__name__ for s in module.__thrift_meta__.get("services", ())]
+        for name in [name for name in names if name in paths]:
+            lines.append(f"from {PACKAGE}.{module.__name__} import {constant(name)}")
+            table.append(f'    "{name}": {constant(name)},')
+    lines[2:] = sorted(lines[2:])
+    lines.append("from opentalos.wire.thrift.spec import ServiceSpec")
+    return "\n".join([*lines, *table, "}"]) + "\n"
+
+
+def generate() -> dict[str, str]:
+    """File name to text of everything that belongs into the output folder."""
+    files = {"__init__.py": '"""Structs and services generated from idl/."""\n'}
+    for entry in ENTRIES:
+        loaded = thriftpy2.load(str(IDL / entry), module_name=f"{Path(entry).stem}_thrift")
+        modules = loaded.__thrift_meta__["includes"]
+        frozen = key_structs(modules)
+        for module in modules:
+            files[f"{module.__name__}.py"] = module_text(module, loaded.SERVICE_PATHS, frozen)
+        files[f"{Path(entry).stem}.py"] = entry_text(entry, modules, loaded.SERVICE_PATHS)
+    return files
+
+
+def main() -> int:
+    """Write the files, or compare them with what is there."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="exit 1 if the output is not current")
+    check = parser.parse_args().check
+    files = generate()
+    present = {path.name: path.read_text() for path in OUTPUT.glob("*.py")}
+    if present == files:
+        return 0
+    if check:
+        changed = {name for name in files | present if files.get(name) != present.get(name)}
+        print(f"not current: {', '.join(sorted(changed))}; run make generate", file=sys.stderr)
+        return 1
+    OUTPUT.mkdir(exist_ok=True)
+    for name in present.keys() - files.keys():
+        (OUTPUT / name).unlink()
+    for name, text in files.items():
+        (OUTPUT / name).write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

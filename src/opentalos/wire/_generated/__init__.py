@@ -1,0 +1,1 @@
+"""Structs and services generated from idl/."""

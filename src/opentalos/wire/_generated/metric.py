@@ -1,0 +1,168 @@
+"""Generated from idl/metric.thrift by scripts/generate_thrift.py; do not edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opentalos.wire._generated.common import (
+    GalaxyTalosException,
+    TALOS_BASE_SERVICE,
+)
+from opentalos.wire._generated.message import (
+    GetDataPreviewRequest,
+    GetDataPreviewResponse,
+)
+from opentalos.wire._generated.topic import (
+    ListTopicsInfoResponse,
+    TopicTalosResourceName,
+)
+from opentalos.wire.thrift.spec import (
+    I32,
+    I64,
+    STRING,
+    Field,
+    MethodSpec,
+    ServiceSpec,
+    ThriftStruct,
+    list_of,
+    map_of,
+    set_of,
+    struct_of,
+    struct_spec,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionConsumeUnit(ThriftStruct):
+    """metric.thrift: PartitionConsumeUnit."""
+
+    partitionId: int
+    ipAddr: str
+    consumerCommitOffset: int
+    consumerOffsetLag: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerGroupAndTopic(ThriftStruct):
+    """metric.thrift: ConsumerGroupAndTopic."""
+
+    consumerGroupName: str
+    topicTalosResourceName: TopicTalosResourceName
+
+
+@dataclass(slots=True, kw_only=True)
+class QueryConsumerGroupRequest(ThriftStruct):
+    """metric.thrift: QueryConsumerGroupRequest."""
+
+    topicTalosResourceName: TopicTalosResourceName
+
+
+@dataclass(slots=True, kw_only=True)
+class QueryConsumerGroupResponse(ThriftStruct):
+    """metric.thrift: QueryConsumerGroupResponse."""
+
+    consumerGroupList: set[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class GetTopicConsumeUnitRequest(ThriftStruct):
+    """metric.thrift: GetTopicConsumeUnitRequest."""
+
+    consumerGroupAndTopic: ConsumerGroupAndTopic
+
+
+@dataclass(slots=True, kw_only=True)
+class GetTopicConsumeUnitResponse(ThriftStruct):
+    """metric.thrift: GetTopicConsumeUnitResponse."""
+
+    partitionConsumeUnitList: list[PartitionConsumeUnit]
+
+
+@dataclass(slots=True, kw_only=True)
+class QueryTopicConsumeUnitRequest(ThriftStruct):
+    """metric.thrift: QueryTopicConsumeUnitRequest."""
+
+    topicTalosResourceName: TopicTalosResourceName
+
+
+@dataclass(slots=True, kw_only=True)
+class QueryTopicConsumeUnitResponse(ThriftStruct):
+    """metric.thrift: QueryTopicConsumeUnitResponse."""
+
+    topicConsumeUnitMap: dict[str, list[PartitionConsumeUnit]]
+
+
+PartitionConsumeUnit.SPEC = struct_spec(
+    PartitionConsumeUnit,
+    Field(1, "partitionId", I32, required=True),
+    Field(2, "ipAddr", STRING, required=True),
+    Field(3, "consumerCommitOffset", I64, required=True),
+    Field(4, "consumerOffsetLag", I64, required=True),
+)
+ConsumerGroupAndTopic.SPEC = struct_spec(
+    ConsumerGroupAndTopic,
+    Field(1, "consumerGroupName", STRING, required=True),
+    Field(2, "topicTalosResourceName", struct_of(TopicTalosResourceName), required=True),
+)
+QueryConsumerGroupRequest.SPEC = struct_spec(
+    QueryConsumerGroupRequest,
+    Field(1, "topicTalosResourceName", struct_of(TopicTalosResourceName), required=True),
+)
+QueryConsumerGroupResponse.SPEC = struct_spec(
+    QueryConsumerGroupResponse,
+    Field(1, "consumerGroupList", set_of(STRING), required=True),
+)
+GetTopicConsumeUnitRequest.SPEC = struct_spec(
+    GetTopicConsumeUnitRequest,
+    Field(1, "consumerGroupAndTopic", struct_of(ConsumerGroupAndTopic), required=True),
+)
+GetTopicConsumeUnitResponse.SPEC = struct_spec(
+    GetTopicConsumeUnitResponse,
+    Field(1, "partitionConsumeUnitList", list_of(struct_of(PartitionConsumeUnit)), required=True),
+)
+QueryTopicConsumeUnitRequest.SPEC = struct_spec(
+    QueryTopicConsumeUnitRequest,
+    Field(1, "topicTalosResourceName", struct_of(TopicTalosResourceName), required=True),
+)
+QueryTopicConsumeUnitResponse.SPEC = struct_spec(
+    QueryTopicConsumeUnitResponse,
+    Field(1, "topicConsumeUnitMap", map_of(STRING, list_of(struct_of(PartitionConsumeUnit))), required=True),
+)
+
+METRIC_SERVICE = ServiceSpec(
+    "MetricService",
+    "/v1/api/metric",
+    {
+        **TALOS_BASE_SERVICE.methods,
+        "listTopics": MethodSpec(
+            "listTopics",
+            (),
+            struct_of(ListTopicsInfoResponse),
+            GalaxyTalosException,
+        ),
+        "queryConsumerGroup": MethodSpec(
+            "queryConsumerGroup",
+            (Field(1, "request", struct_of(QueryConsumerGroupRequest), required=True),),
+            struct_of(QueryConsumerGroupResponse),
+            GalaxyTalosException,
+        ),
+        "getTopicConsumeUnit": MethodSpec(
+            "getTopicConsumeUnit",
+            (Field(1, "request", struct_of(GetTopicConsumeUnitRequest), required=True),),
+            struct_of(GetTopicConsumeUnitResponse),
+            GalaxyTalosException,
+        ),
+        "queryTopicConsumeUnit": MethodSpec(
+            "queryTopicConsumeUnit",
+            (Field(1, "request", struct_of(QueryTopicConsumeUnitRequest), required=True),),
+            struct_of(QueryTopicConsumeUnitResponse),
+            GalaxyTalosException,
+        ),
+        "getDataPreview": MethodSpec(
+            "getDataPreview",
+            (Field(1, "request", struct_of(GetDataPreviewRequest), required=True),),
+            struct_of(GetDataPreviewResponse),
+            GalaxyTalosException,
+        ),
+    },
+)
