@@ -1,0 +1,281 @@
+"""FileStore on a directory of the local disk."""
+
+import asyncio
+import errno
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from opentalos.adapters.local.append_file import CommitThreads, LocalAppendFile
+from opentalos.adapters.local.disk import (
+    FILE_MODE,
+    delete_file,
+    fence_length,
+    make_directory,
+    recover_file,
+    sync_directory,
+)
+from opentalos.adapters.local.faults import LocalFaults
+from opentalos.adapters.local.io_threads import IoThreads
+from opentalos.adapters.store_path import FENCE_SUFFIX, check_file_path, check_file_prefix
+from opentalos.model.errors import (
+    AlreadyExists,
+    BadRequest,
+    NotFound,
+    OutcomeUnknown,
+    RecoveryStuck,
+    StorageFull,
+    StoreUnavailable,
+    WriterDead,
+)
+from opentalos.model.message import Durability
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+OTHER_THREADS = 2  # for reads, lists and directory changes, so that commits do not wait for them
+CREATE_ATTEMPTS_MAX = 8  # each lost to a delete that removed the empty directory
+READERS_MAX = 128  # files kept open for reading
+CLOSE_S = 2.0  # for calls under way when the store closes; a server has 5 s to end
+HANGING_THREADS_MAX = 32
+_CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Reader:
+    """A file open for reading, shared by the reads under way."""
+
+    __slots__ = ("fd", "length", "users")
+
+    def __init__(self, fd: int, length: int | None) -> None:
+        self.fd, self.length, self.users = fd, length, 0
+
+
+class LocalFileStore:
+    """Files below ``root``; beside a file that was taken from its writer lies its fence.
+
+    Blocking calls run on threads of the store; a disk that hangs under one file stops neither the
+    loop nor another file. ``faults`` is for tests and benchmarks.
+    """
+
+    def __init__(
+        self, root: Path, *, io_threads: int = 2, faults: LocalFaults | None = None
+    ) -> None:
+        self._root = root.absolute()
+        self._commits = CommitThreads(io_threads, hanging_max=HANGING_THREADS_MAX, faults=faults)
+        self._others = IoThreads("local-io", threads=OTHER_THREADS)
+        self._directories: set[Path] = set()  # whose entries are durable; used on threads only
+        self._files: dict[LocalAppendFile, None] = {}
+        self._readers: OrderedDict[str, Reader] = OrderedDict()
+        self._closed = False
+
+    async def create(self, path: str, *, durability: Durability) -> LocalAppendFile:
+        """Make a new file, its directory entry durable; see the port."""
+        full = self._full(path)
+        fd = await self._run(path, self._create, full, path)
+        file = LocalAppendFile(
+            path,
+            full,
+            fd,
+            durability=durability,
+            threads=self._commits,
+            on_release=lambda released: self._files.pop(released, None),
+        )
+        self._files[file] = None
+        if self._closed:
+            file.abandon(WriterDead(f"{path}: the store was closed"))
+        return file
+
+    async def recover(self, path: str, *, deadline_s: float) -> int:
+        """Fence the file and return its final length; see the port."""
+        full = self._full(path)
+        until_s = time.monotonic() + deadline_s
+        try:
+            async with asyncio.timeout(deadline_s):
+                return await self._run(path, recover_file, full, path, until_s)
+        except TimeoutError as error:
+            raise RecoveryStuck(f"{path}: not fenced within {deadline_s} s") from error
+
+    async def read(self, path: str, *, position: int, bytes_max: int) -> bytes:
+        """Read committed bytes; see the port."""
+        full = self._full(path)
+        if position < 0 or bytes_max < 0:
+            raise BadRequest(f"{path}: cannot read {bytes_max} bytes at {position}")
+        while True:
+            reader = self._readers.get(path)
+            if reader is None:
+                reader = self._keep(path, await self._run(path, _open_reader, full, path))
+            self._readers.move_to_end(path)
+            reader.users += 1
+            try:
+                content = await self._run(path, _read, reader, full, path, position, bytes_max)
+                if content is not None:
+                    return content
+                if self._readers.get(path) is reader:  # deleted; of that name may be another
+                    del self._readers[path]
+            finally:
+                reader.users -= 1
+                self._dismiss(path, reader)
+
+    async def list(self, prefix: str) -> Sequence[str]:
+        """Paths below the folder ``prefix``, sorted; see the port."""
+        folder = check_file_prefix(prefix)
+        return await self._run(folder, _list, self._root, folder)
+
+    async def delete(self, path: str) -> None:
+        """Fence and remove the file; see the port."""
+        full = self._full(path)
+        reader = self._readers.pop(path, None)
+        if reader is not None:
+            self._dismiss(path, reader)
+        await self._run(path, self._delete, full)
+
+    async def space(self) -> int:
+        """Bytes that an unprivileged process may still write; see the port."""
+        return await self._run("space", self._space)
+
+    async def close(self) -> None:
+        """Refuse new calls, let those under way end for a bounded time, then end the threads."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._commits.close(deadline_s=CLOSE_S)
+        for file in list(self._files):
+            file.abandon(WriterDead("the file store was closed"))
+        await self._others.close(deadline_s=CLOSE_S)
+        for path, reader in list(self._readers.items()):
+            del self._readers[path]
+            self._dismiss(path, reader)
+
+    async def _run(self, name: str, work: Callable[P, T], *args: P.args, **no: P.kwargs) -> T:
+        """Run on a thread and translate the system's errors."""
+        if self._closed:
+            raise StoreUnavailable("the file store is closed")
+        try:
+            return await self._others.run(work, *args, **no)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise StorageFull(f"{name}: {error}") from error
+            raise StoreUnavailable(f"{name}: {error}") from error
+
+    def _full(self, path: str) -> Path:
+        return self._root / check_file_path(path)
+
+    # --- on I/O threads ---------------------------------------------------------------------
+
+    def _create(self, full: Path, path: str) -> int:
+        for attempt in range(CREATE_ATTEMPTS_MAX):
+            make_directory(full.parent, self._root, self._directories)
+            if os.path.lexists(f"{full}{FENCE_SUFFIX}"):
+                raise AlreadyExists(f"{path} (a fence of that name)")
+            try:
+                fd = os.open(full, _CREATE_FLAGS, FILE_MODE)
+                break
+            except FileExistsError as error:
+                raise AlreadyExists(path) from error
+            except FileNotFoundError:  # a delete has just removed the empty directory
+                self._directories.clear()
+                if attempt == CREATE_ATTEMPTS_MAX - 1:
+                    raise
+        try:
+            sync_directory(full.parent)
+            make_directory(full.parent, self._root, self._directories)  # if removed and made anew
+        except OSError as error:
+            os.close(fd)
+            raise OutcomeUnknown(f"{path}: made, but its entry is not durable: {error}") from error
+        return fd
+
+    def _delete(self, full: Path) -> None:
+        """Also removes directories that became empty, so that deleted topics leave nothing."""
+        if not delete_file(full):
+            return
+        for parent in full.parents:
+            if parent == self._root:
+                return
+            try:
+                with os.scandir(parent) as entries:
+                    if any(entries):
+                        return
+                self._directories.discard(parent)
+                os.rmdir(parent)
+            except OSError:  # a create or another delete was quicker
+                return
+
+    def _space(self) -> int:
+        self._root.mkdir(parents=True, exist_ok=True)
+        state = os.statvfs(self._root)
+        return state.f_bavail * state.f_frsize
+
+    # --- readers, on the loop -----------------------------------------------------------------
+
+    def _keep(self, path: str, reader: Reader) -> Reader:
+        """Add a reader that was just opened, unless another read was quicker."""
+        present = self._readers.setdefault(path, reader)
+        if present is not reader:
+            self._commits.close_descriptor(reader.fd)
+        if len(self._readers) > READERS_MAX:
+            oldest_path, oldest = self._readers.popitem(last=False)
+            self._dismiss(oldest_path, oldest)
+        return present
+
+    def _dismiss(self, path: str, reader: Reader) -> None:
+        """Close a reader that nobody uses and the store no longer keeps."""
+        if reader.users == 0 and reader.fd >= 0 and self._readers.get(path) is not reader:
+            fd, reader.fd = reader.fd, -1
+            self._commits.close_descriptor(fd)
+
+
+def _open_reader(full: Path, path: str) -> Reader:
+    try:
+        fd = os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(path) from error
+    return Reader(fd, None)
+
+
+def _read(reader: Reader, full: Path, path: str, position: int, bytes_max: int) -> bytes | None:
+    """None: the file that was opened is deleted."""
+    if os.fstat(reader.fd).st_nlink == 0:
+        return None
+    if reader.length is None:  # until a fence fixes it, the file may grow
+        reader.length = fence_length(full, path)
+    if reader.length is not None:
+        bytes_max = min(bytes_max, max(0, reader.length - position))
+    content = os.pread(reader.fd, bytes_max, position)
+    while 0 < len(content) < bytes_max:
+        more = os.pread(reader.fd, bytes_max - len(content), position + len(content))
+        if not more:
+            break
+        content += more
+    return content
+
+
+def _list(root: Path, folder: str) -> list[str]:
+    """Fences are hidden. A directory that vanishes meanwhile holds nothing."""
+    found = list(_walk(root / folder, f"{folder}/" if folder else ""))
+    found.sort()
+    return found
+
+
+def _walk(directory: Path, prefix: str) -> Iterator[str]:
+    try:
+        entries = list(os.scandir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(directory / entry.name, f"{prefix}{entry.name}/")
+        elif entry.is_file(follow_symlinks=False) and not entry.name.endswith(FENCE_SUFFIX):
+            yield f"{prefix}{entry.name}"
+
+
+async def open_local_file_store(
+    root: Path, *, io_threads: int = 2, faults: LocalFaults | None = None
+) -> LocalFileStore:
+    """A store whose root exists. Raises: StoreUnavailable: the directory cannot be used."""
+    store = LocalFileStore(root, io_threads=io_threads, faults=faults)
+    await store.space()
+    return store

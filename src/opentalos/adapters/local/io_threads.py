@@ -1,0 +1,224 @@
+"""I/O threads of our own: a queue in, a deque out, one loop wake-up per burst of completions.
+
+An executor costs a future, a lock and a wake-up of the loop per job; a group commit pays for that
+in latency. Source: HOTPATH rule 3, measured.
+"""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from time import monotonic
+from typing import Any, ParamSpec, TypeVar
+
+from opentalos.model.errors import OutcomeUnknown, StoreUnavailable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Finished = Callable[[Any, BaseException | None, float], None]  # result, error, seconds; on the loop
+
+SLOW_JOB_S = 0.002  # mean above it: threads wait for the disk and not for each other
+GROWTH_FACTOR = 4  # so many times the threads while the disk is slow
+STALL_S = 0.05  # a job longer than this is taken for hanging; its thread is replaced
+_MEAN_WEIGHT = 0.1  # of the newest job in the running mean of job times
+_log = logging.getLogger(__name__)
+_Job = tuple[Callable[..., Any], tuple[Any, ...], Finished]
+
+
+class _Slot:
+    """One thread, as the loop sees it."""
+
+    __slots__ = ("stalled", "started_s")
+
+    def __init__(self) -> None:
+        self.started_s = 0.0  # of the job under way; 0 while idle
+        self.stalled = False  # replaced by another thread; leaves when its job ends
+
+
+class IoThreads:
+    """A few daemon threads that run blocking jobs in the order submitted.
+
+    A job that hangs takes its thread out of the count and another one is started, up to
+    ``threads_max`` in all; the hanging one leaves when its job ends. While jobs are slow on average
+    the count grows, because then threads wait for the disk and not for the interpreter.
+    All methods belong to one event loop, the one that submits first.
+    """
+
+    def __init__(
+        self, name: str, *, threads: int, threads_max: int = 32, threads_kept: int | None = None
+    ) -> None:
+        self._name, self._threads = name, threads
+        self._threads_kept = threads if threads_kept is None else threads_kept
+        self._threads_max = max(threads, threads_max)
+        self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
+        self._outbox: deque[tuple[Finished, Any, BaseException | None, float]] = deque()
+        self._woken = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._slots: dict[_Slot, None] = {}
+        self._stalled = self._leaving = self._in_flight = self._started = 0
+        self._mean_job_s = 0.0
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._waiting: dict[asyncio.Future[Any], None] = {}
+        self._closed = False
+        self._all_left: asyncio.Event | None = None
+
+    @property
+    def live(self) -> int:
+        """Threads that exist, hanging ones included."""
+        return len(self._slots)
+
+    def submit(self, work: Callable[..., Any], args: tuple[Any, ...], finished: Finished) -> None:
+        """Run ``work(*args)`` on a thread, then call ``finished`` on the loop, exactly once.
+
+        Raises: StoreUnavailable: closed; not done.
+        """
+        if self._closed:
+            raise StoreUnavailable(f"{self._name} is closed")
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        self._in_flight += 1
+        self._inbox.put((work, args, finished))
+        if self._in_flight > len(self._slots) - self._leaving:
+            self._grow()
+        if self._stall_timer is None:
+            self._stall_timer = self._loop.call_later(STALL_S / 2, self._look_for_stalls)
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Await ``work`` done on a thread. A cancelled caller does not stop the thread."""
+        assert not kwargs, "jobs take positional arguments"
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def finished(result: T, error: BaseException | None, _seconds: float) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        self.submit(work, args, finished)
+        self._waiting[future] = None
+        try:
+            return await future
+        finally:
+            del self._waiting[future]
+
+    async def close(self, *, deadline_s: float) -> bool:
+        """Finish what was submitted, then end the threads.
+
+        Returns: False: a job still hangs after the deadline; whoever awaits it gets OutcomeUnknown.
+        """
+        self._closed = True
+        self._all_left = asyncio.Event()
+        for _ in self._slots:  # also those told before: a token too many harms nobody
+            self._leaving += 1
+            self._inbox.put(None)
+        if not self._slots:
+            self._all_left.set()
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self._all_left.wait()
+        except TimeoutError:
+            _log.warning("%s: %d jobs still hang at close", self._name, self._in_flight)
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(OutcomeUnknown(f"{self._name}: closed while a job hung"))
+        return not self._slots
+
+    def _grow(self) -> None:
+        slow = self._mean_job_s > SLOW_JOB_S
+        wanted = self._threads * GROWTH_FACTOR if slow else self._threads
+        working = len(self._slots) - self._stalled - self._leaving
+        if working < wanted and len(self._slots) < self._threads_max:
+            self._start_thread()
+
+    def _start_thread(self) -> None:
+        slot = _Slot()
+        self._slots[slot] = None
+        self._started += 1
+        name = f"{self._name}-{self._started}"
+        threading.Thread(target=self._serve, args=(slot,), name=name, daemon=True).start()
+
+    def _look_for_stalls(self) -> None:
+        now_s = monotonic()
+        self._stall_timer = None
+        for slot in list(self._slots):
+            started_s = slot.started_s
+            if started_s and now_s - started_s > STALL_S and not slot.stalled:
+                slot.stalled = True
+                self._stalled += 1
+                if not self._closed:
+                    self._grow()
+        if self._in_flight and self._loop is not None:
+            self._stall_timer = self._loop.call_later(STALL_S / 2, self._look_for_stalls)
+
+    def _serve(self, slot: _Slot) -> None:
+        """A thread's life. No reference to a job is kept while idle: it holds message bytes."""
+        told = False
+        while not slot.stalled:
+            job = self._inbox.get()
+            if job is None:
+                told = True
+                break
+            work, args, finished = job
+            started_s = slot.started_s = monotonic()
+            try:
+                result, error = work(*args), None
+            except BaseException as caught:  # the thread's root; the submitter gets it
+                result, error = None, caught
+            slot.started_s = 0.0
+            self._post(finished, result, error, monotonic() - started_s)
+            del job, work, args, finished, result, error
+        self._post(self._left, (slot, told), None, -1.0)
+
+    def _post(
+        self, finished: Finished, result: Any, error: BaseException | None, seconds: float
+    ) -> None:
+        self._outbox.append((finished, result, error, seconds))
+        if not self._woken:
+            self._woken = True
+            assert self._loop is not None
+            try:
+                self._loop.call_soon_threadsafe(self._drain)
+            except RuntimeError:  # the loop was closed under a hanging job: nobody waits any more
+                _log.debug("%s: a job ended after its loop", self._name)
+
+    def _drain(self) -> None:
+        # Lowered first: a completion that comes in after the loop below saw an empty deque must
+        # schedule a new call.
+        self._woken = False
+        outbox = self._outbox
+        while outbox:
+            finished, result, error, seconds = outbox.popleft()
+            if seconds >= 0.0:
+                self._in_flight -= 1
+                clipped_s = seconds if seconds < STALL_S else STALL_S
+                self._mean_job_s += (clipped_s - self._mean_job_s) * _MEAN_WEIGHT
+            try:
+                finished(result, error, seconds)
+            except Exception:  # one job's completion must not lose the others'
+                _log.exception("%s: a completion failed", self._name)
+        if len(self._slots) > self._threads_kept:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        if self._mean_job_s > SLOW_JOB_S and self._in_flight:
+            return
+        needed = max(self._threads_kept, min(self._in_flight, self._threads))
+        for _ in range(len(self._slots) - self._stalled - self._leaving - needed):
+            self._leaving += 1
+            self._inbox.put(None)
+
+    def _left(
+        self, slot_told: tuple[_Slot, bool], _error: BaseException | None, _seconds: float
+    ) -> None:
+        slot, told = slot_told
+        del self._slots[slot]
+        self._stalled -= slot.stalled
+        self._leaving -= told
+        if not self._slots and self._all_left is not None:
+            self._all_left.set()
