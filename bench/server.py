@@ -1,0 +1,98 @@
+"""One server process under test: start it with a configuration, watch its CPU and memory."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+KEY_ID, SECRET = "AKBENCH", "bench-secret"
+READY_TIMEOUT_S = 30.0
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class ServerProcess:
+    """``talos serve`` on a free loopback port; a context manager that ends it by pid."""
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        settings: Mapping[str, Mapping[str, object]] | None = None,
+        launcher: list[str] | None = None,
+    ) -> None:
+        self.data = data
+        self._settings = settings or {}
+        self._launcher = launcher or [sys.executable, "-m", "opentalos.cli.main", "serve"]
+        self._process: subprocess.Popen[str] | None = None
+        self.port = 0
+        self.ready_s = 0.0
+
+    def __enter__(self) -> "ServerProcess":
+        self.data.mkdir(parents=True, exist_ok=True)
+        config = self.data.parent / f"{self.data.name}.toml"
+        config.write_text(as_toml(self._settings))
+        log = (self.data.parent / f"{self.data.name}.log").open("a")
+        command = [*self._launcher, "--config", str(config), "--data", str(self.data)]
+        command += ["--listen", "127.0.0.1:0", "--root-key", f"{KEY_ID}:{SECRET}"]
+        begin = time.perf_counter()
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        log.close()
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        self.ready_s = time.perf_counter() - begin
+        if not line.startswith("ready http://"):
+            self._process.kill()
+            raise RuntimeError(f"the server did not start: {line!r}, see {log.name}")
+        self.port = int(line.rsplit(":", 1)[1])
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(timeout=10)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running server."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def url(self) -> str:
+        """Where it serves."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def cpu_s(self) -> float:
+        """CPU seconds, user and system, since the start."""
+        text = Path(f"/proc/{self.pid}/stat").read_text()
+        numbers = text.rsplit(")", 1)[1].split()
+        return (int(numbers[11]) + int(numbers[12])) / _TICKS_PER_S
+
+    def rss_bytes(self) -> int:
+        """Resident memory now."""
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        line = next(line for line in text.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) << 10
+
+
+def as_toml(settings: Mapping[str, Mapping[str, object]]) -> str:
+    """A flat two-level TOML document; JSON's scalars are TOML's."""
+    lines = []
+    for section, keys in settings.items():
+        lines.append(f"[{section}]")
+        lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+    return "\n".join(lines) + "\n"
