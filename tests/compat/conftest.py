@@ -1,0 +1,69 @@
+"""A real server per module, and a runner for programs of the official SDK."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.server_process import ROOT_KEY, Key, ServerProcess
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SDK_PYTHON = ROOT / ".sdk-venv" / "bin" / "python"
+PROGRAMS = Path(__file__).parent / "sdk_programs"
+NO_NETWORK = Path(__file__).parent / "no_network"
+PROGRAM_TIMEOUT_S = 60.0
+
+
+def sdk_environment() -> dict[str, str]:
+    """The environment of SDK processes: no proxies, no network, our shim at start."""
+    kept = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    return {**kept, "PYTHONPATH": str(NO_NETWORK), "PYTHONWARNINGS": "ignore"}
+
+
+@dataclass(frozen=True)
+class Sdk:
+    """Runs SDK programs against one server."""
+
+    server: ServerProcess
+
+    def command(self, program: str, *, key: Key = ROOT_KEY, **arguments: Any) -> list[str]:
+        """The command line of a program."""
+        whole = {"url": self.server.url, "key_id": key.key_id, "secret": key.secret, **arguments}
+        return [str(SDK_PYTHON), str(PROGRAMS / f"{program}.py"), json.dumps(whole)]
+
+    def run(self, program: str, *, key: Key = ROOT_KEY, **arguments: Any) -> list[dict[str, Any]]:
+        """Run a program to its end and return the lines of its result."""
+        done = subprocess.run(
+            self.command(program, key=key, **arguments),
+            env=sdk_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PROGRAM_TIMEOUT_S,
+        )
+        assert done.returncode == 0, f"{done.stderr}\nserver:\n{self.server.stderr()}"
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def topic(self, name: str, *, partitions: int = 1, **attributes: str) -> str:
+        """Create a topic and return its resource name."""
+        made = self.run(
+            "create_topic", topic=name, partitions=partitions, attributes=attributes or None
+        )
+        return str(made[0]["resource"])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    running = ServerProcess(tmp_path_factory.mktemp("server")).start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def sdk(server: ServerProcess) -> Sdk:
+    assert SDK_PYTHON.exists(), "no .sdk-venv: make setup"
+    return Sdk(server)

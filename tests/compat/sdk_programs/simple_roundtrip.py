@@ -1,0 +1,46 @@
+"""Put messages with SimpleProducer and read them back with SimpleConsumer, one partition."""
+
+from typing import Any
+
+from sdk import Arguments, config, credential, run, say
+from talos.consumer.SimpleConsumer import SimpleConsumer
+from talos.producer.SimpleProducer import SimpleProducer
+from talos.thrift.message.ttypes import Message
+
+
+def program(arguments: Arguments) -> None:
+    settings, caller = config(arguments), credential(arguments)
+    topic, partition = arguments["topic"], arguments["partition"]
+    producer = SimpleProducer(
+        producerConfig=settings, topicName=topic, partitionId=partition, credential=caller
+    )
+    payloads = [text.encode() for text in arguments["payloads"]]
+    batch = arguments.get("batch", len(payloads))
+    for first in range(0, len(payloads), batch):
+        messages = [
+            Message(message=payload, sequenceNumber=f"s{first + number}", partitionKey="key")
+            for number, payload in enumerate(payloads[first : first + batch])
+        ]
+        producer.put_message_list(messages)
+    consumer = SimpleConsumer(
+        clientConfig=settings, topicName=topic, partitionId=partition, credential=caller
+    )
+    read: list[Any] = []
+    next_offset = arguments["start"]
+    while len(read) < len(payloads):
+        fetched = consumer.fetch_message(next_offset, arguments.get("fetch", 2000))
+        if not fetched:
+            break
+        read += fetched
+        next_offset = fetched[-1].messageOffset + 1
+    say(
+        offsets=[one.messageOffset for one in read],
+        payloads=[one.message.message.decode() for one in read],
+        sequence=[one.message.sequenceNumber for one in read],
+        appended=[one.message.appendTimestamp for one in read],
+        behind=[one.unHandledMessageNumber for one in read],
+    )
+
+
+if __name__ == "__main__":
+    run(program)
