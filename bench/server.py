@@ -58,12 +58,20 @@ class ServerProcess:
         trace: TracebackType | None,
     ) -> None:
         assert self._process is not None
+        if self._process.poll() is not None:
+            return
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(timeout=10)
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(timeout=10)
 
     @property
     def pid(self) -> int:

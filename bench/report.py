@@ -1,0 +1,83 @@
+"""Figures of one run: a table for people, JSON for machines."""
+
+import json
+import platform
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One measured figure with its goal. ``met`` is None where there is only a report."""
+
+    name: str
+    unit: str
+    values: list[float]  # one per repeat
+    goal: str = ""
+    met: bool | None = None
+    notes: dict[str, float | str] = field(default_factory=dict)
+
+    @property
+    def median(self) -> float:
+        """The value to quote."""
+        return statistics.median(self.values)
+
+
+def at_least(name: str, unit: str, goal: float, values: Sequence[float], **notes: float) -> Figure:
+    """A figure whose median should reach ``goal``."""
+    met = statistics.median(values) >= goal
+    return Figure(
+        name=name,
+        unit=unit,
+        values=list(values),
+        goal=f">= {_number(goal)}",
+        met=met,
+        notes=dict(notes),
+    )
+
+
+def at_most(name: str, unit: str, goal: float, values: Sequence[float], **notes: float) -> Figure:
+    """A figure whose median should not exceed ``goal``."""
+    met = statistics.median(values) <= goal
+    return Figure(
+        name=name,
+        unit=unit,
+        values=list(values),
+        goal=f"<= {_number(goal)}",
+        met=met,
+        notes=dict(notes),
+    )
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """Columns: figure, goal, median, range, met, notes."""
+    rows = [("figure", "goal", "median", "min .. max", "met", "notes")]
+    for one in figures:
+        notes = ", ".join(
+            f"{key} {_number(value) if isinstance(value, int | float) else value}"
+            for key, value in one.notes.items()
+        )
+        met = {True: "yes", False: "NO", None: "-"}[one.met]
+        span = f"{_number(min(one.values))} .. {_number(max(one.values))}"
+        goal = f"{one.goal} {one.unit}" if one.goal else "report"
+        rows.append((one.name, goal, f"{_number(one.median)} {one.unit}", span, met, notes))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[5]])
+        for row in rows
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def write_json(path: Path, figures: Sequence[Figure]) -> None:
+    """All figures with every value, and what they were measured on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    machine = {"python": platform.python_version(), "system": platform.platform()}
+    document = {"machine": machine, "figures": [asdict(one) for one in figures]}
+    path.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -1,0 +1,69 @@
+"""``make bench``: measure every figure in turn, print a table, write JSON."""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench import put_figures, read_figures, start_figures
+from bench.load import MissingTool
+from bench.plan import Plan
+from bench.report import Figure, table, write_json
+
+OUT = Path(__file__).parent / "out" / "bench.json"
+GROUPS: dict[str, Callable[[Plan], Iterator[Figure]]] = {
+    "puts": put_figures.closed_loop_puts,
+    "latency": put_figures.open_loop_latency,
+    "group-commit": put_figures.group_commit_gain,
+    "batched": put_figures.batched_puts,
+    "hanging": put_figures.hanging_topic,
+    "tail": read_figures.tail_fetch,
+    "cold": read_figures.cold_fetch,
+    "start": start_figures.start_and_idle,
+    "partitions": start_figures.empty_partitions,
+    "recovery": start_figures.recovery,
+}
+
+
+def main() -> int:
+    """Exit 0 when everything could be measured, whatever the figures are."""
+    parser = argparse.ArgumentParser(description="Benchmarks of one server on this machine.")
+    parser.add_argument("group", nargs="*", help=f"some of: {', '.join(GROUPS)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="short single runs, to see it work")
+    parser.add_argument("--work", type=Path, help="folder on the disk under test (default: here)")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.group) - set(GROUPS):
+        parser.error(f"unknown group {sorted(unknown)}; known: {', '.join(GROUPS)}")
+    figures: list[Figure] = []
+    failed = []
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=arguments.work or OUT.parent, prefix="work-") as work:
+        plan = Plan(work=Path(work))
+        if arguments.quick:
+            plan = Plan(
+                work=Path(work),
+                seconds=3,
+                repeats=1,
+                latency_repeats=1,
+                cold_blocks=64,
+                recovery_share=10,
+            )
+        for name in arguments.group or GROUPS:
+            print(f"measuring {name} ...", file=sys.stderr, flush=True)
+            try:
+                figures += GROUPS[name](plan)
+            except MissingTool as error:
+                print(error, file=sys.stderr)
+                return 1
+            except (RuntimeError, OSError) as error:
+                failed.append(name)
+                print(f"{name} could not be measured: {error}", file=sys.stderr)
+    write_json(OUT, figures)
+    print(table(figures))
+    print(f"\nwritten to {OUT.relative_to(Path.cwd()) if OUT.is_relative_to(Path.cwd()) else OUT}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

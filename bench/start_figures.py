@@ -1,0 +1,72 @@
+"""Figures of starting, memory and recovery."""
+
+import time
+from collections.abc import Iterator
+
+from bench import load
+from bench.client import Client
+from bench.plan import Plan
+from bench.put_figures import UNLIMITED
+from bench.report import Figure, at_most
+from bench.server import ServerProcess
+
+MEBI = 1 << 20
+EMPTY_TOPICS, EMPTY_PARTITIONS = 40, 250
+RECOVERY_MESSAGES = 1_000_000
+RECOVERY_BYTES = 32  # of one message; its header is larger
+
+
+def start_and_idle(plan: Plan) -> Iterator[Figure]:
+    """A first start on an empty directory, and what the idle server holds."""
+    times, memory = [], []
+    for _ in range(plan.repeats):
+        with ServerProcess(plan.folder("idle")) as server:
+            times.append(server.ready_s)
+            time.sleep(2)
+            memory.append(server.rss_bytes() / MEBI)
+    yield at_most("start to ready", "s", 1.0, times)
+    yield at_most("idle RSS", "MiB", 80e6 / MEBI, memory)
+
+
+def empty_partitions(plan: Plan) -> Iterator[Figure]:
+    """Restart with 10,000 empty partitions."""
+    data = plan.folder("empty")
+    with ServerProcess(data) as server:
+        client = Client(server.port)
+        for number in range(EMPTY_TOPICS):
+            client.create_topic(f"empty{number}", EMPTY_PARTITIONS)
+    times, memory = [], []
+    for _ in range(plan.repeats):
+        with ServerProcess(data) as server:
+            times.append(server.ready_s)
+            client = Client(server.port)
+            for number in range(EMPTY_TOPICS):  # every partition is asked for its offsets
+                topic = client.describe_topic(f"empty{number}")
+                topic.stored_messages(client)
+            memory.append(server.rss_bytes() / MEBI)
+    yield at_most("restart with 10,000 empty partitions", "s", 3.0, times)
+    yield at_most("RSS with 10,000 empty partitions", "MiB", 300e6 / MEBI, memory)
+
+
+def recovery(plan: Plan) -> Iterator[Figure]:
+    """kill -9, then the first read of a segment of 1,000,000 one-message blocks."""
+    data = plan.folder("recovery")
+    wanted = RECOVERY_MESSAGES // plan.recovery_share
+    settings = {**UNLIMITED, "log": {"segment_bytes_max": 1 << 30}}
+    with ServerProcess(data, settings=settings) as server:
+        client = Client(server.port)
+        topic = client.create_topic("recover", 1, durability="flushed")
+        requests = load.write_request_file(
+            plan.work / "recover.bin", topic.put_requests(block_bytes=RECOVERY_BYTES)
+        )
+        while (stored := topic.stored_messages(client)) < wanted:
+            load.closed_loop(server.url, requests, connections=64, seconds=5)
+        server.kill()
+    with ServerProcess(data, settings=settings) as server:
+        begin = time.perf_counter()
+        found = topic.stored_messages(Client(server.port))
+        took = time.perf_counter() - begin
+    if found < stored:
+        raise RuntimeError(f"{stored} messages were stored, {found} recovered")
+    notes = {"messages": float(found), "measured_s": took}
+    yield at_most("recovery per 1,000,000 messages", "s", 2.0, [took / found * 1e6], **notes)
