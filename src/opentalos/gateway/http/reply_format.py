@@ -20,9 +20,11 @@ _REASONS = {
     412: b"Precondition Failed",
     413: b"Content Too Large",
     415: b"Unsupported Media Type",
+    422: b"Unprocessable Content",
     429: b"Too Many Requests",
     431: b"Request Header Fields Too Large",
     500: b"Internal Server Error",
+    501: b"Not Implemented",
     503: b"Service Unavailable",
     504: b"Gateway Timeout",
 }

@@ -1,0 +1,40 @@
+"""``talos serve``: run one server in the foreground."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--config", "config_path", type=click.Path(path_type=Path), help="TOML file.")
+@click.option("--data", help="Directory of everything that lasts.")
+@click.option("--listen", help="HOST:PORT; port 0 picks a free one.")
+@click.option("--advertise", help="HOST:PORT told to clients.")
+@click.option("--root-key", metavar="ID:SECRET", help="Key of the first administrator.")
+def serve(
+    config_path: Path | None,
+    data: str | None,
+    listen: str | None,
+    advertise: str | None,
+    root_key: str | None,
+) -> None:
+    """Run a server until SIGTERM or Ctrl-C.
+
+    Prints one line, ``ready http://HOST:PORT``, when it accepts requests. The first start makes
+    an administrator; unless --root-key is given, its key is written to DATA/root.key.
+    """
+    from opentalos.server.config import load_config
+    from opentalos.server.data_directory import parse_key
+    from opentalos.server.lifecycle import run_server
+    from opentalos.server.log_setup import set_up_logging
+
+    given = {"data": data, "listen": listen, "advertise": advertise}
+    config = load_config(config_path)
+    config = config.with_server(**{key: value for key, value in given.items() if value is not None})
+    key = parse_key(root_key, "--root-key") if root_key is not None else None
+    set_up_logging(config.server.log_level)
+    run_server(config, key, _ready)
+
+
+def _ready(url: str) -> None:
+    click.echo(f"ready {url}")

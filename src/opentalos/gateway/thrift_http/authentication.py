@@ -1,0 +1,121 @@
+"""Who calls: the Authorization header, the body's MD5, the clock. Source: talos-http.md 2 to 4."""
+
+import hashlib
+import hmac
+import re
+import time
+from typing import NamedTuple
+
+from opentalos.broker.principals import PrincipalService
+from opentalos.broker.values import LiveKey
+from opentalos.gateway.http.exchange import Exchange
+from opentalos.model.errors import ClockSkewed, InvalidCredential
+from opentalos.model.identity import GUEST, Principal
+from opentalos.model.limits import AuthLimits
+from opentalos.wire.signing import HmacState, Scheme, parse_authorization, string_to_sign
+
+_USUAL_QUERY = re.compile(rb"id=[\w-]*&type=\w*")  # no parameter that the signature covers
+_V3 = b"Galaxy-V3 "
+_SIGNED_PREFIX = b"x-xiaomi-"
+_KEYS_MAX = 100_000  # cached HMAC states
+_NO_MATCH = "unknown key or wrong signature"
+
+
+class _KeyState(NamedTuple):
+    live: LiveKey
+    hmac: HmacState
+
+
+class Authenticator:
+    """Turns a request into the principal that signed it; keeps HMAC states per key."""
+
+    def __init__(self, principals: PrincipalService, limits: AuthLimits) -> None:
+        self._principals = principals
+        self._skew_max_s = limits.clock_skew_max_s
+        self._anonymous = limits.anonymous
+        self._states: dict[str, _KeyState] = {}
+
+    def caller(self, exchange: Exchange) -> Principal:
+        """The principal. Raises: InvalidCredential (401), ClockSkewed (412)."""
+        headers = exchange.headers
+        value = headers.get(b"authorization", b"")
+        if value.startswith(_V3):
+            key_id, _, signature = value[len(_V3) :].decode("latin-1").partition(":")
+        else:
+            authorization = parse_authorization(value.decode("latin-1"))
+            if authorization.scheme is Scheme.GUEST and self._anonymous:
+                return GUEST
+            if not authorization.signed:
+                raise InvalidCredential(f"{authorization.scheme.value} is not accepted here")
+            key_id, signature = authorization.key_id, authorization.signature
+        state = self._state(key_id)
+        if not state.hmac.matches(_text(exchange), signature):
+            raise InvalidCredential(_NO_MATCH)
+        digest = hashlib.md5(exchange.body, usedforsecurity=False).hexdigest().encode()
+        sent = headers.get(b"x-xiaomi-content-md5", b"")
+        if digest != sent and digest != sent.lower():
+            raise InvalidCredential("X-Xiaomi-Content-MD5 is not the MD5 of the body")
+        self._check_clock(headers.get(b"x-xiaomi-timestamp", b""))
+        principal = state.live.principal
+        if b"attached-info" in headers:
+            return self._delegate(principal, headers[b"attached-info"])
+        return principal
+
+    def by_secret(self, key_id: str, secret: str) -> Principal:
+        """The principal of a key id and secret sent in the clear (HTTP basic).
+
+        Raises: InvalidCredential.
+        """
+        state = self._state(key_id)
+        if not hmac.compare_digest(state.live.secret, secret.encode()):
+            raise InvalidCredential(_NO_MATCH)
+        return state.live.principal
+
+    def _state(self, key_id: str) -> _KeyState:
+        live = self._principals.key(key_id)
+        if live is None or live.disabled:
+            raise InvalidCredential(_NO_MATCH)
+        state = self._states.get(key_id)
+        if state is None or (state.live is not live and state.live != live):
+            if len(self._states) >= _KEYS_MAX:
+                self._states.clear()
+            state = self._states[key_id] = _KeyState(live, HmacState(live.secret))
+        return state
+
+    def _check_clock(self, sent: bytes) -> None:
+        if not sent.isdigit():
+            raise InvalidCredential("X-Xiaomi-Timestamp is missing or no number")
+        skew_s = int(sent[:20]) - time.time()
+        if abs(skew_s) > self._skew_max_s:
+            raise ClockSkewed(
+                f"the request's clock is off by {skew_s:.0f} s, accepted are {self._skew_max_s} s"
+            )
+
+    def _delegate(self, admin: Principal, sent: bytes) -> Principal:
+        """The developer an administrator acts for (``Service-Admin#key#developer``)."""
+        if not admin.admin:
+            raise InvalidCredential("Attached-Info is for service administrators")
+        wanted = sent.decode("latin-1").strip()
+        for info in self._principals.list_principals(admin):
+            if info.principal.id == wanted and not info.disabled:
+                return info.principal
+        raise InvalidCredential("Attached-Info names an unknown developer")
+
+
+def _text(exchange: Exchange) -> bytes:
+    """What the signature covers; the usual shape by hand, all else by the generic rule."""
+    headers, query = exchange.headers, exchange.query
+    if (
+        exchange.method == b"POST"
+        and b"x-xiaomi-date" in headers
+        and b"content-md5" not in headers
+        and (not query or _USUAL_QUERY.fullmatch(query))
+    ):
+        names = sorted([name for name in headers if name.startswith(_SIGNED_PREFIX)])
+        lines = [b"%b:%b\n" % (name, headers[name]) for name in names]
+        content_type = headers.get(b"content-type", b"")
+        return b"POST\n\n%b\n\n%b%b" % (content_type, b"".join(lines), exchange.path)
+    target = exchange.path + (b"?" + query if query else b"")
+    return string_to_sign(
+        exchange.method.decode("latin-1"), target.decode("latin-1"), headers.items()
+    )

@@ -1,0 +1,278 @@
+"""Thrift calls from HTTP requests: authenticated, decoded, handed to the broker, answered."""
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from opentalos.broker.broker import Broker
+from opentalos.broker.messages import GetQuery, GetResult, PutTarget
+from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.reply_format import head
+from opentalos.gateway.thrift_http.authentication import Authenticator
+from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler, Handlers
+from opentalos.gateway.thrift_http.replies import (
+    STATUS_OK,
+    CallForm,
+    echoed_type,
+    known_protocol,
+    reply_error,
+    reply_refusal,
+)
+from opentalos.model.errors import (
+    BadRequest,
+    ClockSkewed,
+    ExcessivePending,
+    InvalidCredential,
+    OutcomeUnknown,
+    TalosError,
+)
+from opentalos.model.identity import Principal
+from opentalos.wire._generated.talos import SERVICES
+from opentalos.wire.thrift import hot
+from opentalos.wire.thrift.error import ApplicationError, ApplicationErrorKind, ThriftError
+from opentalos.wire.thrift.message import (
+    Call,
+    ThriftProtocol,
+    decode_call,
+    encode_exception,
+    encode_reply,
+    protocol_of,
+)
+from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
+
+TASKS_MAX = 10_000  # generic calls under way, whole server
+ADMIN_BODY_BYTES_MAX = 1 << 20  # of a call to another service than messages
+_REQUEST_ID_CHARS_MAX = 64
+_QUERY_PAIRS_MAX = 16
+
+_COMPACT = ThriftProtocol.COMPACT.value.encode()
+_COMPACT_OK = head(STATUS_OK, _COMPACT)
+_PUT = SERVICES["MessageService"].methods["putMessage"]
+_GET = SERVICES["MessageService"].methods["getMessage"]
+
+_log = logging.getLogger("opentalos.thrift")
+
+
+class ThriftGateway:
+    """Serves the five Talos services; ``routes`` are for the HTTP server."""
+
+    def __init__(self, broker: Broker, authenticator: Authenticator, handlers: Handlers) -> None:
+        self._broker = broker
+        self._messages = broker.messages
+        self._authenticator = authenticator
+        self._handlers = handlers
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._numbers = itertools.count(1)
+        self.puts = 0
+        self.gets = 0
+        self.calls = 0  # all others
+        self.failures = 0  # answered with an error
+
+    def routes(self) -> dict[bytes, Callable[[Exchange], None]]:
+        """Handler by path."""
+        routes: dict[bytes, Callable[[Exchange], None]] = {
+            service.path.encode(): partial(self._serve, service) for service in SERVICES.values()
+        }
+        routes[SERVICES["MessageService"].path.encode()] = self._serve_message
+        return routes
+
+    # --- entry ---------------------------------------------------------------------------------
+
+    def _serve_message(self, exchange: Exchange) -> None:
+        """The data path: putMessage and cached getMessage by callbacks alone."""
+        caller = self._caller(exchange)
+        if caller is None:
+            return
+        if exchange.headers.get(b"content-type") == _COMPACT:
+            try:
+                put = hot.decode_put(exchange.body, caller.number)
+                if put is not None:
+                    self._put(exchange, caller, put)
+                    return
+                get = hot.decode_get(exchange.body)
+                if get is not None:
+                    self._get(exchange, caller, get)
+                    return
+            except ThriftError as error:
+                self.failures += 1
+                reply_refusal(exchange, error)
+                return
+        self._call(exchange, caller, SERVICES["MessageService"])
+
+    def _serve(self, service: ServiceSpec, exchange: Exchange) -> None:
+        if len(exchange.body) > ADMIN_BODY_BYTES_MAX:
+            limit = ADMIN_BODY_BYTES_MAX
+            exchange.reply_text(413, f"a call to {service.name} may have {limit} bytes")
+            return
+        caller = self._caller(exchange)
+        if caller is not None:
+            self._call(exchange, caller, service)
+
+    def _caller(self, exchange: Exchange) -> Principal | None:
+        """The authenticated principal, or None if the request was answered with a refusal."""
+        try:
+            if exchange.method != b"POST":
+                raise BadRequest("a Talos call is a POST")
+            return self._authenticator.caller(exchange)
+        except ClockSkewed as error:
+            clock = b"X-Xiaomi-Timestamp: %d\r\n" % int(time.time())
+            reply_refusal(exchange, error, clock)
+        except InvalidCredential as error:
+            reply_refusal(exchange, error, b"WWW-Authenticate: Galaxy-V3\r\n")
+        except TalosError as error:
+            reply_refusal(exchange, error)
+        self.failures += 1
+        return None
+
+    # --- hot path ------------------------------------------------------------------------------
+
+    def _put(self, exchange: Exchange, caller: Principal, put: hot.HotPut) -> None:
+        self.puts += 1
+        seqid, sequence_id = put.seqid, put.sequence_id
+
+        def answer(error: TalosError | None) -> None:
+            if error is None:
+                exchange.reply(_COMPACT_OK, hot.put_reply(seqid, sequence_id))
+            else:
+                self._refuse(exchange, _hot_form(_PUT, seqid), error)
+
+        exchange.late = lambda: answer(OutcomeUnknown("the put takes too long; it may be stored"))
+        try:
+            target = PutTarget(put.resource, put.partition, put.deadline_ms)
+            self._messages.put(caller, target, (put.block,), answer)
+        except TalosError as error:
+            answer(error)
+
+    def _get(self, exchange: Exchange, caller: Principal, get: hot.HotGet) -> None:
+        self.gets += 1
+        query = GetQuery(
+            get.resource, get.partition, get.offset, get.messages_max, get.bytes_max,
+            get.deadline_ms,
+        )  # fmt: skip
+        try:
+            result = self._messages.get_cached(caller, query)
+        except TalosError as error:
+            self._refuse(exchange, _hot_form(_GET, get.seqid), error)
+            return
+        if result is None:
+            form = _hot_form(_GET, get.seqid)
+            self._spawn(exchange, form, self._get_later(exchange, caller, get, query))
+        elif result.hold_s > 0.0:
+            loop = asyncio.get_running_loop()
+            loop.call_later(result.hold_s, _reply_get, exchange, get, result)
+        else:
+            _reply_get(exchange, get, result)
+
+    async def _get_later(
+        self, exchange: Exchange, caller: Principal, get: hot.HotGet, query: GetQuery
+    ) -> None:
+        _reply_get(exchange, get, await self._messages.get(caller, query))
+
+    # --- every other call ----------------------------------------------------------------------
+
+    def _call(self, exchange: Exchange, caller: Principal, service: ServiceSpec) -> None:
+        self.calls += 1
+        sent = exchange.headers.get(b"content-type", b"")
+        protocol = known_protocol(sent) or protocol_of(sent.decode("latin-1"))
+        if protocol is None:
+            self.failures += 1
+            exchange.reply_text(400, "Content-Type names no Thrift protocol")
+            return
+        content_type = echoed_type(sent, protocol)
+        try:
+            call = decode_call(protocol, service, exchange.body)
+        except ApplicationError as error:
+            self.failures += 1
+            body = encode_exception(protocol, error.name, error.seqid, error.kind, error.text)
+            exchange.reply(head(STATUS_OK, content_type), body)
+            return
+        except ThriftError as error:
+            self.failures += 1
+            reply_refusal(exchange, error)
+            return
+        form = CallForm(protocol, content_type, call.method, call.seqid)
+        handler = self._handlers.get(service.name, {}).get(call.method.name)
+        if handler is None:
+            self.failures += 1
+            kind, text = ApplicationErrorKind.UNKNOWN_METHOD, f"no handler for {call.method.name}"
+            body = encode_exception(protocol, call.method.name, call.seqid, kind, text)
+            exchange.reply(head(STATUS_OK, content_type), body)
+            return
+        self._spawn(exchange, form, self._run(exchange, caller, (call, form), handler))
+
+    async def _run(
+        self, exchange: Exchange, caller: Principal, call: tuple[Call, CallForm], handler: Handler
+    ) -> None:
+        request, form = call
+        hint = _query_value(exchange.query, b"type")
+        context = CallContext(peer=exchange.peer, rpc_hint=hint)
+        result = await handler(self._broker, caller, request.request, context)
+        body = encode_reply(form.protocol, form.method, form.seqid, result)
+        exchange.reply(head(STATUS_OK, form.content_type), body)
+
+    def _spawn(self, exchange: Exchange, form: CallForm, call: Coroutine[Any, Any, None]) -> None:
+        """Run a call in a task of its own; a connection has at most one under way."""
+        if len(self._tasks) >= TASKS_MAX:
+            call.close()
+            self._refuse(exchange, form, ExcessivePending(f"{TASKS_MAX} calls are under way"))
+            return
+        exchange.late = lambda: self._refuse(
+            exchange, form, OutcomeUnknown("the call takes too long; its outcome is unknown")
+        )
+        task = asyncio.get_running_loop().create_task(self._guard(exchange, form, call))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guard(
+        self, exchange: Exchange, form: CallForm, call: Coroutine[Any, Any, None]
+    ) -> None:
+        try:
+            await call
+        except TalosError as error:
+            self._refuse(exchange, form, error)
+        except Exception as error:
+            self._broken(exchange, form, error)
+
+    def _refuse(self, exchange: Exchange, form: CallForm, error: TalosError) -> None:
+        """Answer with the error; nothing may raise here (HOTPATH rule 1)."""
+        self.failures += 1
+        try:
+            reply_error(exchange, form, error)
+        except Exception as broken:
+            self._broken(exchange, form, broken)
+
+    def _broken(self, exchange: Exchange, form: CallForm, error: Exception) -> None:
+        """An error nobody planned: logged once with its trace, told to the client by number."""
+        self.failures += 1
+        sent = _query_value(exchange.query, b"id")[:_REQUEST_ID_CHARS_MAX]
+        request = f"{sent or 'request'}-{next(self._numbers)}"
+        fields = {"request": request, "rpc": form.method.name, "peer": exchange.peer}
+        _log.error("a call failed unexpectedly", exc_info=error, extra=fields)
+        exchange.reply_text(500, f"internal error, request {request}")
+
+    async def drain(self) -> None:
+        """Wait for the calls under way; the caller bounds the wait."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+
+def _hot_form(method: MethodSpec, seqid: int) -> CallForm:
+    return CallForm(ThriftProtocol.COMPACT, _COMPACT, method, seqid)
+
+
+def _reply_get(exchange: Exchange, get: hot.HotGet, result: GetResult) -> None:
+    chunks = hot.get_reply_chunks(get.seqid, get.sequence_id, result.blocks, result.unhandled)
+    exchange.reply_chunks(_COMPACT_OK, chunks)
+
+
+def _query_value(query: bytes, name: bytes) -> str:
+    """A parameter of the query, without decoding; "" if it is absent."""
+    for pair in query.split(b"&", _QUERY_PAIRS_MAX):
+        key, _, value = pair.partition(b"=")
+        if key == name:
+            return value.decode("latin-1")
+    return ""

@@ -1,0 +1,154 @@
+"""The data directory: one server at a time, a format version, keys, and who serves it."""
+
+import base64
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from opentalos.model.errors import ConfigError, NewerFormat
+from opentalos.ports.clock import Clock
+
+FORMAT_VERSION = 1
+SERVER_KEY_BYTES = 32  # AES-256
+_SECRET_BYTES = 30  # 40 characters of base64
+_KEY_ID_BYTES = 8
+_SERVER_ID_BYTES = 6
+_PRIVATE = 0o600
+_PRIVATE_DIRECTORY = 0o700
+
+
+class DataDirectory:
+    """Locked from construction to ``close``; the kernel frees the lock if the process dies.
+
+    Raises: ConfigError: another server holds it (the text has its pid), or it cannot be used;
+    NewerFormat.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self.path = path
+        self._clock = clock
+        try:
+            path.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise ConfigError(f"cannot use data directory {path}: {error.strerror}") from error
+        try:
+            self._take_lock()
+            self.server = self._check_format()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _take_lock(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            pid = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            raise ConfigError(
+                f"data directory {self.path} is in use by the server with pid {pid}"
+            ) from error
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    def _check_format(self) -> str:
+        path = self.path / "format.json"
+        if not path.exists():
+            if (self.path / "meta.sqlite").exists():
+                raise ConfigError(f"{path} is missing, but the directory holds data")
+            server = f"server-{self._clock.token(_SERVER_ID_BYTES).hex()}"
+            record = {"format": "opentalos-data", "version": FORMAT_VERSION, "server": server}
+            write_atomically(path, _encode(record))
+            return server
+        try:
+            record = json.loads(path.read_bytes())
+            version, server = int(record["version"]), str(record["server"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{path} is unreadable: {error}") from error
+        if version > FORMAT_VERSION:
+            raise NewerFormat(
+                f"{self.path} has data format {version}; this version reads up to {FORMAT_VERSION}"
+            )
+        return server
+
+    def server_key(self) -> bytes:
+        """The key that seals secrets at rest; made at the first start."""
+        path = self.path / "server.key"
+        if not path.exists():
+            if (self.path / "meta.sqlite").exists():
+                raise ConfigError(
+                    f"{path} is missing; without it the stored secrets cannot be opened. "
+                    "Restore it from a backup"
+                )
+            write_atomically(
+                path, base64.b64encode(self._clock.token(SERVER_KEY_BYTES)) + b"\n", _PRIVATE
+            )
+        try:
+            key = base64.b64decode(path.read_bytes(), validate=False)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} is unreadable: {error}") from error
+        if len(key) != SERVER_KEY_BYTES:
+            raise ConfigError(f"{path} holds {len(key)} bytes, need {SERVER_KEY_BYTES}")
+        return key
+
+    def root_key(self) -> tuple[str, str]:
+        """Key id and secret of the first administrator, from its file or newly made."""
+        path = self.path / "root.key"
+        if path.exists():
+            return read_root_key(path)
+        key_id = f"ROOT{self._clock.token(_KEY_ID_BYTES).hex().upper()}"
+        secret = base64.urlsafe_b64encode(self._clock.token(_SECRET_BYTES)).decode()
+        write_atomically(path, f"{key_id}:{secret}\n".encode(), _PRIVATE)
+        return key_id, secret
+
+    def write_server_json(self, record: dict[str, Any]) -> None:
+        """Tell other programs how to reach this server."""
+        write_atomically(self.path / "server.json", _encode(record))
+
+    def close(self) -> None:
+        """Remove ``server.json`` and free the lock; harmless when repeated."""
+        if self._lock < 0:
+            return
+        (self.path / "server.json").unlink(missing_ok=True)
+        os.close(self._lock)
+        self._lock = -1
+
+
+def read_root_key(path: Path) -> tuple[str, str]:
+    """Key id and secret of a ``root.key`` file. Raises: ConfigError."""
+    try:
+        text = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
+    return parse_key(text, str(path))
+
+
+def parse_key(text: str, what: str) -> tuple[str, str]:
+    """Split ``ID:SECRET``. Raises: ConfigError, without the secret in its text."""
+    key_id, colon, secret = text.partition(":")
+    if not colon or not key_id or not secret or "#" in key_id or not text.isprintable():
+        raise ConfigError(f"{what} must be ID:SECRET, the ID without '#' and ':'")
+    return key_id, secret
+
+
+def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Replace a file: readers see the old content or the new one, also after a power loss."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        os.write(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _encode(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, indent=2).encode() + b"\n"

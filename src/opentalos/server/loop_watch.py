@@ -1,0 +1,43 @@
+"""Measures how long the event loop was blocked."""
+
+import asyncio
+import logging
+
+_TICK_S = 0.02  # a stall is seen with this resolution
+_WARN_S = 0.25  # longer stalls get a log line, at most one per report interval
+_REPORT_S = 10.0
+
+_log = logging.getLogger("opentalos.loop")
+
+
+class LoopWatch:
+    """A timer that notices when it fires late."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0  # since the start
+        self._expected_s = 0.0
+        self._reported_s = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to measure on the running loop."""
+        loop = asyncio.get_running_loop()
+        self._expected_s = loop.time() + _TICK_S
+        self._timer = loop.call_at(self._expected_s, self._tick)
+
+    def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        stall_s = now_s - self._expected_s
+        if stall_s > self.longest_s:
+            self.longest_s = stall_s
+        if stall_s > _WARN_S and now_s - self._reported_s > _REPORT_S:
+            self._reported_s = now_s
+            _log.warning("the event loop was blocked", extra={"stall_ms": round(stall_s * 1000)})
+        self._expected_s = now_s + _TICK_S
+        self._timer = loop.call_at(self._expected_s, self._tick)
+
+    def stop(self) -> None:
+        """Stop measuring."""
+        if self._timer is not None:
+            self._timer.cancel()
