@@ -29,7 +29,7 @@ COMPACT = "application/x-thrift-compact"
 BINARY = "application/x-thrift-binary"
 JSON = "application/x-thrift-json"
 JSON_ALIAS = "application/x-thrift"
-PROTOCOLS = {
+PROTOCOLS: dict[str, Any] = {
     COMPACT: TCompactProtocol,
     BINARY: TBinaryProtocol,
     JSON: TApacheJSONProtocol,
@@ -82,11 +82,12 @@ def decode_reply(service: str, rpc: str, reply: Reply, content_type: str = COMPA
     """The success value of a reply. Raises: TalosError; TApplicationException."""
     protocol = PROTOCOLS[content_type](memory_buffer(reply.body))
     name, kind, sequence = protocol.read_message_begin()
-    assert (name, sequence) == (rpc, 7)
+    assert sequence == 7
     if kind == TMessageType.EXCEPTION:
         problem = TApplicationException()
         protocol.read_struct(problem)
         raise problem
+    assert name == rpc
     result = getattr(service_of(idl(service), service), f"{rpc}_result")()
     protocol.read_struct(result)
     error = getattr(result, "e", None)

@@ -58,7 +58,9 @@ class Sdk:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    running = ServerProcess(tmp_path_factory.mktemp("server")).start()
+    # A short lease: a killed worker's partitions pass on while a test waits.
+    config = "[group]\nlease_s = 4.0\n"
+    running = ServerProcess(tmp_path_factory.mktemp("server"), config).start()
     yield running
     running.stop()
 

@@ -1,0 +1,142 @@
+"""TalosConsumer workers of the official SDK that join and leave one consumer group."""
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.compat.conftest import Sdk, sdk_environment
+
+pytestmark = pytest.mark.timeout(120)
+
+PARTITIONS = 4
+SETTLE_TIMEOUT_S = 30.0  # balance takes several rounds; the SDK breaks ties by chance
+
+
+class Worker:
+    """One consumer process and everything it said."""
+
+    def __init__(self, sdk: Sdk, name: str, *, topic: str, group: str) -> None:
+        command = sdk.command("talos_consumer", topic=topic, group=group, worker=name)
+        self.process = subprocess.Popen(
+            command,
+            env=sdk_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.held: dict[int, int] = {}  # partition to the offset it started from
+        self.delivered: dict[int, list[int]] = {}
+        self.payloads: list[str] = []
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            event = json.loads(line)
+            kind, partition = event["event"], event.get("partition", -1)
+            if kind == "taken":
+                self.held[partition] = event["start"]
+            elif kind == "released":
+                self.held.pop(partition, None)
+            elif kind == "batch":
+                self.delivered.setdefault(partition, []).extend(event["offsets"])
+                self.payloads.extend(event["payloads"])
+
+    def stop(self) -> None:
+        """Let the worker commit, release and end."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        try:
+            assert self.process.wait(SETTLE_TIMEOUT_S) == 0
+        finally:
+            self.kill()
+            self.reader.join(5)
+            self.process.stdout.close()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+@contextmanager
+def ended(*workers: Worker) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for worker in workers:
+            worker.kill()
+            for stream in (worker.process.stdin, worker.process.stdout):
+                if stream is not None and not stream.closed:
+                    worker.reader.join(5)
+                    stream.close()
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def produce(sdk: Sdk, topic: str, first: int, count: int) -> set[str]:
+    payloads = [f"m{number}" for number in range(first, first + count)]
+    for partition in range(PARTITIONS):
+        sdk.run(
+            "simple_put",
+            topic=topic,
+            partition=partition,
+            payloads=payloads[partition::PARTITIONS],
+        )
+    return set(payloads)
+
+
+def test_two_workers_share_the_partitions_and_lose_nothing(sdk: Sdk) -> None:
+    topic, group = "workers", "pair"
+    sdk.topic(topic, partitions=PARTITIONS)
+    sent = produce(sdk, topic, 0, 200)
+    one = Worker(sdk, "one", topic=topic, group=group)
+    with ended(one):
+        wait_until(lambda: set(one.payloads) >= sent, "the first worker read everything")
+        assert sorted(one.held) == list(range(PARTITIONS))
+        two = Worker(sdk, "two", topic=topic, group=group)
+        with ended(two):
+            wait_until(lambda: len(two.held) == PARTITIONS // 2, "the second worker got its half")
+            wait_until(lambda: len(one.held) == PARTITIONS // 2, "the first worker kept its half")
+            assert set(one.held) | set(two.held) == set(range(PARTITIONS))
+            assert all(start == 50 for start in two.held.values()), two.held
+            sent |= produce(sdk, topic, 200, 200)
+            wait_until(lambda: set(one.payloads) | set(two.payloads) >= sent, "both read on")
+            one.stop()
+            wait_until(lambda: len(two.held) == PARTITIONS, "the second worker took over")
+            sent |= produce(sdk, topic, 400, 80)
+            wait_until(lambda: set(one.payloads) | set(two.payloads) >= sent, "one reads all")
+            two.stop()
+    delivered = one.payloads + two.payloads
+    assert set(delivered) == sent
+    for worker in (one, two):
+        for offsets in worker.delivered.values():
+            assert offsets == sorted(set(offsets)), "offsets go up"
+
+
+def test_a_killed_workers_partitions_pass_on_and_checkpoints_hold(sdk: Sdk) -> None:
+    topic, group = "killed-worker", "survivors"
+    sdk.topic(topic, partitions=PARTITIONS)
+    sent = produce(sdk, topic, 0, 80)
+    one = Worker(sdk, "dies", topic=topic, group=group)
+    with ended(one):
+        wait_until(lambda: set(one.payloads) >= sent, "the first worker read everything")
+        one.kill()
+        two = Worker(sdk, "lives", topic=topic, group=group)
+        with ended(two):
+            wait_until(lambda: len(two.held) == PARTITIONS, "leases of the dead worker lapsed")
+            sent |= produce(sdk, topic, 80, 80)
+            wait_until(lambda: set(one.payloads) | set(two.payloads) >= sent, "the second reads on")
+            two.stop()
