@@ -1,0 +1,136 @@
+"""How often the simulated world fails: one frozen dataclass per port, each field a probability.
+
+A probability is drawn per call, from the seed. The defaults are a world without faults; ``draw``
+makes a world for a seed, with another subset of faults each time: rare combinations are found
+sooner when not everything fails at once.
+"""
+
+import random
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar
+
+FaultsT = TypeVar("FaultsT", bound="_Faults")
+
+ENABLED = 0.5  # of a seed having a given fault at all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Faults:
+    """Fields named ``..._s`` are durations, all others probabilities."""
+
+    WORST: ClassVar[dict[str, float]] = {}  # the most that ``draw`` gives a field
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value < 0 or (value > 1 and not field.name.endswith("_s")):
+                raise ValueError(f"{type(self).__name__}.{field.name} is {value}: need 0 to 1")
+
+    @classmethod
+    def draw(cls: type[FaultsT], rng: random.Random) -> FaultsT:
+        """Faults for one seed."""
+        chosen: dict[str, Any] = {}
+        for name, worst in cls.WORST.items():
+            enabled, strength = rng.random() < ENABLED, rng.random()
+            if enabled:
+                chosen[name] = worst * strength
+        return cls(**chosen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFaults(_Faults):
+    """Faults of the FileStore; torn and lost bytes come with every simulated crash."""
+
+    commit_slow: float = 0.0  # takes up to ``slow_s``
+    commit_hangs: float = 0.0  # takes up to ``hang_s``
+    commit_fails: float = 0.0  # unknown: nothing, a part or all of it may lie in the file
+    sync_lies: float = 0.0  # of failed commits: readers see the bytes, the platter never does
+    create_fails: float = 0.0  # not done
+    create_unknown: float = 0.0  # the file may exist
+    close_fails: float = 0.0  # unknown
+    recover_slow: float = 0.0  # takes up to ``slow_s``
+    recover_stuck: float = 0.0  # RecoveryStuck at the deadline
+    read_fails: float = 0.0  # not done
+    delete_fails: float = 0.0  # not done
+    writeback: float = 0.0  # a flushed commit reaches the platter by itself
+    slow_s: float = 2.0
+    hang_s: float = 12.0
+
+    WORST: ClassVar[dict[str, float]] = {
+        "commit_slow": 0.05,
+        "commit_hangs": 0.01,
+        "commit_fails": 0.05,
+        "sync_lies": 1.0,
+        "create_fails": 0.1,
+        "create_unknown": 0.1,
+        "close_fails": 0.1,
+        "recover_slow": 0.3,
+        "recover_stuck": 0.15,
+        "read_fails": 0.03,
+        "delete_fails": 0.1,
+        "writeback": 0.3,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaFaults(_Faults):
+    """Faults of the MetaStore."""
+
+    unavailable: float = 0.0  # not done
+    unknown: float = 0.0  # of writes: applied or not
+    unknown_later: float = 0.0  # of unknown writes: applied after the answer, if it still can be
+    watch_stale: float = 0.0  # a state is shown up to ``slow_s`` late
+    slow: float = 0.0  # takes up to ``slow_s``
+    slow_s: float = 2.0
+
+    WORST: ClassVar[dict[str, float]] = {
+        "unavailable": 0.03,
+        "unknown": 0.06,
+        "unknown_later": 0.5,
+        "watch_stale": 0.3,
+        "slow": 0.05,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFaults(_Faults):
+    """Faults of the RowStore."""
+
+    unavailable: float = 0.0  # not done
+    unknown: float = 0.0  # of writes: applied or not
+    unknown_later: float = 0.0  # of unknown writes: applied after the answer, if it still can be
+    slow: float = 0.0  # takes up to ``slow_s``
+    slow_s: float = 2.0
+
+    WORST: ClassVar[dict[str, float]] = {
+        "unavailable": 0.03,
+        "unknown": 0.06,
+        "unknown_later": 0.5,
+        "slow": 0.05,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldFaults(_Faults):
+    """What happens to servers, their clock and their disk: probabilities per virtual second."""
+
+    process_crash: float = 0.0  # the page cache survives
+    power_loss: float = 0.0  # everything unsynced is lost
+    pause: float = 0.0
+    usurped: float = 0.0  # paused, replaced by a second server, then woken: a zombie
+    stop: float = 0.0  # an orderly close and start
+    clock_jump: float = 0.0  # of wall time, up to ``clock_jump_s`` either way
+    disk_full: float = 0.0
+    pause_s: float = 8.0
+    full_s: float = 8.0
+    clock_jump_s: float = 600.0
+
+    WORST: ClassVar[dict[str, float]] = {
+        "process_crash": 0.12,
+        "power_loss": 0.12,
+        "pause": 0.06,
+        "usurped": 0.06,
+        "stop": 0.06,
+        "clock_jump": 0.05,
+        "disk_full": 0.05,
+    }

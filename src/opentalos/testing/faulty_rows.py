@@ -1,0 +1,101 @@
+"""FaultyRowStore: the RowStore port in simulated memory, with every fault the port allows."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from opentalos.adapters.memory import MemoryRowStore
+from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, TalosError
+from opentalos.ports.row_store import FamilyName, Row, RowMutation
+from opentalos.testing.disk import SimulatedDisk
+from opentalos.testing.faults import RowFaults
+from opentalos.testing.faulty_meta import LATE_S, READ_S, WRITE_S, apply_late, run_now
+from opentalos.testing.loop import SimulatedProcess
+
+T = TypeVar("T")
+
+
+class FaultyRowStore:
+    """One server's client of the simulated table service."""
+
+    def __init__(self, disk: SimulatedDisk, process: SimulatedProcess, faults: RowFaults) -> None:
+        self._disk, self._process, self._faults = disk, process, faults
+        self._inner = MemoryRowStore(disk.records)
+
+    async def open_table(self, table: str, *, splits: Sequence[bytes] = ()) -> None:
+        """Make the table if it is not there; see the port."""
+        await self._read(lambda: self._inner.open_table(table, splits=splits))
+
+    async def drop_table(self, table: str) -> None:
+        """Remove the table; see the port."""
+        await self._read(lambda: self._inner.drop_table(table))
+
+    async def get(
+        self, table: str, keys: Sequence[bytes], *, family: FamilyName = FamilyName.DATA
+    ) -> Sequence[Row | None]:
+        """Rows in the order asked; see the port."""
+        return await self._read(lambda: self._inner.get(table, keys, family=family))
+
+    async def mutate(self, table: str, mutation: RowMutation) -> int:
+        """One compare-and-set; see the port."""
+        disk, faults = self._disk, self._faults
+        if disk.hits(faults.unavailable):
+            raise StoreUnavailable("simulated: the row store does not answer")
+        call = lambda: self._inner.mutate(table, mutation)  # noqa: E731  # shared by three uses
+        if not disk.hits(faults.unknown):
+            return await disk.after(self._delay(WRITE_S), lambda: self._apply(call))
+        if disk.hits(faults.unknown_later):
+            disk.later(disk.rng.random() * LATE_S, lambda: apply_late(call))
+        elif disk.hits(0.5):
+            await disk.after(self._delay(WRITE_S), lambda: self._apply(call))
+        raise OutcomeUnknown("simulated: the answer of the row store was lost")
+
+    async def mutate_many(
+        self, table: str, mutations: Sequence[RowMutation]
+    ) -> Sequence[int | TalosError]:
+        """One outcome per mutation, each with its own faults; see the port."""
+        outcomes: list[int | TalosError] = []
+        for mutation in mutations:
+            try:
+                outcomes.append(await self.mutate(table, mutation))
+            except TalosError as error:
+                outcomes.append(error)
+        return outcomes
+
+    async def scan(
+        self,
+        table: str,
+        start: bytes,
+        stop: bytes,
+        *,
+        limit: int,
+        reverse: bool = False,
+        family: FamilyName = FamilyName.DATA,
+    ) -> Sequence[Row]:
+        """Rows of a key range; see the port."""
+        return await self._read(
+            lambda: self._inner.scan(
+                table, start, stop, limit=limit, reverse=reverse, family=family
+            )
+        )
+
+    async def close(self) -> None:
+        """Let go of the storage."""
+        await self._inner.close()
+
+    async def _read(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        disk = self._disk
+        if disk.hits(self._faults.unavailable):
+            raise StoreUnavailable("simulated: the row store does not answer")
+        return await disk.after(self._delay(READ_S), lambda: run_now(call()))
+
+    def _apply(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        # A crash between sending and applying leaves it open whether the write happens.
+        if self._process.crashed and self._disk.rng.random() < 0.5:
+            raise OutcomeUnknown("nobody hears this")
+        return run_now(call())
+
+    def _delay(self, mean_s: float) -> float:
+        delay_s = mean_s * (0.2 + 1.6 * self._disk.rng.random())
+        if self._disk.hits(self._faults.slow):
+            delay_s += self._disk.rng.random() * self._faults.slow_s
+        return delay_s
