@@ -193,7 +193,7 @@ def service_lines(service: Any, paths: dict[str, str]) -> Iterator[str]:
         yield f'        "{method}": MethodSpec('
         yield f'            "{method}",'
         arguments = [
-            f'Field({number}, "{field_name}", {text.spec}, required=True),'
+            f'Field({number}, "{field_name}", {text.spec}),'
             for number, field_name, text, _ in fields_of(args_spec(service, method))
         ]
         yield f"            ({' '.join(arguments)}),"

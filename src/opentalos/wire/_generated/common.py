@@ -140,7 +140,7 @@ TALOS_BASE_SERVICE = ServiceSpec(
         ),
         "validClientVersion": MethodSpec(
             "validClientVersion",
-            (Field(1, "clientVersion", struct_of(Version), required=True),),
+            (Field(1, "clientVersion", struct_of(Version)),),
             None,
             GalaxyTalosException,
         ),

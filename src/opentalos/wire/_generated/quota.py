@@ -229,7 +229,7 @@ QUOTA_SERVICE = ServiceSpec(
         **TALOS_BASE_SERVICE.methods,
         "setUserQuota": MethodSpec(
             "setUserQuota",
-            (Field(1, "request", struct_of(SetUserQuotaRequest), required=True),),
+            (Field(1, "request", struct_of(SetUserQuotaRequest)),),
             None,
             GalaxyTalosException,
         ),
@@ -247,19 +247,19 @@ QUOTA_SERVICE = ServiceSpec(
         ),
         "deleteUserQuota": MethodSpec(
             "deleteUserQuota",
-            (Field(1, "request", struct_of(DeleteUserQuotaRequest), required=True),),
+            (Field(1, "request", struct_of(DeleteUserQuotaRequest)),),
             None,
             GalaxyTalosException,
         ),
         "applyQuota": MethodSpec(
             "applyQuota",
-            (Field(1, "request", struct_of(ApplyQuotaRequest), required=True),),
+            (Field(1, "request", struct_of(ApplyQuotaRequest)),),
             None,
             GalaxyTalosException,
         ),
         "autoApplyQuota": MethodSpec(
             "autoApplyQuota",
-            (Field(1, "request", struct_of(AutoApplyQuotaRequest), required=True),),
+            (Field(1, "request", struct_of(AutoApplyQuotaRequest)),),
             None,
             GalaxyTalosException,
         ),
@@ -277,13 +277,13 @@ QUOTA_SERVICE = ServiceSpec(
         ),
         "approveQuota": MethodSpec(
             "approveQuota",
-            (Field(1, "request", struct_of(ApproveQuotaRequest), required=True),),
+            (Field(1, "request", struct_of(ApproveQuotaRequest)),),
             struct_of(ApproveQuotaResponse),
             GalaxyTalosException,
         ),
         "revokeQuota": MethodSpec(
             "revokeQuota",
-            (Field(1, "request", struct_of(RevokeQuotaRequest), required=True),),
+            (Field(1, "request", struct_of(RevokeQuotaRequest)),),
             struct_of(RevokeQuotaResponse),
             GalaxyTalosException,
         ),

@@ -1,9 +1,30 @@
-"""Hand-written compact codec of putMessage and getMessage, the two calls of the data path."""
+"""Hand-written compact codec of putMessage and getMessage, the two calls of the data path.
+
+The decoders know the shapes that the official clients send and return None for every other one,
+also for every malformed one: the generic codec then decodes it or says what is wrong.
+Source: HOTPATH.md rule 5.
+"""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from opentalos.model.message import MessageBlock, StoredBlock
+
+# Field heads of the compact protocol: difference of the field ids and type.
+_NEXT_I32: Final = 0x15
+_NEXT_I64: Final = 0x16
+_NEXT_BYTES: Final = 0x18
+_NEXT_STRUCT: Final = 0x1C
+_LIST_OF_ONE_STRUCT: Final = b"\x19\x1c\x16"  # field head, list head, head of the first field
+_PUT_START: Final = b"\x0aputMessage\x1c\x1c\x18"  # up to the length of topicName
+_GET_START: Final = b"\x0agetMessage\x1c\x1c\x18"
+_PUT_REPLY: Final = b"\x0aputMessage\x0c\x00\x18"  # success is field 0; head of sequenceId
+_GET_REPLY: Final = b"\x0agetMessage\x0c\x00\x19"  # head of messageBlocks
+_COMPRESSION_MAX: Final = 4
+_I31: Final = 1 << 31
+_I63: Final = 1 << 63
+_GET_MESSAGES_DEFAULT: Final = 2000  # Source: message.thrift GetMessageRequest
+_GET_BYTES_DEFAULT: Final = 10 << 20
 
 
 class HotPut(NamedTuple):
@@ -32,22 +53,214 @@ class HotGet(NamedTuple):
     deadline_ms: int  # wall time; 0: none
 
 
+class _Unknown(Exception):
+    """A shape that this decoder does not know."""
+
+
+def _long(data: bytes, position: int, byte: int) -> tuple[int, int]:
+    """Rest of a varint whose first byte, at ``position - 1``, was ``byte`` and goes on."""
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > 63:
+            raise _Unknown
+
+
+def _number(data: bytes, position: int) -> tuple[int, int]:
+    """An unsigned varint and the position behind it."""
+    byte = data[position]
+    if byte < 0x80:
+        return byte, position + 1
+    return _long(data, position + 1, byte)
+
+
 def decode_put(body: bytes, principal: int = 0) -> HotPut | None:
     """Decode a compact putMessage call; None for every shape this decoder does not know.
 
     ``principal`` is the billing number put into the block.
     """
-    raise NotImplementedError
+    try:
+        return _decode_put(body, principal)
+    except (IndexError, UnicodeDecodeError, _Unknown):
+        return None
+
+
+def _decode_put(body: bytes, principal: int) -> HotPut | None:
+    seqid, topic, resource, partition, at = _target(body, _PUT_START)
+    # MessageBlock: startMessageOffset, messageNumber, compressionType, messageBlock
+    if body[at : at + 3] != _LIST_OF_ONE_STRUCT:
+        return None
+    start, at = _number(body, at + 3)
+    if body[at] != _NEXT_I32 or start >> 64:
+        return None
+    messages, at = _number(body, at + 1)
+    if body[at] != _NEXT_I32 or body[at + 2] != _NEXT_BYTES:
+        return None
+    compression = body[at + 1]
+    if compression & 1 or compression > 2 * _COMPRESSION_MAX:
+        return None
+    length, at = _number(body, at + 3)
+    payload = body[at : at + length]
+    create_ms, at = _block_rest(body, at + length)
+    # PutMessageRequest: messageNumber, sequenceId, timeoutTimestamp
+    if body[at] != _NEXT_I32:
+        return None
+    total, at = _number(body, at + 1)
+    if total != messages or messages & 1 or not messages or messages >> 32:
+        return None  # not one number above 0: the generic way says what is wrong
+    if body[at] != _NEXT_BYTES:
+        return None
+    size, at = _number(body, at + 1)
+    sequence_id = body[at : at + size]
+    if not sequence_id.isascii():
+        sequence_id.decode()
+    deadline_ms, at = _deadline(body, at + size, _NEXT_I64)
+    if at != len(body):
+        return None
+    block = MessageBlock(payload, messages >> 1, compression >> 1, create_ms, principal=principal)
+    return HotPut(seqid, topic, resource, partition, block, sequence_id, deadline_ms)
+
+
+def _target(body: bytes, start: bytes) -> tuple[int, str, str, int, int]:
+    """Header and TopicAndPartition: seqid, topic, resource, partition, position behind."""
+    seqid = body[2]
+    if seqid >= 0x80 or body[:2] != b"\x82\x21" or not body.startswith(start, 3):
+        raise _Unknown
+    at = 3 + len(start)
+    length, at = _number(body, at)
+    topic = body[at : at + length]
+    at += length
+    if body[at] != _NEXT_STRUCT or body[at + 1] != _NEXT_BYTES:
+        raise _Unknown
+    length, at = _number(body, at + 2)
+    resource = body[at : at + length]
+    at += length
+    if body[at] or body[at + 1] != _NEXT_I32:
+        raise _Unknown
+    partition, at = _number(body, at + 2)
+    if body[at] or partition & 1 or partition >> 32:
+        raise _Unknown
+    return seqid, topic.decode(), resource.decode(), partition >> 1, at + 1
+
+
+def _block_rest(body: bytes, at: int) -> tuple[int, int]:
+    """Optional numbers of a block: create time, and the position behind the block's end."""
+    field, create_ms = 4, 0
+    while head := body[at]:
+        field += head >> 4
+        value, at = _number(body, at + 1)
+        kind = head & 15
+        if kind == 6 and value < 1 << 64:
+            if field == 7:  # createTimestamp
+                if value & 1:
+                    raise _Unknown
+                create_ms = value >> 1
+            elif field == 9:  # transactionId
+                if value:
+                    raise _Unknown
+            elif field != 6:  # appendTimestamp, which the server sets
+                raise _Unknown
+        elif kind != 5 or field != 5 or value >> 32:  # messageBlockSize
+            raise _Unknown
+    return create_ms, at + 1
+
+
+def _deadline(body: bytes, at: int, wanted_head: int) -> tuple[int, int]:
+    """timeoutTimestamp if present, and the position behind both structs' ends."""
+    deadline = 0
+    head = body[at]
+    if head == wanted_head:
+        deadline, at = _number(body, at + 1)
+        if deadline & 1 or deadline >> 64:
+            raise _Unknown
+        head = body[at]
+    if head or body[at + 1]:
+        raise _Unknown
+    return deadline >> 1, at + 2
 
 
 def decode_get(body: bytes) -> HotGet | None:
     """Decode a compact getMessage call; None for every shape this decoder does not know."""
-    raise NotImplementedError
+    try:
+        return _decode_get(body)
+    except (IndexError, UnicodeDecodeError, _Unknown):
+        return None
+
+
+def _decode_get(body: bytes) -> HotGet | None:
+    seqid, topic, resource, partition, at = _target(body, _GET_START)
+    if body[at] != 0x26:  # messageOffset is field 3
+        return None
+    offset, at = _number(body, at + 1)
+    if offset >> 64:
+        return None
+    values = {4: _GET_MESSAGES_DEFAULT << 1, 5: _GET_BYTES_DEFAULT << 1}
+    field = 3
+    while (head := body[at]) & 15 in (1, 2, 5):
+        field += head >> 4
+        if head & 15 == 5:
+            if field not in (4, 5):
+                return None
+            values[field], at = _number(body, at + 1)
+            if values[field] >> 32:
+                return None
+        elif field != 6:  # showUnHandledMessageNumber: the number is always sent
+            return None
+        else:
+            at += 1
+    if head != (7 - field) << 4 | 8:  # sequenceId
+        return None
+    size, at = _number(body, at + 1)
+    sequence_id = body[at : at + size]
+    sequence_id.decode()
+    deadline_ms, at = _deadline(body, at + size, _NEXT_I64)
+    if at != len(body):
+        return None
+    messages, size = values[4], values[5]
+    return HotGet(
+        seqid,
+        topic,
+        resource,
+        partition,
+        (offset >> 1) ^ -(offset & 1),
+        (messages >> 1) ^ -(messages & 1),
+        (size >> 1) ^ -(size & 1),
+        sequence_id,
+        deadline_ms,
+    )
+
+
+def _varint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _zigzag(value: int) -> bytes:
+    return _varint((value << 1) ^ (value >> 63))
 
 
 def put_reply(seqid: int, sequence_id: bytes) -> bytes:
-    """Compact reply of a successful putMessage."""
-    raise NotImplementedError
+    """Compact reply of a successful putMessage; ``seqid`` >= 0."""
+    length = len(sequence_id)
+    if seqid < 0x80 and length < 0x80:
+        return b"\x82\x41%c%b%c%b\x00\x00" % (seqid, _PUT_REPLY, length, sequence_id)
+    return b"\x82\x41%b%b%b%b\x00\x00" % (
+        _varint(seqid & 0xFFFFFFFF),
+        _PUT_REPLY,
+        _varint(length),
+        sequence_id,
+    )
 
 
 def get_reply_chunks(
@@ -58,4 +271,33 @@ def get_reply_chunks(
     ``unhandled`` is the number of messages after the last returned one; always sent, since the
     Python client fails without it.
     """
-    raise NotImplementedError
+    count = len(blocks)
+    size = bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + _varint(count)
+    head = b"\x82\x41%b%b%b" % (_varint(seqid & 0xFFFFFFFF), _GET_REPLY, size)
+    chunks: list[bytes | memoryview] = []
+    messages = 0
+    for block in blocks:
+        length = len(block.payload)
+        chunks.append(
+            b"%b\x16%b\x15%b\x15%b\x18%b"
+            % (
+                head,
+                _zigzag(block.base_offset),
+                _zigzag(block.messages),
+                _zigzag(block.compression),
+                _varint(length),
+            )
+        )
+        chunks.append(block.payload)
+        head = b"\x15%b\x16%b\x16%b%b\x00" % (
+            _zigzag(length),
+            _zigzag(block.append_ms),
+            _zigzag(block.create_ms),
+            block.extras,
+        )
+        messages += block.messages
+    chunks.append(
+        b"%b\x15%b\x16%b\x18%b%b\x00\x00"
+        % (head, _zigzag(messages), _zigzag(unhandled), _varint(len(sequence_id)), sequence_id)
+    )
+    return chunks

@@ -1,10 +1,25 @@
 """Whole messages: calls, replies and exceptions in the three protocols."""
 
+import struct
+from collections.abc import Callable
 from enum import Enum, IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
-from opentalos.wire.thrift.error import ApplicationErrorKind
-from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec, ThriftStruct
+from opentalos.wire.thrift.binary import BinaryCodec
+from opentalos.wire.thrift.codec import Codec, Header
+from opentalos.wire.thrift.compact import CompactCodec
+from opentalos.wire.thrift.error import ApplicationError, ApplicationErrorKind, ThriftError
+from opentalos.wire.thrift.json_format import JsonCodec
+from opentalos.wire.thrift.reader import CALL_VALUES_MAX, REPLY_VALUES_MAX, Cursor, shown
+from opentalos.wire.thrift.spec import (
+    I32,
+    STRING,
+    Field,
+    MethodSpec,
+    ServiceSpec,
+    StructSpec,
+    ThriftStruct,
+)
 
 
 class ThriftProtocol(Enum):
@@ -45,9 +60,23 @@ class Reply(NamedTuple):
     error: ThriftStruct | None
 
 
+_CODECS: Final[dict[ThriftProtocol, Codec]] = {
+    ThriftProtocol.COMPACT: CompactCodec(),
+    ThriftProtocol.BINARY: BinaryCodec(),
+    ThriftProtocol.JSON: JsonCodec(),
+}
+_BY_CONTENT_TYPE: Final = {protocol.value: protocol for protocol in ThriftProtocol} | {
+    "application/x-thrift": ThriftProtocol.JSON  # an alias
+}
+# Source: the struct that every Thrift library sends with message type EXCEPTION.
+_EXCEPTION_SPEC: Final = StructSpec(
+    "TApplicationException", (Field(1, "message", STRING), Field(2, "type", I32)), dict
+)
+
+
 def protocol_of(content_type: str) -> ThriftProtocol | None:
     """Protocol of a content type, parameters and case ignored; None for any other."""
-    raise NotImplementedError
+    return _BY_CONTENT_TYPE.get(content_type.partition(";")[0].strip().lower())
 
 
 def decode_call(protocol: ThriftProtocol, service: ServiceSpec, body: bytes) -> Call:
@@ -57,33 +86,105 @@ def decode_call(protocol: ThriftProtocol, service: ServiceSpec, body: bytes) -> 
              readable but unknown method, wrong message type or missing argument; answer with
              ``encode_exception`` of its name, seqid, kind and text.
     """
-    raise NotImplementedError
+    return _guarded(_decode_call, protocol, service, body)
+
+
+def _decode_call(codec: Codec, service: ServiceSpec, body: bytes) -> Call:
+    cursor = Cursor(body, CALL_VALUES_MAX)
+    name, kind, seqid = codec.read_header(cursor)
+    if kind != MessageKind.CALL:
+        text = f"message type {kind} is not a call"
+        raise ApplicationError(name, seqid, ApplicationErrorKind.INVALID_MESSAGE_TYPE, text)
+    method = service.methods.get(name)
+    if method is None:
+        text = f"{service.name} has no method {shown(name)}"
+        raise ApplicationError(name, seqid, ApplicationErrorKind.UNKNOWN_METHOD, text)
+    values = codec.read_struct(cursor, method.args_spec)
+    _finish(codec, cursor)
+    for field in method.arguments:
+        if field.name not in values:
+            text = f"{name} misses its argument {field.name!r}"
+            raise ApplicationError(name, seqid, ApplicationErrorKind.PROTOCOL_ERROR, text)
+    return Call(method, seqid, tuple(values[field.name] for field in method.arguments))
 
 
 def decode_reply(protocol: ThriftProtocol, method: MethodSpec, body: bytes) -> Reply:
     """Decode a reply body. Raises: ThriftError; ApplicationError for a TApplicationException."""
-    raise NotImplementedError
+    return _guarded(_decode_reply, protocol, method, body)
+
+
+def _decode_reply(codec: Codec, method: MethodSpec, body: bytes) -> Reply:
+    cursor = Cursor(body, REPLY_VALUES_MAX)
+    name, kind, seqid = codec.read_header(cursor)
+    if kind == MessageKind.EXCEPTION:
+        values = codec.read_struct(cursor, _EXCEPTION_SPEC)
+        _finish(codec, cursor)
+        code = values.get("type", ApplicationErrorKind.UNKNOWN)
+        raise ApplicationError(name, seqid, code, values.get("message", ""))
+    if kind != MessageKind.REPLY or name != method.name:
+        raise ThriftError(f"message {shown(name)} of type {kind} is no reply to {method.name}")
+    values = codec.read_struct(cursor, method.result_spec)
+    _finish(codec, cursor)
+    result, error = values.get("success"), values.get("error")
+    if method.result is not None and result is None and error is None:
+        raise ThriftError(f"the reply to {name} holds neither result nor exception")
+    return Reply(seqid, result, error)
+
+
+_Schema = TypeVar("_Schema")
+_Decoded = TypeVar("_Decoded")
+
+
+def _guarded(
+    decode: Callable[[Codec, _Schema, bytes], _Decoded],
+    protocol: ThriftProtocol,
+    schema: _Schema,
+    body: bytes,
+) -> _Decoded:
+    """Turn the errors of reading past the end into ThriftError."""
+    try:
+        return decode(_CODECS[protocol], schema, body)
+    except (IndexError, struct.error):
+        raise ThriftError(f"the message ends after {len(body)} bytes, in the middle") from None
+
+
+def _finish(codec: Codec, cursor: Cursor) -> None:
+    codec.read_end(cursor)
+    left = len(cursor.data) - cursor.position
+    if left:
+        raise ThriftError(f"{left} bytes follow the end of the message")
 
 
 def encode_call(protocol: ThriftProtocol, method: MethodSpec, seqid: int, *arguments: Any) -> bytes:
-    """Encode a call."""
-    raise NotImplementedError
+    """Encode a call. Raises: ThriftError if a value does not fit the schema."""
+    values = {f.name: value for f, value in zip(method.arguments, arguments, strict=True)}
+    header = Header(method.name, MessageKind.CALL, seqid)
+    return _CODECS[protocol].write(header, method.args_spec, values)
 
 
 def encode_reply(protocol: ThriftProtocol, method: MethodSpec, seqid: int, result: Any) -> bytes:
     """Encode a successful reply; ``result`` is None for a void method."""
-    raise NotImplementedError
+    if (method.result is None) != (result is None):
+        raise ThriftError(f"{method.name} got a result that does not fit its schema")
+    header = Header(method.name, MessageKind.REPLY, seqid)
+    return _CODECS[protocol].write(header, method.result_spec, {"success": result})
 
 
 def encode_error(
     protocol: ThriftProtocol, method: MethodSpec, seqid: int, error: ThriftStruct
 ) -> bytes:
     """Encode the declared exception as a reply, or as TApplicationException if none is declared."""
-    raise NotImplementedError
+    if method.error is None:
+        text = str(getattr(error, "errMsg", "") or "")
+        kind = ApplicationErrorKind.INTERNAL_ERROR
+        return encode_exception(protocol, method.name, seqid, kind, text)
+    header = Header(method.name, MessageKind.REPLY, seqid)
+    return _CODECS[protocol].write(header, method.result_spec, {"error": error})
 
 
 def encode_exception(
     protocol: ThriftProtocol, name: str, seqid: int, kind: ApplicationErrorKind | int, text: str
 ) -> bytes:
     """Encode a TApplicationException."""
-    raise NotImplementedError
+    header = Header(name, MessageKind.EXCEPTION, seqid)
+    return _CODECS[protocol].write(header, _EXCEPTION_SPEC, {"message": text, "type": int(kind)})
