@@ -1,0 +1,90 @@
+"""``talos demo``: a server on local disk and a tour with real traffic by the official SDK."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+_KEY_ID = "AKDEMO"
+_READY = "ready "
+_STOP_TIMEOUT_S = 10.0
+
+
+@click.command()
+@click.option(
+    "--data", type=click.Path(path_type=Path), default=Path("demo-data"), show_default=True,
+    help="Directory of the server's data.",
+)  # fmt: skip
+@click.option("--listen", default="127.0.0.1:0", show_default=True, help="HOST:PORT.")
+@click.option(
+    "--sdk-python", type=click.Path(path_type=Path), default=Path(".sdk-venv/bin/python"),
+    show_default=True, help="Python that has the official SDK.",
+)  # fmt: skip
+@click.option(
+    "--tour", type=click.Path(path_type=Path), default=Path("examples/tour.py"),
+    show_default=True, help="The program that makes the traffic.",
+)  # fmt: skip
+@click.option("--messages", default=10_000, show_default=True, help="How many to send.")
+@click.option("--exit", "exit_after", is_flag=True, help="End after the tour.")
+def demo(
+    data: Path, listen: str, sdk_python: Path, tour: Path, messages: int, exit_after: bool
+) -> None:
+    """Start a server, send and read messages with the official SDK, and leave it running."""
+    for path, remedy in ((sdk_python, "run: make setup"), (tour, "run it in the project")):
+        if not path.exists():
+            raise click.ClickException(f"{path} does not exist; {remedy}")
+    secret = os.urandom(16).hex()
+    key = _demo_key(data, f"{_KEY_ID}:{secret}")
+    command = [sys.executable, "-m", "opentalos.cli.main", "serve", "--data", str(data)]
+    command += ["--listen", listen, "--root-key", key]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        url = _wait_ready(server)
+        click.echo(f"A server runs at {url}, its data in {data}/\n")
+        done = subprocess.run([str(sdk_python), str(tour), url, key, str(messages)])
+        if done.returncode != 0:
+            raise click.ClickException(f"the tour failed with exit status {done.returncode}")
+        if not exit_after:
+            click.echo(f"\nThe server goes on at {url} until Ctrl-C.")
+            click.echo(f"  key id and secret: {key}")
+            with suppress(KeyboardInterrupt):
+                server.wait()
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+    finally:
+        _stop(server)
+
+
+def _demo_key(data: Path, fresh: str) -> str:
+    """The key of an earlier demo in this directory, else a fresh one, kept for the next."""
+    path = data / "demo.key"
+    if path.exists():
+        return path.read_text().strip()
+    data.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(fresh + "\n")
+    return fresh
+
+
+def _wait_ready(server: "subprocess.Popen[str]") -> str:
+    assert server.stdout is not None
+    line = server.stdout.readline().strip()
+    if not line.startswith(_READY):
+        raise click.ClickException("the server did not start; its reason is above")
+    return line.removeprefix(_READY)
+
+
+def _stop(server: "subprocess.Popen[str]") -> None:
+    """End the server in order; a second Ctrl-C reached it already."""
+    if server.poll() is None:
+        server.send_signal(signal.SIGTERM)
+    try:
+        server.wait(_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
