@@ -1,0 +1,87 @@
+"""One TOML file to frozen dataclasses; everything that is wrong is named."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from opentalos.model.errors import ConfigError
+from opentalos.server.config import Config, load_config, parse_address, parse_config, to_toml
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "generate_config_reference.py"
+
+
+def test_an_empty_document_gives_the_defaults() -> None:
+    assert parse_config({}, "x") == Config()
+
+
+def test_the_shown_configuration_reads_back_as_itself() -> None:
+    config = Config().with_server(data='a "quoted" \\ path', listen="[::1]:0")
+    assert parse_config(tomllib.loads(to_toml(config)), "x") == config
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[htp]\n", "unknown section [htp]; did you mean http?"),
+        (
+            "[http]\nbody_bytes_maxx = 1",
+            "unknown key body_bytes_maxx; did you mean body_bytes_max?",
+        ),
+        ("[http]\nzzz = 1", "unknown key zzz; known: body_bytes_max,"),
+        ("http = 1", "http must be a section: [http]"),
+        ("[http]\nconnections_max = true", "connections_max must be of type int, not True"),
+        ("[http]\nconnections_max = -1", "connections_max must be of type int, not -1"),
+        ("[http]\nidle_timeout_s = 'a'", "idle_timeout_s must be of type float, not 'a'"),
+        ("[log]\nlanes = 0", "[log] need 0 < lanes <= lanes_max"),
+        ("[server]\nlisten = 'here'", "listen must be HOST:PORT, not 'here'"),
+        ("[server]\nlog_level = 'loud'", "log_level must be one of"),
+        ("[storage]\nfiles = 'hdfs://n/x'", "'hdfs://n/x' is not served by this version"),
+        ("[message]\nblock_bytes_max = 33554432", "must fit into [http] body_bytes_max"),
+        ("[log]\npending_bytes_max = 4194304", "must not exceed [log] pending_bytes_max"),
+    ],
+)
+def test_a_wrong_line_is_named(text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match="the file: ") as caught:
+        parse_config(tomllib.loads(text), "the file")
+    assert complaint in str(caught.value)
+
+
+def test_every_wrong_key_is_named_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config({"http": {"a": 1, "b": 2}, "zzz": {}}, "x")
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def test_a_missing_or_broken_file_is_a_configuration_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_config(tmp_path / "none.toml")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[http\n")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        load_config(broken)
+
+
+def test_options_win_over_the_file_and_are_checked() -> None:
+    assert Config().with_server(data="d").server.data == "d"
+    with pytest.raises(ConfigError, match="HOST:PORT"):
+        Config().with_server(listen="nonsense")
+
+
+@pytest.mark.parametrize("text", ["", ":1", "a:", "a:x", "a:65536", "a", "a:-1", "a:²"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        parse_address(text, "listen")
+
+
+def test_an_ipv6_address_loses_its_brackets() -> None:
+    assert parse_address("[::1]:80", "listen") == ("::1", 80)
+
+
+def test_the_reference_page_is_current() -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
