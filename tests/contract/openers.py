@@ -13,8 +13,16 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from opentalos.adapters.local import open_local_file_store
-from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
+from opentalos.adapters.memory import (
+    MemoryFileStore,
+    MemoryMetaStore,
+    MemoryRowStore,
+    MemoryStorage,
+)
+from opentalos.adapters.sqlite import open_sqlite_meta_store, open_sqlite_row_store
 from opentalos.ports.file_store import FileStore
+from opentalos.ports.meta_store import MetaStore
+from opentalos.ports.row_store import RowStore
 
 PATIENCE_S = 15.0  # the slowest backend's take-over, with room
 RECOVER_S = 10.0
@@ -77,4 +85,56 @@ async def local_files(folder: Path) -> AsyncIterator[Storage[FileStore]]:
     await storage.close()
 
 
+@asynccontextmanager
+async def memory_records(_folder: Path) -> AsyncIterator[Storage[MetaStore]]:
+    """Records of one MemoryStorage."""
+    shared = MemoryStorage()
+
+    async def client() -> MetaStore:
+        return MemoryMetaStore(shared)
+
+    storage: Storage[MetaStore] = Storage(client)
+    yield storage
+    await storage.close()
+
+
+@asynccontextmanager
+async def sqlite_records(folder: Path) -> AsyncIterator[Storage[MetaStore]]:
+    """Records of one file, each client with a connection of its own."""
+
+    async def client() -> MetaStore:
+        return await open_sqlite_meta_store(folder / "meta.sqlite")
+
+    storage: Storage[MetaStore] = Storage(client)
+    yield storage
+    await storage.close()
+
+
+@asynccontextmanager
+async def memory_rows(_folder: Path) -> AsyncIterator[Storage[RowStore]]:
+    """Rows of one MemoryStorage."""
+    shared = MemoryStorage()
+
+    async def client() -> RowStore:
+        return MemoryRowStore(shared)
+
+    storage: Storage[RowStore] = Storage(client)
+    yield storage
+    await storage.close()
+
+
+@asynccontextmanager
+async def sqlite_rows(folder: Path) -> AsyncIterator[Storage[RowStore]]:
+    """Rows of one file, each client with a connection of its own."""
+
+    async def client() -> RowStore:
+        return await open_sqlite_row_store(folder / "rows.sqlite")
+
+    storage: Storage[RowStore] = Storage(client)
+    yield storage
+    await storage.close()
+
+
 FILE_STORES: dict[str, Opener[FileStore]] = {"memory": memory_files, "local": local_files}
+META_STORES: dict[str, Opener[MetaStore]] = {"memory": memory_records, "sqlite": sqlite_records}
+ROW_STORES: dict[str, Opener[RowStore]] = {"memory": memory_rows, "sqlite": sqlite_rows}

@@ -1,4 +1,4 @@
-"""I/O threads of our own: a queue in, a deque out, one loop wake-up per burst of completions.
+"""I/O threads of our own: a queue in, a deque out, and threads that hang are replaced.
 
 An executor costs a future, a lock and a wake-up of the loop per job; a group commit pays for that
 in latency. Source: HOTPATH rule 3, measured.
@@ -7,12 +7,12 @@ in latency. Source: HOTPATH rule 3, measured.
 import asyncio
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
+from opentalos.adapters.loop_outbox import LoopOutbox
 from opentalos.model.errors import OutcomeUnknown, StoreUnavailable
 
 P = ParamSpec("P")
@@ -53,8 +53,7 @@ class IoThreads:
         self._threads_kept = threads if threads_kept is None else threads_kept
         self._threads_max = max(threads, threads_max)
         self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
-        self._outbox: deque[tuple[Finished, Any, BaseException | None, float]] = deque()
-        self._woken = False
+        self._outbox: LoopOutbox | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._slots: dict[_Slot, None] = {}
         self._stalled = self._leaving = self._in_flight = self._started = 0
@@ -78,6 +77,7 @@ class IoThreads:
             raise StoreUnavailable(f"{self._name} is closed")
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
+            self._outbox = LoopOutbox(self._loop)
         self._in_flight += 1
         self._inbox.put((work, args, finished))
         if self._in_flight > len(self._slots) - self._leaving:
@@ -158,7 +158,8 @@ class IoThreads:
 
     def _serve(self, slot: _Slot) -> None:
         """A thread's life. No reference to a job is kept while idle: it holds message bytes."""
-        told = False
+        told, outbox = False, self._outbox
+        assert outbox is not None
         while not slot.stalled:
             job = self._inbox.get()
             if job is None:
@@ -171,39 +172,19 @@ class IoThreads:
             except BaseException as caught:  # the thread's root; the submitter gets it
                 result, error = None, caught
             slot.started_s = 0.0
-            self._post(finished, result, error, monotonic() - started_s)
+            outbox.post(self._done, finished, result, error, monotonic() - started_s)
             del job, work, args, finished, result, error
-        self._post(self._left, (slot, told), None, -1.0)
+        outbox.post(self._left, slot, told)
 
-    def _post(
+    def _done(
         self, finished: Finished, result: Any, error: BaseException | None, seconds: float
     ) -> None:
-        self._outbox.append((finished, result, error, seconds))
-        if not self._woken:
-            self._woken = True
-            assert self._loop is not None
-            try:
-                self._loop.call_soon_threadsafe(self._drain)
-            except RuntimeError:  # the loop was closed under a hanging job: nobody waits any more
-                _log.debug("%s: a job ended after its loop", self._name)
-
-    def _drain(self) -> None:
-        # Lowered first: a completion that comes in after the loop below saw an empty deque must
-        # schedule a new call.
-        self._woken = False
-        outbox = self._outbox
-        while outbox:
-            finished, result, error, seconds = outbox.popleft()
-            if seconds >= 0.0:
-                self._in_flight -= 1
-                clipped_s = seconds if seconds < STALL_S else STALL_S
-                self._mean_job_s += (clipped_s - self._mean_job_s) * _MEAN_WEIGHT
-            try:
-                finished(result, error, seconds)
-            except Exception:  # one job's completion must not lose the others'
-                _log.exception("%s: a completion failed", self._name)
+        """On the loop."""
+        self._in_flight -= 1
+        self._mean_job_s += (min(seconds, STALL_S) - self._mean_job_s) * _MEAN_WEIGHT
         if len(self._slots) > self._threads_kept:
             self._shrink()
+        finished(result, error, seconds)
 
     def _shrink(self) -> None:
         if self._mean_job_s > SLOW_JOB_S and self._in_flight:
@@ -213,10 +194,7 @@ class IoThreads:
             self._leaving += 1
             self._inbox.put(None)
 
-    def _left(
-        self, slot_told: tuple[_Slot, bool], _error: BaseException | None, _seconds: float
-    ) -> None:
-        slot, told = slot_told
+    def _left(self, slot: _Slot, told: bool) -> None:
         del self._slots[slot]
         self._stalled -= slot.stalled
         self._leaving -= told

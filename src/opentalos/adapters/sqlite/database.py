@@ -1,0 +1,333 @@
+"""One SQLite database with one thread: queued writes share a transaction, so they share a sync."""
+
+import asyncio
+import errno
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+from opentalos.adapters.loop_outbox import LoopOutbox
+from opentalos.model.errors import (
+    ConfigError,
+    NewerFormat,
+    OutcomeUnknown,
+    StorageFull,
+    StoreUnavailable,
+    TalosError,
+)
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], Any]
+Finished = Callable[[Any, BaseException | None], None]  # result, error; on the loop
+
+BATCH_JOBS_MAX = 512  # jobs of one transaction
+BUSY_TIMEOUT_MS = 2000  # for another process that holds the database
+STATEMENTS_CACHED = 64
+_TOKEN_BYTES = 16
+_SETTLE = """
+CREATE TABLE IF NOT EXISTS last_batch (id INTEGER PRIMARY KEY CHECK (id = 1), token BLOB NOT NULL);
+INSERT OR IGNORE INTO last_batch VALUES (1, x'');
+"""
+
+
+class Schema(NamedTuple):
+    """What a database file is for, and the tables it must have."""
+
+    application_id: int  # of this kind of file
+    version: int  # of its format
+    script: str
+
+
+class _Job(NamedTuple):
+    work: Work
+    finished: Finished
+    write: bool
+
+
+class Database:
+    """A database file. All access runs on its thread; the methods belong to one event loop.
+
+    Writes that wait together are one transaction with a random token. If its COMMIT fails, the
+    token read back tells whether the whole batch is there: done, not done, or (the database cannot
+    be read) unknown.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        schema: Schema,
+        *,
+        connection_class: type[sqlite3.Connection] = sqlite3.Connection,  # a seam for tests
+    ) -> None:
+        self._path, self._schema = path, schema
+        self._connection_class = connection_class
+        self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
+        self._outbox: LoopOutbox | None = None
+        self._connection: sqlite3.Connection | None = None  # of the thread
+        self._unsettled = False  # a COMMIT failed and no later transaction buried it; of the thread
+        self._ended: asyncio.Event | None = None
+        self._closed = False
+
+    async def open(self) -> None:
+        """Start the thread and open the file; made if absent.
+
+        Raises: NewerFormat, ConfigError: not such a file; StoreUnavailable.
+        """
+        await self.run(lambda _connection: None, write=False)
+
+    def submit(self, work: Work, finished: Finished, *, write: bool) -> None:
+        """Run ``work(connection)`` on the thread, then ``finished`` on the loop, in this order.
+
+        A write that raises a TalosError is undone alone; its batch goes on.
+        """
+        if self._closed:
+            raise StoreUnavailable(f"{self._path.name} is closed")
+        if self._outbox is None:
+            self._outbox = LoopOutbox(asyncio.get_running_loop())
+            self._ended = asyncio.Event()
+            name = f"sqlite-{self._path.stem}"
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
+        self._inbox.put(_Job(work, finished, write))
+
+    async def run(self, work: Callable[[sqlite3.Connection], T], *, write: bool) -> T:
+        """Await ``work`` done, and durable if it writes."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def finished(result: T, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        self.submit(work, finished, write=write)
+        return await future
+
+    async def close(self, *, deadline_s: float) -> None:
+        """Finish what was submitted, then close the file."""
+        if self._closed:
+            return
+        self._closed = True
+        self._inbox.put(None)
+        if self._ended is not None:
+            try:
+                async with asyncio.timeout(deadline_s):
+                    await self._ended.wait()
+            except TimeoutError as error:
+                raise OutcomeUnknown(f"{self._path.name}: a call hangs at close") from error
+
+    # --- on the thread ----------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        assert self._outbox is not None
+        assert self._ended is not None
+        while True:
+            batch = self._take()
+            if batch is None:
+                break
+            self._run_batch(batch)
+            del batch
+        if self._connection is not None:
+            self._disconnect()
+        self._outbox.post(self._ended.set)
+
+    def _take(self) -> list[_Job] | None:
+        """What waits, at least one job; None: the end."""
+        job = self._inbox.get()
+        if job is None:
+            return None
+        batch = [job]
+        while len(batch) < BATCH_JOBS_MAX:
+            try:
+                job = self._inbox.get_nowait()
+            except Empty:
+                break
+            if job is None:
+                self._inbox.put(None)  # after this batch; nothing follows it
+                break
+            batch.append(job)
+        return batch
+
+    def _run_batch(self, batch: list[_Job]) -> None:
+        """Reads first: none of the batch's writes has returned yet, so either order is right, and
+        no reader sees a write that could still be lost."""
+        outcomes: list[tuple[Any, BaseException | None]] = []
+        writes = [job for job in batch if job.write]
+        try:
+            connection = self._ready()
+            for job in batch:
+                if not job.write:
+                    self._post(job, *_outcome(job.work, connection))
+            batch = writes
+            if writes:
+                outcomes = self._transact(connection, writes)
+        except BaseException as error:
+            outcomes = [(None, error)] * len(batch)
+        for job, outcome in zip(batch, outcomes, strict=True):
+            self._post(job, *outcome)
+
+    def _post(self, job: _Job, result: Any, error: BaseException | None) -> None:
+        assert self._outbox is not None
+        if isinstance(error, sqlite3.Error | OSError):
+            error = self._translated(error)
+        self._outbox.post(job.finished, result, error)
+
+    def _transact(
+        self, connection: sqlite3.Connection, writes: Sequence[_Job]
+    ) -> list[tuple[Any, BaseException | None]]:
+        """One transaction; raises what befalls the whole of it, already rolled back."""
+        token = os.urandom(_TOKEN_BYTES)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            outcomes = [_outcome_in_savepoint(job.work, connection) for job in writes]
+            connection.execute("UPDATE last_batch SET token = ?", (token,))
+        except BaseException:
+            self._roll_back(connection)
+            raise
+        try:
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                # The frame that commits is written last and was not: certainly rolled back.
+                self._roll_back(connection)
+                raise
+            self._unsettled = True
+            if not self._is_applied(token):
+                raise self._translated(error) from error
+        return outcomes
+
+    def _is_applied(self, token: bytes) -> bool:
+        """Whether the batch of that token is in the database, for good.
+
+        Raises: OutcomeUnknown: this cannot be found out now.
+        """
+        try:
+            self._disconnect()
+            connection = self._ready()
+            found = connection.execute("SELECT token FROM previous_batch").fetchone()
+        except (sqlite3.Error, TalosError) as error:
+            name = self._path.name
+            raise OutcomeUnknown(f"{name}: a commit failed and cannot be read back") from error
+        return bool(found[0] == token)
+
+    def _ready(self) -> sqlite3.Connection:
+        """The open connection, with no failed COMMIT that a crash could bring back."""
+        if self._connection is None:
+            self._connection = self._connect()
+        if self._unsettled:
+            self._settle(self._connection)
+            self._unsettled = False
+        return self._connection
+
+    def _settle(self, connection: sqlite3.Connection) -> None:
+        """Bury what a failed COMMIT left: its frames may lie in the log beyond the valid end, or
+        be valid but not durable. A checkpoint rewrites all that is visible into the main file and
+        empties the log. The token is kept aside for whoever asks after this."""
+        connection.execute("CREATE TEMP TABLE IF NOT EXISTS previous_batch (token BLOB)")
+        connection.execute("DELETE FROM previous_batch")
+        connection.execute("INSERT INTO previous_batch SELECT token FROM last_batch")
+        connection.execute("UPDATE last_batch SET token = ?", (os.urandom(_TOKEN_BYTES),))
+        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise StoreUnavailable(f"{self._path.name}: another process reads it")
+
+    def _roll_back(self, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._disconnect()  # a closed connection holds no transaction
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(
+                self._path,
+                isolation_level=None,
+                factory=self._connection_class,
+                cached_statements=STATEMENTS_CACHED,
+            )
+        except (sqlite3.Error, OSError) as error:
+            raise self._translated(error) from error
+        try:
+            connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+            self._check_kind(connection)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync stops at the drive's cache
+            self._make_tables(connection)
+        except sqlite3.Error as error:
+            connection.close()
+            raise self._translated(error) from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_kind(self, connection: sqlite3.Connection) -> None:
+        """Before anything is written: a newer or a foreign file is left as it is."""
+        kind = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if kind != self._schema.application_id and (kind or tables):
+            raise ConfigError(f"{self._path}: not a database of this kind")
+        if version > self._schema.version:
+            raise NewerFormat(f"{self._path}: format {version}, known up to {self._schema.version}")
+
+    def _make_tables(self, connection: sqlite3.Connection) -> None:
+        if connection.execute("PRAGMA user_version").fetchone()[0] == self._schema.version:
+            return
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {_SETTLE} {self._schema.script}"
+            f"PRAGMA application_id = {self._schema.application_id};"
+            f"PRAGMA user_version = {self._schema.version}; COMMIT;"
+        )
+        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)  # SQLite does not make a new file's directory entry durable
+        finally:
+            os.close(directory)
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _translated(self, error: sqlite3.Error | OSError) -> TalosError:
+        """What an error outside COMMIT means: nothing was changed."""
+        if isinstance(error, OSError):
+            full = error.errno == errno.ENOSPC
+        else:
+            full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        translated = (StorageFull if full else StoreUnavailable)(f"{self._path.name}: {error}")
+        translated.__cause__ = error
+        return translated
+
+
+def _outcome(work: Work, connection: sqlite3.Connection) -> tuple[Any, BaseException | None]:
+    try:
+        return work(connection), None
+    except Exception as error:  # the caller's: it is raised where the result is awaited
+        return None, error
+
+
+def _outcome_in_savepoint(
+    work: Work, connection: sqlite3.Connection
+) -> tuple[Any, BaseException | None]:
+    """The outcome of one of many writes. Raises: sqlite3.OperationalError: of the whole batch."""
+    connection.execute("SAVEPOINT job")
+    try:
+        result = work(connection)
+    except sqlite3.OperationalError:
+        raise
+    except Exception as error:  # as above
+        connection.execute("ROLLBACK TO job")
+        connection.execute("RELEASE job")
+        return None, error
+    connection.execute("RELEASE job")
+    return result, None
