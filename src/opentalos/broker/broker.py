@@ -1,7 +1,12 @@
 """Broker: the composition of all use cases over the three stores and the clock."""
 
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
 from opentalos.broker.consumers import ConsumerService
-from opentalos.broker.context import BrokerConfig
+from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
+from opentalos.broker.messages import MessageService
 from opentalos.broker.metrics import MetricService
 from opentalos.broker.partition_quotas import PartitionQuotaService
 from opentalos.broker.permissions import PermissionService
@@ -9,7 +14,20 @@ from opentalos.broker.principals import PrincipalService
 from opentalos.broker.quotas import QuotaService
 from opentalos.broker.topic_consumers import TopicsConsumerService
 from opentalos.broker.topic_groups import TopicGroupService
+from opentalos.broker.topic_state import TopicReader
+from opentalos.broker.topic_upkeep import TopicUpkeep
 from opentalos.broker.topics import TopicService
+from opentalos.catalog.authorize import Authorizer
+from opentalos.catalog.principals import PrincipalDirectory
+from opentalos.catalog.quota_records import QuotaCatalog
+from opentalos.catalog.space import SpaceLedger
+from opentalos.catalog.throttle import Throttle
+from opentalos.catalog.topic import Topic, TopicStatus
+from opentalos.catalog.topic_groups import TopicGroupCatalog
+from opentalos.catalog.topics import TopicCatalog
+from opentalos.group.coordinator import Coordinator
+from opentalos.log.log_store import LogStore
+from opentalos.model.errors import TalosError
 from opentalos.ports.clock import Clock
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
@@ -17,36 +35,108 @@ from opentalos.ports.row_store import RowStore
 
 __all__ = ["Broker", "BrokerConfig", "open_broker"]
 
+_LOG = logging.getLogger("opentalos.broker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogs:
+    """The records that a broker keeps in memory, in the order they are loaded."""
+
+    principals: PrincipalDirectory
+    quotas: QuotaCatalog
+    topics: TopicCatalog
+    topic_groups: TopicGroupCatalog
+
 
 class Broker:
     """All use cases of one server; ``start`` before use, ``close`` after."""
 
-    config: BrokerConfig
-    topics: TopicService
-    permissions: PermissionService
-    topic_groups: TopicGroupService
-    consumers: ConsumerService
-    topic_consumers: TopicsConsumerService
-    quotas: QuotaService
-    partition_quotas: PartitionQuotaService
-    metrics: MetricService
-    principals: PrincipalService
+    def __init__(self, context: BrokerContext, catalogs: Catalogs, groups: Coordinator) -> None:
+        reader = TopicReader(context)
+        quotas = catalogs.quotas
+        self.context, self.catalogs, self.groups = context, catalogs, groups
+        self._upkeep = TopicUpkeep(context, groups.directory)
+        self.topics = TopicService(context, quotas, reader, self._upkeep)
+        self.permissions = PermissionService(context)
+        self.topic_groups = TopicGroupService(context, catalogs.topic_groups)
+        self.messages = MessageService(context)
+        self.consumers = ConsumerService(context, groups)
+        self.topic_consumers = TopicsConsumerService(self.consumers)
+        self.quotas = QuotaService(context, quotas)
+        self.partition_quotas = PartitionQuotaService(context, quotas)
+        self.metrics = MetricService(context, groups, reader)
+        self.principals = PrincipalService(catalogs.principals, context.authorizer)
 
     async def start(self) -> None:
-        """Load the catalog, open the log, start the background loops."""
-        raise NotImplementedError
+        """Open the log, load the catalog, start the background loops.
+
+        Raises: NewerFormat, CorruptLog, ConfigError: a record names what cannot be used.
+        """
+        await self.context.log.start()
+        await self.catalogs.principals.start()
+        await self.catalogs.quotas.start()
+        await self.catalogs.topics.start()
+        await self.catalogs.topic_groups.start()
+        await self.groups.start()
+        self._upkeep.start()
 
     async def close(self) -> None:
         """Stop the loops, seal the log; the stores stay open for their owner to close."""
-        raise NotImplementedError
+        closers: tuple[Callable[[], Awaitable[None]], ...] = (
+            self._upkeep.close,
+            self.groups.close,
+            self.context.log.close,
+            self.catalogs.topic_groups.close,
+            self.catalogs.topics.close,
+            self.catalogs.quotas.close,
+            self.catalogs.principals.close,
+        )
+        for close in closers:
+            try:
+                await close()
+            except TalosError as error:
+                _LOG.warning("while closing: %s", error)
 
     def set_advertise(self, address: str) -> None:
-        """The address for schedule info once the port is known."""
-        raise NotImplementedError
+        """The address for schedule info, once the port is known."""
+        self.context.advertise = address
 
 
 def open_broker(
     *, files: FileStore, meta: MetaStore, rows: RowStore, clock: Clock, config: BrokerConfig
 ) -> Broker:
     """Compose a broker; no I/O happens before ``start``."""
-    raise NotImplementedError
+    log = LogStore(files=files, meta=meta, clock=clock, server=config.server, limits=config.log)
+
+    def forget_handles() -> None:
+        throttle.invalidate()
+
+    def topic_changed(old: Topic | None, new: Topic | None) -> None:
+        """The log and the throttle follow every change, of this server or another."""
+        if new is not None and new.status == TopicStatus.ACTIVE:
+            if old is None or log_settings(old) != log_settings(new):
+                log.update_topic(log_settings(new))
+            if old is not None and old.quota != new.quota:
+                throttle.invalidate()
+        elif old is not None:
+            throttle.invalidate()
+
+    catalogs = Catalogs(
+        principals=PrincipalDirectory(meta, clock, config.secret_box, forget_handles),
+        quotas=QuotaCatalog(meta, forget_handles),
+        topics=TopicCatalog(meta, topic_changed),
+        topic_groups=TopicGroupCatalog(meta),
+    )
+    spaces = SpaceLedger(config.quota, catalogs.quotas.user)
+    throttle = Throttle(config.quota, spaces, catalogs.quotas.user)
+    context = BrokerContext(
+        config=config,
+        clock=clock,
+        log=log,
+        topics=catalogs.topics,
+        authorizer=Authorizer(config.auth),
+        throttle=throttle,
+        spaces=spaces,
+        advertise=config.advertise,
+    )
+    return Broker(context, catalogs, Coordinator(rows, clock, config.group))

@@ -1,68 +1,221 @@
 """Consumer use cases of one topic: worker and partition leases, checkpoints."""
 
+import logging
 from collections.abc import Mapping, Sequence
 
-from opentalos.broker.values import CheckpointKey, Commit, ConsumeUnit, LockedPartitions
-from opentalos.model.identity import Principal
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.values import (
+    CheckpointKey,
+    Commit,
+    ConsumeUnit,
+    LockedPartitions,
+    Topic,
+)
+from opentalos.catalog.authorize import permissions_of
+from opentalos.group import coordinator
+from opentalos.group.coordinator import Coordinator, WorkerSeat
+from opentalos.group.directory import GroupUser
+from opentalos.group.row_format import NO_CHECKPOINT, GroupKey
+from opentalos.model.errors import (
+    BadRequest,
+    PartitionNotExist,
+    TooManyConsumers,
+    UnexpectedOffset,
+)
+from opentalos.model.identity import Permission, Principal
+from opentalos.model.message import PartitionKey
+from opentalos.model.names import check_name
+
+_AUDIT = logging.getLogger("opentalos.audit")
+WORKER_ID_CHARS_MAX = 256
+ENDS_MAX = 100_000  # cached next offsets
 
 
 class ConsumerService:
-    """What talos-consumer.md section 4 expects of a server, per topic."""
+    """What talos-consumer.md section 4 expects of a server, per topic. All need GET_MESSAGE."""
+
+    def __init__(self, context: BrokerContext, groups: Coordinator) -> None:
+        self._context, self._groups = context, groups
+        # A log's end only grows, so a commit below a known end needs no look at the log.
+        self._known_next: dict[PartitionKey, int] = {}
 
     async def check_register(self, caller: Principal, unit: ConsumeUnit) -> bool:
         """Whether one more worker may join."""
-        raise NotImplementedError
+        topic = self._topic(caller, unit.resource)
+        return await self._groups.can_register(_user(caller, unit.group, topic), unit.worker)
 
     async def lock_worker(self, caller: Principal, unit: ConsumeUnit, address: str) -> bool:
-        """Create or refresh a worker lease; False refuses."""
-        raise NotImplementedError
+        """Create or refresh a worker lease.
+
+        Raises: TooManyConsumers: the safe refusal, since Go fails on a plain False;
+            PermissionDenied: the group belongs to another tenant.
+        """
+        topic = self._topic(caller, unit.resource)
+        await self._groups.lock_worker(_user(caller, unit.group, topic), _seat(unit, address))
+        return True
 
     async def lock_partitions(
         self, caller: Principal, unit: ConsumeUnit, address: str
     ) -> LockedPartitions:
         """Take each listed partition that is free or already the worker's."""
-        raise NotImplementedError
+        topic = self._topic(caller, unit.resource)
+        wanted = _existing(topic, unit.partitions)
+        user, seat = _user(caller, unit.group, topic), _seat(unit, address)
+        locked = await self._groups.lock_partitions(user, seat, wanted)
+        failed = [p for p in dict.fromkeys(unit.partitions) if p not in locked]
+        return LockedPartitions(tuple(locked), tuple(failed))
 
     async def unlock_partitions(self, caller: Principal, unit: ConsumeUnit) -> None:
         """Drop the worker's leases on the listed partitions; others are ignored."""
-        raise NotImplementedError
+        topic = self._topic(caller, unit.resource)
+        user = _user(caller, unit.group, topic)
+        await self._groups.unlock_partitions(user, unit.worker, unit.partitions)
 
     async def renew(
         self, caller: Principal, unit: ConsumeUnit, address: str
     ) -> tuple[bool, Sequence[int]]:
-        """Refresh the worker and its partitions: (heartbeat, partitions held by others)."""
-        raise NotImplementedError
+        """Refresh the worker and its partitions: (heartbeat, listed partitions it lost).
+
+        The heartbeat is False only if the worker's lease ran out and its seat was taken.
+        """
+        topic = self._topic(caller, unit.resource)
+        listed = list(dict.fromkeys(unit.partitions))
+        wanted = _existing(topic, listed)
+        user, seat = _user(caller, unit.group, topic), _seat(unit, address)
+        try:
+            failed = await self._groups.renew(user, seat, wanted)
+        except TooManyConsumers:
+            return False, listed
+        gone = [partition for partition in listed if partition not in wanted]
+        return True, [*failed, *gone]
 
     async def query_workers(
         self, caller: Principal, group: str, resource: str
     ) -> Mapping[str, Sequence[int]]:
         """All live workers with the partitions they hold, idle ones too."""
-        raise NotImplementedError
+        topic = self._topic(caller, resource)
+        return await self._groups.holdings(_user(caller, group, topic), topic.consumer_partitions)
 
     async def query_offset(
         self, caller: Principal, group: str, resource: str, partition: int
     ) -> int:
         """Last committed offset; -1 if none."""
-        raise NotImplementedError
+        topic = self._topic(caller, resource)
+        _check_partition(topic, partition)
+        return await self._groups.checkpoint(_user(caller, group, topic), partition)
 
     async def update_offset(self, caller: Principal, commit: Commit) -> bool:
-        """Commit a checkpoint; False if the worker does not hold the partition."""
-        raise NotImplementedError
+        """Commit a checkpoint; False if the worker does not hold the partition.
+
+        Raises: UnexpectedOffset: negative, or beyond the log's end; Unavailable; OutcomeUnknown.
+        """
+        topic = self._topic(caller, commit.resource)
+        _check_partition(topic, commit.partition)
+        if commit.offset < 0:
+            raise UnexpectedOffset(f"checkpoint {commit.offset} is negative")
+        user = _user(caller, commit.group, topic)
+        return await self._groups.commit(
+            user,
+            coordinator.Commit(
+                partition=commit.partition,
+                worker=commit.worker,
+                offset=commit.offset,
+                next_offset=await self._next_offset(topic, commit.partition, commit.offset),
+                last_offset=commit.last_offset,
+            ),
+        )
 
     async def worker_id(self, caller: Principal, group: str, resource: str, partition: int) -> str:
         """Worker that holds the partition; empty if nobody does."""
-        raise NotImplementedError
+        topic = self._topic(caller, resource)
+        _check_partition(topic, partition)
+        progress = await self._groups.progress(_user(caller, group, topic))
+        return progress[partition].worker if partition in progress else ""
 
     async def org_offsets(
         self, caller: Principal, prefix: str, organisation: str
     ) -> Mapping[CheckpointKey, int]:
-        """All checkpoints of an organisation's groups whose name starts with ``prefix``."""
-        raise NotImplementedError
+        """All checkpoints of an organisation's groups whose name starts with ``prefix``.
+
+        Only for members and administrators, and only on topics the caller may see.
+        """
+        member = not caller.anonymous and organisation == caller.organisation
+        if not organisation or not (member or caller.admin):
+            self._context.authorizer.refuse(caller, "query offsets of", organisation)
+        resources = {
+            topic.uuid: topic.resource
+            for topic in self._context.topics.all()
+            if permissions_of(caller, topic)
+        }
+        found = await self._groups.directory.checkpoints(organisation, prefix)
+        return {
+            CheckpointKey(key.group, resources[key.topic_uuid], partition): offset
+            for key, partition, offset in found
+            if key.topic_uuid in resources
+        }
 
     async def delete_group(self, caller: Principal, group: str, resource: str) -> None:
-        """Forget a group's checkpoints; refused while workers live."""
-        raise NotImplementedError
+        """Forget a group's checkpoints. Raises: ConsumerGroupWorking, ConsumerGroupNotExist."""
+        topic = self._topic(caller, resource)
+        await self._groups.directory.delete_group(_user(caller, group, topic))
 
     async def reset_checkpoint(self, caller: Principal, key: CheckpointKey, offset: int) -> None:
-        """Audited reset: revokes the lease and sets the checkpoint in one write."""
-        raise NotImplementedError
+        """Audited reset: revokes the lease and sets the checkpoint in one write.
+
+        ``offset`` is the last offset that counts as processed; -1 forgets the checkpoint.
+
+        Raises: UnexpectedOffset: beyond the log's end; ConsumerGroupNotExist.
+        """
+        topic = self._topic(caller, key.resource)
+        _check_partition(topic, key.partition)
+        if not NO_CHECKPOINT <= offset < await self._next_offset(topic, key.partition, offset):
+            raise UnexpectedOffset(f"checkpoint {offset} is beyond the log's end")
+        user = _user(caller, key.group, topic)
+        revoked = await self._groups.reset(user, key.partition, offset)
+        fields = {
+            "principal": caller.id,
+            "action": "reset checkpoint",
+            "resource": f"{key.resource}/{key.partition}/{key.group}",
+            "offset": offset,
+            "revoked": revoked,
+        }
+        _AUDIT.warning("reset %s", fields, extra={"audit": fields})
+
+    async def _next_offset(self, topic: Topic, partition: int, offset: int) -> int:
+        """A next offset of the log; a known one that is above ``offset`` will do."""
+        key = PartitionKey(topic.uuid, partition)
+        known = self._known_next.get(key, 0)
+        if offset < known:
+            return known
+        offsets = await self._context.partition_log(topic, partition).offsets()
+        if len(self._known_next) >= ENDS_MAX:
+            self._known_next.clear()
+        self._known_next[key] = offsets.next
+        return offsets.next
+
+    def _topic(self, caller: Principal, resource: str) -> Topic:
+        return self._context.topic(caller, Permission.GET_MESSAGE, resource)
+
+
+def _user(caller: Principal, group: str, topic: Topic) -> GroupUser:
+    key = GroupKey(topic.uuid, check_name(group, "consumer group"))
+    return GroupUser(key, caller.owner_id, caller.admin)
+
+
+def _seat(unit: ConsumeUnit, address: str) -> WorkerSeat:
+    if not 0 < len(unit.worker) <= WORKER_ID_CHARS_MAX:
+        raise BadRequest(f"a worker id has 1 to {WORKER_ID_CHARS_MAX} characters")
+    return WorkerSeat(unit.worker, address)
+
+
+def _existing(topic: Topic, partitions: Sequence[int]) -> list[int]:
+    """Those of the partitions that consumers may hold, each once."""
+    wanted = dict.fromkeys(partitions)
+    return [partition for partition in wanted if 0 <= partition < topic.consumer_partitions]
+
+
+def _check_partition(topic: Topic, partition: int) -> None:
+    if not 0 <= partition < topic.consumer_partitions:
+        raise PartitionNotExist(
+            f"topic {topic.name} has {topic.consumer_partitions} partitions, none is {partition}"
+        )

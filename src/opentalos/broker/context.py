@@ -1,7 +1,6 @@
 """What the use cases share: catalog, access decision, quotas and the log."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from opentalos.catalog.authorize import Authorizer, topic_not_exist
 from opentalos.catalog.secret_box import SecretBox
@@ -9,6 +8,9 @@ from opentalos.catalog.space import SpaceLedger
 from opentalos.catalog.throttle import Throttle
 from opentalos.catalog.topic import Topic
 from opentalos.catalog.topics import TopicCatalog
+from opentalos.log.log_store import LogStore, TopicLogSettings
+from opentalos.log.partition_log import PartitionLog
+from opentalos.model.errors import TopicNotExist
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.limits import (
     AuthLimits,
@@ -42,7 +44,7 @@ class BrokerContext:
 
     config: BrokerConfig
     clock: Clock
-    log: "LogStore"
+    log: LogStore
     topics: TopicCatalog
     authorizer: Authorizer
     throttle: Throttle
@@ -60,6 +62,25 @@ class BrokerContext:
         self.authorizer.authorize(caller, action, topic)
         return topic
 
+    def find_topic(self, caller: Principal, action: Permission, name: str) -> Topic:
+        """The topic of a plain name, ``owner/name`` or resource name; like ``topic``."""
+        topic = self.topics.find(caller, name)
+        try:
+            self.authorizer.authorize(caller, action, topic)
+        except TopicNotExist:
+            raise topic_not_exist(name) from None  # the same words as for an unknown name
+        return topic
 
-class LogStore(Protocol):
-    """Stands for log.log_store.LogStore until it lands."""
+    def partition_log(self, topic: Topic, partition: int) -> PartitionLog:
+        """The log of a partition; no I/O."""
+        return self.log.partition(log_settings(topic), partition)
+
+
+def log_settings(topic: Topic) -> TopicLogSettings:
+    """What the log must know of a topic."""
+    return TopicLogSettings(
+        topic_uuid=topic.uuid,
+        durability=topic.durability,
+        retention_s=topic.retention_s,
+        retention_bytes=topic.retention_bytes,
+    )

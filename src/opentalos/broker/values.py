@@ -1,13 +1,13 @@
 """Values that the use cases take and return; gateways translate them and import them from here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from opentalos.catalog.principals import IssuedKey, KeyInfo, LiveKey, PrincipalInfo
 from opentalos.catalog.quotas import PartitionQuota, UserQuota
 from opentalos.catalog.topic import BaseQuota, Topic, TopicStatus
+from opentalos.catalog.topic_change import AttributeChange, NewTopic
 from opentalos.catalog.topic_groups import TopicGroup, TopicGroupType
-from opentalos.model.identity import Grantee, Permission
 
 __all__ = [
     "AttributeChange",
@@ -35,31 +35,6 @@ __all__ = [
     "UserQuota",
     "UserQuotaUse",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
-    """What createTopic asks for; ``name`` is plain or ``organisation/name``."""
-
-    name: str
-    partitions: int | None  # required by the protocol: None is refused
-    retention_s: int | None = None
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    quota: BaseQuota | None = None
-    acl: Mapping[Grantee, Permission] = field(default_factory=dict)
-    owner_name: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttributeChange:
-    """What changeTopicAttribute sets; None leaves a field as it is.
-
-    Keys of ``attributes`` are added or overwritten, the others stay.
-    """
-
-    partitions: int | None = None
-    retention_s: int | None = None
-    attributes: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,12 @@
 from dataclasses import dataclass, field
 
 from opentalos.catalog.topic import BaseQuota
+from opentalos.model.errors import BadRequest
 from opentalos.model.limits import QuotaLimits
+from opentalos.model.names import check_name
+
+PARTITIONS_MAX = 10_000_000  # of one organisation's quota; fits the protocol's i32
+TEXT_CHARS_MAX = 1_000  # of a reason or an organisation's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +28,31 @@ class PartitionQuota:
     used: int = 0
     reason: str = ""
     organisation_name: str = ""
+
+
+def check_partition_quota(quota: PartitionQuota) -> None:
+    """Raises: InvalidName, BadRequest."""
+    check_name(quota.organisation, "organisation")
+    if not 0 < quota.total <= PARTITIONS_MAX:
+        raise BadRequest(f"a quota of {quota.total} partitions is not in 1..{PARTITIONS_MAX}")
+    if max(len(quota.reason), len(quota.organisation_name)) > TEXT_CHARS_MAX:
+        raise BadRequest(f"a text of a quota request has at most {TEXT_CHARS_MAX} characters")
+
+
+def check_user_quota(quota: UserQuota) -> None:
+    """Raises: BadRequest."""
+    check_quota(quota.rates)
+    if quota.topics is not None and quota.topics < 0:
+        raise BadRequest("quota topics is negative")
+
+
+def check_quota(quota: BaseQuota) -> BaseQuota:
+    """Return ``quota`` if no value is negative. Raises: BadRequest."""
+    for name in BaseQuota.__slots__:
+        value = getattr(quota, name)
+        if value is not None and value < 0:
+            raise BadRequest(f"quota {name} is negative")
+    return quota
 
 
 def user_rates(limits: QuotaLimits, quota: UserQuota | None) -> BaseQuota:

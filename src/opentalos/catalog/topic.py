@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from types import MappingProxyType
 from typing import Any
 
 from opentalos.model.errors import CorruptLog, NewerFormat
@@ -15,7 +14,6 @@ from opentalos.model.names import ResourceName
 FORMAT_VERSION = 1
 DURABILITY_KEY = "durability"  # attribute: synced or flushed
 RETENTION_BYTES_KEY = "retention.bytes"  # attribute: bytes kept per partition
-_EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 class TopicStatus(IntEnum):
@@ -57,7 +55,7 @@ class Topic:
     partitions_ever: int
     retention_s: int
     status: TopicStatus = TopicStatus.ACTIVE
-    attributes: Mapping[str, str] = _EMPTY
+    attributes: Mapping[str, str] = field(default_factory=dict)
     acl: Mapping[Grantee, int] = field(default_factory=dict)
     quota: BaseQuota | None = None
     created_ms: int = 0

@@ -1,19 +1,152 @@
 """All topics in memory, loaded from the MetaStore and changed by compare-and-set."""
 
-from opentalos.catalog.topic import Topic
+from collections.abc import Callable, Iterable, Sequence
+
+from opentalos.catalog.authorize import permissions_of, topic_not_exist
+from opentalos.catalog.record_index import Codec, RecordIndex, record_path
+from opentalos.catalog.topic import Topic, TopicStatus, decode_topic, encode_topic
+from opentalos.catalog.topic_change import tombstone
+from opentalos.model.errors import NotFound
 from opentalos.model.identity import Principal
+from opentalos.model.names import check_name
+from opentalos.ports.meta_store import MetaStore
+
+PREFIX = "topics"
+Listener = Callable[[Topic | None, Topic | None], None]  # (old, new), each None when absent
 
 
 class TopicCatalog:
     """The topic records. Only topics that are not being deleted can be looked up."""
 
+    def __init__(self, meta: MetaStore, listener: Listener = lambda old, new: None) -> None:
+        codec = Codec(encode_topic, decode_topic)
+        self._records = RecordIndex(meta, PREFIX, codec, self._record_changed)
+        self._listener = listener
+        self._by_resource: dict[str, Topic] = {}
+        self._by_name: dict[str, dict[str, Topic]] = {}  # name, then owner
+        self._by_owner: dict[str, dict[str, Topic]] = {}  # owner, then name
+        self._tombstones: dict[str, Topic] = {}  # by resource name
+        self._shrinking: dict[str, Topic] = {}  # by resource name
+
+    async def start(self) -> None:
+        """Load all topics. Raises: NewerFormat, CorruptLog."""
+        await self._records.start()
+
+    async def close(self) -> None:
+        """Stop following changes of other servers."""
+        await self._records.close()
+
     def by_resource(self, resource: str) -> Topic | None:
         """The topic of that resource name; sync, for the hot path."""
-        raise NotImplementedError
+        return self._by_resource.get(resource)
 
     def find(self, caller: Principal, name: str) -> Topic:
         """Resolve a plain name, ``owner/name`` or a resource name for a caller.
 
-        Raises: TopicNotExist: unknown, or nothing was granted: both answer alike.
+        A plain name means the caller's organisation's topic, then its own, then one that was
+        granted to it (the first by owner id). The result is not yet authorised.
+
+        Raises: TopicNotExist, InvalidName.
         """
-        raise NotImplementedError
+        topic = self._resolve(caller, name)
+        if topic is None:
+            raise topic_not_exist(name)
+        return topic
+
+    def _resolve(self, caller: Principal, name: str) -> Topic | None:
+        if name in self._by_resource:
+            return self._by_resource[name]
+        if "#" in name and "/" not in name:
+            return None
+        owner, slash, plain = name.rpartition("/")
+        owners = self._by_name.get(check_name(plain), {})
+        if slash:
+            return owners.get(owner)
+        for own in (caller.owner_id, caller.id):
+            if own in owners and not caller.anonymous:
+                return owners[own]
+        for owner in sorted(owners):
+            if permissions_of(caller, owners[owner]):
+                return owners[owner]
+        return None
+
+    def all(self) -> Iterable[Topic]:
+        """Every topic that is not being deleted."""
+        return self._by_resource.values()
+
+    def owned_by(self, owner: str) -> Sequence[Topic]:
+        """An owner's topics by name."""
+        topics = self._by_owner.get(owner, {})
+        return [topics[name] for name in sorted(topics)]
+
+    def tombstones(self) -> Sequence[Topic]:
+        """Topics whose deletion is not complete."""
+        return list(self._tombstones.values())
+
+    def shrinking(self) -> Sequence[Topic]:
+        """Topics whose removed partitions are still open to consumers."""
+        return list(self._shrinking.values())
+
+    def record(self, owner: str, name: str) -> Topic | None:
+        """The record of that name, be it live or a tombstone."""
+        return self._records.get(_path(owner, name))
+
+    async def create(self, topic: Topic) -> None:
+        """Store a new topic. Raises: AlreadyExists: look at ``record`` for what is there."""
+        await self._records.create(_path(topic.owner, topic.name), topic)
+
+    async def change(self, topic: Topic, change: Callable[[Topic], Topic]) -> Topic:
+        """Change this very topic, not one that was recreated under its name.
+
+        Raises: TopicNotExist, and whatever ``change`` raises.
+        """
+
+        def same_topic(stored: Topic) -> Topic:
+            if stored.uuid != topic.uuid or stored.status != TopicStatus.ACTIVE:
+                raise topic_not_exist(topic.resource)
+            return change(stored)
+
+        try:
+            return await self._records.change(_path(topic.owner, topic.name), same_topic)
+        except NotFound:
+            raise topic_not_exist(topic.resource) from None
+
+    async def mark_deleting(self, topic: Topic) -> Topic:
+        """Make the record a tombstone: from now on the topic does not exist for anybody."""
+        return await self.change(topic, tombstone)
+
+    async def remove(self, dead: Topic) -> None:
+        """Remove a tombstone once its logs are gone; the name is free afterwards."""
+        await self._records.remove(_path(dead.owner, dead.name), dead)
+
+    def _record_changed(self, path: str, old: Topic | None, new: Topic | None) -> None:
+        if old is not None:
+            self._forget(old)
+        if new is not None:
+            if new.status == TopicStatus.ACTIVE:
+                self._by_resource[new.resource] = new
+                self._by_name.setdefault(new.name, {})[new.owner] = new
+                self._by_owner.setdefault(new.owner, {})[new.name] = new
+                if new.shrinking:
+                    self._shrinking[new.resource] = new
+            else:
+                self._tombstones[new.resource] = new
+        self._listener(old, new)
+
+    def _forget(self, old: Topic) -> None:
+        self._tombstones.pop(old.resource, None)
+        self._shrinking.pop(old.resource, None)
+        if self._by_resource.pop(old.resource, None) is None:
+            return
+        for index, key, inner in (
+            (self._by_name, old.name, old.owner),
+            (self._by_owner, old.owner, old.name),
+        ):
+            names = index[key]
+            del names[inner]
+            if not names:
+                del index[key]
+
+
+def _path(owner: str, name: str) -> str:
+    return record_path(PREFIX, owner, name)

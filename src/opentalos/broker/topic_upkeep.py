@@ -1,0 +1,140 @@
+"""Background work on topics: complete deletions, end shrinks, measure space."""
+
+import asyncio
+import logging
+from itertools import islice
+
+from opentalos.broker.context import BrokerContext
+from opentalos.catalog.topic import Topic
+from opentalos.catalog.topic_change import shrunk_topic
+from opentalos.group.directory import GroupDirectory
+from opentalos.model.errors import TalosError
+
+_LOG = logging.getLogger("opentalos.topics")
+UPKEEP_INTERVAL_S = 1.0
+REMOVE_WAIT_S = 2.0  # a caller waits so long for logs to go; below its own timeout
+REMOVALS_MAX = 8  # deletions under way at once in the background
+MEASURED_PARTITIONS_MAX = 200  # per pass, so that a pass stays short
+
+
+class TopicUpkeep:
+    """One loop per server. A deletion is a tombstone, then fences and files, then the record."""
+
+    def __init__(self, context: BrokerContext, groups: GroupDirectory) -> None:
+        self._context, self._groups = context, groups
+        self._removing: dict[str, asyncio.Task[None]] = {}
+        self._loop_task: asyncio.Task[None] | None = None
+        self._measure_next = 0  # rotates through all topics
+        self._empty: set[str] = set()  # uuids of topics last found without bytes
+
+    def start(self) -> None:
+        """Begin; deletions that a crash cut short are completed first."""
+        self._loop_task = asyncio.create_task(self._run(), name="topic upkeep")
+
+    async def close(self) -> None:
+        """Stop; what is not complete is completed after the next start."""
+        tasks = [*self._removing.values()]
+        if self._loop_task is not None:
+            tasks.append(self._loop_task)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def remove_soon(self, dead: Topic) -> None:
+        """Complete a deletion; returns when it is done, failed, or after a bounded wait."""
+        await asyncio.wait({self._remove_task(dead)}, timeout=REMOVE_WAIT_S)
+
+    async def run_once(self) -> None:
+        """One pass."""
+        room = REMOVALS_MAX - len(self._removing)
+        for dead in self._context.topics.tombstones()[: max(0, room)]:
+            self._remove_task(dead)
+        for topic in self._context.topics.shrinking():
+            await self._try_end_shrink(topic)
+        await self._measure()
+
+    def _remove_task(self, dead: Topic) -> asyncio.Task[None]:
+        task = self._removing.get(dead.uuid)
+        if task is None:
+            task = asyncio.create_task(self._remove(dead), name=f"delete topic {dead.uuid}")
+            self._removing[dead.uuid] = task
+        return task
+
+    async def _remove(self, dead: Topic) -> None:
+        try:
+            await self._context.log.delete_topic(dead.uuid, dead.partitions_ever)
+            await self._groups.delete_topic(dead.uuid)
+            await self._context.topics.remove(dead)
+            self._context.spaces.forget(dead)
+            self._empty.discard(dead.uuid)
+        except TalosError as error:
+            _LOG.warning("deletion of topic %s goes on later: %s", dead.resource, error)
+        finally:
+            del self._removing[dead.uuid]
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.run_once()
+            except TalosError as error:
+                _LOG.warning("topic upkeep: %s", error)
+            except Exception:
+                _LOG.exception("topic upkeep ended")
+                raise
+            await asyncio.sleep(UPKEEP_INTERVAL_S)
+
+    async def _try_end_shrink(self, topic: Topic) -> None:
+        try:
+            reason = await self._shrink_end_reason(topic)
+            if reason:
+                await self._context.topics.change(topic, shrunk_topic)
+                _LOG.info("shrink of topic %s ended: %s", topic.resource, reason)
+        except TalosError as error:
+            _LOG.warning("shrink of topic %s goes on later: %s", topic.resource, error)
+
+    async def _shrink_end_reason(self, topic: Topic) -> str:
+        """Why consumers may lose the removed partitions now; empty: not yet."""
+        since_s = (self._context.clock.wall_ms() - topic.partitions_changed_ms) / 1000
+        if since_s >= topic.retention_s:
+            return "retention passed"
+        if since_s >= self._context.config.topic.shrink_force_s:
+            return "forced"
+        for partition in range(topic.partitions, topic.consumer_partitions):
+            offsets = await self._context.partition_log(topic, partition).offsets()
+            if offsets.start == offsets.next:
+                continue
+            # Without any group nobody has read the messages, so they wait for retention.
+            if not await self._groups.drained(topic.uuid, partition, offsets.next):
+                return ""
+        return "drained"
+
+    async def _measure(self) -> None:
+        """Correct the space accounts of some topics; the next pass goes on after them."""
+        topics = list(self._context.topics.all())
+        if self._measure_next >= len(topics):
+            self._measure_next = 0
+        left = MEASURED_PARTITIONS_MAX
+        for topic in islice(topics, self._measure_next, None):
+            if left <= 0:
+                break
+            self._measure_next += 1
+            if topic.uuid in self._empty and self._context.spaces.used(topic) == 0:
+                continue  # nothing was put since it was found empty
+            left -= topic.partitions_ever
+            try:
+                await self._measure_topic(topic)
+            except TalosError as error:
+                _LOG.warning("space of topic %s is not known now: %s", topic.resource, error)
+
+    async def _measure_topic(self, topic: Topic) -> None:
+        used_bytes = 0
+        for partition in range(topic.partitions_ever):
+            stats = await self._context.partition_log(topic, partition).stats()
+            used_bytes += stats.retained_bytes
+        if self._context.topics.by_resource(topic.resource) is None:
+            return
+        self._context.spaces.set_used(topic, used_bytes)
+        if used_bytes:
+            self._empty.discard(topic.uuid)
+        else:
+            self._empty.add(topic.uuid)

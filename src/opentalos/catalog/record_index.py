@@ -1,0 +1,181 @@
+"""An in-memory copy of all records below one MetaStore path, changed only by compare-and-set."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Generic, NamedTuple, TypeVar
+from urllib.parse import quote
+
+from opentalos.model.errors import (
+    AlreadyExists,
+    NotFound,
+    StoreUnavailable,
+    TalosError,
+    VersionConflict,
+)
+from opentalos.ports.meta_store import MetaStore, Record
+
+T = TypeVar("T")
+_LOG = logging.getLogger("opentalos.catalog")
+CAS_ATTEMPTS_MAX = 8  # a change that others keep overtaking is not done
+FOLLOW_INTERVAL_S = 0.2  # between two looks at what other servers changed
+FOLLOW_RETRY_S = 1.0  # after a broken watch
+
+
+def record_path(*parts: str) -> str:
+    """A record's path; characters of ids that paths do not allow are percent-quoted."""
+    return "/".join(quote(part, safe="@:+") for part in parts)
+
+
+class Codec(NamedTuple, Generic[T]):
+    """How values become record bytes; ``decode`` raises TalosError for unreadable ones."""
+
+    encode: Callable[[T], bytes]
+    decode: Callable[[bytes], T]
+
+
+class _Stored(NamedTuple, Generic[T]):
+    version: int
+    value: T
+
+
+class RecordIndex(Generic[T]):
+    """All records below ``prefix`` as values; ``changed(path, old, new)`` hears of each change.
+
+    Own writes show at once. Writes of other servers arrive through the watch; since a watch may
+    show an older state than an own write that has just returned, every difference is settled by a
+    linearizable read of that one record.
+    """
+
+    def __init__(
+        self,
+        meta: MetaStore,
+        prefix: str,
+        codec: Codec[T],
+        changed: Callable[[str, T | None, T | None], None] = lambda path, old, new: None,
+    ) -> None:
+        self._meta, self._prefix, self._codec, self._changed = meta, prefix, codec, changed
+        self._records: dict[str, _Stored[T]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Load everything, then follow. Raises: NewerFormat, CorruptLog with the record's path."""
+        states = self._meta.watch(self._prefix)
+        for path, record in (await anext(states)).items():
+            self._apply(path, record)
+        self._task = asyncio.create_task(self._follow(states), name=f"follow {self._prefix}")
+
+    async def close(self) -> None:
+        """Stop following."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    def get(self, path: str) -> T | None:
+        """The value of a record, from memory."""
+        stored = self._records.get(path)
+        return stored.value if stored else None
+
+    def items(self) -> Iterator[tuple[str, T]]:
+        """All records, in the order they were loaded or made."""
+        return ((path, stored.value) for path, stored in self._records.items())
+
+    async def create(self, path: str, value: T) -> None:
+        """Add a record. Raises: AlreadyExists; not done or unknown as the store says."""
+        try:
+            version = await self._meta.create(path, self._codec.encode(value))
+        except AlreadyExists:
+            await self.refresh(path)
+            raise
+        self._keep(path, _Stored(version, value))
+
+    async def change(self, path: str, change: Callable[[T], T]) -> T:
+        """Replace a record by ``change`` of it, which may raise to refuse and may run again.
+
+        Raises: NotFound; StoreUnavailable when others keep changing it: not done.
+        """
+        for _ in range(CAS_ATTEMPTS_MAX):
+            stored = self._records.get(path)
+            if stored is None:
+                raise NotFound(path)
+            value = change(stored.value)
+            if value == stored.value:
+                return stored.value
+            try:
+                version = await self._meta.replace(path, self._codec.encode(value), stored.version)
+            except VersionConflict:
+                await self.refresh(path)
+                continue
+            self._keep(path, _Stored(version, value))
+            return value
+        raise StoreUnavailable(f"record {path} changes too often")
+
+    async def remove(self, path: str, expected: T) -> None:
+        """Remove a record if it still has this value; an absent or other one is left alone."""
+        stored = self._records.get(path)
+        if stored is None or stored.value != expected:
+            return
+        try:
+            await self._meta.delete(path, stored.version)
+        except VersionConflict:
+            await self.refresh(path)
+            return
+        if self._records.get(path) is stored:
+            self._drop(path)
+
+    async def refresh(self, path: str) -> None:
+        """Read one record again; the copy is then as new as this call."""
+        for _ in range(CAS_ATTEMPTS_MAX):
+            before = self._records.get(path)
+            record = await self._meta.get(path)
+            if self._records.get(path) is not before:
+                continue  # an own write returned meanwhile: what was read may be older than it
+            if record is None:
+                self._drop(path)
+            else:
+                self._apply(path, record)
+            return
+
+    def _apply(self, path: str, record: Record) -> None:
+        stored = self._records.get(path)
+        if stored is not None and stored.version == record.version:
+            return
+        try:
+            value = self._codec.decode(record.value)
+        except TalosError as error:
+            raise type(error)(f"record {path}: {error}") from error
+        self._keep(path, _Stored(record.version, value))
+
+    def _keep(self, path: str, stored: _Stored[T]) -> None:
+        old = self._records.get(path)
+        if old is not None and old.version == stored.version:
+            return  # the watch was quicker
+        self._records[path] = stored
+        self._changed(path, old.value if old else None, stored.value)
+
+    def _drop(self, path: str) -> None:
+        old = self._records.pop(path, None)
+        if old is not None:
+            self._changed(path, old.value, None)
+
+    async def _follow(self, states: AsyncIterator[Mapping[str, Record]]) -> None:
+        while True:
+            try:
+                async for state in states:
+                    await self._settle(state)
+                    await asyncio.sleep(FOLLOW_INTERVAL_S)
+            except TalosError as error:
+                _LOG.warning("watch of %s broke: %s", self._prefix, error)
+            await asyncio.sleep(FOLLOW_RETRY_S)
+            states = self._meta.watch(self._prefix)
+
+    async def _settle(self, state: Mapping[str, Record]) -> None:
+        different = [
+            path
+            for path, record in state.items()
+            if path not in self._records or self._records[path].version != record.version
+        ]
+        different += [path for path in self._records if path not in state]
+        for path in different:
+            await self.refresh(path)

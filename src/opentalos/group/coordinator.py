@@ -1,0 +1,244 @@
+"""The coordinator: consumer groups of all topics, leases in memory, grants and commits in rows."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from opentalos.group.directory import GroupDirectory, GroupUser
+from opentalos.group.row_writer import RowWriter
+from opentalos.group.state import GroupPartition, GroupState
+from opentalos.group.writes import Checkpoint, Grant, Release, Reset
+from opentalos.model.errors import (
+    ConsumerGroupNotExist,
+    TalosError,
+    TooManyConsumers,
+)
+from opentalos.model.limits import GroupLimits
+from opentalos.ports.clock import Clock
+from opentalos.ports.row_store import RowStore
+
+_LOG = logging.getLogger("opentalos.group")
+
+
+class WorkerSeat(NamedTuple):
+    """A worker of a group and where its connection comes from."""
+
+    worker: str
+    address: str
+
+
+class Commit(NamedTuple):
+    """A checkpoint to store. ``next_offset`` is the log's; nothing at or above it is accepted."""
+
+    partition: int
+    worker: str
+    offset: int
+    next_offset: int
+    last_offset: int | None = None
+    epoch: int = 0
+
+
+class Progress(NamedTuple):
+    """How far a group is on a partition, and who holds it (empty: nobody)."""
+
+    worker: str
+    address: str
+    checkpoint: int
+
+
+@dataclass(slots=True)
+class GroupCounters:
+    """What happened since the start."""
+
+    grants: int = 0
+    commits: int = 0
+    commits_refused: int = 0
+    commits_backward: int = 0
+    resets: int = 0
+
+
+class Coordinator:
+    """Leases and checkpoints. Behaviour per call: talos-consumer.md section 4."""
+
+    def __init__(self, rows: RowStore, clock: Clock, limits: GroupLimits) -> None:
+        self._limits = limits
+        self._writer = RowWriter(rows, clock)
+        self.directory = GroupDirectory(rows, self._writer, clock, limits)
+        self.counters = GroupCounters()
+
+    async def start(self) -> None:
+        """Open the table; leases of a former coordinator run from now."""
+        await self.directory.start()
+
+    async def close(self) -> None:
+        """Finish the writes under way."""
+        await self.directory.close()
+        await self._writer.close()
+
+    # --- workers -------------------------------------------------------------------------------
+
+    async def can_register(self, user: GroupUser, worker: str) -> bool:
+        """Whether one more worker may join."""
+        group = await self.directory.find(user)
+        if group is None:
+            return len(await self.directory.groups(user.key.topic_uuid)) < self._limits.groups_max
+        live = group.live_workers(_now())
+        return worker in live or len(live) < self._limits.workers_max
+
+    async def lock_worker(self, user: GroupUser, seat: WorkerSeat) -> None:
+        """Create or refresh a worker's lease. Raises: TooManyConsumers, PermissionDenied."""
+        self._seat(await self.directory.find_or_create(user), seat)
+
+    async def lock_partitions(
+        self, user: GroupUser, seat: WorkerSeat, partitions: Iterable[int]
+    ) -> Sequence[int]:
+        """Take each partition that is free; return those that the worker now holds."""
+        group = await self.directory.find_or_create(user)
+        self._seat(group, seat)
+        return await self._grant(group, seat.worker, list(dict.fromkeys(partitions)))
+
+    async def unlock_partitions(
+        self, user: GroupUser, worker: str, partitions: Iterable[int]
+    ) -> None:
+        """Drop the worker's leases; others are left alone. Raises: Unavailable."""
+        group = await self.directory.find(user)
+        if group is None:
+            return
+        held = [p for p in dict.fromkeys(partitions) if p in group.partitions]
+        await asyncio.gather(
+            *(
+                self._writer.write(Release(*self._write_args(group, partition, worker)))
+                for partition in held
+            )
+        )
+
+    async def renew(
+        self, user: GroupUser, seat: WorkerSeat, partitions: Iterable[int]
+    ) -> Sequence[int]:
+        """Refresh the worker and its partitions; return those of them it does not hold.
+
+        An expired worker lease is made anew, since clients never lock again; a listed partition
+        is granted again if nobody else holds it. Raises: TooManyConsumers.
+        """
+        group = await self.directory.find_or_create(user)
+        self._seat(group, seat)
+        now_s = _now()
+        wanted = list(dict.fromkeys(partitions))
+        lost: list[int] = []
+        for partition in wanted:
+            part = group.partition(partition)
+            if part.value.owner == seat.worker and not part.row.stale:
+                part.expires_s = now_s + self._limits.lease_s
+            else:
+                lost.append(partition)
+        regained = await self._grant(group, seat.worker, lost)
+        return [partition for partition in lost if partition not in regained]
+
+    async def holdings(self, user: GroupUser, partitions: int) -> Mapping[str, Sequence[int]]:
+        """Live workers, idle ones too, with the partitions below the count that they hold."""
+        group = await self.directory.find(user)
+        return group.holdings(_now(), partitions) if group else {}
+
+    # --- checkpoints ---------------------------------------------------------------------------
+
+    async def checkpoint(self, user: GroupUser, partition: int) -> int:
+        """Last committed offset; -1: none."""
+        group = await self.directory.find(user)
+        if group is None or partition not in group.partitions:
+            return -1
+        part = group.partitions[partition]
+        await self.directory.read_again([part])
+        return part.value.checkpoint
+
+    async def commit(self, user: GroupUser, commit: Commit) -> bool:
+        """Store a checkpoint; False if the worker does not hold the partition or lost a race.
+
+        Raises: UnexpectedOffset: beyond the log's end; Unavailable, OutcomeUnknown.
+        """
+        group = await self.directory.find(user)
+        if group is None or commit.partition not in group.partitions:
+            self.counters.commits_refused += 1
+            return False
+        write = Checkpoint(
+            *self._write_args(group, commit.partition, commit.worker),
+            offset=commit.offset,
+            last_offset=commit.last_offset,
+            next_offset=commit.next_offset,
+            epoch=commit.epoch,
+        )
+        await self._writer.write(write)
+        if not write.accepted:
+            self.counters.commits_refused += 1
+            return False
+        self.counters.commits += 1
+        self.counters.commits_backward += write.backward
+        return True
+
+    async def reset(self, user: GroupUser, partition: int, offset: int) -> str:
+        """Revoke the lease and set the checkpoint in one write; return who lost the lease.
+
+        Raises: ConsumerGroupNotExist.
+        """
+        group = await self.directory.find(user)
+        if group is None:
+            raise ConsumerGroupNotExist(f"no consumer group {user.key.group}")
+        write = Reset(*self._write_args(group, partition, ""), offset=offset)
+        await self._writer.write(write)
+        self.counters.resets += 1
+        return write.revoked
+
+    async def progress(self, user: GroupUser) -> Mapping[int, Progress]:
+        """How far the group is, by partition."""
+        group = await self.directory.find(user)
+        if group is None:
+            return {}
+        await self.directory.read_again(group.partitions.values())
+        now_s = _now()
+        found: dict[int, Progress] = {}
+        for partition, part in group.partitions.items():
+            holder = part.holder(now_s)
+            worker = group.workers.get(holder)
+            address = worker.address if worker else ""
+            found[partition] = Progress(holder, address, part.value.checkpoint)
+        return found
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _seat(self, group: GroupState, seat: WorkerSeat) -> None:
+        now_s = _now()
+        live = group.live_workers(now_s)
+        if seat.worker not in live and len(live) >= self._limits.workers_max:
+            raise TooManyConsumers(
+                f"workers of consumer group {group.key.group}: limit {self._limits.workers_max}, "
+                f"measured {len(live)}"
+            )
+        group.touch_worker(seat.worker, seat.address, now_s + self._limits.lease_s)
+
+    def _write_args(
+        self, group: GroupState, partition: int, worker: str
+    ) -> tuple[GroupState, GroupPartition, str, Callable[[], float], float]:
+        return group, group.partition(partition), worker, _now, self._limits.lease_s
+
+    async def _grant(self, group: GroupState, worker: str, wanted: list[int]) -> list[int]:
+        """Partitions of ``wanted`` that the worker holds now; one that could not be written is
+        not held, and the client asks again."""
+        writes = [Grant(*self._write_args(group, partition, worker)) for partition in wanted]
+        outcomes = await asyncio.gather(
+            *(self._writer.write(write) for write in writes), return_exceptions=True
+        )
+        granted: list[int] = []
+        for partition, write, outcome in zip(wanted, writes, outcomes, strict=True):
+            if isinstance(outcome, TalosError):
+                _LOG.warning("grant of partition %d to %s: %s", partition, worker, outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            elif write.granted:
+                self.counters.grants += outcome
+                granted.append(partition)
+        return granted
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

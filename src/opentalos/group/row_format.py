@@ -1,0 +1,125 @@
+"""Rows of the table ``groups``: one per consumer group and topic, one per partition of it.
+
+Shape: key of a group: ``{topic uuid} 00 {group name} 00 'g'``; of a partition: the same with
+``'p' {partition u32be}``. Neither a uuid nor a name contains a zero byte, so a topic, and a group
+in it, is one range of keys, and a group's own row comes before its partitions.
+"""
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from opentalos.model.errors import CorruptLog, NewerFormat
+
+TABLE = "groups"
+NO_CHECKPOINT = -1
+_VERSION = b"1"
+_PARTITION = struct.Struct(">I")
+
+
+class GroupKey(NamedTuple):
+    """Names a consumer group for ever: a recreated topic has another uuid."""
+
+    topic_uuid: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group on a topic: it belongs to the tenant that first used it."""
+
+    tenant: str
+    created_ms: int
+
+    def cells(self) -> Mapping[bytes, bytes]:
+        """The row's data family."""
+        return {
+            b"v": _VERSION,
+            b"tenant": self.tenant.encode(),
+            b"created_ms": str(self.created_ms).encode(),
+        }
+
+    @classmethod
+    def decode(cls, cells: Mapping[bytes, bytes]) -> "GroupRow":
+        """Read a row. Raises: NewerFormat, CorruptLog."""
+        _check_version(cells)
+        try:
+            return cls(cells[b"tenant"].decode(), int(cells[b"created_ms"]))
+        except (KeyError, ValueError) as error:
+            raise CorruptLog(f"unreadable consumer group row: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A group on a partition: who was granted it, and how far the group is.
+
+    ``generation`` counts grants and resets. ``epoch`` is the log's epoch in which the checkpoint
+    was committed.
+    """
+
+    owner: str = ""
+    generation: int = 0
+    checkpoint: int = NO_CHECKPOINT
+    epoch: int = 0
+
+    def cells(self) -> Mapping[bytes, bytes]:
+        """The row's data family."""
+        return {
+            b"v": _VERSION,
+            b"owner": self.owner.encode(),
+            b"generation": str(self.generation).encode(),
+            b"checkpoint": str(self.checkpoint).encode(),
+            b"epoch": str(self.epoch).encode(),
+        }
+
+    @classmethod
+    def decode(cls, cells: Mapping[bytes, bytes]) -> "PartitionRow":
+        """Read a row. Raises: NewerFormat, CorruptLog."""
+        _check_version(cells)
+        try:
+            return cls(
+                cells[b"owner"].decode(),
+                int(cells[b"generation"]),
+                int(cells[b"checkpoint"]),
+                int(cells[b"epoch"]),
+            )
+        except (KeyError, ValueError) as error:
+            raise CorruptLog(f"unreadable checkpoint row: {error!r}") from error
+
+
+def topic_range(topic_uuid: str) -> tuple[bytes, bytes]:
+    """First key and stop key of a topic's rows."""
+    return topic_uuid.encode() + b"\0", topic_uuid.encode() + b"\1"
+
+
+def group_row_key(key: GroupKey) -> bytes:
+    """Key of a group's own row."""
+    return key.topic_uuid.encode() + b"\0" + key.group.encode() + b"\0g"
+
+
+def partition_row_key(key: GroupKey, partition: int) -> bytes:
+    """Key of a group's row of one partition."""
+    start = key.topic_uuid.encode() + b"\0" + key.group.encode()
+    return start + b"\0p" + _PARTITION.pack(partition)
+
+
+def parse_row_key(row_key: bytes) -> tuple[GroupKey, int | None]:
+    """The group, and the partition; None for the group's own row. Raises: CorruptLog."""
+    parts = row_key.split(b"\0", 2)
+    try:
+        uuid, group, rest = parts
+        key = GroupKey(uuid.decode(), group.decode())
+        if rest == b"g":
+            return key, None
+        if rest[:1] == b"p" and len(rest) == 1 + _PARTITION.size:
+            return key, _PARTITION.unpack(rest[1:])[0]
+    except ValueError as error:
+        raise CorruptLog(f"unreadable key in table {TABLE}: {row_key.hex()}") from error
+    raise CorruptLog(f"unreadable key in table {TABLE}: {row_key.hex()}")
+
+
+def _check_version(cells: Mapping[bytes, bytes]) -> None:
+    version = cells.get(b"v", b"")
+    if version != _VERSION:
+        raise NewerFormat(f"row of format {version!r} in table {TABLE}, this version reads 1")

@@ -1,0 +1,121 @@
+"""One consumer group on one topic in memory: leases with their times; pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from opentalos.group.row_format import (
+    NO_CHECKPOINT,
+    GroupKey,
+    GroupRow,
+    PartitionRow,
+    group_row_key,
+    partition_row_key,
+)
+from opentalos.group.row_writer import RowEntry
+from opentalos.ports.row_store import Row
+
+
+@dataclass(slots=True)
+class Worker:
+    """A worker's lease; it lives in memory only."""
+
+    expires_s: float
+    address: str
+
+
+@dataclass(slots=True, eq=False)
+class GroupPartition:
+    """A group on a partition: its row, and until when the owner in it holds the lease.
+
+    An owner whose lease ran out stays in the row until somebody else takes the partition.
+    """
+
+    row: RowEntry[PartitionRow]
+    expires_s: float = float("-inf")
+
+    @property
+    def value(self) -> PartitionRow:
+        """The row's content; of an absent row: nobody, no checkpoint."""
+        return self.row.value or PartitionRow()
+
+    def holder(self, now_s: float) -> str:
+        """Worker with a live lease; empty if nobody has one."""
+        return self.value.owner if now_s < self.expires_s else ""
+
+
+@dataclass(slots=True, eq=False)
+class GroupState:
+    """Workers and partitions of one group on one topic."""
+
+    key: GroupKey
+    row: RowEntry[GroupRow]
+    workers: dict[str, Worker] = field(default_factory=dict)
+    partitions: dict[int, GroupPartition] = field(default_factory=dict)
+    deleted: bool = False  # this object is no longer the group; writes through it are refused
+
+    @classmethod
+    def empty(cls, key: GroupKey) -> "GroupState":
+        """A group that has no row yet."""
+        return cls(key, RowEntry(group_row_key(key), GroupRow.decode))
+
+    @property
+    def exists(self) -> bool:
+        """Somebody has used the group."""
+        return self.row.value is not None
+
+    @property
+    def tenant(self) -> str:
+        """Who used it first; empty if nobody did."""
+        return self.row.value.tenant if self.row.value else ""
+
+    def partition(self, partition: int) -> GroupPartition:
+        """The group's part for a partition; made on first use."""
+        found = self.partitions.get(partition)
+        if found is None:
+            row = RowEntry(partition_row_key(self.key, partition), PartitionRow.decode)
+            found = self.partitions[partition] = GroupPartition(row)
+        return found
+
+    def load_row(self, partition: int | None, row: Row, lease_until_s: float) -> None:
+        """Take over a row found in the store; a lease in it counts as live until then."""
+        if partition is None:
+            self.row.load(row)
+            return
+        part = self.partition(partition)
+        part.row.load(row)
+        part.expires_s = lease_until_s
+
+    def touch_worker(self, worker: str, address: str, until_s: float) -> None:
+        """Create or refresh a worker's lease."""
+        self.workers[worker] = Worker(until_s, address)
+
+    def live_workers(self, now_s: float) -> dict[str, Worker]:
+        """Workers whose lease runs; the others are forgotten."""
+        expired = [name for name, worker in self.workers.items() if worker.expires_s <= now_s]
+        for name in expired:
+            del self.workers[name]
+        return self.workers
+
+    def holdings(self, now_s: float, partitions: int) -> Mapping[str, Sequence[int]]:
+        """Every live worker with the partitions below the count that it holds.
+
+        A holder found in a row after a restart is listed although it has not renewed yet.
+        """
+        held: dict[str, list[int]] = {name: [] for name in self.live_workers(now_s)}
+        for partition in sorted(self.partitions):
+            holder = self.partitions[partition].holder(now_s)
+            if holder and partition < partitions:
+                held.setdefault(holder, []).append(partition)
+        return held
+
+    def working(self, now_s: float) -> bool:
+        """Whether anybody lives: a worker, or a holder that has not renewed yet."""
+        return bool(self.live_workers(now_s)) or any(
+            part.holder(now_s) for part in self.partitions.values()
+        )
+
+    def drained(self, partition: int, next_offset: int) -> bool:
+        """Whether the group has committed everything below ``next_offset``."""
+        part = self.partitions.get(partition)
+        checkpoint = part.value.checkpoint if part else NO_CHECKPOINT
+        return checkpoint >= next_offset - 1
