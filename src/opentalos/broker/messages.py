@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from opentalos.broker.context import BrokerContext
 from opentalos.catalog.topic import Topic
-from opentalos.log.log_store import TopicLogSettings
 from opentalos.log.partition_log import PartitionLog
 from opentalos.model.errors import (
     BadRequest,
@@ -31,7 +30,6 @@ LATEST_OFFSET = -2  # only messages that arrive later
 BLOCKS_MAX = 1_000  # of one put; clients send one
 _ROUTES_MAX = 100_000  # cached (caller, topic, partition) decisions
 _PREVIEW_BYTES_MAX = 1 << 20  # of blocks read for a preview
-_EXTRAS_BYTES_MAX = 65_535  # what a block header can hold
 
 PutWaiter = Callable[[TalosError | None], None]  # called once, from the loop; None: durable
 
@@ -139,7 +137,9 @@ class MessageService:
         _check_partition(topic, partition, topic.partitions)
         if len(self._put_routes) >= _ROUTES_MAX:
             self._put_routes.clear()
-        route = self._put_routes[key] = _Route(caller, topic, self._log(topic, partition))
+        route = self._put_routes[key] = _Route(
+            caller, topic, self._context.partition_log(topic, partition)
+        )
         return route
 
     def _check_blocks(self, blocks: Sequence[MessageBlock]) -> int:
@@ -219,7 +219,7 @@ class MessageService:
         self._check_query(query)
         if query.offset < 0:
             return None
-        read = self._log(topic, query.partition).read_cached(
+        read = self._context.partition_log(topic, query.partition).read_cached(
             query.offset,
             messages_max=min(query.messages_max, self._limits.get_messages_max),
             bytes_max=min(query.bytes_max, self._limits.get_bytes_max),
@@ -249,7 +249,7 @@ class MessageService:
             hold_s = 0.0
         self._holds += 1
         try:
-            read = await self._log(topic, query.partition).read(
+            read = await self._context.partition_log(topic, query.partition).read(
                 query.offset,
                 messages_max=min(query.messages_max, self._limits.get_messages_max),
                 bytes_max=min(query.bytes_max, self._limits.get_bytes_max),
@@ -281,7 +281,7 @@ class MessageService:
     async def offsets(self, caller: Principal, resource: str, partition: int) -> OffsetRange:
         """Retained offsets of one partition."""
         topic = self._readable(caller, resource, partition)
-        return await self._log(topic, partition).offsets()
+        return await self._context.partition_log(topic, partition).offsets()
 
     async def topic_offsets(
         self, caller: Principal, resource: str
@@ -291,7 +291,7 @@ class MessageService:
         answers: list[OffsetRange | TalosError] = []
         for partition in range(topic.consumer_partitions):
             try:
-                answers.append(await self._log(topic, partition).offsets())
+                answers.append(await self._context.partition_log(topic, partition).offsets())
             except TalosError as error:
                 answers.append(error)
         return answers
@@ -301,14 +301,14 @@ class MessageService:
     ) -> int:
         """First offset stored at or after a time, or the next offset."""
         topic = self._readable(caller, resource, partition)
-        return await self._log(topic, partition).offset_at(time_ms)
+        return await self._context.partition_log(topic, partition).offset_at(time_ms)
 
     async def preview(
         self, caller: Principal, resource: str, partition: int
     ) -> Sequence[PreviewedMessage]:
         """The latest messages of a partition, decoded. Raises: PreviewFailed."""
         topic = self._readable(caller, resource, partition)
-        log = self._log(topic, partition)
+        log = self._context.partition_log(topic, partition)
         offsets = await log.offsets()
         wanted = self._limits.preview_messages_max
         first = max(offsets.start, offsets.next - wanted)
@@ -324,17 +324,6 @@ class MessageService:
         """The topic and the address that serves each of its partitions, by partition id."""
         topic = self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource)
         return topic, [self._context.advertise] * topic.consumer_partitions
-
-    def _log(self, topic: Topic, partition: int) -> PartitionLog:
-        return self._context.log.partition(
-            TopicLogSettings(
-                topic_uuid=topic.uuid,
-                durability=topic.durability,
-                retention_s=topic.retention_s,
-                retention_bytes=topic.retention_bytes,
-            ),
-            partition,
-        )
 
 
 class _ManyBlocks:
