@@ -1,0 +1,103 @@
+"""The history checker: names every promise that a history breaks.
+
+    anomalies = check(history)
+    assert not anomalies, "\n".join(map(str, anomalies))
+
+It judges simulations and real processes alike, by what clients were told and saw. A new check is a
+function of the history or of one partition's view, added to its table here, with its name in
+``ANOMALIES``.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from opentalos.testing.checks import groups, messages, offsets, servers
+from opentalos.testing.checks.anomaly import Anomaly
+from opentalos.testing.checks.log_view import LogView, deleted_topics, log_views
+from opentalos.testing.history import History
+
+__all__ = ["ANOMALIES", "Anomaly", "check"]
+
+REPORTED_MAX = 5  # anomalies of one name; the rest would say the same
+
+ANOMALIES: dict[str, str] = {
+    "lost-write": "an acknowledged message is not in the log",
+    "dirty-read": "a consumer saw a message that is no longer in the log",
+    "phantom": "the log has a message that nobody sent, or whose put was not done",
+    "aborted-read": "a consumer saw a message whose put was not done",
+    "duplicate": "a message lies at more offsets than its puts explain",
+    "corrupt-payload": "a message came back with other bytes",
+    "order-inversion": "a message acked before another was sent lies behind it",
+    "inconsistent-offsets": "two messages were seen or acked at one offset",
+    "offset-gap": "the log, or an answer, misses an offset in its middle",
+    "nonmonotonic-poll": "a consumer was given offsets that it had passed",
+    "poll-skip": "a consumer was not given an offset that the log retained",
+    "false-out-of-range": "an offset inside the log was refused as out of range",
+    "unreadable": "the log was called corrupt though nothing was damaged",
+    "start-offset-went-back": "the start offset became smaller",
+    "next-offset-went-back": "the next offset became smaller than was known",
+    "stale-read": "a server answered 'nothing yet' behind what it had shown before",
+    "stale-commit": "a checkpoint was moved by a worker without the lease",
+    "lost-checkpoint": "a committed checkpoint was forgotten",
+    "commit-beyond-end": "a checkpoint was accepted behind the log's end",
+    "commit-beyond-read": "a checkpoint passed what its worker had been given",
+    "two-writers": "an older epoch's commit succeeded after a newer one's",
+    "tenant-leak": "a caller learned of something it was not granted",
+    "stuck-partition": "a call failed though every fault was over",
+    "unanswered": "a waiter was never called",
+    "answered-twice": "a waiter was called twice",
+    "unhandled-error": "an exception reached nobody",
+    "deadlock": "everything waits for ever",
+}
+
+PARTITION_CHECKS: tuple[Callable[[LogView], Iterator[Anomaly]], ...] = (
+    messages.lost_writes,
+    messages.dirty_reads,
+    messages.phantoms,
+    messages.duplicates,
+    messages.corrupt_payloads,
+    messages.order_inversions,
+    offsets.inconsistent_offsets,
+    offsets.offset_gaps,
+    offsets.polls,
+    offsets.false_out_of_range,
+    offsets.unreadable,
+    offsets.going_back,
+    offsets.stale_reads,
+)
+
+HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
+    groups.stale_commits,
+    groups.lost_checkpoints,
+    groups.commits_beyond_read,
+    servers.two_writers,
+    servers.tenant_leaks,
+    servers.stuck_partitions,
+    servers.reported,
+)
+
+
+def check(history: History) -> list[Anomaly]:
+    """All anomalies of a history, at most ``REPORTED_MAX`` of each name."""
+    found: list[Anomaly] = []
+    count: Counter[str] = Counter()
+    for anomaly in _all(history):
+        if anomaly.name not in ANOMALIES:
+            raise ValueError(f"an anomaly without a name: {anomaly}")
+        count[anomaly.name] += 1
+        if count[anomaly.name] <= REPORTED_MAX:
+            found.append(anomaly)
+    return found
+
+
+def _all(history: History) -> Iterator[Anomaly]:
+    deleted = deleted_topics(history)
+    views = log_views(history)
+    for view in views:
+        if view.name.topic in deleted:
+            view.final = None
+        for partition_check in PARTITION_CHECKS:
+            yield from partition_check(view)
+    yield from groups.commits_beyond_end(history, views)
+    for history_check in HISTORY_CHECKS:
+        yield from history_check(history)

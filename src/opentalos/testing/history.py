@@ -1,0 +1,234 @@
+"""What clients did and saw: operations with their outcomes, kept in memory or as JSON lines.
+
+The history checker judges a history without knowing where it comes from: a simulation in virtual
+time, or real processes that wrote one file each with a shared monotonic clock.
+
+    recorder = Recorder(time.monotonic, sink=open("producer.jsonl", "a"))
+    put = recorder.invoke("producer-1", "put", topic="t", partition=0, ids=["a", "b"])
+    recorder.ok(put)                      # or fail (not done), or unknown (done or not)
+    anomalies = check(History.load(["producer.jsonl", "consumer.jsonl"]))
+
+An operation that was invoked and never ended, for example because its process was killed, counts
+as unknown. Message ids are strings, unique over the whole history.
+
+| Action | Arguments | Result |
+| --- | --- | --- |
+| put | topic, partition, ids, idempotent?, granted? | offset? of the first message |
+| read | topic, partition, offset, final?, granted? | blocks: [[offset, [id or null]]] |
+| poll | topic, partition, session | blocks; one consumer's deliveries, in order |
+| range | topic, partition | start, next |
+| lock, unlock | group, topic, partition, worker | |
+| renew | group, topic, worker, partitions | failed: partitions |
+| commit | group, topic, partition, worker, offset | |
+| checkpoint | group, topic, partition | offset, -1: none |
+| reset | group, topic, partition, offset | |
+| delete | topic | |
+
+All may carry ``server`` (which one was asked) and ``healed`` (no fault is left, so it must work).
+A final read, made when all is over, also has ``start`` and ``next``. A null id is a payload that
+is not what its producer sent. Notes are facts without an outcome.
+
+| Note | Arguments |
+| --- | --- |
+| settings | lease_s |
+| topic | topic, durability, owner |
+| power-loss, rot | (topic, partition for rot) |
+| file-commit | path of the segment, process |
+| unanswered, answered-twice, unhandled-error, deadlock | text |
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, TextIO
+
+
+class Outcome(Enum):
+    """How an operation ended."""
+
+    OPEN = "open"  # not ended: counts as unknown
+    OK = "ok"
+    FAIL = "fail"  # not done
+    UNKNOWN = "unknown"  # done or not
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """One call of one client process; times in seconds of the history's clock."""
+
+    number: int
+    process: str
+    action: str
+    began_s: float
+    args: Mapping[str, Any]
+    outcome: Outcome = Outcome.OPEN
+    ended_s: float = float("inf")
+    result: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """It was done, and its caller knows."""
+        return self.outcome is Outcome.OK
+
+    @property
+    def may_be_done(self) -> bool:
+        """It was not refused."""
+        return self.outcome is not Outcome.FAIL
+
+    def __str__(self) -> str:
+        shown = f"#{self.number} {self.process} {self.action} {dict(self.args)}"
+        return f"{shown} -> {self.outcome.value} {self.error}{dict(self.result) or ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A fact that the checker has to know."""
+
+    kind: str
+    at_s: float
+    args: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class History:
+    """Operations and notes, each in the order of their beginning."""
+
+    operations: list[Operation] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    def of(self, *actions: str) -> list[Operation]:
+        """Operations of these actions."""
+        return [operation for operation in self.operations if operation.action in actions]
+
+    def noted(self, kind: str) -> list[Note]:
+        """Notes of this kind."""
+        return [note for note in self.notes if note.kind == kind]
+
+    @classmethod
+    def load(cls, paths: Iterable[str | Path]) -> "History":
+        """Join the JSON-lines files of one or many processes; a torn last line is left out."""
+        history = cls()
+        for path in paths:
+            _load_file(history, Path(path))
+        history.operations.sort(key=lambda operation: operation.began_s)
+        for number, operation in enumerate(history.operations):
+            operation.number = number
+        history.notes.sort(key=lambda note: note.at_s)
+        return history
+
+
+class Recorder:
+    """Records what happens, in memory and, if given, as JSON lines to ``sink``.
+
+    Args: now: a clock in seconds that all recorders of one history share.
+        sink: flushed after every line, so that a killed process has told all it knew.
+    """
+
+    def __init__(self, now: Callable[[], float], sink: TextIO | None = None) -> None:
+        self.history = History()
+        self._now, self._sink = now, sink
+
+    def invoke(self, process: str, action: str, **args: Any) -> Operation:
+        """Before a call is sent."""
+        operations = self.history.operations
+        operation = Operation(len(operations), process, action, self._now(), args)
+        operations.append(operation)
+        self._write("invoke", operation, {"process": process, "action": action, "args": args})
+        return operation
+
+    def ok(self, operation: Operation, **result: Any) -> None:
+        """It was done."""
+        operation.result = result
+        self._end(operation, Outcome.OK, {"result": result})
+
+    def fail(self, operation: Operation, error: str) -> None:
+        """It was not done."""
+        operation.error = error
+        self._end(operation, Outcome.FAIL, {"error": error})
+
+    def unknown(self, operation: Operation, error: str) -> None:
+        """It was done or not."""
+        operation.error = error
+        self._end(operation, Outcome.UNKNOWN, {"error": error})
+
+    def note(self, kind: str, **args: Any) -> None:
+        """A fact without an outcome."""
+        note = Note(kind, self._now(), args)
+        self.history.notes.append(note)
+        self._line({"event": "note", "kind": kind, "at_s": note.at_s, "args": args})
+
+    def _end(self, operation: Operation, outcome: Outcome, more: Mapping[str, Any]) -> None:
+        if operation.outcome is not Outcome.OPEN:
+            raise ValueError(f"ended twice: {operation}")
+        operation.outcome, operation.ended_s = outcome, self._now()
+        self._write(outcome.value, operation, more)
+
+    def _write(self, event: str, operation: Operation, more: Mapping[str, Any]) -> None:
+        if self._sink is not None:
+            at_s = operation.began_s if event == "invoke" else operation.ended_s
+            self._line({"event": event, "op": operation.number, "at_s": at_s, **more})
+
+    def _line(self, record: Mapping[str, Any]) -> None:
+        if self._sink is not None:
+            self._sink.write(json.dumps(record, separators=(",", ":")) + "\n")
+            self._sink.flush()
+
+
+def dump(history: History, sink: TextIO) -> None:
+    """Write a history as JSON lines that ``History.load`` reads."""
+    lines: list[tuple[float, int, dict[str, Any]]] = []
+    for note in history.notes:
+        line = {"event": "note", "kind": note.kind, "at_s": note.at_s, "args": dict(note.args)}
+        lines.append((note.at_s, 0, line))
+    for operation in history.operations:
+        began = {
+            "event": "invoke",
+            "op": operation.number,
+            "at_s": operation.began_s,
+            "process": operation.process,
+            "action": operation.action,
+            "args": dict(operation.args),
+        }
+        lines.append((operation.began_s, 1, began))
+        if operation.outcome is not Outcome.OPEN:
+            ended = {
+                "event": operation.outcome.value,
+                "op": operation.number,
+                "at_s": operation.ended_s,
+                "result": dict(operation.result),
+                "error": operation.error,
+            }
+            lines.append((operation.ended_s, 2, ended))
+    lines.sort(key=lambda line: line[:2])
+    for _, _, line in lines:
+        sink.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
+def _load_file(history: History, path: Path) -> None:
+    by_number: dict[int, Operation] = {}
+    for text in path.read_text().splitlines():
+        try:
+            record = json.loads(text)
+        except ValueError:
+            continue  # the process was killed while it wrote this line
+        event = record["event"]
+        if event == "note":
+            history.notes.append(Note(record["kind"], record["at_s"], record["args"]))
+        elif event == "invoke":
+            operation = Operation(
+                record["op"],
+                record["process"],
+                record["action"],
+                record["at_s"],
+                record["args"],
+            )
+            by_number[operation.number] = operation
+            history.operations.append(operation)
+        else:
+            operation = by_number[record["op"]]
+            operation.outcome, operation.ended_s = Outcome(event), record["at_s"]
+            operation.result = record.get("result", {})
+            operation.error = record.get("error", "")
