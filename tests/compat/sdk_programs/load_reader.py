@@ -1,10 +1,8 @@
-"""Read a partition from its start until stdin ends, and write down every poll as a history."""
+"""Read one partition from its start until stdin ends, and write down every answer."""
 
-import json
-import sys
-import threading
 import time
 
+from load_history import History, stop_at_end_of_input
 from sdk import Arguments, config, credential, run, say
 from talos.consumer.SimpleConsumer import SimpleConsumer
 
@@ -12,35 +10,29 @@ PAUSE_AFTER_FAILURE_S = 0.02
 
 
 def program(arguments: Arguments) -> None:
-    stop = threading.Event()
-
-    def wait_for_end() -> None:
-        sys.stdin.read()
-        stop.set()
-
-    threading.Thread(target=wait_for_end, daemon=True).start()
+    stop = stop_at_end_of_input()
+    topic, partition = arguments["topic"], arguments["partition"]
     consumer = SimpleConsumer(
         clientConfig=config(arguments),
-        topicName=arguments["topic"],
-        partitionId=arguments["partition"],
+        topicName=topic,
+        partitionId=partition,
         credential=credential(arguments),
     )
+    history = History(arguments["history"], arguments["prefix"])
     say(event="started")
     offset = 0
-    with open(arguments["history"], "w", buffering=1) as history:
-        while not stop.is_set():
-            try:
-                fetched = consumer.fetch_message(offset, 500)
-            except Exception as error:
-                line = {"type": "error", "offset": offset, "error": f"{type(error).__name__}"}
-                history.write(json.dumps({**line, "at": time.monotonic()}) + "\n")
-                time.sleep(PAUSE_AFTER_FAILURE_S)
-                continue
-            if fetched:
-                read = [[one.messageOffset, one.message.message.decode()] for one in fetched]
-                line = {"type": "poll", "offset": offset, "read": read, "at": time.monotonic()}
-                history.write(json.dumps(line) + "\n")
-                offset = fetched[-1].messageOffset + 1
+    while not stop.is_set():
+        read = history.invoke("read", topic=topic, partition=partition, offset=offset)
+        try:
+            fetched = consumer.fetch_message(offset, 500)
+        except Exception as error:
+            history.fail(read, f"{type(error).__name__}: {error}"[:200])
+            time.sleep(PAUSE_AFTER_FAILURE_S)
+            continue
+        blocks = [[one.messageOffset, [one.message.message.decode()]] for one in fetched]
+        history.ok(read, blocks=blocks)
+        if fetched:
+            offset = fetched[-1].messageOffset + 1
     say(event="stopped", next=offset)
 
 

@@ -1,15 +1,12 @@
-"""Put small batches until stdin ends, and write down what became of each: a history to judge.
+"""Put small batches with SimpleProducer until stdin ends, and write down what became of each.
 
-One JSON line per event in the file ``history``: ``invoke`` before a put, then ``ok``, ``fail`` (not
-done) or ``unknown``. Every value is sent once, so a value that is read twice was duplicated by a
-retry inside the SDK or by the server.
+Every message is sent by one call only. The SDK itself repeats a call once, and only when the
+connection was refused, so when nothing was done.
 """
 
-import json
-import sys
-import threading
 import time
 
+from load_history import History, stop_at_end_of_input
 from sdk import Arguments, config, credential, run, say, topic_and_partition
 from talos.client.TalosClientFactory import TalosClientFactory
 from talos.client.TalosErrors import TalosTransportError
@@ -28,53 +25,44 @@ NOT_DONE = {
 }
 
 
-def outcome(error: Exception) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return "fail"
+def is_not_done(error: Exception) -> bool:
     if isinstance(error, GalaxyTalosException):
-        return "fail" if error.errorCode in NOT_DONE else "unknown"
-    if isinstance(error, TalosTransportError) and error.HttpStatusCode in (401, 412, 413):
-        return "fail"
-    return "unknown"
+        return error.errorCode in NOT_DONE
+    if isinstance(error, TalosTransportError):
+        return error.HttpStatusCode in (401, 412, 413)
+    return isinstance(error, ConnectionRefusedError)
 
 
 def program(arguments: Arguments) -> None:
-    stop = threading.Event()
-
-    def wait_for_end() -> None:
-        sys.stdin.read()
-        stop.set()
-
-    threading.Thread(target=wait_for_end, daemon=True).start()
+    stop = stop_at_end_of_input()
+    topic, partition, prefix = (arguments[name] for name in ("topic", "partition", "prefix"))
     settings = config(arguments)
     clients = TalosClientFactory(settings, credential(arguments))
-    partition = topic_and_partition(arguments, arguments["topic"], arguments["partition"])
     producer = SimpleProducer(
         producerConfig=settings,
-        topicAndPartition=partition,
+        topicAndPartition=topic_and_partition(arguments, topic, partition),
         credential=credential(arguments),
         messageClient=clients.new_message_client(),
     )
+    history = History(arguments["history"], prefix)
     say(event="started")
     count = 0
-    with open(arguments["history"], "w", buffering=1) as history:
-
-        def note(kind: str, values: list[str], **more: str) -> None:
-            line = {"type": kind, "values": values, "at": time.monotonic(), **more}
-            history.write(json.dumps(line) + "\n")
-
-        while not stop.is_set():
-            values = [f"{arguments['prefix']}-{count + number}" for number in range(BATCH)]
-            count += BATCH
-            note("invoke", values)
-            try:
-                producer.put_message_list([Message(message=one.encode()) for one in values])
-            except Exception as error:
-                note(outcome(error), values, error=f"{type(error).__name__}: {error}"[:200])
-                time.sleep(PAUSE_AFTER_FAILURE_S)
+    while not stop.is_set():
+        ids = [f"{prefix}-{count + number}" for number in range(BATCH)]
+        count += BATCH
+        put = history.invoke("put", topic=topic, partition=partition, ids=ids)
+        try:
+            producer.put_message_list([Message(message=one.encode()) for one in ids])
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"[:200]
+            if is_not_done(error):
+                history.fail(put, reason)
             else:
-                note("ok", values)
-    say(event="stopped", values=count)
+                history.unknown(put, reason)
+            time.sleep(PAUSE_AFTER_FAILURE_S)
+        else:
+            history.ok(put)
+    say(event="stopped", messages=count)
 
 
 if __name__ == "__main__":

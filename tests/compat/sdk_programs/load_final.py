@@ -1,0 +1,34 @@
+"""Read partitions whole, after everything: the last word on what their logs hold."""
+
+from load_history import History
+from sdk import Arguments, config, credential, run, topic_and_partition
+from talos.client.TalosClientFactory import TalosClientFactory
+from talos.consumer.SimpleConsumer import SimpleConsumer
+from talos.thrift.message.ttypes import GetPartitionOffsetRequest
+
+
+def program(arguments: Arguments) -> None:
+    topic = arguments["topic"]
+    messages = TalosClientFactory(config(arguments), credential(arguments)).new_message_client()
+    history = History(arguments["history"], "final")
+    for partition in range(arguments["partitions"]):
+        address = topic_and_partition(arguments, topic, partition)
+        consumer = SimpleConsumer(
+            clientConfig=config(arguments),
+            topicName=topic,
+            partitionId=partition,
+            credential=credential(arguments),
+        )
+        args = {"topic": topic, "partition": partition, "final": True, "healed": True}
+        read = history.invoke("read", offset=0, **args)
+        bounds = messages.get_partition_offset(GetPartitionOffsetRequest(address))
+        blocks = []
+        offset = bounds.startOffset
+        while fetched := consumer.fetch_message(offset, 2000):
+            blocks += [[one.messageOffset, [one.message.message.decode()]] for one in fetched]
+            offset = fetched[-1].messageOffset + 1
+        history.ok(read, blocks=blocks, start=bounds.startOffset, next=bounds.endOffset + 1)
+
+
+if __name__ == "__main__":
+    run(program)

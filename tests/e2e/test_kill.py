@@ -1,0 +1,104 @@
+"""A server killed with SIGKILL under load of the official SDK, judged by the history checker.
+
+``make test`` kills five times, ``make faults`` fifty (OPENTALOS_KILLS).
+"""
+
+import os
+import random
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from tests.compat.conftest import Sdk, sdk_environment
+from tests.server_process import ServerProcess
+
+from opentalos.testing.checker import check
+from opentalos.testing.history import History
+
+KILLS = int(os.environ.get("OPENTALOS_KILLS", "5"))
+pytestmark = pytest.mark.timeout(120 + 10 * KILLS)
+
+TOPIC = "killed"
+PARTITIONS = 2
+WRITERS = 2  # per partition
+LOAD_S = (0.3, 1.0)  # between a restart and the next kill
+PROGRESS_TIMEOUT_S = 20.0
+
+
+class Load:
+    """One load program of the SDK, in its own process, with the history it writes."""
+
+    def __init__(self, sdk: Sdk, program: str, folder: Path, name: str, partition: int) -> None:
+        self.path = folder / f"{name}.jsonl"
+        command = sdk.command(
+            program, topic=TOPIC, partition=partition, prefix=name, history=str(self.path)
+        )
+        self.process = subprocess.Popen(
+            command,
+            env=sdk_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_started(self) -> None:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1]
+
+    def answered(self) -> int:
+        """How many calls were answered with success."""
+        return self.path.read_text().count('"event": "ok"') if self.path.exists() else 0
+
+    def stop(self) -> None:
+        _, stderr = self.process.communicate(timeout=30)
+        assert self.process.returncode == 0, stderr
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+def wait_for_progress(loads: list[Load]) -> None:
+    """Every program got an answer after the restart."""
+    before = [load.answered() for load in loads]
+    deadline = time.monotonic() + PROGRESS_TIMEOUT_S
+    while any(load.answered() <= count for load, count in zip(loads, before, strict=True)):
+        assert time.monotonic() < deadline, "no progress after a restart"
+        time.sleep(0.05)
+
+
+def test_kill_9_under_load_loses_invents_and_repeats_nothing(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "server").start()
+    sdk, source = Sdk(server), random.Random(0)
+    sdk.topic(TOPIC, partitions=PARTITIONS)
+    loads: list[Load] = []
+    try:
+        for partition in range(PARTITIONS):
+            for number in range(WRITERS):
+                name = f"writer-{partition}-{number}"
+                loads.append(Load(sdk, "load_writer", tmp_path, name, partition))
+            loads.append(Load(sdk, "load_reader", tmp_path, f"reader-{partition}", partition))
+        for load in loads:
+            load.wait_started()
+        for _ in range(KILLS):
+            wait_for_progress(loads)
+            time.sleep(source.uniform(*LOAD_S))
+            server.kill()
+            server.start()
+        wait_for_progress(loads)
+        for load in loads:
+            load.stop()
+        final = str(tmp_path / "final.jsonl")
+        sdk.run("load_final", topic=TOPIC, partitions=PARTITIONS, history=final)
+    finally:
+        for load in loads:
+            load.kill()
+        server.stop()
+    history = History.load(sorted(tmp_path.glob("*.jsonl")))
+    acknowledged = sum(1 for put in history.of("put") if put.ok)
+    assert acknowledged > 10 * KILLS, "hardly any load"
+    assert [str(anomaly) for anomaly in check(history)] == []
