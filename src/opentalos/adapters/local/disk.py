@@ -151,7 +151,8 @@ def delete_file(path: Path) -> bool:
     path.unlink(missing_ok=True)
     sync_directory(path.parent)  # a fence that is gone beside a file that came back fences nobody
     fence.unlink(missing_ok=True)
-    sync_directory(path.parent)
+    with contextlib.suppress(FileNotFoundError):  # an empty directory may be removed by now
+        sync_directory(path.parent)
     return True
 
 

@@ -168,10 +168,10 @@ class LocalFileStore:
 
     def _create(self, full: Path, path: str) -> int:
         for attempt in range(CREATE_ATTEMPTS_MAX):
-            make_directory(full.parent, self._root, self._directories)
             if os.path.lexists(f"{full}{FENCE_SUFFIX}"):
                 raise AlreadyExists(f"{path} (a fence of that name)")
             try:
+                make_directory(full.parent, self._root, self._directories)
                 fd = os.open(full, _CREATE_FLAGS, FILE_MODE)
                 break
             except FileExistsError as error:

@@ -198,5 +198,9 @@ class IoThreads:
         del self._slots[slot]
         self._stalled -= slot.stalled
         self._leaving -= told
+        if self._in_flight > len(self._slots) - self._leaving:
+            self._grow()  # the bound kept a replacement from being started earlier
+            if self._closed:
+                self._inbox.put(None)
         if not self._slots and self._all_left is not None:
             self._all_left.set()

@@ -1,0 +1,109 @@
+"""Threads that hang are replaced, and no completion is lost."""
+
+import asyncio
+import threading
+
+import pytest
+
+from opentalos.adapters.local import io_threads
+from opentalos.adapters.local.io_threads import IoThreads
+from opentalos.model.errors import OutcomeUnknown, StoreUnavailable
+
+
+@pytest.fixture(autouse=True)
+def short_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_threads, "STALL_S", 0.01)
+
+
+def failing() -> None:
+    raise ValueError("on purpose")
+
+
+async def test_results_and_errors_come_back() -> None:
+    threads = IoThreads("t", threads=2)
+    assert await asyncio.gather(*(threads.run(pow, n, 2) for n in range(50))) == [
+        n * n for n in range(50)
+    ]
+    with pytest.raises(ValueError, match="on purpose"):
+        await threads.run(failing)
+    assert threads.live <= 2
+    assert await threads.close(deadline_s=5)
+    assert threads.live == 0
+
+
+async def test_hanging_jobs_are_replaced_and_leave_afterwards() -> None:
+    threads, gate = IoThreads("t", threads=2), threading.Event()
+    hanging = [asyncio.ensure_future(threads.run(gate.wait)) for _ in range(6)]
+    await asyncio.sleep(0)
+    for number in range(20):
+        assert await threads.run(pow, number, 1) == number
+    assert threads.live > 2
+    gate.set()
+    assert await asyncio.gather(*hanging) == [True] * 6
+    assert await threads.close(deadline_s=5)
+    assert threads.live == 0
+
+
+async def test_surplus_threads_leave() -> None:
+    threads, gate = IoThreads("t", threads=1), threading.Event()
+    hanging = [asyncio.ensure_future(threads.run(gate.wait)) for _ in range(4)]
+    await asyncio.sleep(0)
+    await threads.run(int)
+    gate.set()
+    await asyncio.gather(*hanging)
+    for _ in range(200):
+        await threads.run(int)
+        if threads.live == 1:
+            break
+    assert threads.live == 1
+    await threads.close(deadline_s=5)
+
+
+async def test_threads_are_bounded() -> None:
+    threads, gate = IoThreads("t", threads=1, threads_max=3), threading.Event()
+    hanging = [asyncio.ensure_future(threads.run(gate.wait)) for _ in range(8)]
+    await asyncio.sleep(0)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await threads.run(int)
+    assert threads.live == 3
+    gate.set()
+    await asyncio.gather(*hanging)
+    await threads.close(deadline_s=5)
+
+
+async def test_close_finishes_what_was_submitted_and_refuses_more() -> None:
+    threads = IoThreads("t", threads=1)
+    done: list[int] = []
+    for number in range(20):
+        threads.submit(done.append, (number,), lambda *_: None)
+    assert await threads.close(deadline_s=5)
+    assert done == list(range(20))
+    with pytest.raises(StoreUnavailable):
+        threads.submit(int, (), lambda *_: None)
+
+
+async def test_close_is_bounded_and_wakes_whoever_waits() -> None:
+    threads, gate = IoThreads("t", threads=1), threading.Event()
+    hanging = asyncio.ensure_future(threads.run(gate.wait))
+    await asyncio.sleep(0)
+    assert not await threads.close(deadline_s=0.02)
+    with pytest.raises(OutcomeUnknown):
+        await hanging
+    gate.set()
+
+
+async def test_a_completion_that_raises_loses_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    threads = IoThreads("t", threads=1)
+    threads.submit(int, (), lambda *_: failing())
+    assert await threads.run(pow, 3, 2) == 9
+    assert "on purpose" in caplog.text
+    await threads.close(deadline_s=5)
+
+
+async def test_threads_are_daemons_and_named() -> None:
+    threads = IoThreads("store-io", threads=1)
+    thread = await threads.run(threading.current_thread)
+    assert thread.daemon
+    assert thread.name.startswith("store-io")
+    await threads.close(deadline_s=5)

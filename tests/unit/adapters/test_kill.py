@@ -1,0 +1,88 @@
+"""A process that is killed in the middle of writing loses nothing that it was told is stored."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opentalos.adapters.local import open_local_file_store
+from opentalos.adapters.sqlite import open_sqlite_meta_store
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from opentalos.adapters.local import open_local_file_store
+from opentalos.adapters.sqlite import open_sqlite_meta_store
+from opentalos.model.message import Durability
+
+async def append(store, name, durability):
+    file = await store.create(f"t/{name}", durability=durability)
+    number = 0
+    while True:
+        await file.commit([b"%07d" % number, b"\\n"])
+        print(name, number, flush=True)
+        number += 1
+
+async def count(meta, name):
+    version = await meta.create(name, b"0", ephemeral=False)
+    await meta.create(f"live/{name}", b"", ephemeral=True)
+    while True:
+        version = await meta.replace(name, b"%d" % (version + 1), version)
+        print(name, version, flush=True)
+
+async def main():
+    root = Path(sys.argv[1])
+    store = await open_local_file_store(root / "log")
+    meta = await open_sqlite_meta_store(root / "meta.sqlite")
+    files = [append(store, f"synced{n}", Durability.SYNCED) for n in range(2)]
+    await asyncio.gather(*files, append(store, "flushed", Durability.FLUSHED), count(meta, "count"))
+
+asyncio.run(main())
+"""
+LINES = 400  # acknowledgements before the kill
+
+
+def acknowledged_until_killed(root: Path) -> dict[str, int]:
+    """The last acknowledged number of each writer."""
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(root)], stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    acked: dict[str, int] = {}
+    for number, line in enumerate(writer.stdout):
+        if line.endswith("\n"):
+            name, value = line.split()
+            acked[name] = int(value)
+        if number == LINES:
+            os.kill(writer.pid, signal.SIGKILL)
+    writer.wait()
+    writer.stdout.close()
+    return acked
+
+
+@pytest.mark.parametrize("turn", range(2))
+def test_every_commit_that_was_acknowledged_survives(tmp_path: Path, turn: int) -> None:
+    acked = acknowledged_until_killed(tmp_path)
+    assert set(acked) == {"synced0", "synced1", "flushed", "count"}
+
+    async def judge() -> None:
+        store = await open_local_file_store(tmp_path / "log")
+        meta = await open_sqlite_meta_store(tmp_path / "meta.sqlite")
+        record = await meta.get("count")
+        assert record is not None
+        assert acked.pop("count") <= record.version == int(record.value)
+        assert await meta.children("live") == []
+        for name, last in acked.items():
+            length = await store.recover(f"t/{name}", deadline_s=5)
+            content = await store.read(f"t/{name}", position=0, bytes_max=1 << 24)
+            assert len(content) == length >= 8 * (last + 1)
+            expected = b"".join(b"%07d\n" % number for number in range(length // 8 + 1))
+            assert expected.startswith(content)
+        await store.close()
+        await meta.close()
+
+    asyncio.run(judge())

@@ -1,0 +1,174 @@
+"""What a crash in the middle of a take-over leaves, and how the next one ends it."""
+
+import fcntl
+import os
+import zlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from opentalos.adapters.local import LocalFileStore, disk, fence_format, open_local_file_store
+from opentalos.adapters.local.disk import delete_file, recover_file
+from opentalos.adapters.local.fence_format import decode_fence, encode_fence
+from opentalos.model.errors import (
+    AlreadyExists,
+    Fenced,
+    NewerFormat,
+    NotFound,
+    RecoveryStuck,
+    WriterDead,
+)
+from opentalos.model.message import Durability
+
+SYNCED = Durability.SYNCED
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[LocalFileStore]:
+    opened = await open_local_file_store(tmp_path)
+    yield opened
+    await opened.close()
+
+
+def torn_fences() -> list[bytes]:
+    """Every way a fence's text can be cut, and some ways it can be damaged."""
+    whole = encode_fence(8)
+    cut = [whole[:size] for size in range(len(whole))]
+    return [*cut, b"\0" * len(whole), whole.replace(b"8", b"9", 1), whole + b"more"]
+
+
+@pytest.mark.parametrize("length", [0, 1, 4096, (1 << 63) - 1])
+def test_a_fence_reads_back(length: int) -> None:
+    assert decode_fence(encode_fence(length), "a") == length
+
+
+@pytest.mark.parametrize("content", torn_fences())
+def test_a_torn_fence_has_no_length(content: bytes) -> None:
+    assert decode_fence(content, "a") is None
+
+
+def test_a_fence_of_a_newer_version_is_refused() -> None:
+    newer = b"opentalos-fence 2 8 "
+    line = newer[:-1] + b" %08x\n" % zlib.crc32(newer[:-1])
+    with pytest.raises(NewerFormat, match="topic/0"):
+        decode_fence(line, "topic/0")
+
+
+@pytest.mark.parametrize("content", [b"", b"opentalos-fe", encode_fence(3)[:-1]])
+async def test_the_next_recover_completes_a_fence_that_a_crash_left(
+    store: LocalFileStore, tmp_path: Path, content: bytes
+) -> None:
+    file = await store.create("t/0", durability=SYNCED)
+    await file.commit([b"12345678"])
+    (tmp_path / "t/0.fenced").write_bytes(content)
+    assert await store.recover("t/0", deadline_s=1) == 8
+    assert decode_fence((tmp_path / "t/0.fenced").read_bytes(), "t/0") == 8
+
+
+async def test_an_empty_fence_already_stops_the_writer(
+    store: LocalFileStore, tmp_path: Path
+) -> None:
+    file = await store.create("t/0", durability=SYNCED)
+    await file.commit([b"kept"])
+    (tmp_path / "t/0.fenced").touch()
+    with pytest.raises(Fenced):
+        await file.commit([b"lost"])
+    with pytest.raises(WriterDead):
+        await file.close()
+
+
+async def test_bytes_after_the_fenced_length_are_not_read(
+    store: LocalFileStore, tmp_path: Path
+) -> None:
+    """A former writer's write may reach the file after its length was taken."""
+    file = await store.create("t/0", durability=SYNCED)
+    await file.commit([b"kept"])
+    assert await store.read("t/0", position=0, bytes_max=100) == b"kept"
+    await store.recover("t/0", deadline_s=1)
+    with (tmp_path / "t/0").open("ab") as late:
+        late.write(b"late")
+    assert await store.read("t/0", position=0, bytes_max=100) == b"kept"
+    assert await store.read("t/0", position=4, bytes_max=100) == b""
+    assert await store.read("t/0", position=6, bytes_max=100) == b""
+    assert await store.recover("t/0", deadline_s=1) == 4
+
+
+async def test_create_beside_a_left_fence_is_refused(store: LocalFileStore, tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t/0.fenced").touch()
+    with pytest.raises(AlreadyExists):
+        await store.create("t/0", durability=SYNCED)
+    assert not (tmp_path / "t/0").exists()
+
+
+@pytest.mark.parametrize("data_left", [True, False])
+async def test_delete_ends_a_deletion_that_a_crash_cut(
+    store: LocalFileStore, tmp_path: Path, data_left: bool
+) -> None:
+    await (await store.create("t/0", durability=SYNCED)).close()
+    (tmp_path / "t/0.fenced").touch()
+    if not data_left:
+        (tmp_path / "t/0").unlink()
+    assert await store.list("t") == (["t/0"] if data_left else [])
+    await store.delete("t/0")
+    assert os.listdir(tmp_path) == []
+    await store.create("t/0", durability=SYNCED)
+
+
+async def test_recover_names_the_file_that_another_recovery_holds(
+    store: LocalFileStore, tmp_path: Path
+) -> None:
+    file = await store.create("t/0", durability=SYNCED)
+    await file.commit([b"kept"])
+    holder = os.open(tmp_path / "t/0.fenced", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    with pytest.raises(RecoveryStuck, match="t/0"):
+        await store.recover("t/0", deadline_s=0.02)
+    os.close(holder)
+    assert await store.recover("t/0", deadline_s=1) == 4
+
+
+def test_a_recovery_that_a_deletion_overtook_leaves_no_fence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "0"
+    path.write_bytes(b"data")
+    real = os.open
+
+    def opened_late(target: str | Path, flags: int, mode: int = 0o777) -> int:
+        if str(target).endswith(".fenced"):
+            monkeypatch.undo()
+            delete_file(path)
+        return real(target, flags, mode)
+
+    monkeypatch.setattr(os, "open", opened_late)
+    with pytest.raises(NotFound):
+        recover_file(path, "0", 0.0)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_fence_is_durable_before_the_length_is_taken(
+    store: LocalFileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.create("t/0", durability=SYNCED)
+    steps: list[str] = []
+    sync_directory, sync_data = disk.sync_directory, disk.sync_data
+
+    def directory(path: Path) -> None:
+        steps.append("directory")
+        sync_directory(path)
+
+    def data(fd: int) -> None:
+        steps.append("data")
+        sync_data(fd)
+
+    def length(value: int) -> bytes:
+        steps.append("length")
+        return fence_format.encode_fence(value)
+
+    monkeypatch.setattr(disk, "sync_directory", directory)
+    monkeypatch.setattr(disk, "sync_data", data)
+    monkeypatch.setattr(disk, "encode_fence", length)
+    await store.recover("t/0", deadline_s=1)
+    assert steps == ["directory", "data", "length"]
