@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 
@@ -61,8 +61,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the connection, or refuse it when there are too many."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         self.alive = True
         name = transport.get_extra_info("peername")
         self.peer = str(name[0]) if isinstance(name, tuple) and name else ""
