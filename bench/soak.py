@@ -1,0 +1,123 @@
+"""``make soak``: a steady load for minutes; memory must level off, the loop must not stall.
+
+usage: python -m bench.soak [SECONDS]
+
+Half of what one server reaches, open loop, for ten minutes by default: 5,000 synced puts a second,
+and a reader that follows one partition. Prints memory and the longest stall of each minute.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from bench import load
+from bench.client import Client
+from bench.put_figures import MESSAGE_BYTES, PARTITIONS, UNLIMITED
+from bench.server import ServerProcess
+from opentalos.wire._generated.message import MESSAGE_SERVICE
+
+OUT = Path(__file__).parent / "out" / "soak.json"
+SECONDS_DEFAULT = 600
+SECONDS_MAX = 840  # signatures are made once and hold for the clock skew window of 900 s
+RATE = 5_000
+CONNECTIONS = 64
+SAMPLE_S = 10.0
+STALL_GOAL_MS = 20.0
+RETENTION = {"retention.bytes": str(1 << 30)}  # the disk is not the subject
+
+
+def follow(port: int, topic_name: str, stop: threading.Event, read: list[int]) -> None:
+    """Read partition 0 as it grows."""
+    client = Client(port)
+    topic, offset = client.describe_topic(topic_name), 0
+    while not stop.is_set():
+        request = topic.get(0, offset, bytes_max=2 << 20)
+        for block in client.call(MESSAGE_SERVICE, "getMessage", request).messageBlocks:
+            offset = block.startMessageOffset + block.messageNumber
+        read[0] = offset
+        time.sleep(0.05)
+
+
+def stalls_ms(path: Path) -> list[float]:
+    """Longest stall of each second, the first two left out: the load only begins."""
+    lines = path.read_text().splitlines()[2:]
+    return [json.loads(line)["stall_s"] * 1e3 for line in lines]
+
+
+def sample(server: ServerProcess, process: subprocess.Popen[str], begin: float) -> list[float]:
+    """Resident MiB every few seconds while the load runs."""
+    found: list[float] = []
+    while process.poll() is None:
+        found.append(server.rss_bytes() / 2**20)
+        print(f"{time.monotonic() - begin:6.0f} s  {found[-1]:7.1f} MiB", flush=True)
+        try:
+            process.wait(SAMPLE_S)
+        except subprocess.TimeoutExpired:
+            continue
+    return found
+
+
+def run(seconds: int, work: Path) -> dict[str, object]:
+    """One soak; the result is what is written as JSON."""
+    stalls, read, stop = work / "stalls.jsonl", [0], threading.Event()
+    launcher = [sys.executable, "-m", "bench.serve_watched", "--stalls", str(stalls)]
+    binary = load.build_open_loop(work)
+    with ServerProcess(work / "data", settings=UNLIMITED, launcher=launcher) as server:
+        topic = Client(server.port).create_topic("soak", PARTITIONS, **RETENTION)
+        puts = topic.put_requests(block_bytes=MESSAGE_BYTES)
+        requests = load.write_request_file(work / "puts.bin", puts)
+        reader = threading.Thread(
+            target=follow, args=(server.port, "soak", stop, read), daemon=True
+        )
+        reader.start()
+        command = [str(binary), "127.0.0.1", str(server.port), str(CONNECTIONS), str(RATE)]
+        process = subprocess.Popen(
+            [*command, str(seconds), str(requests)], stdout=subprocess.PIPE, text=True
+        )
+        memory = sample(server, process, time.monotonic())
+        report = json.loads(process.communicate()[0])
+        stop.set()
+        reader.join(10)
+        cpu_s = server.cpu_s()
+    longest = stalls_ms(stalls)
+    return {
+        "seconds": seconds,
+        "load": report,
+        "server_cpu_s": cpu_s,
+        "rss_mib": memory,
+        "read_offset": read[0],
+        "longest_stall_ms": max(longest, default=0.0),
+        "seconds_with_a_stall_above_goal": sum(one > STALL_GOAL_MS for one in longest),
+    }
+
+
+def main() -> int:
+    """Print a summary and write JSON; exit 1 if the load could not run without errors."""
+    seconds = int(sys.argv[1]) if len(sys.argv) > 1 else SECONDS_DEFAULT
+    if not 1 <= seconds <= SECONDS_MAX:
+        print(f"soak: need 1 <= seconds <= {SECONDS_MAX}", file=sys.stderr)
+        return 2
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=OUT.parent, prefix="soak-") as work:
+        try:
+            result = run(seconds, Path(work))
+        except load.MissingTool as error:
+            print(error, file=sys.stderr)
+            return 1
+    OUT.write_text(json.dumps(result, indent=1) + "\n")
+    report = result["load"]
+    assert isinstance(report, dict)
+    print(
+        f"puts: {report['ok']} ok, {report['errors']} errors, P99 {report['p99_us'] / 1e3:.1f} ms"
+    )
+    print(f"longest stall: {result['longest_stall_ms']:.1f} ms (goal <= {STALL_GOAL_MS:.0f})")
+    print(f"written to {OUT}")
+    return 1 if report["errors"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
