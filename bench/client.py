@@ -36,17 +36,18 @@ CALL_TIMEOUT_S = 60.0
 def signed_request(path: str, body: bytes) -> bytes:
     """A whole HTTP request; valid as long as the server's clock skew window."""
     now = time.time()
-    headers = [
-        (b"Content-Type", CONTENT_TYPE.encode()),
-        (b"X-Xiaomi-Timestamp", str(int(now)).encode()),
-        (b"x-xiaomi-date", formatdate(now, usegmt=True).encode()),
-        (b"X-Xiaomi-Content-MD5", hashlib.md5(body).hexdigest().encode()),
-    ]
-    signature = HmacState(SECRET.encode()).signature(string_to_sign("POST", path, headers))
-    headers.append((b"Authorization", b"Galaxy-V3 %s:%s" % (KEY_ID.encode(), signature)))
-    headers.append((b"Content-Length", str(len(body)).encode()))
+    headers = {
+        b"content-type": CONTENT_TYPE.encode(),
+        b"x-xiaomi-timestamp": str(int(now)).encode(),
+        b"x-xiaomi-date": formatdate(now, usegmt=True).encode(),
+        b"x-xiaomi-content-md5": hashlib.md5(body).hexdigest().encode(),
+    }
+    text = string_to_sign(b"POST", path.encode(), b"", headers)
+    signature = HmacState(SECRET.encode()).signature(text)
+    headers[b"authorization"] = b"Galaxy-V3 %s:%s" % (KEY_ID.encode(), signature)
+    headers[b"content-length"] = str(len(body)).encode()
     lines = [b"POST %s HTTP/1.1" % path.encode(), b"Host: 127.0.0.1"]
-    lines += [b"%s: %s" % header for header in headers]
+    lines += [b"%s: %s" % header for header in headers.items()]
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 

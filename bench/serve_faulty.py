@@ -14,9 +14,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from opentalos.cli.main import main as talos
-
 from opentalos.adapters.local import LocalFaults, open_local_file_store
+from opentalos.cli.main import main as talos
 from opentalos.server import lifecycle
 
 POLL_S = 0.05
