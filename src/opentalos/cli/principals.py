@@ -129,7 +129,7 @@ def _url_of(data: Path) -> str:
         return str(json.loads(path.read_text())["url"])
     except FileNotFoundError as error:
         raise ConfigError(f"no server runs on {data}: {path} does not exist") from error
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path} is unreadable: {error}") from error
 
 

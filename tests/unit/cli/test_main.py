@@ -1,0 +1,68 @@
+"""The command line without a server: groups, exit codes, one-line errors."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from opentalos.cli import main as entry
+from opentalos.cli.main import talos
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(talos, arguments)
+    return done.exit_code, done.output
+
+
+def test_help_names_every_command() -> None:
+    status, text = run("--help")
+    assert status == 0
+    for name in ("serve", "config", "user", "key"):
+        assert f"  {name} " in text
+
+
+def test_the_shown_configuration_passes_the_check(tmp_path: Path) -> None:
+    status, text = run("config", "show")
+    assert status == 0
+    path = tmp_path / "talos.toml"
+    path.write_text(text)
+    assert run("config", "check", str(path)) == (0, f"{path}: ok\n")
+    assert run("config", "show", str(path)) == (0, text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (["config", "check", "no-such-file"], 1, "talos: cannot read no-such-file"),
+        (["nonsense"], 2, "No such command"),
+        (["config", "check"], 2, "Missing argument"),
+        (["user", "list", "--data", "no-such-dir"], 1, "no server runs on no-such-dir"),
+        (["user", "list", "--url", "http://127.0.0.1:1", "--as", "secret"], 1, "ID:SECRET"),
+        (["user", "list", "--url", "http://127.0.0.1:1", "--as", "a:b"], 1, "cannot reach"),
+    ],
+)
+def test_errors_are_lines_and_exit_codes(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    status: int,
+    says: str,
+) -> None:
+    monkeypatch.setattr("sys.argv", ["talos", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        entry.main()
+    assert caught.value.code == status
+    shown = capsys.readouterr()
+    assert says in shown.err
+    assert "Traceback" not in shown.err
+
+
+def test_an_unreadable_server_json_is_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "server.json").write_text(json.dumps([]))
+    monkeypatch.setattr("sys.argv", ["talos", "user", "list", "--data", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        entry.main()
+    assert "server.json is unreadable" in capsys.readouterr().err
