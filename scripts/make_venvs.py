@@ -43,7 +43,9 @@ class Environment:
             create(self.path)
         for arguments in self.installs:
             call = [str(python), "-m", "pip", "install", "--quiet", *arguments]
-            subprocess.run(call, cwd=str(ROOT), check=True, env=pip_environment())
+            done = subprocess.run(call, cwd=str(ROOT), env=pip_environment())
+            if done.returncode != 0:
+                sys.exit(f"setup: pip could not fill {self.path.name}; its reason is above")
         stamp.write_text(self.digest())
 
 
@@ -68,7 +70,8 @@ ENVIRONMENTS = [
         ".venv",
         ["requirements/dev.lock", "pyproject.toml"],
         [
-            [*LOCKED, "--requirement", "requirements/dev.lock"],
+            # forbiddenfruit is a source distribution only, pure Python unless asked otherwise.
+            [*LOCKED, "--no-binary", "forbiddenfruit", "--requirement", "requirements/dev.lock"],
             ["--no-deps", "--editable", "."],
         ],
     ),
