@@ -142,17 +142,16 @@ class RecordIndex(Generic[T]):
         if stored is not None and stored.version == record.version:
             return
         try:
-            value = self._codec.decode(record.value)
+            self._keep(path, _Stored(record.version, self._codec.decode(record.value)))
         except TalosError as error:
             raise type(error)(f"record {path}: {error}") from error
-        self._keep(path, _Stored(record.version, value))
 
     def _keep(self, path: str, stored: _Stored[T]) -> None:
         old = self._records.get(path)
         if old is not None and old.version == stored.version:
             return  # the watch was quicker
-        self._records[path] = stored
         self._changed(path, old.value if old else None, stored.value)
+        self._records[path] = stored
 
     def _drop(self, path: str) -> None:
         old = self._records.pop(path, None)

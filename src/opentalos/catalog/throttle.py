@@ -18,6 +18,7 @@ from opentalos.model.limits import QuotaLimits
 
 HANDLES_MAX = 100_000  # cached routes; above it the cache starts anew
 BUCKETS_MAX = 100_000  # above it the full ones are forgotten
+HOLD_MIN_S = 0.001  # a shorter debt is not worth a timer; it stays charged
 BURST_S = 1.0  # unused rate is kept for so long
 MEASURE_S = 1.0  # the measured value in an error's text is an average over so long
 
@@ -93,7 +94,7 @@ class ThrottleHandle:
             _reject(self._put_requests + self._put_bytes, now_s)
         for space in self._spaces:
             space.used_bytes += bytes_count
-        return hold_s
+        return hold_s if hold_s > HOLD_MIN_S else 0.0
 
     def admit_get(self, now_s: float) -> float:
         """Charge one get; return the seconds to hold it. Its bytes are charged when known.
@@ -108,7 +109,7 @@ class ThrottleHandle:
         if hold_s > self._hold_s:
             _refund(self._get_requests, 1)
             _reject(self._get_requests + self._get_bytes, now_s)
-        return hold_s
+        return hold_s if hold_s > HOLD_MIN_S else 0.0
 
     def charge_get(self, now_s: float, bytes_count: int) -> None:
         """Charge the bytes of a reply; the next get pays a debt."""
