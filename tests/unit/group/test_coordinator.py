@@ -1,0 +1,350 @@
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.unit.catalog.support import MovableTime
+from tests.unit.group.support import (
+    ALICE,
+    BOB,
+    LEASE_S,
+    ROOT,
+    W1,
+    W2,
+    W3,
+    FaultyRows,
+    commit,
+    open_coordinator,
+)
+
+from opentalos.group.coordinator import Coordinator, WorkerSeat
+from opentalos.group.directory import GroupUser
+from opentalos.group.row_format import GroupKey
+from opentalos.model.errors import (
+    ConsumerGroupNotExist,
+    ConsumerGroupWorking,
+    PermissionDenied,
+    TooManyConsumers,
+    UnexpectedOffset,
+)
+from opentalos.model.limits import GroupLimits
+
+
+@pytest.fixture
+async def time() -> MovableTime:
+    return MovableTime(asyncio.get_running_loop())
+
+
+@pytest.fixture
+async def rows() -> FaultyRows:
+    return FaultyRows()
+
+
+@pytest.fixture
+async def groups(time: MovableTime, rows: FaultyRows) -> AsyncIterator[Coordinator]:
+    coordinator = await open_coordinator(rows)
+    yield coordinator
+    await coordinator.close()
+
+
+# --- workers and leases ------------------------------------------------------------------------
+
+
+async def test_a_registered_worker_is_listed_at_once_with_no_partition(
+    groups: Coordinator,
+) -> None:
+    await groups.lock_worker(ALICE, W1)
+    assert await groups.holdings(ALICE, 8) == {"w1": []}
+
+
+async def test_a_partition_goes_to_the_first_and_stays_with_it(groups: Coordinator) -> None:
+    assert await groups.lock_partitions(ALICE, W1, [0, 1, 1]) == [0, 1]
+    assert await groups.lock_partitions(ALICE, W2, [1, 2]) == [2]
+    assert await groups.lock_partitions(ALICE, W1, [0]) == [0]
+    assert await groups.holdings(ALICE, 8) == {"w1": [0, 1], "w2": [2]}
+    assert groups.counters.grants == 3
+
+
+async def test_two_workers_that_ask_at_once_do_not_both_get_a_partition(
+    groups: Coordinator,
+) -> None:
+    first, second = await asyncio.gather(
+        groups.lock_partitions(ALICE, W1, range(16)), groups.lock_partitions(ALICE, W2, range(16))
+    )
+    assert sorted([*first, *second]) == list(range(16))
+
+
+async def test_unlocking_frees_only_what_the_worker_holds(groups: Coordinator) -> None:
+    await groups.lock_partitions(ALICE, W1, [0])
+    await groups.lock_partitions(ALICE, W2, [1])
+    await groups.unlock_partitions(ALICE, "w1", [0, 1, 7])
+    assert await groups.holdings(ALICE, 8) == {"w1": [], "w2": [1]}
+    assert await groups.lock_partitions(ALICE, W2, [0]) == [0]
+
+
+async def test_without_renewal_worker_and_partitions_are_free_after_the_lease(
+    groups: Coordinator, time: MovableTime
+) -> None:
+    await groups.lock_partitions(ALICE, W1, [0])
+    time.advance(LEASE_S - 0.5)
+    assert await groups.lock_partitions(ALICE, W2, [0]) == []
+    time.advance(0.6)
+    assert await groups.holdings(ALICE, 8) == {"w2": []}
+    assert await groups.lock_partitions(ALICE, W2, [0]) == [0]
+
+
+async def test_renewal_keeps_what_it_lists_and_loses_what_it_does_not(
+    groups: Coordinator, time: MovableTime
+) -> None:
+    await groups.lock_partitions(ALICE, W1, [0, 1])
+    for _ in range(3):
+        time.advance(LEASE_S / 2)
+        assert await groups.renew(ALICE, W1, [0]) == []
+    assert await groups.holdings(ALICE, 8) == {"w1": [0]}
+
+
+async def test_a_renewal_reports_what_others_hold(groups: Coordinator, time: MovableTime) -> None:
+    await groups.lock_partitions(ALICE, W1, [0, 1])
+    time.advance(LEASE_S + 1)
+    assert await groups.lock_partitions(ALICE, W2, [1]) == [1]
+    assert await groups.renew(ALICE, W1, [0, 1]) == [1]
+    assert await groups.holdings(ALICE, 8) == {"w1": [0], "w2": [1]}
+
+
+async def test_a_worker_that_slept_past_its_lease_comes_back_by_renewing(
+    groups: Coordinator, time: MovableTime
+) -> None:
+    await groups.lock_partitions(ALICE, W1, [0])
+    time.advance(10 * LEASE_S)
+    assert await groups.holdings(ALICE, 8) == {}
+    assert await groups.renew(ALICE, W1, [0]) == []
+    assert await groups.holdings(ALICE, 8) == {"w1": [0]}
+
+
+async def test_a_renewal_takes_a_listed_partition_that_nobody_holds(groups: Coordinator) -> None:
+    await groups.lock_worker(ALICE, W1)
+    assert await groups.renew(ALICE, W1, [3]) == []
+    assert await groups.holdings(ALICE, 8) == {"w1": [3]}
+
+
+async def test_a_plain_heartbeat_writes_nothing(groups: Coordinator, rows: FaultyRows) -> None:
+    await groups.lock_partitions(ALICE, W1, [0, 1])
+    before = len(rows.calls)
+    for _ in range(10):
+        await groups.renew(ALICE, W1, [0, 1])
+    assert len(rows.calls) == before
+
+
+async def test_partitions_above_the_count_are_not_listed(groups: Coordinator) -> None:
+    await groups.lock_partitions(ALICE, W1, [0, 7])
+    assert await groups.holdings(ALICE, 4) == {"w1": [0]}
+
+
+async def test_workers_and_groups_are_bounded(rows: FaultyRows) -> None:
+    groups = await open_coordinator(rows, GroupLimits(workers_max=2, groups_max=1))
+    await groups.lock_worker(ALICE, W1)
+    assert await groups.can_register(ALICE, "w2")
+    await groups.lock_worker(ALICE, W2)
+    assert not await groups.can_register(ALICE, "w3")
+    assert await groups.can_register(ALICE, "w1")
+    with pytest.raises(TooManyConsumers, match="limit 2, measured 2"):
+        await groups.lock_worker(ALICE, W3)
+    await groups.lock_worker(ALICE, W1)
+    other = GroupUser(GroupKey("u1", "other"), "alice")
+    assert not await groups.can_register(other, "w1")
+    with pytest.raises(TooManyConsumers, match="limit 1, measured 1"):
+        await groups.lock_worker(other, W1)
+    await groups.close()
+
+
+# --- checkpoints -------------------------------------------------------------------------------
+
+
+async def test_without_a_commit_the_checkpoint_is_minus_one(groups: Coordinator) -> None:
+    assert await groups.checkpoint(ALICE, 0) == -1
+    await groups.lock_partitions(ALICE, W1, [0])
+    assert await groups.checkpoint(ALICE, 0) == -1
+
+
+async def test_only_the_holder_commits(groups: Coordinator) -> None:
+    await groups.lock_partitions(ALICE, W1, [0])
+    assert await groups.commit(ALICE, commit("w1", 41))
+    assert not await groups.commit(ALICE, commit("w2", 42))
+    assert not await groups.commit(ALICE, commit("w1", 42, partition=1))
+    assert await groups.checkpoint(ALICE, 0) == 41
+    assert groups.counters.commits_refused == 2
+
+
+async def test_a_worker_whose_lease_ran_out_cannot_commit(
+    groups: Coordinator, time: MovableTime
+) -> None:
+    await groups.lock_partitions(ALICE, W1, [0])
+    await groups.commit(ALICE, commit("w1", 10))
+    time.advance(LEASE_S + 1)
+    assert not await groups.commit(ALICE, commit("w1", 11))
+    assert await groups.lock_partitions(ALICE, W2, [0]) == [0]
+    assert not await groups.commit(ALICE, commit("w1", 12))
+    assert await groups.commit(ALICE, commit("w2", 13))
+    assert await groups.checkpoint(ALICE, 0) == 13
+
+
+async def test_the_last_commit_before_the_unlock_counts(groups: Coordinator) -> None:
+    await groups.lock_partitions(ALICE, W1, [0])
+    assert await groups.commit(ALICE, commit("w1", 5))
+    await groups.unlock_partitions(ALICE, "w1", [0])
+    assert not await groups.commit(ALICE, commit("w1", 6))
+    assert await groups.checkpoint(ALICE, 0) == 5
+
+
+async def test_a_guarded_commit_compares_with_the_stored_checkpoint(groups: Coordinator) -> None:
+    await groups.lock_partitions(ALICE, W1, [0])
+    assert not await groups.commit(ALICE, commit("w1", 5, last=3))
+    assert await groups.commit(ALICE, commit("w1", 5, last=-1))
+    assert await groups.commit(ALICE, commit("w1", 9, last=5))
+    assert not await groups.commit(ALICE, commit("w1", 12, last=5))
+    assert await groups.checkpoint(ALICE, 0) == 9
+
+
+async def test_nobody_commits_beyond_the_end_of_the_log(groups: Coordinator) -> None:
+    await groups.lock_partitions(ALICE, W1, [0])
+    assert await groups.commit(ALICE, commit("w1", 99, next_offset=100))
+    with pytest.raises(UnexpectedOffset, match="checkpoint 100 is beyond the log's end 99"):
+        await groups.commit(ALICE, commit("w1", 100, next_offset=100))
+    assert await groups.checkpoint(ALICE, 0) == 99
+
+
+async def test_a_holder_may_go_back_and_it_is_counted(groups: Coordinator) -> None:
+    await groups.lock_partitions(ALICE, W1, [0])
+    await groups.commit(ALICE, commit("w1", 50))
+    assert await groups.commit(ALICE, commit("w1", 20))
+    assert await groups.checkpoint(ALICE, 0) == 20
+    assert groups.counters.commits_backward == 1
+
+
+async def test_an_equal_commit_succeeds_without_a_write(
+    groups: Coordinator, rows: FaultyRows
+) -> None:
+    await groups.lock_partitions(ALICE, W1, [0])
+    await groups.commit(ALICE, commit("w1", 50))
+    before = len(rows.calls)
+    assert await groups.commit(ALICE, commit("w1", 50))
+    assert len(rows.calls) == before
+
+
+async def test_a_reset_revokes_the_lease_first(groups: Coordinator) -> None:
+    await groups.lock_partitions(ALICE, W1, [0])
+    await groups.commit(ALICE, commit("w1", 50))
+    assert await groups.reset(ROOT, 0, 7) == "w1"
+    assert await groups.checkpoint(ALICE, 0) == 7
+    assert not await groups.commit(ALICE, commit("w1", 51))
+    assert await groups.holdings(ALICE, 8) == {"w1": []}
+    assert await groups.lock_partitions(ALICE, W2, [0]) == [0]
+    assert await groups.commit(ALICE, commit("w2", 8))
+    assert groups.counters.resets == 1
+
+
+async def test_progress_shows_who_holds_what_from_where(groups: Coordinator) -> None:
+    await groups.lock_partitions(ALICE, W1, [0])
+    await groups.commit(ALICE, commit("w1", 5))
+    await groups.lock_partitions(ALICE, W2, [1])
+    await groups.unlock_partitions(ALICE, "w2", [1])
+    progress = await groups.progress(ALICE)
+    assert tuple(progress[0]) == ("w1", "10.0.0.1", 5)
+    assert tuple(progress[1]) == ("", "", -1)
+    assert await groups.progress(GroupUser(GroupKey("u1", "none"), "alice")) == {}
+
+
+# --- groups ------------------------------------------------------------------------------------
+
+
+async def test_a_group_belongs_to_the_tenant_that_first_used_it(groups: Coordinator) -> None:
+    await groups.lock_worker(ALICE, W1)
+    for attempt in (
+        groups.lock_worker(BOB, W2),
+        groups.lock_partitions(BOB, W2, [0]),
+        groups.renew(BOB, W2, []),
+        groups.commit(BOB, commit("w2", 1)),
+        groups.checkpoint(BOB, 0),
+        groups.holdings(BOB, 8),
+        groups.directory.delete_group(BOB),
+    ):
+        with pytest.raises(PermissionDenied):
+            await attempt
+    assert await groups.holdings(ROOT, 8) == {"w1": []}
+    assert await groups.directory.groups("u1") == {"g": "alice"}
+
+
+async def test_reading_does_not_make_a_group(groups: Coordinator) -> None:
+    assert await groups.checkpoint(BOB, 0) == -1
+    assert await groups.holdings(BOB, 8) == {}
+    assert not await groups.commit(BOB, commit("w1", 1))
+    await groups.unlock_partitions(BOB, "w1", [0])
+    assert await groups.directory.groups("u1") == {}
+    with pytest.raises(ConsumerGroupNotExist):
+        await groups.reset(BOB, 0, 1)
+
+
+async def test_two_tenants_that_start_at_once_do_not_share_a_group(groups: Coordinator) -> None:
+    outcomes = await asyncio.gather(
+        groups.lock_worker(ALICE, W1), groups.lock_worker(BOB, W2), return_exceptions=True
+    )
+    assert [type(outcome) for outcome in outcomes] == [type(None), PermissionDenied]
+
+
+async def test_a_group_is_deleted_only_when_nobody_works(
+    groups: Coordinator, time: MovableTime
+) -> None:
+    await groups.lock_partitions(ALICE, W1, [0])
+    await groups.commit(ALICE, commit("w1", 5))
+    with pytest.raises(ConsumerGroupWorking):
+        await groups.directory.delete_group(ALICE)
+    time.advance(LEASE_S + 1)
+    await groups.directory.delete_group(ALICE)
+    with pytest.raises(ConsumerGroupNotExist):
+        await groups.directory.delete_group(ALICE)
+    assert await groups.checkpoint(ALICE, 0) == -1
+    await groups.lock_partitions(BOB, W2, [0])
+    assert await groups.checkpoint(BOB, 0) == -1
+
+
+async def test_a_topic_that_is_gone_leaves_no_row(groups: Coordinator, rows: FaultyRows) -> None:
+    for name in ("a", "b"):
+        user = GroupUser(GroupKey("u1", name), "alice")
+        await groups.lock_partitions(user, W1, range(5))
+    keep = GroupUser(GroupKey("u2", "a"), "alice")
+    await groups.lock_partitions(keep, W1, [0])
+    await groups.directory.delete_topic("u1")
+    await groups.directory.delete_topic("u1")
+    left = await rows.scan("groups", b"", b"", limit=100)
+    assert {row.key.split(b"\0")[0] for row in left} == {b"u2"}
+    assert await groups.directory.groups("u1") == {}
+
+
+async def test_a_partition_is_drained_when_every_group_read_it_to_the_end(
+    groups: Coordinator,
+) -> None:
+    assert await groups.directory.drained("u1", 0, 10) is None
+    other = GroupUser(GroupKey("u1", "other"), "bob")
+    await groups.lock_partitions(ALICE, W1, [0])
+    await groups.lock_partitions(other, WorkerSeat("x", ""), [0])
+    assert await groups.directory.drained("u1", 0, 10) is False
+    await groups.commit(ALICE, commit("w1", 9))
+    assert await groups.directory.drained("u1", 0, 10) is False
+    await groups.commit(other, commit("x", 9))
+    assert await groups.directory.drained("u1", 0, 10) is True
+
+
+async def test_checkpoints_of_a_tenant_are_found_over_all_topics(groups: Coordinator) -> None:
+    for uuid, name, tenant in (
+        ("u1", "app-a", "CLx"),
+        ("u2", "app-b", "CLx"),
+        ("u2", "other", "CLx"),
+        ("u3", "app-c", "alice"),
+    ):
+        user = GroupUser(GroupKey(uuid, name), tenant)
+        await groups.lock_partitions(user, W1, [0, 1])
+        await groups.commit(user, commit("w1", 7, partition=1))
+    found = await groups.directory.checkpoints("CLx", "app-")
+    assert [(f.key.topic_uuid, f.key.group, f.partition, f.offset) for f in found] == [
+        ("u1", "app-a", 1, 7),
+        ("u2", "app-b", 1, 7),
+    ]
