@@ -1,14 +1,33 @@
 """All partition logs of one server."""
 
+import asyncio
+import logging
+from collections import deque
+from functools import partial
+
+from opentalos.log.context import LogContext
 from opentalos.log.counters import LogCounters
+from opentalos.log.lanes import Lanes
+from opentalos.log.manifest_store import ROOT, ManifestStore
+from opentalos.log.partition_jobs import delete, seal
 from opentalos.log.partition_log import PartitionLog
+from opentalos.log.partition_writer import PartitionWriter
 from opentalos.log.results import TopicLogSettings
+from opentalos.log.segment_view import ViewCache
+from opentalos.log.tail_cache import TailCache
+from opentalos.log.upkeep import Upkeep
+from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.limits import LogLimits
+from opentalos.model.message import Durability, PartitionKey
 from opentalos.ports.clock import Clock
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
 
 __all__ = ["LogStore", "TopicLogSettings"]
+
+_log = logging.getLogger(__name__)
+
+INSTANCE_BYTES = 8
 
 
 class LogStore:
@@ -24,27 +43,97 @@ class LogStore:
         limits: LogLimits,
     ) -> None:
         self.counters = LogCounters()
+        self._partitions: dict[PartitionKey, PartitionLog] = {}
+        self._topics: dict[str, TopicLogSettings] = {}
+        self._context = LogContext(
+            files=files,
+            manifests=ManifestStore(meta, clock.token(INSTANCE_BYTES).hex()),
+            clock=clock,
+            limits=limits,
+            server=server,
+            counters=self.counters,
+            lanes=Lanes(limits, self.counters),
+            cache=TailCache(limits.tail_cache_bytes_max),
+            views=ViewCache(files, limits.index_interval_bytes),
+            graves=deque(),
+        )
+        self.upkeep = Upkeep(self._context, self._partitions, self._topics)
 
     async def start(self) -> None:
-        """Start the upkeep; no partition is opened."""
-        raise NotImplementedError
+        """Look at the free space and start the upkeep; no partition is opened."""
+        await self.upkeep.start()
+        self._context.started = True
 
     def partition(self, topic: TopicLogSettings, partition: int) -> PartitionLog:
         """The partition's log; made in memory on first use, without I/O."""
-        raise NotImplementedError
+        log = self._partitions.get(PartitionKey(topic.topic_uuid, partition))
+        if log is None:
+            self._topics.setdefault(topic.topic_uuid, topic)
+            log = self.upkeep.log_of(topic, PartitionKey(topic.topic_uuid, partition))
+        return log
 
     def update_topic(self, settings: TopicLogSettings) -> None:
-        """Take over changed retention or durability; tells retention of the topic at start."""
-        raise NotImplementedError
+        """Take over changed retention or durability; at start, tells retention of the topic.
+
+        A new durability holds from the next segment on.
+        """
+        self._topics[settings.topic_uuid] = settings
+        for key, log in self._partitions.items():
+            if key.topic_uuid == settings.topic_uuid:
+                log.writer.settings = settings
 
     async def delete_topic(self, topic_uuid: str, partitions: int) -> None:
-        """Fence every partition, then delete files and manifests; idempotent."""
-        raise NotImplementedError
+        """Fence every partition, then delete its files and manifest; idempotent.
+
+        Raises: Unavailable, OutcomeUnknown: some partitions may be left; call again.
+        """
+        settings = self._topics.get(topic_uuid) or TopicLogSettings(
+            topic_uuid, Durability.SYNCED, 0.0
+        )
+        names = await self._context.manifests.meta.children(f"{ROOT}/{topic_uuid}")
+        numbers = {*range(partitions), *(int(name) for name in names if name.isdecimal())}
+        writers = []
+        for number in sorted(numbers):
+            writer = self.upkeep.log_of(settings, PartitionKey(topic_uuid, number)).writer
+            writer.deleted = True
+            writers.append(writer)
+        results = await asyncio.gather(
+            *(writer.run(partial(delete, writer)) for writer in writers), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        for number in numbers:
+            self._partitions.pop(PartitionKey(topic_uuid, number), None)
+        self._topics.pop(topic_uuid, None)
 
     async def close(self) -> None:
         """Refuse appends, commit what is queued, seal everything; bounded by ``close_s``."""
-        raise NotImplementedError
+        context = self._context
+        if context.closing:
+            return
+        context.closing = True
+        await self.upkeep.close()
+        writers = [log.writer for log in self._partitions.values()]
+        open_ones = [one for one in writers if one.segment is not None or one.busy()]
+        try:
+            async with asyncio.timeout(context.limits.close_s):
+                await asyncio.gather(*(_sealed(writer) for writer in open_ones))
+        except TimeoutError:
+            _log.warning("not every partition was sealed; the next start recovers them")
+        await context.lanes.close()
+        for writer in writers:
+            if writer.busy() or writer.queue or writer.group is not None:
+                writer.work_failed(PartitionNotServing("the server stopped"))
 
     def writable(self) -> bool:
         """Whether puts are accepted: started, not closing, enough space."""
-        raise NotImplementedError
+        context = self._context
+        return context.started and not context.closing and not context.full
+
+
+async def _sealed(writer: PartitionWriter) -> None:
+    try:
+        await writer.run(partial(seal, writer))
+    except TalosError as error:
+        _log.warning("%s was not sealed: %s", writer.key, error)

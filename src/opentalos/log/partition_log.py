@@ -1,47 +1,256 @@
-"""One partition's log, as the broker uses it."""
+"""One partition's log, as the broker uses it: append, read, offsets, time lookup."""
 
-from opentalos.log.results import AppendWaiter, PartitionStats, ReadResult
-from opentalos.model.message import MessageBlock, OffsetRange, PartitionKey
+import asyncio
+from bisect import bisect_right
+from functools import partial
+
+from opentalos.log.context import LogContext
+from opentalos.log.manifest import Segment
+from opentalos.log.opening import last_state
+from opentalos.log.partition_jobs import open_now
+from opentalos.log.partition_writer import PartitionWriter
+from opentalos.log.put_queue import name_of
+from opentalos.log.reader import SegmentReader, Wanted
+from opentalos.log.results import (
+    OFFSET_END,
+    OFFSET_START,
+    PartitionStats,
+    ReadResult,
+)
+from opentalos.log.segment_view import SegmentView
+from opentalos.model.errors import (
+    CorruptLog,
+    NotFound,
+    OffsetOutOfRange,
+    PartitionNotServing,
+    TalosError,
+)
+from opentalos.model.message import (
+    MessageBlock,
+    OffsetRange,
+    PayloadFormat,
+    ProducerStamp,
+    StoredBlock,
+)
+
+_READ_ATTEMPTS_MAX = 3  # retention or a roll may move a segment while it is read
 
 
 class PartitionLog:
-    """Appends, reads and offset queries of one partition; opened lazily."""
+    """Appends, reads and offset queries of one partition; opened for writing at its first put.
 
-    __slots__ = ("key",)
+    Readers see durable messages only, and an offset is called out of range only after the
+    manifest confirmed it in the same call (promises I4 and I6).
+    """
 
-    def __init__(self, key: PartitionKey) -> None:
-        self.key = key
+    __slots__ = ("_context", "append", "key", "writer")
 
-    def append(self, block: MessageBlock, waiter: AppendWaiter) -> None:
-        """Queue a block; Unavailable, RequestError: not done, the waiter is not called."""
-        raise NotImplementedError
+    def __init__(self, context: LogContext, writer: PartitionWriter) -> None:
+        self._context, self.writer, self.key = context, writer, writer.key
+        # ``append(block, waiter)``: queue a block. Raises Unavailable or RequestError: not done,
+        # the waiter is not called. A bound method, to save a call on the hot path.
+        self.append = writer.append
 
     async def read(
         self, offset: int, *, messages_max: int, bytes_max: int, hold_s: float = 0.0
     ) -> ReadResult:
-        """Durable blocks from ``offset`` (-1 start, -2 end)."""
-        raise NotImplementedError
+        """Durable blocks from the one that contains ``offset`` (-1 start, -2 end).
+
+        At the end: empty after ``hold_s``. At least one block is given if there is one.
+        Raises: OffsetOutOfRange, CorruptLog, PartitionNotServing and other Unavailable.
+        """
+        if offset in (OFFSET_START, OFFSET_END):
+            bounds = await self.offsets()
+            offset = bounds.start if offset == OFFSET_START else bounds.next
+        deadline_s = asyncio.get_running_loop().time() + hold_s
+        wanted = Wanted(offset, messages_max, bytes_max)
+        for _ in range(_READ_ATTEMPTS_MAX):
+            await self._ready()
+            if offset == self.writer.next_offset:
+                await self._arrival(offset, deadline_s)
+                if offset == self.writer.next_offset:
+                    return ReadResult([], self.writer.range())
+            if not self._holds(offset):
+                await self._confirm()
+                if not self._holds(offset) and offset != self.writer.next_offset:
+                    start, end = self.writer.range()
+                    raise OffsetOutOfRange(
+                        f"offset {offset} of {name_of(self.key)}: retained are {start} to {end - 1}"
+                    )
+                continue
+            blocks = await self._blocks(wanted)
+            if blocks:
+                return ReadResult(blocks, self.writer.range())
+        raise PartitionNotServing(f"{name_of(self.key)} changed while it was read")
 
     def read_cached(self, offset: int, *, messages_max: int, bytes_max: int) -> ReadResult | None:
-        """Blocks from memory, or None: use ``read``."""
-        raise NotImplementedError
+        """Blocks from memory without waiting, or None: use ``read``."""
+        writer = self.writer
+        blocks = writer.tail.read(offset, messages_max, bytes_max)
+        if blocks is None or offset < writer.held.manifest.start:
+            return None
+        self._context.counters.cache_hits += 1
+        return ReadResult(blocks, writer.range())
 
     async def offsets(self) -> OffsetRange:
-        """Retained range, confirmed against the manifest."""
-        raise NotImplementedError
+        """Retained durable offsets, confirmed against the manifest."""
+        await self._ready()
+        await self._confirm()
+        return self.writer.range()
 
     async def offset_at(self, time_ms: int) -> int:
         """First offset appended at or after the time, or the next offset."""
-        raise NotImplementedError
+        await self.offsets()
+        for segment in self.writer.held.manifest.sealed:
+            if segment.last_append_ms >= time_ms:
+                view = await self._context.views.get(self.key, segment)
+                found = await self._reader(view).first_at(time_ms)
+                if found < view.next_offset:
+                    return max(found, self.writer.held.manifest.start)
+        if self.writer.view is not None:
+            return await self._reader(self.writer.view).first_at(time_ms)
+        return self.writer.next_offset
 
     async def stats(self) -> PartitionStats:
         """Retained and total amounts."""
-        raise NotImplementedError
+        await self._ready()
+        writer = self.writer
+        if writer.total_bytes is None:
+            manifest = writer.held.manifest
+            state = await last_state(self._context, self.key, manifest)
+            if writer.total_bytes is None:
+                writer.total_bytes = state.total_bytes
+        retained_bytes = sum(segment.bytes for segment in writer.held.manifest.sealed)
+        if writer.view is not None:
+            retained_bytes += writer.view.end_position
+        start, end = writer.range()
+        return PartitionStats(end - start, retained_bytes, end, writer.total_bytes)
 
     async def fence_producer(self, producer_id: int, epoch: int) -> None:
-        """Refuse older epochs of the producer from now on, durably."""
-        raise NotImplementedError
+        """Refuse older epochs of the producer from now on, durably.
+
+        Raises: ProducerFenced: a newer epoch is known. Unavailable: not done. OutcomeUnknown.
+        """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        stamp = ProducerStamp(producer_id, epoch, 0)
+        block = MessageBlock(b"", 0, format=PayloadFormat.STATE, producer=stamp)
+        self.writer.announce(block, partial(_settle, future))
+        await future
 
     def set_metered(self, offset: int) -> None:
         """Metering is on and has seen everything below ``offset``; retention waits for it."""
-        raise NotImplementedError
+        self.writer.metered_offset = offset
+        if self.writer.segment is not None:
+            self.writer.segment.state.metered_offset = offset
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _holds(self, offset: int) -> bool:
+        return self.writer.held.manifest.start <= offset < self.writer.next_offset
+
+    def _reader(self, view: SegmentView) -> SegmentReader:
+        return SegmentReader(self._context.files, view, name_of(self.key))
+
+    async def _ready(self) -> None:
+        """Know the manifest and the durable end; opens a log that was not closed cleanly."""
+        writer = self.writer
+        while not writer.known and writer.broken is None:
+            self._check_deleted(writer.deleted)
+            if writer.busy():
+                await writer.run(partial(open_now, writer))
+                continue
+            held = await self._context.manifests.load(self.key)
+            self._check_deleted(held.manifest.deleted)
+            if held.manifest.unsealed is not None:
+                await writer.run(partial(open_now, writer))
+            elif not writer.busy():
+                writer.adopt(held)
+        self._check_deleted(writer.deleted)
+        if not writer.known:
+            raise writer.refusal() or PartitionNotServing(f"{name_of(self.key)} cannot be opened")
+
+    def _check_deleted(self, deleted: bool) -> None:
+        if deleted:
+            raise PartitionNotServing(f"{name_of(self.key)} is being deleted")
+
+    async def _confirm(self) -> None:
+        """Make sure that what is known is still the truth. Raises: PartitionNotServing."""
+        writer = self.writer
+        if writer.segment is None and writer.busy():
+            await writer.run(partial(open_now, writer))  # it is being opened: wait for the end
+        held = await self._context.manifests.load(self.key)
+        mine = writer.held
+        if held.version == mine.version:
+            return
+        ours = (mine.manifest.epoch, self._context.manifests.instance)
+        if writer.segment is not None and (held.manifest.epoch, held.manifest.instance) == ours:
+            return  # a change of our own is under way
+        if not writer.busy() and writer.segment is None and writer.broken is None:
+            writer.known = False  # somebody else changed it; look again at the next call
+        raise PartitionNotServing(f"{name_of(self.key)}: the manifest changed, ask again")
+
+    async def _arrival(self, offset: int, deadline_s: float) -> None:
+        """Wait until there is a message at ``offset``, at most until the deadline."""
+        loop, writer = asyncio.get_running_loop(), self.writer
+        while writer.next_offset == offset and loop.time() < deadline_s and not writer.deleted:
+            future: asyncio.Future[None] = loop.create_future()
+            if writer.arrivals is None:
+                writer.arrivals = []
+            writer.arrivals.append(future)
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await future
+            except TimeoutError:
+                return
+            finally:
+                if not future.done() or future.cancelled():
+                    _forget(writer, future)
+
+    async def _blocks(self, wanted: Wanted) -> list[StoredBlock]:
+        """Blocks from memory or storage; none if the segment was dropped meanwhile."""
+        writer, counters = self.writer, self._context.counters
+        blocks = writer.tail.read(*wanted)
+        if blocks is not None:
+            counters.cache_hits += 1
+            return blocks
+        counters.cache_misses += 1
+        view, segment = writer.view, None
+        if view is None or wanted.offset < view.base_offset:
+            segment = _segment_of(writer.held.manifest.sealed, wanted.offset)
+            if segment is None:
+                return []
+            view = await self._context.views.get(self.key, segment)
+        try:
+            blocks = await self._reader(view).collect(wanted)
+        except NotFound as error:
+            if not self._holds(wanted.offset):
+                return []
+            raise CorruptLog(f"{name_of(self.key)}: {view.path} is missing") from error
+        except CorruptLog:
+            counters.corrupt += 1
+            raise
+        if not blocks and wanted.offset < view.next_offset:
+            raise CorruptLog(
+                f"{name_of(self.key)}: {view.path} position {view.position_of(wanted.offset)} "
+                f"offset {wanted.offset}: the block is missing"
+            )
+        return blocks
+
+
+def _segment_of(sealed: tuple[Segment, ...], offset: int) -> Segment | None:
+    at = bisect_right(sealed, offset, key=lambda segment: segment.base_offset) - 1
+    return sealed[at] if at >= 0 else None
+
+
+def _forget(writer: PartitionWriter, future: "asyncio.Future[None]") -> None:
+    if writer.arrivals and future in writer.arrivals:
+        writer.arrivals.remove(future)
+
+
+def _settle(future: "asyncio.Future[None]", _: int, error: TalosError | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)

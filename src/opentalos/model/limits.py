@@ -34,6 +34,7 @@ class LogLimits:
     retention_interval_s: float = 30.0  # between two passes of retention and idle sealing
     delete_grace_s: float = 60.0  # a dropped segment's file stays for readers under way
     clock_disagree_max_s: float = 300.0  # wall against loop clock; beyond it retention stands
+    close_s: float = 1.5  # sealing at shutdown; what is not sealed then is recovered at start
     space_reserve_bytes: int = 256 << 20  # puts are refused below this much free space
     group_commit: bool = True  # False: one block per commit, to measure what grouping gains
 

@@ -1,0 +1,74 @@
+"""What all partitions of one server share: ports, bounds, lanes, caches, counters."""
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+from opentalos.log.counters import LogCounters
+from opentalos.log.lanes import Lanes
+from opentalos.log.manifest_store import ManifestStore
+from opentalos.log.segment_view import ViewCache
+from opentalos.log.tail_cache import TailCache
+from opentalos.model.errors import PartitionNotServing, StorageFull, TalosError
+from opentalos.model.limits import LogLimits
+from opentalos.ports.clock import Clock
+from opentalos.ports.file_store import FileStore
+
+GRAVES_MAX = 100_000  # files that wait for their grace; above it the next owner deletes them
+
+
+@dataclass(slots=True, eq=False)
+class LogContext:
+    """Shared by reference; only the loop's thread touches it."""
+
+    files: FileStore
+    manifests: ManifestStore
+    clock: Clock
+    limits: LogLimits
+    server: str
+    counters: LogCounters
+    lanes: Lanes
+    cache: TailCache
+    views: ViewCache
+    graves: deque[tuple[float, str]]  # (loop time from which it may be deleted, path)
+    pending_bytes: int = 0  # waiting for commit, all partitions
+    space_left: int = 0  # at the last look, less what was written since
+    started: bool = False
+    closing: bool = False
+    full: bool = False
+    open_partitions: dict[Hashable, None] = field(default_factory=dict)
+    make_room: Callable[[], None] | None = None  # called above ``segments_open_max``
+
+    def refusal(self) -> TalosError | None:
+        """Why no put can be accepted now; not done."""
+        if self.closing or not self.started:
+            return PartitionNotServing("the server is stopping" if self.closing else "not started")
+        if self.full:
+            self.counters.refused_full += 1
+            return StorageFull(
+                f"{self.space_left} bytes of storage are free, "
+                f"{self.limits.space_reserve_bytes} are kept in reserve"
+            )
+        return None
+
+    def note_space(self, free_bytes: int) -> None:
+        """Take over a measurement of the free space."""
+        self.space_left = free_bytes
+        self.full = free_bytes < self.limits.space_reserve_bytes
+
+    def note_written(self, count_bytes: int) -> None:
+        """Bytes were written since the last measurement."""
+        self.space_left -= count_bytes
+        if self.space_left < self.limits.space_reserve_bytes:
+            self.full = True
+
+    def note_opened(self, partition: Hashable) -> None:
+        """A partition has an open segment now."""
+        self.open_partitions[partition] = None
+        if len(self.open_partitions) > self.limits.segments_open_max and self.make_room:
+            self.make_room()
+
+    def bury(self, path: str, due_s: float) -> None:
+        """Delete a file that no manifest names any more, once ``due_s`` has come."""
+        if len(self.graves) < GRAVES_MAX:
+            self.graves.append((due_s, path))

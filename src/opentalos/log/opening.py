@@ -1,0 +1,306 @@
+"""Opening a partition as its new owner: take over, recover, copy the tail, register.
+
+A crash between any two steps leaves at most an orphan file, which the next owner deletes.
+"""
+
+import logging
+from typing import NamedTuple, Protocol
+
+from opentalos.log.context import LogContext
+from opentalos.log.index import SideIndex, SparseIndex
+from opentalos.log.manifest import Manifest, Segment
+from opentalos.log.manifest_store import Held
+from opentalos.log.put_queue import name_of
+from opentalos.log.results import TopicLogSettings
+from opentalos.log.segment_format import (
+    block_fault,
+    index_path,
+    parse_file_name,
+    read_header,
+    segment_path,
+    stored_block,
+)
+from opentalos.log.segment_scan import SegmentScan, scan_segment, valid_blocks
+from opentalos.log.segment_view import (
+    SegmentView,
+    load_side_index,
+    read_segment_header,
+    read_side_index,
+)
+from opentalos.log.segment_writer import (
+    OpenSegment,
+    SegmentStart,
+    Tail,
+    create_segment,
+    write_side_index,
+)
+from opentalos.log.state_format import LogState
+from opentalos.model.errors import CorruptLog, NotFound, PartitionNotServing, TalosError
+from opentalos.model.message import Durability, MessageBlock, PartitionKey
+from opentalos.ports.file_store import FileStore
+
+_log = logging.getLogger(__name__)
+
+_ZEROS = bytes(512)  # one sector: what a page that was never written reads as
+
+
+class Claim(Protocol):
+    """The partition that opens; it is told each finding as soon as it is certain."""
+
+    def former_seen(self, former: Manifest) -> None:
+        """The manifest before the take-over."""
+        ...
+
+    def recovered(self, next_offset: int) -> None:
+        """The last segment is fenced and scanned. Raises: CorruptLog if acked data is gone."""
+        ...
+
+    def damaged(self, held: Held, view: SegmentView) -> None:
+        """The last segment cannot be continued, but its valid blocks can be read."""
+        ...
+
+
+class Opened(NamedTuple):
+    """What a successful opening gives its owner."""
+
+    held: Held
+    segment: OpenSegment
+
+
+class _Recovered(NamedTuple):
+    """The former last segment: how it is sealed, and what must be copied from it."""
+
+    sealed: Segment | None  # None: nothing unsealed, or nothing in it
+    side: SideIndex | None
+    next_offset: int  # C: where the new segment begins
+    state: LogState
+    tail: Tail
+
+    @property
+    def tail_end(self) -> int:
+        """Offset behind the tail: where the log will go on."""
+        if not self.tail:
+            return self.next_offset
+        block, base_offset, _, _ = self.tail[-1]
+        return base_offset + block.messages
+
+
+async def open_partition(
+    context: LogContext, key: PartitionKey, settings: TopicLogSettings, claim: Claim
+) -> Opened:
+    """Take over, recover and register a new segment.
+
+    Raises: PartitionNotServing: somebody else took over. CorruptLog: acknowledged bytes are
+    damaged or gone, so nothing may be written. Other Unavailable or OutcomeUnknown: try again.
+    """
+    context.counters.openings += 1
+    held = await context.manifests.load(key)
+    if held.manifest.deleted:
+        raise PartitionNotServing(f"{name_of(key)} is being deleted")
+    claim.former_seen(held.manifest)
+    owned = held.manifest.taken_over(context.server, context.manifests.instance)
+    held = await context.manifests.change(key, held, owned)
+    await _delete_orphans(context, key, held.manifest)
+    former = held.manifest.unsealed
+    if former is None:
+        state = await last_state(context, key, held.manifest)
+        recovered = _Recovered(None, None, held.manifest.sealed_next, state, [])
+    else:
+        recovered = await _Recovery(context, key, settings, claim).run(held, former)
+    claim.recovered(recovered.tail_end)
+    start = SegmentStart(
+        held.manifest.epoch, recovered.next_offset, recovered.state, recovered.tail
+    )
+    segment = await create_segment(context, key, settings.durability, start)
+    sealed = held.manifest.with_last_sealed(recovered.sealed)
+    entry = Segment(segment.view.base_offset, segment.epoch)
+    held = await context.manifests.change(key, held, sealed.registered(entry))
+    if former is not None:
+        await _after_seal(context, former.path(key), recovered.side)
+    return Opened(held, segment)
+
+
+async def _after_seal(context: LogContext, path: str, side: SideIndex | None) -> None:
+    if side is None:
+        context.bury(path, 0.0)
+    else:
+        context.views.put(path, side)
+        await write_side_index(context, path, side)
+
+
+def keeps_state(manifest: Manifest, state: LogState) -> bool:
+    """Whether an empty last segment must stay, as the only place of the log's state."""
+    alone = len(manifest.segments) <= 1
+    return alone and (manifest.start > 0 or len(state.producers) > 0)
+
+
+class _Recovery:
+    """Fences and reads the unsealed segment of a former owner."""
+
+    def __init__(
+        self, context: LogContext, key: PartitionKey, settings: TopicLogSettings, claim: Claim
+    ) -> None:
+        self._context, self._key, self._settings, self._claim = context, key, settings, claim
+
+    async def run(self, held: Held, last: Segment) -> _Recovered:
+        """Find C and the tail. Raises: CorruptLog, RecoveryStuck."""
+        files, path = self._context.files, last.path(self._key)
+        deadline_s = self._context.limits.recover_deadline_s
+        try:
+            length = await files.recover(path, deadline_s=deadline_s)
+        except NotFound as error:
+            raise CorruptLog(f"{name_of(self._key)}: segment file {path} is missing") from error
+        scan = await self._scan(last, path, length)
+        if scan.fault and scan.position < length:
+            await self._check_damage(held, scan, path, length)
+        tail = await _read_tail(files, path, scan)
+        if scan.tail_position == scan.state_end and not keeps_state(held.manifest, scan.state):
+            return _Recovered(None, None, scan.committed, scan.state, tail)
+        scan.index.cut(scan.tail_position)
+        sealed = Segment(
+            last.base_offset,
+            last.epoch,
+            scan.committed,
+            scan.tail_position,
+            scan.state.last_append_ms,
+        )
+        side = SideIndex(
+            scan.seed,
+            last.epoch,
+            last.base_offset,
+            scan.committed,
+            scan.tail_position,
+            scan.index,
+            # The new segment's state goes on from the scan's, so the side index gets a copy.
+            LogState.decode(scan.state.encode()),
+        )
+        return _Recovered(sealed, side, scan.committed, scan.state, tail)
+
+    async def _scan(self, last: Segment, path: str, length: int) -> SegmentScan:
+        context = self._context
+        try:
+            header = await read_segment_header(context.files, path)
+        except CorruptLog as error:
+            # It was registered, so a commit of this header had returned.
+            context.counters.corrupt += 1
+            raise CorruptLog(f"{name_of(self._key)}: {error}") from error
+        index = SparseIndex(context.limits.index_interval_bytes)
+        scan = SegmentScan(header.seed, last.base_offset, index)
+        await scan_segment(context.files, path, scan, length)
+        if not scan.state_end:
+            context.counters.corrupt += 1
+            raise CorruptLog(self._place(path, scan))
+        return scan
+
+    async def _check_damage(self, held: Held, scan: SegmentScan, path: str, length: int) -> None:
+        """Tell a torn tail from damage: a valid block behind it knows more to be committed."""
+        context = self._context
+        acknowledged, behind = scan.committed, length
+        async for found in valid_blocks(context.files, path, scan.seed, scan.position + 1, length):
+            behind = min(behind, found.position)
+            acknowledged = max(acknowledged, found.header.committed)
+        if acknowledged <= scan.next_offset:
+            return
+        if self._settings.durability is Durability.FLUSHED:
+            raw = await context.files.read(
+                path, position=scan.position, bytes_max=min(behind - scan.position, 1 << 20)
+            )
+            if _ZEROS in raw:  # pages that a power loss took before they were written
+                context.counters.truncated += 1
+                _log.warning(
+                    "log-truncated: %s: flushed messages from offset %d to %d were lost",
+                    self._place(path, scan),
+                    scan.next_offset,
+                    acknowledged - 1,
+                )
+                return
+        context.counters.corrupt += 1
+        view = SegmentView(path, scan.seed, held.manifest.segments[-1].base_offset, scan.index)
+        view.next_offset, view.end_position = acknowledged, length
+        self._claim.damaged(held, view)
+        raise CorruptLog(f"{self._place(path, scan)}; acknowledged below offset {acknowledged}")
+
+    def _place(self, path: str, scan: SegmentScan) -> str:
+        return (
+            f"{name_of(self._key)}: {path} position {scan.position} "
+            f"offset {scan.next_offset}: {scan.fault}"
+        )
+
+
+async def _read_tail(files: FileStore, path: str, scan: SegmentScan) -> Tail:
+    """The blocks from C up to the first bad one; at most one group."""
+    count_bytes = scan.position - scan.tail_position
+    raw = await files.read(path, position=scan.tail_position, bytes_max=count_bytes)
+    tail: Tail = []
+    start = 0
+    while start < count_bytes:
+        fault = block_fault(raw, start, scan.seed)
+        if fault:  # it was valid a moment ago
+            raise CorruptLog(f"{path} position {scan.tail_position + start}: {fault}")
+        header = read_header(raw, start)
+        stored = stored_block(raw, start, header)
+        block = MessageBlock(
+            bytes(stored.payload),
+            header.messages,
+            header.compression,
+            header.create_ms,
+            header.format,
+            header.principal,
+            stored.extras,
+            header.producer,
+        )
+        tail.append((block, header.base_offset, header.append_ms, header.flags))
+        start += header.block_bytes
+    return tail
+
+
+async def last_state(context: LogContext, key: PartitionKey, manifest: Manifest) -> LogState:
+    """The log state of a partition whose segments are all sealed.
+
+    Raises: CorruptLog if it can be neither read nor rebuilt.
+    """
+    interval = context.limits.index_interval_bytes
+    if manifest.segments:
+        side = await load_side_index(context.files, key, manifest.segments[-1], interval)
+        return side.state
+    if manifest.state_of is None:
+        return LogState()
+    path = index_path(segment_path(key.topic_uuid, key.partition, *manifest.state_of))
+    found = await read_side_index(context.files, path, interval)
+    if found is None:
+        raise CorruptLog(f"{name_of(key)}: {path} with the log's state is missing or damaged")
+    return found.state
+
+
+async def _delete_orphans(context: LogContext, key: PartitionKey, manifest: Manifest) -> None:
+    """Delete what former owners left behind; check that every registered segment is there.
+
+    Raises: CorruptLog: a file of this epoch or a later one exists, so the manifest is older than
+    the files, or a registered segment is missing.
+    """
+    named = {segment.path(key) for segment in manifest.segments}
+    kept = named | {index_path(path) for path in named}
+    if manifest.state_of is not None:
+        log_path = segment_path(key.topic_uuid, key.partition, *manifest.state_of)
+        kept.add(index_path(log_path))
+    kept.update(path for _, path in context.graves)
+    orphans = []
+    present = await context.files.list(f"{key.topic_uuid}/{key.partition}")
+    for path in present:
+        parsed = parse_file_name(path)
+        if parsed is None or path in kept:
+            continue
+        if parsed[1] >= manifest.epoch:
+            raise CorruptLog(
+                f"{name_of(key)}: file {path} is of epoch {parsed[1]}, the manifest only of "
+                f"{manifest.epoch}: the coordination data was rolled back"
+            )
+        orphans.append(path)
+    missing = sorted(named.difference(present))
+    if missing:
+        raise CorruptLog(f"{name_of(key)}: segment file {missing[0]} is missing")
+    for path in orphans:
+        try:
+            await context.files.delete(path)
+        except TalosError as error:
+            _log.warning("orphan %s was not deleted: %s", path, error)

@@ -1,0 +1,102 @@
+"""Upkeep of one partition: open for readers, seal, drop old segments, delete.
+
+Each function is a job: it runs in the partition's lane, so nothing else changes the partition's
+manifest or file meanwhile.
+"""
+
+import asyncio
+
+from opentalos.log.manifest import Segment
+from opentalos.log.manifest_store import NOTHING
+from opentalos.log.opening import keeps_state
+from opentalos.log.partition_writer import PartitionWriter
+from opentalos.log.put_queue import name_of
+from opentalos.log.segment_format import index_path
+from opentalos.log.segment_writer import seal_segment, side_index_of, write_side_index
+from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosError
+
+
+async def open_now(writer: PartitionWriter) -> None:
+    """Job: open although nothing waits to be written, so that readers know the end."""
+    if writer.segment is None and writer.broken is None:
+        await writer.open_step()
+    if writer.segment is None and not (writer.broken is not None and writer.known):
+        raise writer.refusal() or PartitionNotServing(f"{name_of(writer.key)} cannot be opened")
+
+
+async def seal(writer: PartitionWriter) -> None:
+    """Job: commit what waits, seal the open segment; the next start needs no recovery."""
+    while writer.queue or writer.group is not None:
+        delay_s = await writer.write_step()
+        if delay_s > 0:
+            await asyncio.sleep(delay_s)
+    segment = writer.segment
+    if segment is None:
+        return
+    context = writer.context
+    try:
+        entry: Segment | None = await seal_segment(segment)
+        if segment.empty and not keeps_state(writer.held.manifest, segment.state):
+            entry = None
+        else:
+            await write_side_index(context, segment.view.path, side_index_of(segment))
+        manifest = writer.held.manifest.with_last_sealed(entry)
+        held = await context.manifests.change(writer.key, writer.held, manifest)
+    except Exception as error:
+        writer.write_failed(error)
+        raise
+    context.counters.seals += 1
+    writer.let_go()
+    writer.view = None
+    writer.held = held
+    if entry is None:
+        context.bury(segment.view.path, 0.0)
+
+
+async def drop(writer: PartitionWriter, count: int) -> None:
+    """Job: retention drops the oldest segments, manifest first, files after a grace."""
+    context = writer.context
+    if writer.segment is None and not writer.known:
+        return
+    manifest = writer.held.manifest
+    gone = manifest.segments[: min(count, len(manifest.sealed))]
+    if not gone:
+        return
+    try:
+        held = await context.manifests.change(writer.key, writer.held, manifest.dropped(len(gone)))
+    except TalosError as error:
+        # What is held may be outdated now, and a later change would need the true version.
+        if writer.segment is not None:
+            writer.write_failed(error)
+        else:
+            writer.known = False
+        raise
+    writer.held = held
+    due_s = asyncio.get_running_loop().time() + context.limits.delete_grace_s
+    for segment in gone:
+        path = segment.path(writer.key)
+        context.views.forget(path)
+        context.bury(path, due_s)
+        if writer.held.manifest.state_of != (segment.base_offset, segment.epoch):
+            context.bury(index_path(path), due_s)
+    context.counters.segments_dropped += len(gone)
+
+
+async def delete(writer: PartitionWriter) -> None:
+    """Job: fence every writer of this partition, then delete its files and its manifest."""
+    context = writer.context
+    writer.deleted = True
+    writer.let_go()
+    writer.settle_group(OutcomeUnknown(f"{name_of(writer.key)} is being deleted"))
+    writer.refuse_queue(PartitionNotServing(f"{name_of(writer.key)} is being deleted"))
+    held = await context.manifests.load(writer.key)
+    if held is not NOTHING and not held.manifest.deleted:
+        buried = held.manifest.tombstone(context.manifests.instance)
+        held = await context.manifests.change(writer.key, held, buried)
+    for path in await context.files.list(f"{writer.key.topic_uuid}/{writer.key.partition}"):
+        context.views.forget(path)
+        await context.files.delete(path)
+    await context.manifests.remove(writer.key, held)
+    writer.adopt(NOTHING)
+    writer.tail.clear()
+    writer.wake_readers()

@@ -1,0 +1,312 @@
+"""The writing side of one partition: queue, group commit, opening, rolling, sealing, fencing.
+
+Every step that awaits storage runs in the partition's lane, one at a time, so all changes of the
+manifest come from one task. State changes happen between awaits.
+"""
+
+import asyncio
+import logging
+
+from opentalos.log.context import LogContext
+from opentalos.log.lanes import DONE
+from opentalos.log.manifest import SEGMENTS_SOFT_MAX, Manifest, Segment
+from opentalos.log.manifest_store import NOTHING, Held
+from opentalos.log.opening import open_partition
+from opentalos.log.put_queue import PutQueue, name_of
+from opentalos.log.results import TopicLogSettings
+from opentalos.log.segment_view import SegmentView
+from opentalos.log.segment_writer import (
+    Entry,
+    Group,
+    OpenSegment,
+    SegmentStart,
+    create_segment,
+    seal_segment,
+    side_index_of,
+    write_side_index,
+)
+from opentalos.log.state_format import NOT_METERED, LogState
+from opentalos.model.errors import (
+    CorruptLog,
+    NewerFormat,
+    OutcomeUnknown,
+    PartitionNotServing,
+    StorageFull,
+    TalosError,
+)
+from opentalos.model.message import OffsetRange, PartitionKey
+
+_log = logging.getLogger(__name__)
+
+REOPEN_DELAY_FIRST_S = 0.01
+REOPEN_DELAY_MAX_S = 1.0
+SOFT_MAX_ROLL_FACTOR = 16  # larger segments, once a manifest has very many
+
+
+class PartitionWriter(PutQueue):
+    """Owner of a partition: while it is open, the only one who may append to its segment.
+
+    What readers need is public: manifest, durable end, view of the unsealed segment, tail.
+    """
+
+    __slots__ = (
+        "_attempts",
+        "_job_turn",
+        "arrivals",
+        "held",
+        "known",
+        "last_put_s",
+        "metered_offset",
+        "next_offset",
+        "segment",
+        "settings",
+        "tail",
+        "total_bytes",
+        "upkeep_waits",
+        "view",
+    )
+
+    def __init__(self, context: LogContext, key: PartitionKey, settings: TopicLogSettings) -> None:
+        super().__init__(context, key)
+        self.settings = settings
+        self.segment: OpenSegment | None = None
+        self.view: SegmentView | None = None  # of the unsealed segment, also while re-opening
+        self.held: Held = NOTHING
+        self.known = False  # ``held`` and ``next_offset`` are true
+        self.next_offset = 0  # the durable end: nothing at or behind it is shown
+        self.total_bytes: int | None = None  # ever appended; None: not looked up yet
+        self.metered_offset = NOT_METERED
+        self.last_put_s = 0.0
+        self.tail = context.cache.tail()
+        self.arrivals: list[asyncio.Future[None]] | None = None  # readers held at the end
+        self.upkeep_waits = False  # an upkeep job is queued or under way
+        self._job_turn = False
+        self._attempts = 0
+
+    def range(self) -> OffsetRange:
+        """Retained durable offsets; only while ``known``."""
+        return OffsetRange(self.held.manifest.start, self.next_offset)
+
+    def adopt(self, held: Held) -> None:
+        """Take over a manifest without an unsealed segment as the truth."""
+        self.held, self.known = held, True
+        self.next_offset = held.manifest.sealed_next
+        self.view = None
+
+    def let_go(self) -> None:
+        """The open segment takes no more writes; the next put opens the partition anew."""
+        self.segment = None
+        self.context.open_partitions.pop(self, None)
+
+    def work_failed(self, error: BaseException) -> None:
+        """See lanes.Worker."""
+        self.let_go()
+        super().work_failed(error)
+
+    # --- the lane's side ------------------------------------------------------------------------
+
+    async def work(self) -> float:
+        """One step; see lanes.Worker."""
+        if self.jobs and (self._job_turn or not (self.queue or self.group)):
+            self._job_turn = False
+            await self.run_job()
+        elif self.queue or self.group is not None:
+            self._job_turn = True
+            delay_s = await self.write_step()
+            if delay_s > 0:
+                return delay_s
+        return 0.0 if self.queue or self.jobs or self.group is not None else DONE
+
+    async def write_step(self) -> float:
+        """Open, or commit one group; seconds to wait before the next step."""
+        segment = self.segment
+        if segment is None:
+            return await self.open_step()
+        try:
+            if self._roll_due(segment):
+                segment = await self._roll(segment)
+            await self._commit(segment)
+        except Exception as error:
+            self.write_failed(error)
+        return 0.0
+
+    async def _commit(self, segment: OpenSegment) -> None:
+        context = self.context
+        group = segment.form_group(self.queue, context.limits, context.clock.wall_ms())
+        self.group = group
+        if group.entries:
+            segment.committed(group, await segment.file.commit(group.chunks))
+        self.group = None
+        self._committed(segment, group)
+
+    def _committed(self, segment: OpenSegment, group: Group) -> None:
+        """Show and acknowledge a durable group. Nothing in here may raise."""
+        context, counters = self.context, self.context.counters
+        self.next_offset = group.next_offset
+        self.total_bytes = segment.state.total_bytes
+        self.last_put_s = asyncio.get_running_loop().time()
+        if group.entries:
+            counters.commits += 1
+            counters.blocks += len(group.entries)
+            counters.messages += group.messages
+            counters.bytes += group.bytes
+            context.note_written(group.bytes)
+            self.tail.add(group.stored, group.bytes)
+            self.wake_readers()
+        self.release(group.pending_bytes)
+        for _, waiter, _, base in group.entries:
+            try:
+                waiter(base, None)
+            except (Exception, asyncio.CancelledError):
+                self.waiter_raised()
+        for _, waiter, _, base in group.followers:
+            self.answer(waiter, base, None)
+        for waiter, base, error in group.answered:
+            self.answer(waiter, base, error)
+        counters.duplicates += len(group.followers) + len(group.answered)
+
+    def wake_readers(self) -> None:
+        """Let held readers look again."""
+        if self.arrivals:
+            arrivals, self.arrivals = self.arrivals, None
+            for future in arrivals:
+                if not future.done():
+                    future.set_result(None)
+
+    # --- failures -------------------------------------------------------------------------------
+
+    def write_failed(self, error: Exception) -> None:
+        """The file is dead: the group in flight is open, the partition must be re-opened."""
+        self.let_go()
+        self.context.counters.commit_failures += 1
+        if isinstance(error, StorageFull):
+            self.context.full = True
+        if isinstance(error, TalosError):
+            _log.warning("%s: write failed, re-opening: %s", name_of(self.key), error)
+        else:
+            _log.exception("%s: write failed, re-opening", name_of(self.key), exc_info=error)
+
+    # --- opening --------------------------------------------------------------------------------
+
+    async def open_step(self) -> float:
+        """Try once to open; seconds to wait before the next attempt."""
+        context = self.context
+        self._attempts += 1
+        if self._attempts > 1 or self.group is not None:
+            context.counters.reopens += 1
+        try:
+            opened = await open_partition(context, self.key, self.settings, self)
+        except Exception as error:
+            return self._open_failed(error)
+        self._attempts = 0
+        self.held, self.segment, self.known = opened.held, opened.segment, True
+        self.view = opened.segment.view
+        self.next_offset = self.view.next_offset
+        self.total_bytes = opened.segment.state.total_bytes
+        self.last_put_s = opened.segment.opened_s
+        if self.metered_offset != NOT_METERED:
+            opened.segment.state.metered_offset = self.metered_offset
+        self.metered_offset = opened.segment.state.metered_offset
+        self._acknowledge_found(opened.segment)
+        context.note_opened(self)
+        return 0.0
+
+    def former_seen(self, former: Manifest) -> None:
+        """See opening.Claim. Only if nobody wrote in between do offsets identify our blocks."""
+        if former.instance != self.context.manifests.instance:
+            self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: another owner took over"))
+
+    def recovered(self, next_offset: int) -> None:
+        """See opening.Claim: what the fenced file does not hold was not done and goes back.
+
+        A zero-message block cannot be told by its offset; it is repeated, which is harmless.
+        """
+        if self.known and next_offset < self.next_offset:
+            raise CorruptLog(
+                f"{name_of(self.key)}: the recovered log ends at offset {next_offset}, but "
+                f"everything below {self.next_offset} was acknowledged"
+            )
+        group = self.group
+        if group is None:
+            return
+        entries, followers = group.entries, group.followers
+        group.entries, lost = _found(entries, next_offset)
+        group.followers, lost_followers = _found(followers, next_offset)
+        lost += lost_followers
+        group.pending_bytes -= sum(entry[2] for entry in lost)
+        self.queue.extendleft((block, waiter, size) for block, waiter, size, _ in reversed(lost))
+
+    def damaged(self, held: Held, view: SegmentView) -> None:
+        """See opening.Claim: valid blocks stay readable."""
+        self.held, self.view, self.known = held, view, True
+        self.next_offset = max(self.next_offset, view.next_offset)
+
+    def _acknowledge_found(self, segment: OpenSegment) -> None:
+        """The rest of the failed group lies in the new, registered segment."""
+        group, self.group = self.group, None
+        self.wake_readers()
+        if group is None:
+            return
+        group.bytes = group.messages = 0
+        group.stored = []
+        group.next_offset = self.next_offset
+        self._committed(segment, group)
+
+    def _open_failed(self, error: Exception) -> float:
+        """Try again later, or give up and tell every waiter."""
+        context, limits = self.context, self.context.limits
+        if isinstance(error, TalosError):
+            _log.warning("%s: opening failed: %s", name_of(self.key), error)
+        else:
+            _log.exception("%s: opening failed", name_of(self.key), exc_info=error)
+        if isinstance(error, CorruptLog | NewerFormat):
+            self.broken = error
+            self.refuse_queue(type(error)(*error.args))
+        elif isinstance(error, StorageFull):
+            context.full = True
+            self.refuse_queue(StorageFull(str(error)))
+        lasting = self.broken is not None or context.closing or self.deleted
+        if not lasting and self._attempts < limits.reopen_attempts_max:
+            if self.queue or self.group is not None:
+                return min(REOPEN_DELAY_FIRST_S * 2.0**self._attempts, REOPEN_DELAY_MAX_S)
+            return 0.0
+        self._attempts = 0
+        self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: {error}"))
+        self.refuse_queue(PartitionNotServing(f"{name_of(self.key)}: {error}"))
+        return 0.0
+
+    def _roll_due(self, segment: OpenSegment) -> bool:
+        if segment.empty:
+            return False
+        limits = self.context.limits
+        size, age_s = limits.segment_bytes_max, limits.segment_age_max_s
+        if len(self.held.manifest.segments) > SEGMENTS_SOFT_MAX:
+            size, age_s = size * SOFT_MAX_ROLL_FACTOR, age_s * SOFT_MAX_ROLL_FACTOR
+        if segment.view.end_position >= size:
+            return True
+        return asyncio.get_running_loop().time() - segment.opened_s >= age_s
+
+    async def _roll(self, old: OpenSegment) -> OpenSegment:
+        """Seal the segment and register the next one with one change of the manifest."""
+        context = self.context
+        state = LogState.decode(old.state.encode())
+        state.metered_offset = self.metered_offset
+        start = SegmentStart(old.epoch, old.view.next_offset, state, [])
+        new = await create_segment(context, self.key, self.settings.durability, start)
+        sealed = await seal_segment(old)
+        manifest = self.held.manifest.with_last_sealed(sealed)
+        entry = Segment(new.view.base_offset, new.epoch)
+        held = await context.manifests.change(self.key, self.held, manifest.registered(entry))
+        self.held, self.segment, self.view = held, new, new.view
+        context.counters.rolls += 1
+        side = side_index_of(old)
+        context.views.put(old.view.path, side)
+        await write_side_index(context, old.view.path, side)
+        return new
+
+
+def _found(entries: list[Entry], next_offset: int) -> tuple[list[Entry], list[Entry]]:
+    """Entries that lie in a log which ends at ``next_offset``, and those that do not."""
+    found = [e for e in entries if e[0].messages and e[3] + e[0].messages <= next_offset]
+    lost = [e for e in entries if not e[0].messages or e[3] + e[0].messages > next_offset]
+    return found, lost

@@ -1,0 +1,249 @@
+"""Bytes of a segment file: one segment header, then blocks. Sans-io.
+
+Shape: segment header, 64 bytes, big endian
+    [magic 8][version u16][header bytes u16][seed u32][epoch u64][base offset u64]
+    [created ms u64][partition u32][reserved 16][crc u32 of the bytes before, not seeded]
+Shape: block, big endian
+    [crc u32][block bytes u32][marker u32][messages u32][base offset u64][committed u64]
+    [producer id u64][append ms i64][create ms i64][principal u64][producer epoch u32]
+    [producer sequence i64][format u8][compression u8][flags u16][extras bytes u16][reserved u16]
+    [extras][payload]
+    The CRC-32C starts from the segment's seed and covers everything after itself, so bytes of
+    another segment never pass. The marker is the seed again: it lets a scan find the next block
+    behind a damaged one. ``committed`` is the next offset that was durable when the block was
+    written, so a scan knows how far the log was acknowledged.
+Flags: 1 the log's own state, 2 a producer epoch announcement; 0x00f0 is kept for transactions.
+"""
+
+import struct
+from typing import NamedTuple
+
+from google_crc32c import extend as _crc32c
+
+from opentalos.model.errors import CorruptLog, NewerFormat
+from opentalos.model.message import MessageBlock, PayloadFormat, ProducerStamp, StoredBlock
+
+SEGMENT_MAGIC = b"\x89TALOSEG"
+SEGMENT_VERSION = 1
+SEGMENT_HEADER = struct.Struct(">8sHHIQQQI16xI")
+SEGMENT_HEADER_BYTES = SEGMENT_HEADER.size
+BLOCK_HEADER = struct.Struct(">IIIIQQQqqQIqBBHHH")
+BLOCK_HEADER_BYTES = BLOCK_HEADER.size
+_BLOCK_REST = struct.Struct(">IIIQQQqqQIqBBHHH")  # the header without its CRC
+SCAN_HEADER = struct.Struct(">IIIIQQQq")  # the part a scan needs of every block
+_CRC = struct.Struct(">I")
+CRC_BYTES = _CRC.size
+MARKER_POSITION = 8  # of the marker inside a block header
+# No block is larger: bounds every length field before it is believed. The largest block that
+# a gateway accepts is 20 MiB by default.
+BLOCK_BYTES_MAX = 256 << 20
+EXTRAS_BYTES_MAX = (64 << 10) - 1
+MESSAGES_MAX = (1 << 31) - 1
+INT64_MAX = (1 << 63) - 1
+
+FLAG_STATE = 1
+FLAG_PRODUCER_FENCE = 2
+
+
+class SegmentHeader(NamedTuple):
+    """First bytes of a segment file."""
+
+    seed: int
+    epoch: int
+    base_offset: int
+    created_ms: int
+    partition: int
+
+    def encode(self) -> bytes:
+        """The 64 bytes of the header."""
+        raw = SEGMENT_HEADER.pack(
+            SEGMENT_MAGIC,
+            SEGMENT_VERSION,
+            SEGMENT_HEADER_BYTES,
+            self.seed,
+            self.epoch,
+            self.base_offset,
+            self.created_ms,
+            self.partition,
+            0,
+        )
+        return raw[:-CRC_BYTES] + _CRC.pack(_crc32c(0, raw[:-CRC_BYTES]))
+
+    @classmethod
+    def decode(cls, raw: bytes) -> "SegmentHeader":
+        """Parse a file's first bytes. Raises: CorruptLog, NewerFormat."""
+        if len(raw) < SEGMENT_HEADER_BYTES or raw[: len(SEGMENT_MAGIC)] != SEGMENT_MAGIC:
+            raise CorruptLog("no segment header at position 0")
+        _, version, _, seed, epoch, base, created_ms, partition, crc = SEGMENT_HEADER.unpack_from(
+            raw
+        )
+        if version > SEGMENT_VERSION:
+            raise NewerFormat(f"segment version {version}, this server knows {SEGMENT_VERSION}")
+        if crc != _crc32c(0, raw[: SEGMENT_HEADER_BYTES - CRC_BYTES]):
+            raise CorruptLog("segment header fails its check at position 0")
+        return cls(seed, epoch, base, created_ms, partition)
+
+
+class BlockHeader(NamedTuple):
+    """A block's header fields in file order; sizes in bytes, times in ms."""
+
+    crc: int
+    block_bytes: int
+    marker: int
+    messages: int
+    base_offset: int
+    committed: int
+    producer_id: int
+    append_ms: int
+    create_ms: int
+    principal: int
+    producer_epoch: int
+    producer_sequence: int
+    format: int
+    compression: int
+    flags: int
+    extras_bytes: int
+    reserved: int
+
+    @property
+    def next_offset(self) -> int:
+        """Offset after the block's last message."""
+        return self.base_offset + self.messages
+
+    @property
+    def producer(self) -> ProducerStamp | None:
+        """The idempotent producer's stamp, if the block has one."""
+        if not self.producer_id:
+            return None
+        return ProducerStamp(self.producer_id, self.producer_epoch, self.producer_sequence)
+
+
+def block_error(block: MessageBlock) -> str:
+    """Why the block cannot be stored, or an empty string.
+
+    Keeps every header field inside its width, so that encoding a group can never raise.
+    """
+    if not 0 < block.messages <= MESSAGES_MAX:
+        return f"messageNumber {block.messages}: need 1 to {MESSAGES_MAX}"
+    if len(block.payload) > BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES - EXTRAS_BYTES_MAX:
+        return f"block of {len(block.payload)} bytes: need at most {BLOCK_BYTES_MAX}"
+    if len(block.extras) > EXTRAS_BYTES_MAX:
+        return f"{len(block.extras)} bytes of extra fields: need at most {EXTRAS_BYTES_MAX}"
+    if not 0 <= block.compression <= 0xFF or not 0 <= block.format <= 0xFF:
+        return f"compression {block.compression} or format {block.format}: need 0 to 255"
+    if not -INT64_MAX <= block.create_ms <= INT64_MAX or not 0 <= block.principal <= INT64_MAX:
+        return "a time or principal number is out of its range"
+    stamp = block.producer
+    if stamp is not None and not (
+        0 < stamp.producer_id <= INT64_MAX
+        and 0 <= stamp.epoch <= 0xFFFFFFFF
+        and 0 <= stamp.sequence <= INT64_MAX
+    ):
+        return "a producer id, epoch or sequence is out of its range"
+    return ""
+
+
+class BlockPlace(NamedTuple):
+    """What the log gives to every block of a group."""
+
+    seed: int
+    committed: int
+    append_ms: int
+
+
+def encode_block(block: MessageBlock, base_offset: int, place: BlockPlace, flags: int = 0) -> bytes:
+    """Header and extras of a block; its payload follows unchanged. Fields must be in range."""
+    seed, committed, append_ms = place
+    payload, extras, stamp = block.payload, block.extras, block.producer
+    producer_id, epoch, sequence = (0, 0, 0) if stamp is None else stamp
+    rest = _BLOCK_REST.pack(
+        BLOCK_HEADER_BYTES + len(extras) + len(payload),
+        seed,
+        block.messages,
+        base_offset,
+        committed,
+        producer_id,
+        append_ms,
+        block.create_ms,
+        block.principal,
+        epoch,
+        sequence,
+        block.format,
+        block.compression,
+        flags,
+        len(extras),
+        0,
+    )
+    if extras:
+        rest += extras
+    return _CRC.pack(_crc32c(_crc32c(seed, rest), payload)) + rest
+
+
+def state_block(payload: bytes, base_offset: int, place: BlockPlace) -> bytes:
+    """The zero-message block that carries the log's own state."""
+    block = MessageBlock(payload=payload, messages=0, format=PayloadFormat.STATE)
+    return encode_block(block, base_offset, place, FLAG_STATE) + payload
+
+
+def block_fault(raw: bytes, start: int, seed: int) -> str:
+    """Why no valid block starts at ``raw[start]``, or an empty string. Believes no length."""
+    left = len(raw) - start
+    if left < BLOCK_HEADER_BYTES:
+        return f"only {left} bytes are left for a block header"
+    header = BLOCK_HEADER.unpack_from(raw, start)
+    crc, block_bytes, marker, extras_bytes = header[0], header[1], header[2], header[15]
+    if marker != seed:
+        return "the segment's marker is missing"
+    if not BLOCK_HEADER_BYTES + extras_bytes <= block_bytes <= BLOCK_BYTES_MAX:
+        return f"block length {block_bytes} is impossible"
+    if block_bytes > left:
+        return f"block of {block_bytes} bytes, only {left} are left"
+    if crc != _crc32c(seed, raw[start + CRC_BYTES : start + block_bytes]):
+        return "the block fails its CRC-32C check"
+    return ""
+
+
+def read_header(raw: bytes, start: int) -> BlockHeader:
+    """Header fields of the block at ``raw[start]``, which ``block_fault`` has passed."""
+    return BlockHeader._make(BLOCK_HEADER.unpack_from(raw, start))
+
+
+def stored_block(raw: bytes, start: int, header: BlockHeader) -> StoredBlock:
+    """The block at ``raw[start]`` as readers get it; the payload is a copy."""
+    extras_at = start + BLOCK_HEADER_BYTES
+    payload_at = extras_at + header.extras_bytes
+    return StoredBlock(
+        header.base_offset,
+        header.messages,
+        header.append_ms,
+        header.create_ms,
+        header.compression,
+        header.format,
+        raw[payload_at : start + header.block_bytes],
+        raw[extras_at:payload_at],
+    )
+
+
+def block_payload(raw: bytes, start: int, header: BlockHeader) -> bytes:
+    """Payload of the block at ``raw[start]``."""
+    at = start + BLOCK_HEADER_BYTES + header.extras_bytes
+    return raw[at : start + header.block_bytes]
+
+
+def segment_path(topic_uuid: str, partition: int, base_offset: int, epoch: int) -> str:
+    """Where a segment lies in the file store."""
+    return f"{topic_uuid}/{partition}/{base_offset:020d}-{epoch}.log"
+
+
+def index_path(log_path: str) -> str:
+    """The side index that belongs to a segment."""
+    return log_path.removesuffix(".log") + ".idx"
+
+
+def parse_file_name(path: str) -> tuple[int, int, str] | None:
+    """``(base offset, epoch, suffix)`` of a segment or side index; None for any other file."""
+    name, _, suffix = path.rsplit("/", 1)[-1].rpartition(".")
+    base, _, epoch = name.partition("-")
+    if suffix not in ("log", "idx") or not (base.isdecimal() and epoch.isdecimal()):
+        return None
+    return int(base), int(epoch), suffix

@@ -1,0 +1,256 @@
+"""The open segment of a partition: forming groups, creating and sealing its file."""
+
+import asyncio
+import logging
+from collections import deque
+from typing import NamedTuple
+
+from opentalos.log.context import LogContext
+from opentalos.log.index import SideIndex, SparseIndex
+from opentalos.log.manifest import Segment
+from opentalos.log.results import AppendWaiter
+from opentalos.log.segment_format import (
+    FLAG_PRODUCER_FENCE,
+    BlockPlace,
+    SegmentHeader,
+    encode_block,
+    index_path,
+    segment_path,
+    state_block,
+)
+from opentalos.log.segment_view import SegmentView
+from opentalos.log.state_format import LogState
+from opentalos.model.errors import AlreadyExists, OutcomeUnknown, TalosError
+from opentalos.model.limits import LogLimits
+from opentalos.model.message import (
+    Durability,
+    MessageBlock,
+    PartitionKey,
+    StoredBlock,
+)
+from opentalos.ports.file_store import AppendFile
+
+_log = logging.getLogger(__name__)
+
+SEED_BYTES = 4
+
+Queued = tuple[MessageBlock, AppendWaiter, int]  # the int: bytes it counts as pending
+Entry = tuple[MessageBlock, AppendWaiter, int, int]  # and the base offset it was given
+Tail = list[tuple[MessageBlock, int, int, int]]  # block, base offset, append ms, flags
+
+
+class Group:
+    """The blocks of one commit. Plain lists: this is made 10,000 times a second."""
+
+    __slots__ = (
+        "answered",
+        "bytes",
+        "chunks",
+        "entries",
+        "followers",
+        "messages",
+        "next_offset",
+        "pending_bytes",
+        "stored",
+    )
+
+    def __init__(self, next_offset: int) -> None:
+        self.chunks: list[bytes | memoryview] = []
+        self.entries: list[Entry] = []  # in the file with this commit
+        self.followers: list[Entry] = []  # duplicates of an entry of this very group
+        self.answered: list[tuple[AppendWaiter, int, TalosError | None]] = []  # need no commit
+        self.stored: list[StoredBlock] = []
+        self.next_offset = next_offset
+        self.messages = 0
+        self.bytes = 0
+        self.pending_bytes = 0  # of everything taken from the queue
+
+
+class OpenSegment:
+    """A segment this process may append to, with the log state at its end."""
+
+    __slots__ = ("epoch", "file", "first_position", "opened_s", "state", "view")
+
+    def __init__(self, file: AppendFile, view: SegmentView, epoch: int, state: LogState) -> None:
+        self.file, self.view, self.epoch, self.state = file, view, epoch, state
+        self.first_position = view.end_position  # behind the state block
+        self.opened_s = asyncio.get_running_loop().time()
+
+    @property
+    def empty(self) -> bool:
+        """Whether no block was written into it yet."""
+        return self.view.end_position == self.first_position
+
+    def form_group(self, queue: deque[Queued], limits: LogLimits, now_ms: int) -> Group:
+        """Take blocks from the queue and give them offsets and one append time.
+
+        At least one block is taken. ``committed`` is the durable end, since one commit is under
+        way at a time. The producer table moves at once; a failed commit rebuilds it.
+        """
+        view, state = self.view, self.state
+        group = Group(view.next_offset)
+        place = BlockPlace(view.seed, view.next_offset, max(now_ms, state.last_append_ms))
+        state.last_append_ms = place.append_ms
+        bytes_left = limits.group_bytes_max
+        blocks_left = limits.group_blocks_max if limits.group_commit else 1
+        while queue and blocks_left > 0:
+            queued = queue[0]
+            size = queued[2]
+            if size > bytes_left and group.entries:
+                break
+            queue.popleft()
+            group.pending_bytes += size
+            block = queued[0]
+            if block.producer is not None and not self._admit(group, queued, place.committed):
+                continue
+            self._add(group, queued, place)
+            bytes_left -= size
+            blocks_left -= 1
+        return group
+
+    def _add(self, group: Group, queued: Queued, place: BlockPlace) -> None:
+        block, waiter, size = queued
+        base = group.next_offset
+        flags = 0 if block.messages else FLAG_PRODUCER_FENCE
+        self.view.index.add(base, self.view.end_position + group.bytes, place.append_ms)
+        group.chunks.append(encode_block(block, base, place, flags))
+        group.chunks.append(block.payload)
+        group.entries.append((block, waiter, size, base))
+        group.bytes += size
+        group.messages += block.messages
+        group.next_offset = base + block.messages
+        if block.messages:
+            group.stored.append(
+                StoredBlock(
+                    base,
+                    block.messages,
+                    place.append_ms,
+                    block.create_ms,
+                    block.compression,
+                    block.format,
+                    block.payload,
+                    block.extras,
+                )
+            )
+
+    def _admit(self, group: Group, queued: Queued, committed: int) -> bool:
+        """Ask the producer table; False: answered without a block of its own."""
+        block, waiter, size = queued
+        stamp = block.producer
+        if stamp is None:
+            return True
+        verdict = self.state.producers.check(stamp, block.messages)
+        if verdict is None:
+            self.state.producers.note(stamp, block.messages, group.next_offset)
+            return True
+        if isinstance(verdict, TalosError):
+            group.answered.append((waiter, -1, verdict))
+        elif verdict >= committed:
+            group.followers.append((block, waiter, size, verdict))
+        else:
+            group.answered.append((waiter, verdict, None))
+        return False
+
+    def committed(self, group: Group, length: int) -> None:
+        """The commit of ``group`` returned: its messages are durable and may be shown.
+
+        Raises: OutcomeUnknown if the file is not as long as this writer made it.
+        """
+        view = self.view
+        expected = view.end_position + group.bytes
+        if length != expected:
+            raise OutcomeUnknown(f"{view.path}: {length} bytes long, {expected} were written")
+        view.end_position = length
+        view.next_offset = group.next_offset
+        self.state.total_bytes += group.bytes
+
+
+class SegmentStart(NamedTuple):
+    """Where a new segment begins: the log state there and the tail it copies from the old one."""
+
+    epoch: int
+    base_offset: int
+    state: LogState
+    tail: Tail
+
+
+async def create_segment(
+    context: LogContext, key: PartitionKey, durability: Durability, start: SegmentStart
+) -> OpenSegment:
+    """Make a segment file with its header, state block and tail, in one commit.
+
+    Nothing of it may be acknowledged or shown before a manifest names it. ``start.state``
+    becomes the state behind the tail.
+    """
+    seed = max(int.from_bytes(context.clock.token(SEED_BYTES), "big"), 1)
+    base, state = start.base_offset, start.state
+    path = segment_path(key.topic_uuid, key.partition, base, start.epoch)
+    header = SegmentHeader(seed, start.epoch, base, context.clock.wall_ms(), key.partition)
+    place = BlockPlace(seed, base, state.last_append_ms)
+    view = SegmentView(path, seed, base, SparseIndex(context.limits.index_interval_bytes))
+    head = header.encode() + state_block(state.encode(), base, place)
+    chunks: list[bytes | memoryview] = [head]
+    view.end_position = len(head)
+    file = await context.files.create(path, durability=durability)
+    segment = OpenSegment(file, view, start.epoch, state)
+    length = len(head)
+    for block, offset, append_ms, flags in start.tail:
+        encoded = encode_block(block, offset, BlockPlace(seed, base, append_ms), flags)
+        view.index.add(offset, length, append_ms)
+        chunks += (encoded, block.payload)
+        length += len(encoded) + len(block.payload)
+        view.next_offset = offset + block.messages
+        state.last_append_ms = append_ms
+        if block.producer is not None:
+            state.producers.note(block.producer, block.messages, offset)
+    state.total_bytes += length - len(head)
+    written = await file.commit(chunks)
+    if written != length:
+        raise OutcomeUnknown(f"{path}: {written} bytes long, {length} were written")
+    view.end_position = length
+    context.note_written(length)
+    return segment
+
+
+async def seal_segment(segment: OpenSegment) -> Segment:
+    """Close the file; return how the manifest shall name it."""
+    view = segment.view
+    length = await segment.file.close()
+    if length != view.end_position:
+        raise OutcomeUnknown(f"{view.path}: {length} bytes long, expected {view.end_position}")
+    return Segment(
+        view.base_offset,
+        segment.epoch,
+        view.next_offset,
+        view.end_position,
+        segment.state.last_append_ms,
+    )
+
+
+def side_index_of(segment: OpenSegment) -> SideIndex:
+    """The side index of a segment that gets no further block."""
+    view = segment.view
+    return SideIndex(
+        view.seed,
+        segment.epoch,
+        view.base_offset,
+        view.next_offset,
+        view.end_position,
+        view.index,
+        segment.state,
+    )
+
+
+async def write_side_index(context: LogContext, log_path: str, side: SideIndex) -> None:
+    """Store a side index if possible; without it the segment is scanned when it is needed."""
+    path = index_path(log_path)
+    try:
+        try:
+            file = await context.files.create(path, durability=Durability.SYNCED)
+        except AlreadyExists:  # of an attempt to seal that did not end
+            await context.files.delete(path)
+            file = await context.files.create(path, durability=Durability.SYNCED)
+        await file.commit([side.encode()])
+        await file.close()
+    except TalosError as error:
+        _log.warning("side index %s was not written: %s", path, error)

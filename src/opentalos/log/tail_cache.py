@@ -1,0 +1,113 @@
+"""Recent durable blocks in memory, so that tailing consumers never touch storage."""
+
+from bisect import bisect_right
+from collections import OrderedDict
+
+from opentalos.log.segment_format import BLOCK_HEADER_BYTES
+from opentalos.model.message import StoredBlock
+
+_COMPACT_MIN = 256  # evicted list heads are cut off from this length on
+
+
+class CachedTail:
+    """Contiguous newest blocks of one partition, oldest first."""
+
+    __slots__ = ("_bases", "_blocks", "_cache", "_head", "bytes")
+
+    def __init__(self, cache: "TailCache") -> None:
+        self._cache = cache
+        self._blocks: list[StoredBlock] = []
+        self._bases: list[int] = []
+        self._head = 0  # blocks before it are evicted
+        self.bytes = 0
+
+    def add(self, blocks: list[StoredBlock], count_bytes: int) -> None:
+        """Append durable blocks that follow the cached ones; a gap empties the cache first."""
+        if not blocks:
+            return
+        if self._blocks and self._blocks[-1].next_offset != blocks[0].base_offset:
+            self.clear()
+        self._blocks += blocks
+        self._bases += [block.base_offset for block in blocks]
+        self.bytes += count_bytes
+        self._cache.grown(self, count_bytes)
+
+    def read(self, offset: int, messages_max: int, bytes_max: int) -> list[StoredBlock] | None:
+        """Blocks from the one that contains ``offset``; None if it is not here."""
+        at = bisect_right(self._bases, offset, self._head) - 1
+        if at < self._head or self._blocks[at].next_offset <= offset:
+            return None
+        found: list[StoredBlock] = []
+        messages = taken_bytes = 0
+        for block in self._blocks[at:]:
+            messages += block.messages
+            taken_bytes += len(block.payload)
+            if found and (messages > messages_max or taken_bytes > bytes_max):
+                break
+            found.append(block)
+        self._cache.used(self)
+        return found
+
+    def evict_oldest(self) -> int:
+        """Drop the oldest block; return how many bytes that freed."""
+        block = self._blocks[self._head]
+        freed = block_bytes(block)
+        self._head += 1
+        self.bytes -= freed
+        if self._head == len(self._blocks):
+            self._blocks, self._bases, self._head = [], [], 0
+        elif self._head >= _COMPACT_MIN and self._head * 2 >= len(self._blocks):
+            del self._blocks[: self._head], self._bases[: self._head]
+            self._head = 0
+        else:
+            # The list must not keep the payload alive until it is compacted.
+            self._blocks[self._head - 1] = _EVICTED
+        return freed
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._cache.shrunk(self, self.bytes)
+        self._blocks, self._bases, self._head, self.bytes = [], [], 0, 0
+
+
+class TailCache:
+    """One byte budget for all partitions; the partition unused for longest shrinks first."""
+
+    __slots__ = ("_tails", "bytes", "bytes_max")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes = 0
+        self._tails: OrderedDict[CachedTail, None] = OrderedDict()
+
+    def tail(self) -> CachedTail:
+        """An empty cache for one partition; costs nothing of the budget."""
+        return CachedTail(self)
+
+    def grown(self, tail: CachedTail, count_bytes: int) -> None:
+        """``tail`` took in so many bytes; evict until the budget holds."""
+        self._tails[tail] = None
+        self._tails.move_to_end(tail)
+        self.bytes += count_bytes
+        while self.bytes > self.bytes_max:
+            oldest = next(iter(self._tails))
+            self.bytes -= oldest.evict_oldest()
+            if not oldest.bytes:
+                del self._tails[oldest]
+
+    def used(self, tail: CachedTail) -> None:
+        """A reader was served from ``tail``."""
+        self._tails.move_to_end(tail)
+
+    def shrunk(self, tail: CachedTail, count_bytes: int) -> None:
+        """``tail`` was emptied."""
+        self.bytes -= count_bytes
+        self._tails.pop(tail, None)
+
+
+def block_bytes(block: StoredBlock) -> int:
+    """What a block counts against the budget: about what it takes in the file."""
+    return BLOCK_HEADER_BYTES + len(block.payload) + len(block.extras)
+
+
+_EVICTED = StoredBlock(0, 0, 0, 0, 0, 0, b"")

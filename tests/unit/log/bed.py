@@ -1,0 +1,121 @@
+"""A log store on memory adapters for unit tests, and short ways to put and get."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from opentalos.adapters.memory import MemoryFileStore, MemoryMetaStore, MemoryStorage
+from opentalos.log.log_store import LogStore
+from opentalos.log.partition_log import PartitionLog
+from opentalos.log.results import TopicLogSettings
+from opentalos.model.errors import TalosError
+from opentalos.model.limits import LogLimits
+from opentalos.model.message import Durability, MessageBlock, ProducerStamp
+from opentalos.ports.file_store import FileStore
+from opentalos.ports.meta_store import MetaStore
+
+TOPIC = TopicLogSettings("topic-uuid", Durability.SYNCED, 86_400.0)
+LIMITS = LogLimits(space_reserve_bytes=0, reopen_attempts_max=3)
+
+
+class FakeClock:
+    """A wall clock that tests set, and counting tokens."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_700_000_000_000
+        self.tokens = 0
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def token(self, bytes_count: int) -> bytes:
+        self.tokens += 1
+        return (0x5EED0000 + self.tokens).to_bytes(bytes_count, "big")
+
+
+@dataclass
+class Answers:
+    """What waiters were told, in order."""
+
+    got: list[tuple[int, TalosError | None]] = field(default_factory=list)
+
+    def __call__(self, base: int, error: TalosError | None) -> None:
+        self.got.append((base, error))
+
+    @property
+    def bases(self) -> list[int]:
+        return [base for base, error in self.got if error is None]
+
+    @property
+    def errors(self) -> list[TalosError]:
+        return [error for _, error in self.got if error is not None]
+
+
+@dataclass
+class Bed:
+    """One server's log store and the storage it stands on."""
+
+    storage: MemoryStorage
+    files: FileStore
+    meta: MetaStore
+    clock: FakeClock
+    store: LogStore
+
+    def log(self, partition: int = 0) -> PartitionLog:
+        return self.store.partition(TOPIC, partition)
+
+
+async def open_bed(
+    storage: MemoryStorage | None = None,
+    *,
+    limits: LogLimits = LIMITS,
+    files: FileStore | None = None,
+    meta: MetaStore | None = None,
+    clock: FakeClock | None = None,
+) -> Bed:
+    storage = storage or MemoryStorage()
+    files = files or MemoryFileStore(storage)
+    meta = meta or MemoryMetaStore(storage)
+    clock = clock or FakeClock()
+    clock.tokens += 1_000  # another process draws other tokens
+    store = LogStore(files=files, meta=meta, clock=clock, server="s1", limits=limits)
+    await store.start()
+    return Bed(storage, files, meta, clock, store)
+
+
+async def crash(bed: Bed) -> None:
+    """End a server without sealing, as a kill would."""
+    await bed.store.upkeep.close()
+    await bed.store._context.lanes.close()
+
+
+def block(payload: bytes, messages: int = 1, producer: ProducerStamp | None = None) -> MessageBlock:
+    return MessageBlock(payload, messages, create_ms=5, principal=7, producer=producer)
+
+
+async def put(log: PartitionLog, payload: bytes, messages: int = 1) -> int:
+    """Append one block and wait; its base offset."""
+    return await put_block(log, block(payload, messages))
+
+
+async def put_block(log: PartitionLog, one: MessageBlock) -> int:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def waiter(base: int, error: TalosError | None) -> None:
+        if error is None:
+            future.set_result(base)
+        else:
+            future.set_exception(error)
+
+    log.append(one, waiter)
+    return await future
+
+
+async def payloads(log: PartitionLog, offset: int = -1) -> list[bytes]:
+    """Payloads of every message block from ``offset`` to the end."""
+    found: list[bytes] = []
+    while True:
+        result = await log.read(offset, messages_max=1_000, bytes_max=1 << 20)
+        if not result.blocks:
+            return found
+        found += [bytes(one.payload) for one in result.blocks]
+        offset = result.blocks[-1].next_offset
