@@ -23,7 +23,7 @@ from opentalos.testing.loop import SimulatedProcess, SimulationLoop
 
 T = TypeVar("T")
 
-PAGE_BYTES = 128  # small, so that few blocks already span several pages
+PAGE_BYTES = 512  # a sector: the smallest unit that real disks lose
 CAPACITY_BYTES = 1 << 30
 
 
@@ -178,17 +178,22 @@ class SimulatedDisk:
         before = len(file.content)
         if before > stable_bytes:
             tail = bytes(file.content[stable_bytes:])
-            file.content[stable_bytes:] = damaged_tail(tail, stable_bytes, self.rng)
+            file.content[stable_bytes:] = damaged_tail(
+                tail, stable_bytes, self.rng, whole_pages=file.durability is Durability.FLUSHED
+            )
             self.used_bytes += len(file.content) - before
         file.flushed_bytes = min(file.flushed_bytes, len(file.content))
         if file.fenced_bytes is not None:
             file.fenced_bytes = min(file.fenced_bytes, len(file.content))
 
 
-def damaged_tail(tail: bytes, position: int, rng: random.Random) -> bytes:
+def damaged_tail(
+    tail: bytes, position: int, rng: random.Random, *, whole_pages: bool = False
+) -> bytes:
     """What a crash leaves of unsynced bytes that start at ``position``: any subset of pages.
 
-    A lost page reads as zeros or as whatever lay there before; a torn one keeps its first bytes.
+    A lost page reads as zeros. Unless ``whole_pages``, a page may also be torn at any byte, and
+    lost bytes may read as whatever lay there before. The end may be lost at any byte anyway.
     """
     mode = rng.randrange(4)
     if mode == 0:
@@ -206,8 +211,9 @@ def damaged_tail(tail: bytes, position: int, rng: random.Random) -> bytes:
         if fate < 2:
             left += page
         else:
-            kept = rng.randint(0, len(page)) if fate == 2 else 0
+            kept = rng.randint(0, len(page)) if fate == 2 and not whole_pages else 0
             rest = len(page) - kept
-            left += page[:kept] + (bytes(rest) if rng.random() < 0.7 else rng.randbytes(rest))
+            zeros = whole_pages or rng.random() < 0.7
+            left += page[:kept] + (bytes(rest) if zeros else rng.randbytes(rest))
         at = page_end
     return bytes(left[: rng.choice([len(left), rng.randint(0, len(left))])])

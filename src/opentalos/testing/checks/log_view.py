@@ -44,6 +44,7 @@ class LogView:
     at: dict[int, dict[str | None, Operation]] = field(default_factory=dict)  # by offset
     places: dict[str, list[int]] = field(default_factory=dict)  # offsets by id, ascending
     rotten: bool = False  # a stored bit was flipped: some of it may be unreadable
+    lossy: bool = False  # flushed, and the power failed: the log's end may have been lost
 
     def describe(self) -> str:
         """For the text of an anomaly."""
@@ -116,7 +117,7 @@ def log_views(history: History) -> list[LogView]:
         edges = losses if name.topic in flushed else []
         bounds = [float("-inf"), *edges, float("inf")]
         for began_s, ended_s in pairwise(bounds):
-            view = LogView(name, began_s, ended_s, rotten=name in rotten)
+            view = LogView(name, began_s, ended_s, rotten=name in rotten, lossy=bool(edges))
             _fill(view, operations)
             views.append(view)
     return views

@@ -1,0 +1,54 @@
+"""``python -m opentalos.testing SEED [--count N] [--trace]``: replay seeds of the simulation."""
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from opentalos.testing.history import Operation, dump
+from opentalos.testing.simulation import Report, WorldConfig, run_seed
+
+
+@click.command()
+@click.argument("seed", type=int)
+@click.option("--count", default=1, show_default=True, help="Seeds to run, from SEED upwards.")
+@click.option("--chaos-s", default=None, type=float, help="Virtual seconds with faults.")
+@click.option("--trace", is_flag=True, help="Print every operation and fault in its order.")
+@click.option("--history", type=click.Path(path_type=Path), help="Write the history here (JSONL).")
+def main(seed: int, count: int, chaos_s: float | None, trace: bool, history: Path | None) -> None:
+    """Run whole servers in virtual time from a seed and check what their clients saw."""
+    config = WorldConfig() if chaos_s is None else WorldConfig(chaos_s=chaos_s)
+    began_s, failed = time.monotonic(), 0
+    for number in range(seed, seed + count):
+        report = run_seed(number, config)
+        failed += not report.ok
+        if trace:
+            _print_trace(report)
+        if history is not None:
+            with history.open("w") as sink:
+                dump(report.history, sink)
+        if count == 1 or not report.ok:
+            click.echo(str(report))
+    took_s = time.monotonic() - began_s
+    click.echo(f"{count} seeds, {failed} failed, {count / took_s:.1f} seeds/s")
+    sys.exit(1 if failed else 0)
+
+
+def _print_trace(report: Report) -> None:
+    history = report.history
+    lines = [(note.at_s, f"{note.kind} {dict(note.args)}") for note in history.notes]
+    for operation in history.operations:
+        lines.append((operation.began_s, f"> #{operation.number} {_call(operation)}"))
+        if operation.ended_s != float("inf"):
+            lines.append((operation.ended_s, f"< {operation}"))
+    for at_s, text in sorted(lines, key=lambda line: line[0]):
+        click.echo(f"{at_s:10.4f} {text}")
+
+
+def _call(operation: Operation) -> str:
+    return f"{operation.process} {operation.action} {dict(operation.args)}"
+
+
+if __name__ == "__main__":
+    main()

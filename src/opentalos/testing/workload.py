@@ -1,0 +1,244 @@
+"""The standard workload: everything that clients do at once, and the reading of all at the end."""
+
+import asyncio
+from typing import Protocol
+
+from opentalos.broker.broker import Broker
+from opentalos.broker.values import AttributeChange, NewTopic, Topic
+from opentalos.model.errors import TalosError
+from opentalos.testing.clients import (
+    OWNER,
+    RETRY_S,
+    Client,
+    IdempotentProducer,
+    LiveTopic,
+    Producer,
+    Reader,
+    Stranger,
+    decode_blocks,
+)
+from opentalos.testing.group_clients import Worker
+from opentalos.testing.history import Operation
+from opentalos.testing.server import ServerLost, SimulatedServer, UnansweredBug
+from opentalos.testing.world import World
+
+PATIENCE_S = 90.0  # after the faults everything works again within so long
+ANSWER_S = 30.0  # and every call still open is answered within so long
+GROUPS = ("g1", "g2")
+RETENTION_S = (4, 8, 3_600)  # of a topic, one of these
+RETENTION_BYTES = (2 << 10, 6 << 10)
+
+
+class Actor(Protocol):
+    """A client that does something until it is cancelled."""
+
+    name: str
+
+    async def run(self) -> None: ...
+
+
+class Admin(Client):
+    """Creates, deletes, recreates, grows and changes topics."""
+
+    def __init__(self, world: World, topics: list[LiveTopic]) -> None:
+        super().__init__(world, "admin")
+        self.topics, self.all_topics = topics, list[LiveTopic]()
+
+    async def create(self, name: str, *, partitions: int, flushed: bool) -> LiveTopic:
+        """Create a topic, again and again while faults keep it from being made."""
+        attributes = {"durability": "flushed" if flushed else "synced"}
+        if self.rng.random() < 0.4:
+            attributes["retention.bytes"] = str(self.rng.choice(RETENTION_BYTES))
+        new = NewTopic(
+            name=name,
+            partitions=partitions,
+            retention_s=self.rng.choice(RETENTION_S),
+            attributes=attributes,
+        )
+        while True:
+            server = await self.server()
+            try:
+                topic = await server.call(
+                    "create", lambda broker: broker.topics.create_topic(OWNER, new), timeout_s=6
+                )
+            except (TalosError, ServerLost, UnansweredBug):
+                found = await self._find(server, name)
+                if found is None:
+                    await asyncio.sleep(RETRY_S)
+                    continue
+                topic = found
+            live = LiveTopic(topic.resource, name, topic.partitions, flushed)
+            self.all_topics.append(live)
+            durability = attributes["durability"]
+            self.world.recorder.note("topic", topic=live.resource, durability=durability)
+            return live
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self.think(20)
+            at = self.rng.randrange(len(self.topics))
+            topic = self.topics[at]
+            if self.rng.random() < 0.3:
+                topic.deleted = True
+                await self._delete_at_last(topic)
+                self.topics[at] = await self.create(
+                    topic.name, partitions=self.rng.choice([1, 2]), flushed=topic.flushed
+                )
+            else:
+                await self._change(topic)
+
+    async def _find(self, server: SimulatedServer, name: str) -> Topic | None:
+        # A create whose answer was lost may have been done, now or a moment later.
+        async def find(broker: Broker) -> Topic:
+            return broker.topics.find_topic(OWNER, name)
+
+        known = {topic.resource for topic in self.all_topics}
+        try:
+            topic = await server.call("find", find, timeout_s=6)
+        except (TalosError, ServerLost, UnansweredBug):
+            return None
+        return topic if topic.resource not in known else None
+
+    async def _delete_at_last(self, topic: LiveTopic) -> None:
+        while True:
+            if await self._delete(topic):
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def _delete(self, topic: LiveTopic) -> bool:
+        server = await self.server()
+        operation = self.world.recorder.invoke(
+            self.name, "delete", topic=topic.resource, server=server.name
+        )
+
+        async def delete(broker: Broker) -> bool:
+            await broker.topics.delete_topic(OWNER, topic.resource)
+            return True
+
+        if await self.ask(server, operation, delete):
+            self.world.recorder.ok(operation)
+        return operation.ok or operation.error.startswith("TopicNotExist")
+
+    async def _change(self, topic: LiveTopic) -> None:
+        server = await self.server()
+        partitions = topic.partitions + self.rng.choice([0, 1])
+        change = AttributeChange(
+            partitions=partitions if topic.partitions < partitions <= 3 else None,
+            retention_s=self.rng.choice(RETENTION_S),
+        )
+        try:
+            changed = await server.call(
+                "change",
+                lambda broker: broker.topics.change_attribute(OWNER, topic.resource, change),
+                timeout_s=6,
+            )
+        except (TalosError, ServerLost, UnansweredBug):
+            return
+        topic.partitions = max(topic.partitions, changed.partitions)
+
+
+class Auditor(Client):
+    """Checks, once all faults are over, that everything works, and reads everything."""
+
+    def __init__(self, world: World, topics: list[LiveTopic]) -> None:
+        super().__init__(world, "auditor")
+        self.topics = [topic for topic in topics if not topic.deleted]
+        self._number = 0
+
+    async def probe(self) -> None:
+        """Every partition takes a put, and every call that was left open is answered."""
+        for topic in self.topics:
+            for partition in range(topic.partitions):
+                await self._probe(topic, partition)
+        await asyncio.sleep(ANSWER_S)
+        for server in [self.world.current]:
+            for call in server.unanswered() if server else ():
+                self.world.recorder.note("unanswered", text=f"{call} at {server}")
+
+    async def read_all(self) -> None:
+        """The final log of every partition, and every checkpoint."""
+        workers = [Worker(self.world, f"auditor-{group}", group, []) for group in GROUPS]
+        for topic in self.topics:
+            for partition in range(topic.partitions):
+                await self._read_partition(topic, partition)
+                server = await self.server()
+                for worker in workers:
+                    await worker.checkpoint(server, topic, partition, healed=True)
+
+    async def _probe(self, topic: LiveTopic, partition: int) -> None:
+        until_s = self.world.loop.time() + PATIENCE_S
+        while True:
+            self._number += 1
+            blocks = [self.block([f"probe.{self._number}"])]
+            late = {"healed": True} if self.world.loop.time() > until_s else {}
+            put = await self.put(await self.server(), topic, partition, blocks, **late)
+            if put.ok or late:
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def _read_partition(self, topic: LiveTopic, partition: int) -> None:
+        until_s = self.world.loop.time() + PATIENCE_S
+        while True:
+            late = self.world.loop.time() > until_s
+            operation = await self._read_once(topic, partition, late)
+            if operation.ok or late:
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def _read_once(self, topic: LiveTopic, partition: int, late: bool) -> Operation:
+        server = await self.server()
+        args = {"healed": True} if late else {}
+        found = await self.range(server, topic, partition, **args)
+        operation = self.world.recorder.invoke(
+            self.name,
+            "read",
+            topic=topic.resource,
+            partition=partition,
+            offset=-1,
+            final=True,
+            **args,
+        )
+        if found is None:
+            self.world.recorder.fail(operation, "no range")
+            return operation
+        blocks: list[tuple[int, list[str | None]]] = []
+        offset = found.start
+        while offset < found.next:
+            read, result = await self.get(server, topic, partition, offset)
+            if result is None or not result.blocks:
+                self.world.recorder.fail(operation, f"at {offset}: {read.error or 'nothing'}")
+                return operation
+            blocks += [(base, ids) for base, ids in decode_blocks(result) if base >= offset]
+            offset = result.blocks[-1].next_offset
+        self.world.recorder.ok(operation, blocks=blocks, start=found.start, next=offset)
+        return operation
+
+
+async def standard_workload(world: World) -> None:
+    """Chaos, then healing, probes, a restart, and the final reading."""
+    rng = world.rng("workload")
+    await world.start_server()
+    topics: list[LiveTopic] = []
+    admin = Admin(world, topics)
+    topics.append(await admin.create("synced", partitions=2, flushed=False))
+    topics.append(await admin.create("flushed", partitions=1, flushed=True))
+    clients: list[Actor] = [admin, Stranger(world, "stranger", topics)]
+    clients += [Producer(world, f"plain{n}", topics) for n in range(2)]
+    clients += [IdempotentProducer(world, f"exact{n}", topics, n + 1) for n in range(2)]
+    clients += [Reader(world, f"reader{n}", topics) for n in range(2)]
+    clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in range(2)]
+    tasks = [asyncio.create_task(each.run(), name=each.name) for each in clients]
+    await world.trouble()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await world.heal()
+    auditor = Auditor(world, topics)
+    await auditor.probe()
+    if rng.random() < 0.5:
+        await world.stop_server()
+    else:
+        await world.crash()
+    await world.start_server()
+    await auditor.read_all()
