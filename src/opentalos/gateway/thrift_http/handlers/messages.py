@@ -1,0 +1,118 @@
+"""MessageService: putMessage and getMessage in the shapes the hot path leaves, and transactions."""
+
+import asyncio
+from typing import Any, Final
+
+from opentalos.broker.broker import Broker
+from opentalos.broker.messages import GetQuery, PutTarget
+from opentalos.gateway.thrift_http.handlers import values
+from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler
+from opentalos.model.errors import BadRequest, NotSupported, TalosError
+from opentalos.model.identity import Principal
+from opentalos.model.message import Compression, MessageBlock, StoredBlock
+from opentalos.wire._generated import message
+from opentalos.wire.thrift.block_extras import Extras, decode_extras, encode_extras
+
+_COMPRESSIONS: Final = frozenset(Compression)
+
+
+async def put_message(
+    broker: Broker, caller: Principal, request: message.PutMessageRequest, _: CallContext
+) -> message.PutMessageResponse:
+    """Append blocks; the reply waits until all are durable."""
+    blocks = [_block_of(block, caller) for block in request.messageBlocks]
+    total = sum(block.messages for block in blocks)
+    if total != request.messageNumber:
+        raise BadRequest(f"messageNumber is {request.messageNumber}, the blocks have {total}")
+    resource, partition = values.target_of(request.topicAndPartition)
+    target = PutTarget(resource, partition, request.timeoutTimestamp or 0)
+    durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def answer(error: TalosError | None) -> None:
+        if durable.done():
+            return  # the call was cancelled meanwhile
+        if error is None:
+            durable.set_result(None)
+        else:
+            durable.set_exception(error)
+
+    broker.messages.put(caller, target, blocks, answer)
+    await durable
+    return message.PutMessageResponse(sequenceId=request.sequenceId)
+
+
+def _block_of(block: message.MessageBlock, caller: Principal) -> MessageBlock:
+    """A block to store; start offset and append time are the server's to set."""
+    if block.messageNumber <= 0:
+        raise BadRequest(f"messageNumber of a block is {block.messageNumber}, need 1 or more")
+    if block.compressionType not in _COMPRESSIONS:
+        raise BadRequest(f"unknown compression type {block.compressionType}")
+    if block.transactionId:
+        raise NotSupported("a block with a transaction id is not supported yet")
+    if block.createTimestamp is not None and block.createTimestamp < 0:
+        raise BadRequest(f"createTimestamp is negative: {block.createTimestamp}")
+    extras = Extras(block.createTimestampList, block.tag, block.tagCode)
+    return MessageBlock(
+        payload=block.messageBlock,
+        messages=block.messageNumber,
+        compression=int(block.compressionType),
+        create_ms=block.createTimestamp or 0,
+        principal=caller.number,
+        extras=encode_extras(extras),
+    )
+
+
+async def get_message(
+    broker: Broker, caller: Principal, request: message.GetMessageRequest, _: CallContext
+) -> message.GetMessageResponse:
+    """Read blocks. ``unHandledMessageNumber`` is always set: Python needs it."""
+    if request.messageTags:
+        raise NotSupported("messageTags: tag filters are not supported yet")
+    resource, partition = values.target_of(request.topicAndPartition)
+    query = GetQuery(
+        resource=resource,
+        partition=partition,
+        offset=request.messageOffset,
+        messages_max=request.maxGetMessageNumber,
+        bytes_max=request.maxGetMessageBytes,
+        deadline_ms=request.timeoutTimestamp or 0,
+    )
+    result = await broker.messages.get(caller, query)
+    return message.GetMessageResponse(
+        messageBlocks=[_message_block(block) for block in result.blocks],
+        messageNumber=result.messages,
+        unHandledMessageNumber=result.unhandled,
+        sequenceId=request.sequenceId,
+    )
+
+
+def _message_block(block: StoredBlock) -> message.MessageBlock:
+    extras = decode_extras(block.extras)
+    return message.MessageBlock(
+        startMessageOffset=block.base_offset,
+        messageNumber=block.messages,
+        compressionType=block.compression,
+        messageBlock=bytes(block.payload),
+        messageBlockSize=len(block.payload),
+        appendTimestamp=block.append_ms,
+        createTimestamp=block.create_ms or None,
+        createTimestampList=extras.create_ms_list,
+        tag=extras.tag,
+        tagCode=extras.tag_code,
+    )
+
+
+def _unsupported(name: str) -> Handler:
+    async def refuse(_: Broker, __: Principal, ___: Any, ____: CallContext) -> None:
+        raise NotSupported(f"{name}: transactions are not supported yet")
+
+    return refuse
+
+
+_TRANSACTIONS: Final = ("prepare", "commit", "rollback", "getUnkownStateTransaction")
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "putMessage": put_message,
+    "getMessage": get_message,
+    **{name: _unsupported(name) for name in _TRANSACTIONS},
+}

@@ -1,0 +1,138 @@
+"""MessageService: offsets, time lookup, schedule info."""
+
+from typing import Final
+
+from opentalos.broker.broker import Broker
+from opentalos.gateway.thrift_http.errors import form_of, text_of
+from opentalos.gateway.thrift_http.handlers import values
+from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler
+from opentalos.gateway.thrift_http.handlers.metrics import get_data_preview
+from opentalos.model.errors import BadRequest, TalosError, UnexpectedOffset
+from opentalos.model.identity import Principal
+from opentalos.model.message import OffsetRange
+from opentalos.wire._generated import common, message, topic
+
+PARTITIONS_MAX: Final = 10_000  # of one call
+
+
+def _info(partition: int, found: OffsetRange | TalosError) -> message.OffsetInfo:
+    """Offsets, or an error code: getPartitionsOffset declares no exception."""
+    if isinstance(found, TalosError):
+        form = form_of(found)
+        return message.OffsetInfo(
+            partitionId=partition,
+            errorCode=common.ErrorCode(form.code),
+            errorMsg=text_of(found, form),
+        )
+    return message.OffsetInfo(partitionId=partition, startOffset=found.start, endOffset=found.end)
+
+
+async def _partition_info(
+    broker: Broker, caller: Principal, sent: topic.TopicAndPartition
+) -> message.OffsetInfo:
+    resource, partition = values.target_of(sent)
+    try:
+        return _info(partition, await broker.messages.offsets(caller, resource, partition))
+    except TalosError as error:
+        return _info(partition, error)
+
+
+def _check_count(count: int) -> None:
+    if count > PARTITIONS_MAX:
+        raise BadRequest(f"{count} partitions in one call, at most {PARTITIONS_MAX}")
+
+
+async def get_topic_offset(
+    broker: Broker, caller: Principal, request: message.GetTopicOffsetRequest, _: CallContext
+) -> message.GetTopicOffsetResponse:
+    """Offsets of every partition of a topic."""
+    resource = values.resource_of(request.topicTalosResourceName)
+    found = await broker.messages.topic_offsets(caller, resource)
+    infos = [_info(partition, item) for partition, item in enumerate(found)]
+    return message.GetTopicOffsetResponse(offsetInfoList=infos)
+
+
+async def get_partition_offset(
+    broker: Broker, caller: Principal, request: message.GetPartitionOffsetRequest, _: CallContext
+) -> message.GetPartitionOffsetResponse:
+    """Offsets of one partition; errors too go into the reply, since Java 2.4 declares none."""
+    info = await _partition_info(broker, caller, request.topicAndPartition)
+    return message.GetPartitionOffsetResponse(offsetInfo=info)
+
+
+async def get_partitions_offset(
+    broker: Broker, caller: Principal, request: message.GetPartitionsOffsetRequest, _: CallContext
+) -> message.GetPartitionsOffsetResponse:
+    """Offsets of the listed partitions, an error per partition that has none."""
+    wanted = request.topicAndPartitionList
+    _check_count(len(wanted))
+    infos = [await _partition_info(broker, caller, sent) for sent in wanted]
+    return message.GetPartitionsOffsetResponse(offsetInfoList=infos)
+
+
+async def get_topic_checkpoint(
+    broker: Broker, caller: Principal, request: message.GetCheckpointRequest, _: CallContext
+) -> message.GetCheckpointResponse:
+    """First offset at or after a time, by partition."""
+    resource = values.resource_of(request.topicTalosResourceName)
+    wanted = request.partitionTimeIndexMap
+    _check_count(len(wanted))
+    found = {
+        partition: await broker.messages.offset_at(caller, resource, partition, time_ms)
+        for partition, time_ms in wanted.items()
+    }
+    return message.GetCheckpointResponse(partitionsCheckPoint=found)
+
+
+async def get_partition_checkpoint(
+    broker: Broker,
+    caller: Principal,
+    request: message.GetPartitionCheckpointRequest,
+    _: CallContext,
+) -> message.GetPartitionCheckpointResponse:
+    """First offset at or after a time."""
+    resource, partition = values.target_of(request.topicAndPartition)
+    time_ms = request.partitionTimeIndex
+    offset = await broker.messages.offset_at(caller, resource, partition, time_ms)
+    return message.GetPartitionCheckpointResponse(partitionCheckPoint=offset)
+
+
+async def get_schedule_info(
+    broker: Broker, caller: Principal, request: message.GetScheduleInfoRequest, _: CallContext
+) -> message.GetScheduleInfoResponse:
+    """The address that serves each partition."""
+    resource = values.resource_of(request.topicTalosResourceName)
+    _found, addresses = broker.messages.schedule_info(caller, resource)
+    return message.GetScheduleInfoResponse(
+        scheduleInfo={
+            values.topic_and_partition(resource, partition): address
+            for partition, address in enumerate(addresses)
+        }
+    )
+
+
+async def delete_message_index(
+    broker: Broker, caller: Principal, request: message.DeleteMessageIndexRequest, _: CallContext
+) -> None:
+    """Nothing is left to do once the caller and the range are right.
+
+    The log's index is derived from its blocks and rebuilt when missing, so entries that an
+    administrator wants gone are already no more than the blocks say.
+    """
+    resource, partition = values.target_of(request.topicAndPartition)
+    broker.context.authorizer.authorize_admin(caller, "delete message index", resource)
+    await broker.messages.offsets(caller, resource, partition)
+    if not 0 <= request.startOffset <= request.endOffset:
+        raise UnexpectedOffset(f"no offset range: {request.startOffset} to {request.endOffset}")
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "getTopicOffset": get_topic_offset,
+    "getPartitionOffset": get_partition_offset,
+    "getPartitionsOffset": get_partitions_offset,
+    "getTopicCheckpoint": get_topic_checkpoint,
+    "getPartitionCheckpoint": get_partition_checkpoint,
+    "getScheduleInfo": get_schedule_info,
+    "getDataPreview": get_data_preview,
+    "deleteMessageIndex": delete_message_index,
+}
