@@ -1,0 +1,94 @@
+"""Permissions as a second principal of the official SDK meets them."""
+
+import subprocess
+
+import pytest
+from tests.compat.conftest import Sdk
+from tests.raw_client import RawClient, RawTopic, TalosError, idl
+from tests.server_process import ROOT_KEY, TALOS, Key, ServerProcess
+
+pytestmark = pytest.mark.timeout(60)
+
+GET_AND_DESCRIBE, PUT_AND_DESCRIBE = 6, 5
+DENIED, UNKNOWN = "PERMISSION_DENIED_ERROR", "TOPIC_NOT_EXIST"
+
+
+def cli(server: ServerProcess, *words: str) -> str:
+    """Run ``talos`` against the server, as root."""
+    root = f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}"
+    command = [str(TALOS), *words, "--url", server.url, "--as", root]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def new_key(server: ServerProcess, *words: str) -> Key:
+    shown = dict(line.split(": ", 1) for line in cli(server, *words).splitlines())
+    return Key(shown["key id"], shown["secret"])
+
+
+def grant(server: ServerProcess, topic: RawTopic, principal: str, permission: int) -> None:
+    definitions = idl("topic")
+    grantee = idl("authorization").Grantee(type=1, identifier=principal)
+    request = definitions.SetPermissionRequest(topic.resource, grantee, permission)
+    topic.client.call("topic", "setPermission", request)
+
+
+def codes(outcome: dict[str, dict[str, str]]) -> dict[str, str]:
+    return {name: outcome[name].get("code", "") for name in ("describe", "put", "get", "delete")}
+
+
+def test_a_principal_sees_and_does_only_what_was_granted(sdk: Sdk, server: ServerProcess) -> None:
+    owner = RawClient(server.port)
+    topic = RawTopic.create(owner, "private")
+    topic.put(b"secret")
+    key = new_key(server, "user", "create", "reader")
+    arguments = {"topic": "private", "resource": topic.resource.topicTalosResourceName}
+
+    outcome = sdk.run("access", key=key, **arguments)[0]
+    assert set(codes(outcome).values()) == {UNKNOWN}, "unknown and not granted answer alike"
+    assert outcome["listed"] == []
+
+    grant(server, topic, "reader", GET_AND_DESCRIBE)
+    outcome = sdk.run("access", key=key, **arguments)[0]
+    assert codes(outcome) == {"describe": "", "put": DENIED, "get": "", "delete": DENIED}
+
+    grant(server, topic, "reader", PUT_AND_DESCRIBE)
+    outcome = sdk.run("access", key=key, **arguments)[0]
+    assert codes(outcome) == {"describe": "", "put": "", "get": DENIED, "delete": DENIED}
+    assert "reader" in server.stderr(), "denials are on record"
+    owner.close()
+
+
+def test_keys_rotate_without_a_pause_and_a_disabled_one_is_refused(server: ServerProcess) -> None:
+    first = new_key(server, "user", "create", "rotating")
+    second = new_key(server, "key", "create", "rotating")
+    for key in (first, second):
+        client = RawClient(server.port, key)
+        assert client.call("topic", "listTopics", None).topicInfos == []
+        client.close()
+    cli(server, "key", "disable", first.key_id)
+    client = RawClient(server.port, second)
+    client.call("topic", "listTopics", None)
+    client.close()
+    refused = RawClient(server.port, first)
+    assert refused.post("/v1/api/topic", b"\x82").status == 401
+    refused.close()
+
+
+def test_a_producers_topic_created_by_another_cannot_be_changed(server: ServerProcess) -> None:
+    owner = RawClient(server.port)
+    topic = RawTopic.create(owner, "not-yours")
+    key = new_key(server, "user", "create", "stranger")
+    grant(server, topic, "stranger", PUT_AND_DESCRIBE)
+    stranger = RawTopic(RawClient(server.port, key), topic.name, topic.resource)
+    stranger.put(b"allowed")
+    definitions = idl("topic")
+    change = definitions.ChangeTopicAttributeRequest(
+        topic.resource, definitions.TopicAttribute(partitionNumber=9)
+    )
+    with pytest.raises(TalosError) as caught:
+        stranger.client.call("topic", "changeTopicAttribute", change)
+    assert caught.value.code == 28
+    owner.close()
+    stranger.client.close()
