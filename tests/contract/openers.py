@@ -6,11 +6,12 @@ uses, and assumes nothing about time but that things happen within ``PATIENCE_S`
 """
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from opentalos.adapters.local import open_local_file_store
 from opentalos.adapters.memory import (
@@ -42,6 +43,7 @@ class Storage(Generic[StoreT]):
     """One storage; ``client`` opens another client of it."""
 
     open_client: Callable[[], Awaitable[StoreT]]
+    lose_reply: Callable[[], None] | None = None  # the next write takes effect, its reply is lost
     clients: list[StoreT] = field(default_factory=list)
 
     async def client(self) -> StoreT:
@@ -98,14 +100,35 @@ async def memory_records(_folder: Path) -> AsyncIterator[Storage[MetaStore]]:
     await storage.close()
 
 
+class LosingConnection(sqlite3.Connection):
+    """Reports an I/O error for a COMMIT that took effect, as often as it was told to."""
+
+    losses = 0  # still to come, on any connection
+
+    def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+        cursor = super().execute(statement, *parameters)
+        if statement == "COMMIT" and LosingConnection.losses > 0:
+            LosingConnection.losses -= 1
+            error = sqlite3.OperationalError("injected")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            raise error
+        return cursor
+
+
+def lose_sqlite_reply() -> None:
+    """The next COMMIT on any connection takes effect and raises."""
+    LosingConnection.losses = 1
+
+
 @asynccontextmanager
 async def sqlite_records(folder: Path) -> AsyncIterator[Storage[MetaStore]]:
     """Records of one file, each client with a connection of its own."""
 
     async def client() -> MetaStore:
-        return await open_sqlite_meta_store(folder / "meta.sqlite")
+        path = folder / "meta.sqlite"
+        return await open_sqlite_meta_store(path, connection_class=LosingConnection)
 
-    storage: Storage[MetaStore] = Storage(client)
+    storage: Storage[MetaStore] = Storage(client, lose_reply=lose_sqlite_reply)
     yield storage
     await storage.close()
 
@@ -128,9 +151,10 @@ async def sqlite_rows(folder: Path) -> AsyncIterator[Storage[RowStore]]:
     """Rows of one file, each client with a connection of its own."""
 
     async def client() -> RowStore:
-        return await open_sqlite_row_store(folder / "rows.sqlite")
+        path = folder / "rows.sqlite"
+        return await open_sqlite_row_store(path, connection_class=LosingConnection)
 
-    storage: Storage[RowStore] = Storage(client)
+    storage: Storage[RowStore] = Storage(client, lose_reply=lose_sqlite_reply)
     yield storage
     await storage.close()
 
@@ -138,3 +162,7 @@ async def sqlite_rows(folder: Path) -> AsyncIterator[Storage[RowStore]]:
 FILE_STORES: dict[str, Opener[FileStore]] = {"memory": memory_files, "local": local_files}
 META_STORES: dict[str, Opener[MetaStore]] = {"memory": memory_records, "sqlite": sqlite_records}
 ROW_STORES: dict[str, Opener[RowStore]] = {"memory": memory_rows, "sqlite": sqlite_rows}
+
+# Those that can lose the reply of a write that took effect; memory has no reply to lose.
+LOSING_META_STORES = {name: META_STORES[name] for name in ("sqlite",)}
+LOSING_ROW_STORES = {name: ROW_STORES[name] for name in ("sqlite",)}

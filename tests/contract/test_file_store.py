@@ -206,10 +206,11 @@ async def test_a_reopened_client_sees_what_was_committed(
 # --- recover ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("durability", list(Durability))
 async def test_recover_fences_the_former_writer(
-    store: FileStore, other: FileStore, folder: str
+    store: FileStore, other: FileStore, folder: str, durability: Durability
 ) -> None:
-    old = await store.create(f"{folder}/a", durability=SYNCED)
+    old = await store.create(f"{folder}/a", durability=durability)
     await old.commit([b"kept"])
     assert await other.recover(f"{folder}/a", deadline_s=RECOVER_S) == 4
     with pytest.raises(Fenced):

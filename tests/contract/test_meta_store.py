@@ -6,9 +6,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
-from tests.contract.openers import META_STORES, PATIENCE_S, Storage
+from tests.contract.openers import LOSING_META_STORES, META_STORES, PATIENCE_S, Storage
 
-from opentalos.model.errors import AlreadyExists, RequestError, TalosError, VersionConflict
+from opentalos.model.errors import (
+    AlreadyExists,
+    OutcomeUnknown,
+    RequestError,
+    TalosError,
+    VersionConflict,
+)
 from opentalos.ports.meta_store import VALUE_BYTES_MAX, MetaStore, Record
 
 POLL_S = 0.02
@@ -261,6 +267,72 @@ async def test_a_reopened_client_sees_what_was_written(
     await first.close()
     second = await storage.client()
     assert await second.get(f"{folder}/a") == Record(b"two", version)
+
+
+# --- a reply that is lost -------------------------------------------------------------------------
+
+
+@pytest.fixture(params=list(LOSING_META_STORES))
+async def losing(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[Storage[MetaStore]]:
+    """A storage that can lose the reply of a write that took effect."""
+    async with LOSING_META_STORES[request.param](tmp_path) as opened:
+        assert opened.lose_reply is not None
+        yield opened
+
+
+async def outcome(write: Awaitable[int | None]) -> int | None:
+    """The result; None also for unknown. Any other error is a lie: the write took effect."""
+    try:
+        return await write
+    except OutcomeUnknown:
+        return None
+
+
+async def test_a_write_never_conflicts_with_itself_when_its_reply_is_lost(
+    losing: Storage[MetaStore], folder: str
+) -> None:
+    store, path = await losing.client(), f"{folder}/a"
+    lose_reply = losing.lose_reply
+    assert lose_reply is not None
+    lose_reply()
+    created = await outcome(store.create(path, b"one"))
+    record = await store.get(path)
+    assert record is not None
+    assert created in (None, record.version)
+    lose_reply()
+    replaced = await outcome(store.replace(path, b"two", record.version))
+    record = await store.get(path)
+    assert record is not None
+    assert record.value == b"two"
+    assert replaced in (None, record.version)
+    lose_reply()
+    await outcome(store.delete(path, record.version))
+    assert await store.get(path) is None
+
+
+async def test_a_reply_lost_in_a_crowd_makes_nobody_win_twice(
+    losing: Storage[MetaStore], folder: str
+) -> None:
+    store, other, path = await losing.client(), await losing.client(), f"{folder}/a"
+    version = await store.create(path, b"")
+    assert losing.lose_reply is not None
+    losing.lose_reply()
+    results = await asyncio.gather(
+        *(
+            client.replace(path, b"%d" % number, version)
+            for number, client in enumerate([store, other] * 4)
+        ),
+        return_exceptions=True,
+    )
+    record = await store.get(path)
+    assert record is not None
+    for number, result in enumerate(results):
+        if number == int(record.value):
+            assert isinstance(result, OutcomeUnknown) or result == record.version
+        else:
+            assert isinstance(result, VersionConflict)
 
 
 # --- children ---------------------------------------------------------------------------------

@@ -1,14 +1,21 @@
 """The contract of RowStore, sentence by sentence, on every adapter."""
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.contract.openers import ROW_STORES, Storage
+from tests.contract.openers import LOSING_ROW_STORES, ROW_STORES, Storage
 
-from opentalos.model.errors import NotFound, RequestError, TalosError, VersionConflict
+from opentalos.model.errors import (
+    NotFound,
+    OutcomeUnknown,
+    RequestError,
+    TalosError,
+    VersionConflict,
+)
 from opentalos.ports.row_store import ABSENT, FamilyName, Row, RowMutation, RowStore
 
 PENDING = FamilyName.PENDING
@@ -276,6 +283,31 @@ async def test_of_identical_writes_at_once_all_succeed_with_one_version(
     write = put(b"k", {b"c": b"1"})
     versions = await asyncio.gather(*(client.mutate(table, write) for client in (store, other) * 4))
     assert len(set(versions)) == 1
+
+
+@pytest.mark.parametrize("name", list(LOSING_ROW_STORES))
+async def test_an_unknown_write_is_resolved_by_repeating_it(
+    name: str, tmp_path: Path, table: str
+) -> None:
+    async with LOSING_ROW_STORES[name](tmp_path) as storage:
+        lose_reply = storage.lose_reply
+        assert lose_reply is not None
+        store = await storage.client()
+        await store.open_table(table)
+        version = ABSENT
+        for number in range(3):
+            write = put(b"k", {b"c": b"%d" % number}, expected=version)
+            lose_reply()
+            with contextlib.suppress(OutcomeUnknown):
+                await store.mutate(table, write)
+            version = await store.mutate(table, write)
+            assert await one(store, table, b"k") == Row(b"k", version, {b"c": b"%d" % number})
+        lose_reply()
+        writes = [put(b"%d" % number, {b"c": b"v"}) for number in range(5)]
+        with contextlib.suppress(OutcomeUnknown):
+            await store.mutate_many(table, writes)
+        again = await store.mutate_many(table, writes)
+        assert all(isinstance(outcome, int) for outcome in again)
 
 
 # --- removal --------------------------------------------------------------------------------------

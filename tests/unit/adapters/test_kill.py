@@ -43,6 +43,28 @@ async def main():
 
 asyncio.run(main())
 """
+APPENDER = """
+import asyncio, sys
+from pathlib import Path
+from opentalos.adapters.local import open_local_file_store
+from opentalos.model.errors import Fenced
+from opentalos.model.message import Durability
+
+async def main():
+    store = await open_local_file_store(Path(sys.argv[1]))
+    file = await store.create("t/0", durability=Durability[sys.argv[2]])
+    number = 0
+    try:
+        while True:
+            await file.commit([b"%07d\\n" % number])
+            print(number, flush=True)
+            number += 1
+    except Fenced:
+        print("fenced", flush=True)
+        await store.close()
+
+asyncio.run(main())
+"""
 LINES = 400  # acknowledgements before the kill
 
 
@@ -86,3 +108,27 @@ def test_every_commit_that_was_acknowledged_survives(tmp_path: Path, turn: int) 
         await meta.close()
 
     asyncio.run(judge())
+
+
+@pytest.mark.parametrize("durability", ["SYNCED", "FLUSHED"])
+@pytest.mark.parametrize("turn", range(2))
+def test_a_writer_in_another_process_is_fenced(tmp_path: Path, durability: str, turn: int) -> None:
+    command = [sys.executable, "-c", APPENDER, str(tmp_path), durability]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        for _ in range(LINES // 4 + turn):
+            assert writer.stdout.readline()
+
+        async def take_over() -> int:
+            store = await open_local_file_store(tmp_path)
+            length = await store.recover("t/0", deadline_s=5)
+            content = await store.read("t/0", position=0, bytes_max=1 << 24)
+            await store.close()
+            assert len(content) == length
+            return length
+
+        length = asyncio.run(take_over())
+        rest = writer.stdout.read().split()
+    assert rest.pop() == "fenced"
+    last = int(rest[-1]) if rest else LINES // 4 + turn - 1
+    assert length >= 8 * (last + 1)

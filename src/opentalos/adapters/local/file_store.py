@@ -36,6 +36,9 @@ from opentalos.model.message import Durability
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# Measured on 2 cores with a busy loop, 8 files: 4 threads commit a quarter more per second than 2,
+# 6 fewer than 4; the file system merges the journal commits of concurrent syncs.
+COMMIT_THREADS = 4
 OTHER_THREADS = 2  # for reads, lists and directory changes, so that commits do not wait for them
 CREATE_ATTEMPTS_MAX = 8  # each lost to a delete that removed the empty directory
 READERS_MAX = 128  # files kept open for reading
@@ -62,7 +65,7 @@ class LocalFileStore:
     """
 
     def __init__(
-        self, root: Path, *, io_threads: int = 2, faults: LocalFaults | None = None
+        self, root: Path, *, io_threads: int = COMMIT_THREADS, faults: LocalFaults | None = None
     ) -> None:
         self._root = root.absolute()
         self._commits = CommitThreads(io_threads, hanging_max=HANGING_THREADS_MAX, faults=faults)
@@ -142,10 +145,11 @@ class LocalFileStore:
         if self._closed:
             return
         self._closed = True
-        await self._commits.close(deadline_s=CLOSE_S)
+        await asyncio.gather(
+            self._commits.close(deadline_s=CLOSE_S), self._others.close(deadline_s=CLOSE_S)
+        )
         for file in list(self._files):
             file.abandon(WriterDead("the file store was closed"))
-        await self._others.close(deadline_s=CLOSE_S)
         for path, reader in list(self._readers.items()):
             del self._readers[path]
             self._dismiss(path, reader)
@@ -273,7 +277,7 @@ def _walk(directory: Path, prefix: str) -> Iterator[str]:
 
 
 async def open_local_file_store(
-    root: Path, *, io_threads: int = 2, faults: LocalFaults | None = None
+    root: Path, *, io_threads: int = COMMIT_THREADS, faults: LocalFaults | None = None
 ) -> LocalFileStore:
     """A store whose root exists. Raises: StoreUnavailable: the directory cannot be used."""
     store = LocalFileStore(root, io_threads=io_threads, faults=faults)
