@@ -56,6 +56,10 @@ class LogContext:
         self.space_left = free_bytes
         self.full = free_bytes < self.limits.space_reserve_bytes
 
+    def note_full(self) -> None:
+        """The storage refused a write for want of space; the next measurement decides anew."""
+        self.space_left, self.full = 0, True
+
     def note_written(self, count_bytes: int) -> None:
         """Bytes were written since the last measurement."""
         self.space_left -= count_bytes

@@ -158,7 +158,7 @@ class PartitionWriter(PutQueue):
             try:
                 waiter(base, None)
             except (Exception, asyncio.CancelledError):
-                self.waiter_raised()
+                self._waiter_raised()
         for _, waiter, _, base in group.followers:
             self.answer(waiter, base, None)
         for waiter, base, error in group.answered:
@@ -180,7 +180,7 @@ class PartitionWriter(PutQueue):
         self.let_go()
         self.context.counters.commit_failures += 1
         if isinstance(error, StorageFull):
-            self.context.full = True
+            self.context.note_full()
         if isinstance(error, TalosError):
             _log.warning("%s: write failed, re-opening: %s", name_of(self.key), error)
         else:
@@ -263,7 +263,7 @@ class PartitionWriter(PutQueue):
             self.broken = error
             self.refuse_queue(type(error)(*error.args))
         elif isinstance(error, StorageFull):
-            context.full = True
+            context.note_full()
             self.refuse_queue(StorageFull(str(error)))
         lasting = self.broken is not None or context.closing or self.deleted
         if not lasting and self._attempts < limits.reopen_attempts_max:

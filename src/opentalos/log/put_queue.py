@@ -160,9 +160,9 @@ class PutQueue:
         try:
             waiter(base, error)
         except (Exception, asyncio.CancelledError):
-            self.waiter_raised()
+            self._waiter_raised()
 
-    def waiter_raised(self) -> None:
+    def _waiter_raised(self) -> None:
         """Note that a waiter raised; called while its exception is handled."""
         self.context.counters.waiter_failures += 1
         _log.exception("%s: a waiter raised", name_of(self.key))

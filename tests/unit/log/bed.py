@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from itertools import count
 
 from opentalos.adapters.memory import MemoryFileStore, MemoryMetaStore, MemoryStorage
 from opentalos.log.log_store import LogStore
@@ -17,19 +18,20 @@ TOPIC = TopicLogSettings("topic-uuid", Durability.SYNCED, 86_400.0)
 LIMITS = LogLimits(space_reserve_bytes=0, reopen_attempts_max=3)
 
 
+_TOKENS = count(1)  # no two servers draw the same
+
+
 class FakeClock:
     """A wall clock that tests set, and counting tokens."""
 
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000
-        self.tokens = 0
 
     def wall_ms(self) -> int:
         return self.now_ms
 
     def token(self, bytes_count: int) -> bytes:
-        self.tokens += 1
-        return (0x5EED0000 + self.tokens).to_bytes(bytes_count, "big")
+        return (0x5EED0000 + next(_TOKENS)).to_bytes(bytes_count, "big")
 
 
 @dataclass
@@ -76,7 +78,6 @@ async def open_bed(
     files = files or MemoryFileStore(storage)
     meta = meta or MemoryMetaStore(storage)
     clock = clock or FakeClock()
-    clock.tokens += 1_000  # another process draws other tokens
     store = LogStore(files=files, meta=meta, clock=clock, server="s1", limits=limits)
     await store.start()
     return Bed(storage, files, meta, clock, store)
