@@ -35,7 +35,7 @@ class PartitionQuotaService:
             quota = self._in_force(caller.organisation)
             return PartitionQuotas((quota,), quota.total)
         if caller.admin:
-            known = sorted(self._quotas.all_approved())
+            known = sorted(self._quotas.approved())
             quotas = tuple(self._in_force(organisation) for organisation in known)
             return PartitionQuotas(quotas, sum(quota.total for quota in quotas))
         return PartitionQuotas((), 0)
@@ -80,7 +80,7 @@ class PartitionQuotaService:
 
     def _in_force(self, organisation: str) -> PartitionQuota:
         """What an organisation may use, and what it uses."""
-        approved = self._quotas.approved(organisation)
+        approved = self._quotas.approved().get(organisation)
         used = sum(topic.partitions for topic in self._context.topics.owned_by(organisation))
         if approved is None:
             total = self._context.config.quota.organisation_partitions

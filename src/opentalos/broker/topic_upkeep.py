@@ -127,13 +127,15 @@ class TopicUpkeep:
                 _LOG.warning("space of topic %s is not known now: %s", topic.resource, error)
 
     async def _measure_topic(self, topic: Topic) -> None:
-        used_bytes = 0
+        spaces, used_bytes = self._context.spaces, 0
+        charged_before = spaces.used(topic)
         for partition in range(topic.partitions_ever):
+            if self._context.topics.by_resource(topic.resource) is None:
+                return  # deleted meanwhile: its logs must not be touched again
             stats = await self._context.partition_log(topic, partition).stats()
             used_bytes += stats.retained_bytes
-        if self._context.topics.by_resource(topic.resource) is None:
-            return
-        self._context.spaces.set_used(topic, used_bytes)
+        # Puts that came meanwhile may not be in the figure; the next pass is exact about them.
+        spaces.set_used(topic, used_bytes + max(0, spaces.used(topic) - charged_before))
         if used_bytes:
             self._empty.discard(topic.uuid)
         else:

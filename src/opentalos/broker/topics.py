@@ -22,6 +22,7 @@ from opentalos.catalog.topic_change import (
     new_topic,
     shrunk_topic,
     split_name,
+    tombstone,
     without_attribute,
 )
 from opentalos.model.errors import (
@@ -88,7 +89,7 @@ class TopicService:
         Its logs are removed at once if storage allows, else later, even after a restart.
         """
         topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
-        dead = await self._context.topics.mark_deleting(topic)
+        dead = await self._context.topics.change(topic, tombstone)
         await self._upkeep.remove_soon(dead)
 
     async def change_attribute(
@@ -201,7 +202,7 @@ class TopicService:
             )
         if not owner.startswith("CL"):
             return
-        approved = self._quotas.approved(owner)
+        approved = self._quotas.approved().get(owner)
         limit = approved.total if approved else config.quota.organisation_partitions
         used = sum(topic.partitions for topic in owned)
         if used + partitions > limit:

@@ -52,12 +52,8 @@ class QuotaCatalog:
         """Every user quota that was set."""
         return self._users
 
-    def approved(self, organisation: str) -> PartitionQuota | None:
-        """What was approved for an organisation."""
-        return self._approved.get(organisation)
-
-    def all_approved(self) -> Mapping[str, PartitionQuota]:
-        """Everything that was approved, by organisation."""
+    def approved(self) -> Mapping[str, PartitionQuota]:
+        """What was approved, by organisation."""
         return self._approved
 
     def pending(self) -> Mapping[str, PartitionQuota]:

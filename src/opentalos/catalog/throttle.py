@@ -37,10 +37,6 @@ class Bucket:
         self.spent_until_s = float("-inf")
         self._window_s, self._window_count, self._last_rate = 0.0, 0, 0.0
 
-    def set_limit(self, limit: int) -> None:
-        """Change the rate; a debt keeps its time."""
-        self.limit, self.s_per_unit = limit, 1.0 / limit
-
     def observe(self, now_s: float, units: int) -> None:
         """Count what is asked for while in debt, refused or not: the measured value."""
         elapsed_s = now_s - self._window_s
@@ -222,12 +218,11 @@ class Throttle:
 
     def _bucket(self, key: tuple[str, str], name: str, unit: str, limit: int) -> Bucket:
         bucket = self._buckets.get(key)
-        if bucket is None:
+        if bucket is None or bucket.limit != limit:
+            # A changed limit starts without the former one's debt; every handle is new as well.
             if len(self._buckets) >= BUCKETS_MAX:
                 self._forget_idle()
             bucket = self._buckets[key] = Bucket(name, unit, limit)
-        elif bucket.limit != limit:
-            bucket.set_limit(limit)
         return bucket
 
     def _forget_idle(self) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from opentalos.catalog.authorize import permissions_of, topic_not_exist
 from opentalos.catalog.record_index import Codec, RecordIndex, record_path
 from opentalos.catalog.topic import Topic, TopicStatus, decode_topic, encode_topic
-from opentalos.catalog.topic_change import tombstone
 from opentalos.model.errors import NotFound
 from opentalos.model.identity import Principal
 from opentalos.model.names import check_name
@@ -98,6 +97,8 @@ class TopicCatalog:
     async def change(self, topic: Topic, change: Callable[[Topic], Topic]) -> Topic:
         """Change this very topic, not one that was recreated under its name.
 
+        ``change`` may make it a tombstone: from then on the topic does not exist for anybody.
+
         Raises: TopicNotExist, and whatever ``change`` raises.
         """
 
@@ -110,10 +111,6 @@ class TopicCatalog:
             return await self._records.change(_path(topic.owner, topic.name), same_topic)
         except NotFound:
             raise topic_not_exist(topic.resource) from None
-
-    async def mark_deleting(self, topic: Topic) -> Topic:
-        """Make the record a tombstone: from now on the topic does not exist for anybody."""
-        return await self.change(topic, tombstone)
 
     async def remove(self, dead: Topic) -> None:
         """Remove a tombstone once its logs are gone; the name is free afterwards."""

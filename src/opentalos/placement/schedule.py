@@ -1,11 +1,11 @@
 """Schedule info: which server clients should dial for each partition; pure."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 
-def schedule(partitions: int, address: str) -> Mapping[int, str]:
-    """Partition to ``host:port``, every partition of the topic, as clients expect.
+def schedule(partitions: int, address: str) -> Sequence[str]:
+    """``host:port`` by partition, of every partition of the topic, as clients expect.
 
     One server serves everything; an assignment over several takes the place of ``address``.
     """
-    return dict.fromkeys(range(partitions), address)
+    return [address] * partitions

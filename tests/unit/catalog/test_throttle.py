@@ -151,16 +151,18 @@ def test_bytes_of_a_reply_hold_the_next_get() -> None:
         handle.admit_get(100.0)
 
 
-def test_a_changed_quota_holds_for_the_next_request_and_keeps_what_was_used() -> None:
+def test_a_changed_quota_holds_for_the_next_request_and_an_equal_one_keeps_the_debt() -> None:
     quotas = Quotas(user_put_bytes_per_s=1_000)
     assert quotas.handle().admit_put(100.0, 3_000) == 0.0
+    quotas.throttle.invalidate()
+    assert quotas.handle().admit_put(100.0, 1) == pytest.approx(2.0)
     quotas.users["alice"] = UserQuota(rates=BaseQuota(put_bytes_per_s=10))
     quotas.throttle.invalidate()
-    assert quotas.handle().admit_put(100.0, 10) == pytest.approx(2.0)
-    assert quotas.handle().admit_put(102.0, 1) == pytest.approx(1.0)
+    assert quotas.handle().admit_put(100.0, 30) == 0.0
+    assert quotas.handle().admit_put(100.0, 1) == pytest.approx(2.0)
     quotas.users["alice"] = UserQuota(rates=BaseQuota(put_bytes_per_s=0))
     quotas.throttle.invalidate()
-    assert quotas.handle().admit_put(102.0, 1 << 30) == 0.0
+    assert quotas.handle().admit_put(100.0, 1 << 30) == 0.0
 
 
 def test_a_topics_own_quota_takes_the_place_of_the_default() -> None:

@@ -7,7 +7,7 @@ from tests.unit.catalog.support import ALICE, BOB, CAROL, ROOT
 from opentalos.adapters.memory import MemoryMetaStore, MemoryStorage
 from opentalos.catalog.grants import granted
 from opentalos.catalog.topic import Topic
-from opentalos.catalog.topic_change import shrunk_topic
+from opentalos.catalog.topic_change import shrunk_topic, tombstone
 from opentalos.catalog.topics import TopicCatalog
 from opentalos.model.errors import AlreadyExists, InvalidName, TopicNotExist
 from opentalos.model.identity import GUEST, Grantee, GrantType, Principal
@@ -85,14 +85,14 @@ async def test_qualified_and_resource_names_resolve(catalog: TopicCatalog) -> No
 async def test_a_topic_that_is_being_deleted_cannot_be_found(catalog: TopicCatalog) -> None:
     await catalog.create(_topic("alice", "t"))
     topic = catalog.find(ALICE, "t")
-    dead = await catalog.mark_deleting(topic)
+    dead = await catalog.change(topic, tombstone)
     assert catalog.by_resource(topic.resource) is None
     assert catalog.tombstones() == [dead]
     assert (list(catalog.all()), catalog.owned_by("alice")) == ([], [])
     with pytest.raises(TopicNotExist):
         catalog.find(ALICE, "t")
     with pytest.raises(TopicNotExist):
-        await catalog.mark_deleting(topic)
+        await catalog.change(topic, tombstone)
     with pytest.raises(AlreadyExists):
         await catalog.create(_topic("alice", "t", "u2"))
     await catalog.remove(dead)
@@ -105,7 +105,7 @@ async def test_a_change_meant_for_a_former_topic_does_not_reach_its_successor(
 ) -> None:
     await catalog.create(_topic("alice", "t", "u1"))
     former = catalog.find(ALICE, "t")
-    await catalog.remove(await catalog.mark_deleting(former))
+    await catalog.remove(await catalog.change(former, tombstone))
     with pytest.raises(TopicNotExist):
         await catalog.change(former, lambda topic: replace(topic, owner_name="x"))
     await catalog.create(_topic("alice", "t", "u2"))
@@ -120,7 +120,7 @@ async def test_a_restart_finds_topics_tombstones_and_shrinks(
     await catalog.create(_topic("alice", "a"))
     await catalog.create(_topic("alice", "b", "u2"))
     await catalog.create(_topic("alice", "c", "u3", partitions=4))
-    await catalog.mark_deleting(catalog.find(ALICE, "b"))
+    await catalog.change(catalog.find(ALICE, "b"), tombstone)
     await catalog.change(catalog.find(ALICE, "c"), lambda topic: replace(topic, partitions=2))
     second = TopicCatalog(MemoryMetaStore(storage))
     await second.start()
@@ -138,7 +138,7 @@ async def test_listeners_hear_of_every_change(storage: MemoryStorage) -> None:
     await catalog.start()
     await catalog.create(_topic("alice", "t"))
     topic = catalog.find(ALICE, "t")
-    dead = await catalog.mark_deleting(topic)
+    dead = await catalog.change(topic, tombstone)
     await catalog.remove(dead)
     assert heard == [(None, topic), (topic, dead), (dead, None)]
     await catalog.close()

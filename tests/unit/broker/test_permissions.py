@@ -1,0 +1,77 @@
+import pytest
+from tests.unit.broker.support import world
+from tests.unit.catalog.support import ALICE, BOB, CAROL, DAVE, ROOT
+
+from opentalos.model.errors import BadRequest, PermissionDenied, TopicNotExist
+from opentalos.model.identity import GUEST, Grantee, GrantType, Permission
+
+BOB_GRANT = Grantee(GrantType.DEVELOPER, "bob")
+
+
+async def test_a_grant_works_at_once_and_its_revocation_too() -> None:
+    async with world() as w:
+        topic, permissions = await w.topic(ALICE), w.broker.permissions
+        with pytest.raises(TopicNotExist):
+            await w.put(BOB, topic, 0, 1)
+        await permissions.set_permission(ALICE, topic.resource, BOB_GRANT, Permission(5))
+        await w.put(BOB, topic, 0, 1)
+        assert permissions.get_permission(BOB, topic.resource, BOB_GRANT) == 5
+        await permissions.set_permission(ALICE, topic.resource, BOB_GRANT, Permission(6))
+        with pytest.raises(PermissionDenied):
+            await w.put(BOB, topic, 0, 1)
+        assert permissions.list_permission(ALICE, topic.resource) == {"alice": 31, "bob": 6}
+        await permissions.revoke_permission(ROOT, topic.resource, BOB_GRANT)
+        with pytest.raises(TopicNotExist):
+            permissions.list_permission(BOB, topic.resource)
+        assert permissions.get_permission(ALICE, topic.resource, BOB_GRANT) == 0
+
+
+async def test_grants_reach_teams_organisations_and_guests() -> None:
+    async with world() as w:
+        topic, permissions = await w.topic(ALICE), w.broker.permissions
+        for grantee, caller in (
+            (Grantee(GrantType.APP_USER, "CIblue"), BOB),
+            (Grantee(GrantType.APP_ROOT, "CLacme"), DAVE),
+            (Grantee(GrantType.GUEST, ""), GUEST),
+        ):
+            with pytest.raises(TopicNotExist):
+                await w.put(caller, topic, 0, 1)
+            await permissions.set_permission(ALICE, topic.resource, grantee, Permission(1))
+            await w.put(caller, topic, 0, 1)
+
+
+async def test_a_grantee_can_neither_grant_nor_see_the_list_without_describe() -> None:
+    async with world() as w:
+        topic, permissions = await w.topic(ALICE), w.broker.permissions
+        await permissions.set_permission(ALICE, topic.resource, BOB_GRANT, Permission(3))
+        for attempt in (
+            permissions.set_permission(BOB, topic.resource, BOB_GRANT, Permission(7)),
+            permissions.revoke_permission(BOB, topic.resource, BOB_GRANT),
+        ):
+            with pytest.raises(PermissionDenied):
+                await attempt
+        with pytest.raises(PermissionDenied):
+            permissions.list_permission(BOB, topic.resource)
+        with pytest.raises(TopicNotExist):
+            permissions.get_permission(CAROL, topic.resource, BOB_GRANT)
+
+
+@pytest.mark.parametrize("mask", [8, 12, 15, 16, 31])
+async def test_changing_the_topic_cannot_be_granted(mask: int) -> None:
+    async with world() as w:
+        topic = await w.topic(ALICE)
+        with pytest.raises(PermissionDenied):
+            await w.broker.permissions.set_permission(
+                ALICE, topic.resource, BOB_GRANT, Permission(mask)
+            )
+
+
+async def test_nothing_cannot_be_granted_and_the_owner_not_revoked() -> None:
+    async with world() as w:
+        topic, permissions = await w.topic(ALICE), w.broker.permissions
+        with pytest.raises(BadRequest):
+            await permissions.set_permission(ALICE, topic.resource, BOB_GRANT, Permission(0))
+        with pytest.raises(PermissionDenied):
+            await permissions.revoke_permission(
+                ALICE, topic.resource, Grantee(GrantType.DEVELOPER, "alice")
+            )

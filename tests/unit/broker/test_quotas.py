@@ -1,0 +1,142 @@
+import pytest
+from tests.unit.broker.support import world
+from tests.unit.catalog.support import ALICE, BOB, CAROL, DAVE, ROOT
+
+from opentalos.broker.values import BaseQuota, PartitionQuota, UserQuota
+from opentalos.model.errors import (
+    BadRequest,
+    InvalidName,
+    NotSupported,
+    PermissionDenied,
+    QuotaExceeded,
+    QuotaNotExist,
+    ThrottleRejected,
+)
+from opentalos.model.identity import GUEST
+from opentalos.model.limits import QuotaLimits
+
+
+async def test_a_users_quota_is_set_by_administrators_and_holds_at_once() -> None:
+    async with world() as w:
+        topic, quotas = await w.topic(ALICE), w.broker.quotas
+        await w.put(ALICE, topic, 0, 9_000)
+        quota = UserQuota(rates=BaseQuota(put_bytes_per_s=1_000), topics=1)
+        await quotas.set_user_quota(ROOT, "alice", quota)
+        await w.put(ALICE, topic, 0, 5_000)
+        with pytest.raises(ThrottleRejected, match="user alice: limit 1000 bytes/s, measured"):
+            await w.put(ALICE, topic, 0, 1)
+        with pytest.raises(QuotaExceeded, match="limit 1 topics, measured 1 topics"):
+            await w.topic(ALICE, "second")
+        own = quotas.query_user_quota(ALICE)
+        assert (own.use.quota.put_bytes_per_s, own.topics) == (1_000, 1)
+        assert own.use.quota.put_requests_per_s == 40_000
+        assert own.use.used_bytes >= 14_000
+        assert list(quotas.list_user_quota(ROOT)) == ["alice"]
+        await quotas.delete_user_quota(ROOT, "alice")
+        with pytest.raises(QuotaNotExist):
+            await quotas.delete_user_quota(ROOT, "alice")
+        await w.put(ALICE, topic, 0, 5_000)
+
+
+async def test_user_quotas_are_nobody_elses_business() -> None:
+    async with world() as w:
+        quotas = w.broker.quotas
+        for caller in (ALICE, GUEST):
+            with pytest.raises(PermissionDenied):
+                await quotas.set_user_quota(caller, "alice", UserQuota())
+            with pytest.raises(PermissionDenied):
+                quotas.list_user_quota(caller)
+            with pytest.raises(PermissionDenied):
+                await quotas.delete_user_quota(caller, "alice")
+        with pytest.raises(BadRequest):
+            await quotas.set_user_quota(ROOT, "a", UserQuota(rates=BaseQuota(space_bytes=-1)))
+        with pytest.raises(InvalidName):
+            await quotas.set_user_quota(ROOT, "a/b", UserQuota())
+
+
+async def test_a_topics_quota_is_its_owners() -> None:
+    async with world() as w:
+        topic, quotas = await w.topic(ALICE), w.broker.quotas
+        with pytest.raises(QuotaNotExist):
+            await quotas.delete_topic_quota(ALICE, topic.resource)
+        quota = BaseQuota(space_bytes=1_000)
+        await quotas.set_topic_quota(ALICE, topic.resource, quota)
+        await w.put(ALICE, topic, 0, 900)
+        with pytest.raises(QuotaExceeded, match="space of topic t: limit 1000 bytes, measured 9"):
+            await w.put(ALICE, topic, 0, 200)
+        use = quotas.query_topic_quota(ALICE, topic.resource)
+        assert use.quota.space_bytes == 1_000
+        assert 0 < use.remaining_bytes <= 100
+        await w.restart()
+        await w.broker._upkeep.run_once()
+        with pytest.raises(QuotaExceeded):
+            await w.put(ALICE, topic, 0, 200)
+        await w.broker.quotas.delete_topic_quota(ALICE, topic.resource)
+        await w.put(ALICE, topic, 0, 200)
+
+
+async def test_measured_space_follows_the_log() -> None:
+    async with world() as w:
+        topic = await w.topic(ALICE, partitions=2)
+        await w.put(ALICE, topic, 1, 500)
+        await w.broker._upkeep.run_once()
+        log = w.broker.context.partition_log(topic, 1)
+        assert w.broker.context.spaces.used(topic) == (await log.stats()).retained_bytes > 500
+        await w.broker.topics.delete_topic(ALICE, topic.resource)
+        assert w.broker.context.spaces.used_by_owner("alice") == 0
+
+
+async def test_a_partition_quota_is_asked_for_approved_and_revoked() -> None:
+    async with world(quota=QuotaLimits(organisation_partitions=2)) as w:
+        quotas = w.broker.partition_quotas
+        await w.topic(CAROL, partitions=2)
+        with pytest.raises(QuotaExceeded):
+            await w.topic(CAROL, "u", partitions=1)
+        wanted = PartitionQuota(organisation="CLacme", total=5, reason="more")
+        await quotas.apply_quota(CAROL, wanted)
+        waiting = quotas.list_pending_quota(DAVE)
+        assert [(q.total, q.used, q.reason) for q in waiting.quotas] == [(5, 2, "more")]
+        assert not waiting.admin
+        assert quotas.list_pending_quota(BOB).quotas == ()
+        assert len(quotas.list_pending_quota(ROOT).quotas) == 1
+        left = await quotas.approve_quota(ROOT, PartitionQuota(organisation="CLacme", total=3))
+        assert (left.quotas, left.admin) == ((), True)
+        found = quotas.list_quota(DAVE)
+        assert (found.approved, found.quotas[0].used) == (3, 2)
+        assert quotas.list_quota(ROOT).approved == 3
+        await w.topic(CAROL, "u", partitions=1)
+        await quotas.revoke_quota(ROOT, PartitionQuota(organisation="CLacme", total=1))
+        assert quotas.list_quota(DAVE).approved == 2
+        with pytest.raises(QuotaNotExist):
+            await quotas.revoke_quota(ROOT, PartitionQuota(organisation="CLacme", total=1))
+
+
+async def test_a_refused_request_leaves_the_quota_as_it_was() -> None:
+    async with world() as w:
+        quotas = w.broker.partition_quotas
+        wanted = PartitionQuota(organisation="", total=5)
+        await quotas.apply_quota(CAROL, wanted)
+        left = await quotas.revoke_quota(ROOT, PartitionQuota(organisation="CLacme", total=5))
+        assert left.quotas == ()
+        assert quotas.list_quota(CAROL).approved == 10_000
+
+
+async def test_only_members_apply_and_only_administrators_decide() -> None:
+    async with world() as w:
+        quotas = w.broker.partition_quotas
+        wanted = PartitionQuota(organisation="CLacme", total=5)
+        for attempt in (
+            quotas.apply_quota(BOB, wanted),
+            quotas.apply_quota(GUEST, wanted),
+            quotas.approve_quota(CAROL, wanted),
+            quotas.revoke_quota(CAROL, wanted),
+        ):
+            with pytest.raises(PermissionDenied):
+                await attempt
+        with pytest.raises(BadRequest):
+            await quotas.apply_quota(CAROL, PartitionQuota(organisation="CLacme", total=0))
+        with pytest.raises(BadRequest):
+            await quotas.apply_quota(ALICE, PartitionQuota(organisation="", total=1))
+        with pytest.raises(NotSupported):
+            await quotas.auto_apply_quota(CAROL, wanted)
+        assert quotas.list_quota(ALICE).quotas == ()
