@@ -106,7 +106,7 @@ async def test_recover_keeps_its_deadline_while_the_disk_hangs(
     store: LocalFileStore, monkeypatch: pytest.MonkeyPatch, faults: LocalFaults
 ) -> None:
     await (await store.create("t/0", durability=SYNCED)).close()
-    monkeypatch.setattr(disk, "sync_data", lambda fd: faults.before_commit("slow/", fd, b"", 0))
+    monkeypatch.setattr(disk, "sync_data", lambda fd: faults.before_commit("slow/", fd, (), 0))
     faults.hang_prefix = "slow/"
     with pytest.raises(RecoveryStuck, match="t/0"):
         await store.recover("t/0", deadline_s=0.02)
@@ -316,5 +316,20 @@ async def test_a_dead_file_gives_its_descriptor_back(
     faults.error_prefix = "bad/"
     with pytest.raises(WriterDead):
         await file.commit([b"x"])
+    await store.close()
+    assert open_descriptors(tmp_path) == []
+
+
+async def test_a_cancelled_call_leaves_no_descriptor(store: LocalFileStore, tmp_path: Path) -> None:
+    file = await store.create("t/0", durability=SYNCED)
+    calls = [
+        asyncio.ensure_future(store.create("t/1", durability=SYNCED)),
+        asyncio.ensure_future(store.read("t/0", position=0, bytes_max=1)),
+    ]
+    await asyncio.sleep(0)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    await file.close()
     await store.close()
     assert open_descriptors(tmp_path) == []

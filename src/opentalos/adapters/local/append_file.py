@@ -85,8 +85,7 @@ class LocalAppendFile:
     def _write(self, chunks: Sequence[bytes | memoryview]) -> int:
         """On an I/O thread."""
         if self._threads.faults is not None:
-            data = b"".join(chunks)
-            self._threads.faults.before_commit(self._name, self._fd, data, self._length)
+            self._threads.faults.before_commit(self._name, self._fd, chunks, self._length)
         length = write_at(self._fd, chunks, self._length, synced=self._synced)
         check_not_fenced(self._fd, self._path, self._name)
         return length

@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 _HANG_S_MAX = 600.0  # a forgotten hang must not keep a thread for ever
@@ -28,13 +29,15 @@ class LocalFaults:
         self.hang_prefix = None
         self._released.set()
 
-    def before_commit(self, path: str, fd: int, data: bytes, position: int) -> None:
+    def before_commit(
+        self, path: str, fd: int, chunks: Sequence[bytes | memoryview], position: int
+    ) -> None:
         """Called on the I/O thread in place of luck. Raises: OSError of ``error_number``."""
         if self.hang_prefix is not None and path.startswith(self.hang_prefix):
             self._released.wait(_HANG_S_MAX)
         if self.error_prefix is not None and path.startswith(self.error_prefix):
             if self.partial_bytes:
-                os.pwrite(fd, data[: self.partial_bytes], position)
+                os.pwrite(fd, b"".join(chunks)[: self.partial_bytes], position)
             raise OSError(self.error_number, os.strerror(self.error_number))
         if self.sync_delay_s:
             time.sleep(self.sync_delay_s)

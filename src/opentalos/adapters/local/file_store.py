@@ -48,13 +48,24 @@ _CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLO
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Reader:
+class Descriptor:
+    """An open file."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+
+class Reader(Descriptor):
     """A file open for reading, shared by the reads under way."""
 
-    __slots__ = ("fd", "length", "users")
+    __slots__ = ("length", "users")
 
-    def __init__(self, fd: int, length: int | None) -> None:
-        self.fd, self.length, self.users = fd, length, 0
+    def __init__(self, fd: int) -> None:
+        super().__init__(fd)
+        self.length: int | None = None  # as its fence fixed it
+        self.users = 0
 
 
 class LocalFileStore:
@@ -69,7 +80,7 @@ class LocalFileStore:
     ) -> None:
         self._root = root.absolute()
         self._commits = CommitThreads(io_threads, hanging_max=HANGING_THREADS_MAX, faults=faults)
-        self._others = IoThreads("local-io", threads=OTHER_THREADS)
+        self._others = IoThreads("local-io", threads=OTHER_THREADS, unwanted=self._close_unwanted)
         self._directories: set[Path] = set()  # whose entries are durable; used on threads only
         self._files: dict[LocalAppendFile, None] = {}
         self._readers: OrderedDict[str, Reader] = OrderedDict()
@@ -78,11 +89,11 @@ class LocalFileStore:
     async def create(self, path: str, *, durability: Durability) -> LocalAppendFile:
         """Make a new file, its directory entry durable; see the port."""
         full = self._full(path)
-        fd = await self._run(path, self._create, full, path)
+        made = await self._run(path, self._create, full, path)
         file = LocalAppendFile(
             path,
             full,
-            fd,
+            made.fd,
             durability=durability,
             threads=self._commits,
             on_release=lambda released: self._files.pop(released, None),
@@ -170,7 +181,7 @@ class LocalFileStore:
 
     # --- on I/O threads ---------------------------------------------------------------------
 
-    def _create(self, full: Path, path: str) -> int:
+    def _create(self, full: Path, path: str) -> Descriptor:
         for attempt in range(CREATE_ATTEMPTS_MAX):
             if os.path.lexists(f"{full}{FENCE_SUFFIX}"):
                 raise AlreadyExists(f"{path} (a fence of that name)")
@@ -190,7 +201,7 @@ class LocalFileStore:
         except OSError as error:
             os.close(fd)
             raise OutcomeUnknown(f"{path}: made, but its entry is not durable: {error}") from error
-        return fd
+        return Descriptor(fd)
 
     def _delete(self, full: Path) -> None:
         """Also removes directories that became empty, so that deleted topics leave nothing."""
@@ -212,6 +223,11 @@ class LocalFileStore:
         self._root.mkdir(parents=True, exist_ok=True)
         state = os.statvfs(self._root)
         return state.f_bavail * state.f_frsize
+
+    def _close_unwanted(self, result: object) -> None:
+        """A file that was opened for a caller who was cancelled meanwhile."""
+        if isinstance(result, Descriptor):
+            self._commits.close_descriptor(result.fd)
 
     # --- readers, on the loop -----------------------------------------------------------------
 
@@ -237,7 +253,7 @@ def _open_reader(full: Path, path: str) -> Reader:
         fd = os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFound(path) from error
-    return Reader(fd, None)
+    return Reader(fd)
 
 
 def _read(reader: Reader, full: Path, path: str, position: int, bytes_max: int) -> bytes | None:

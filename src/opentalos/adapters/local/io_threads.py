@@ -47,9 +47,16 @@ class IoThreads:
     """
 
     def __init__(
-        self, name: str, *, threads: int, threads_max: int = 32, threads_kept: int | None = None
+        self,
+        name: str,
+        *,
+        threads: int,
+        threads_max: int = 32,
+        threads_kept: int | None = None,
+        unwanted: Callable[[Any], None] = lambda _result: None,
     ) -> None:
         self._name, self._threads = name, threads
+        self._unwanted = unwanted  # gets results whose caller was cancelled
         self._threads_kept = threads if threads_kept is None else threads_kept
         self._threads_max = max(threads, threads_max)
         self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
@@ -92,8 +99,8 @@ class IoThreads:
 
         def finished(result: T, error: BaseException | None, _seconds: float) -> None:
             if future.done():
-                return
-            if error is None:
+                self._unwanted(result)
+            elif error is None:
                 future.set_result(result)
             else:
                 future.set_exception(error)

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 import os
 import sqlite3
 import threading
@@ -20,6 +21,7 @@ from opentalos.model.errors import (
     TalosError,
 )
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], Any]
 Finished = Callable[[Any, BaseException | None], None]  # result, error; on the loop
@@ -118,8 +120,8 @@ class Database:
             try:
                 async with asyncio.timeout(deadline_s):
                     await self._ended.wait()
-            except TimeoutError as error:
-                raise OutcomeUnknown(f"{self._path.name}: a call hangs at close") from error
+            except TimeoutError:
+                _log.warning("%s: a call still hangs at close", self._path.name)
 
     # --- on the thread ----------------------------------------------------------------------
 
