@@ -1,0 +1,150 @@
+"""Talos message formats V1, V2 and V3: a decompressed block is their concatenation.
+
+Shape:   V1: [s u32][sequence number: s][d u32][data: d]
+         V2: "V" 0 2 0 [create ms u64][type u16][s u16][sequence number: s][d u32][data: d]
+         V3: "V" 0 3 0 [t u32][Message in the Thrift compact protocol: t]
+         All numbers big endian; the first byte tells V1 from the others, so versions may mix.
+Source:  talos-messages.md section 2.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from opentalos.wire._generated import message as generated
+from opentalos.wire.message.message import Message, MessageFormatError
+from opentalos.wire.thrift.compact import read_struct, write_struct
+from opentalos.wire.thrift.error import ThriftError
+from opentalos.wire.thrift.reader import Cursor
+
+_VERSIONED: Final = ord("V")
+_HEAD: Final = struct.Struct(">BHB")
+_V2_FIELDS: Final = struct.Struct(">qhH")
+_U32: Final = struct.Struct(">I")
+_V1_BYTES_MIN: Final = 8  # the shortest message of all versions
+_VALUES_MAX: Final = 64  # fields of one V3 message, unknown ones included
+
+
+def encode_messages(messages: Sequence[Message], version: int = 3) -> bytes:
+    """The payload of a block before compression. Raises: MessageFormatError."""
+    encoders = {1: _encode_v1, 2: _encode_v2, 3: _encode_v3}
+    encode = encoders.get(version)
+    if encode is None:
+        raise MessageFormatError(f"unknown message version {version}")
+    try:
+        return b"".join(map(encode, messages))
+    except (struct.error, ThriftError) as error:
+        raise MessageFormatError(f"a message does not fit version {version}: {error}") from error
+
+
+def _encode_v1(message: Message) -> bytes:
+    sequence = (message.sequence_number or "").encode()
+    data = message.data
+    return b"%b%b%b%b" % (_U32.pack(len(sequence)), sequence, _U32.pack(len(data)), data)
+
+
+def _encode_v2(message: Message) -> bytes:
+    sequence = (message.sequence_number or "").encode()
+    kind = generated.MessageType.BINARY if message.message_type is None else message.message_type
+    head = _HEAD.pack(_VERSIONED, 2, 0)
+    fields = _V2_FIELDS.pack(message.create_ms or 0, kind, len(sequence))
+    return b"".join((head, fields, sequence, _U32.pack(len(message.data)), message.data))
+
+
+def _encode_v3(message: Message) -> bytes:
+    out = bytearray()
+    value = generated.Message(
+        partitionKey=message.partition_key,
+        sequenceNumber=message.sequence_number,
+        message=message.data,
+        createTimestamp=message.create_ms,
+        appendTimestamp=message.append_ms,
+        messageType=message.message_type,
+        SchemaFingerprint=message.schema_fingerprint,
+        tag=message.tag,
+    )
+    write_struct(out, generated.Message.SPEC, value)
+    return _HEAD.pack(_VERSIONED, 3, 0) + _U32.pack(len(out)) + out
+
+
+def decode_messages(data: bytes, count: int) -> list[Message]:
+    """The messages of a decompressed block.
+
+    Raises: MessageFormatError: damaged, or not exactly ``count`` messages.
+    """
+    if count < 0 or count * _V1_BYTES_MIN > len(data):
+        raise MessageFormatError(f"{count} messages cannot be in {len(data)} bytes")
+    found = []
+    position = 0
+    for index in range(count):
+        try:
+            message, position = _decode_one(data, position)
+        except (struct.error, IndexError):
+            raise MessageFormatError(f"the block ends within message {index} of {count}") from None
+        except (ThriftError, UnicodeDecodeError) as error:
+            raise MessageFormatError(f"message {index} of {count}: {error}") from error
+        found.append(message)
+    if position != len(data):
+        left = len(data) - position
+        raise MessageFormatError(f"{left} bytes follow message {count}, the last one")
+    return found
+
+
+def _decode_one(data: bytes, position: int) -> tuple[Message, int]:
+    if data[position] != _VERSIONED:
+        sequence, position = _counted(data, position)
+        content, position = _counted(data, position)
+        return Message(content, sequence_number=_text(sequence)), position
+    _, version, mark = _HEAD.unpack_from(data, position)
+    position += _HEAD.size
+    if mark == 0 and version == 2:
+        return _decode_v2(data, position)
+    if mark == 0 and version == 3:
+        content, position = _counted(data, position)
+        return _decode_v3(content), position
+    raise MessageFormatError(f"unknown message version {version} at position {position}")
+
+
+def _decode_v2(data: bytes, position: int) -> tuple[Message, int]:
+    create_ms, kind, length = _V2_FIELDS.unpack_from(data, position)
+    position += _V2_FIELDS.size
+    sequence = _slice(data, position, length)
+    content, position = _counted(data, position + length)
+    message = Message(
+        content, sequence_number=_text(sequence), create_ms=create_ms, message_type=kind
+    )
+    return message, position
+
+
+def _decode_v3(data: bytes) -> Message:
+    cursor = Cursor(data, _VALUES_MAX)
+    value: generated.Message = read_struct(cursor, generated.Message.SPEC)
+    if cursor.position != len(data):
+        raise MessageFormatError(f"{len(data) - cursor.position} bytes follow a V3 message")
+    return Message(
+        value.message,
+        partition_key=value.partitionKey,
+        sequence_number=value.sequenceNumber,
+        create_ms=value.createTimestamp,
+        append_ms=value.appendTimestamp,
+        message_type=None if value.messageType is None else int(value.messageType),
+        schema_fingerprint=value.SchemaFingerprint,
+        tag=value.tag,
+    )
+
+
+def _counted(data: bytes, position: int) -> tuple[bytes, int]:
+    """Bytes behind their length, and the position after them."""
+    length = _U32.unpack_from(data, position)[0]
+    position += _U32.size
+    return _slice(data, position, length), position + length
+
+
+def _slice(data: bytes, position: int, length: int) -> bytes:
+    if length > len(data) - position:
+        raise MessageFormatError(f"a field of {length} bytes goes beyond the block")
+    return data[position : position + length]
+
+
+def _text(data: bytes) -> str | None:
+    return data.decode() if data else None
