@@ -42,6 +42,7 @@ from opentalos.ports.file_store import FileStore
 _log = logging.getLogger(__name__)
 
 _ZEROS = bytes(512)  # one sector: what a page that was never written reads as
+_START_BYTES = 64 << 10  # of a segment that are looked at for such a page
 
 
 class Claim(Protocol):
@@ -150,7 +151,13 @@ class _Recovery:
             length = await files.recover(path, deadline_s=deadline_s)
         except NotFound as error:
             raise CorruptLog(f"{name_of(self._key)}: segment file {path} is missing") from error
-        scan = await self._scan(last, path, length)
+        try:
+            scan = await self._scan(last, path, length)
+        except CorruptLog as error:
+            if not await self._start_lost_by_power(path, length):
+                self._context.counters.corrupt += 1
+                raise
+            return await self._without(held, last, error)
         if scan.fault and scan.position < length:
             await self._check_damage(held, scan, path, length)
         tail = await _read_tail(files, path, scan)
@@ -182,15 +189,28 @@ class _Recovery:
             header = await read_segment_header(context.files, path)
         except CorruptLog as error:
             # It was registered, so a commit of this header had returned.
-            context.counters.corrupt += 1
             raise CorruptLog(f"{name_of(self._key)}: {error}") from error
         index = SparseIndex(context.limits.index_interval_bytes)
         scan = SegmentScan(header.seed, last.base_offset, index)
         await scan_segment(context.files, path, scan, length)
         if not scan.state_end:
-            context.counters.corrupt += 1
             raise CorruptLog(self._place(path, scan))
         return scan
+
+    async def _start_lost_by_power(self, path: str, length: int) -> bool:
+        """Whether a flushed segment's first page never reached the disk: zeros, or cut short."""
+        if self._settings.durability is not Durability.FLUSHED:
+            return False
+        raw = await self._context.files.read(path, position=0, bytes_max=_START_BYTES)
+        return length < _START_BYTES or _ZEROS in raw
+
+    async def _without(self, held: Held, last: Segment, error: CorruptLog) -> _Recovered:
+        """Go on as if the last segment, whose start a power loss took, had held nothing."""
+        context = self._context
+        context.counters.truncated += 1
+        _log.warning("log-truncated: %s; flushed messages were lost with it", error)
+        state = await last_state(context, self._key, held.manifest.with_last_sealed(None))
+        return _Recovered(None, None, last.base_offset, state, [])
 
     async def _check_damage(self, held: Held, scan: SegmentScan, path: str, length: int) -> None:
         """Tell a torn tail from damage: a valid block behind it knows more to be committed."""

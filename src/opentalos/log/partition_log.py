@@ -24,6 +24,7 @@ from opentalos.model.errors import (
     OffsetOutOfRange,
     PartitionNotServing,
     TalosError,
+    Unavailable,
 )
 from opentalos.model.message import (
     MessageBlock,
@@ -178,7 +179,10 @@ class PartitionLog:
         writer = self.writer
         if writer.segment is None and writer.busy():
             await writer.run(partial(open_now, writer))  # it is being opened: wait for the end
-        held = await self._context.manifests.load(self.key)
+        try:
+            held = await self._context.manifests.load(self.key)
+        except Unavailable as error:
+            raise PartitionNotServing(f"{name_of(self.key)}: no manifest: {error}") from error
         mine = writer.held
         if held.version == mine.version:
             return

@@ -1,6 +1,7 @@
 """A log store on memory adapters for unit tests, and short ways to put and get."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -120,3 +121,11 @@ async def payloads(log: PartitionLog, offset: int = -1) -> list[bytes]:
             return found
         found += [bytes(one.payload) for one in result.blocks]
         offset = result.blocks[-1].next_offset
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop run until ``condition`` holds; the test's own timeout ends a hang."""
+    while True:
+        if condition():
+            return
+        await asyncio.sleep(0)

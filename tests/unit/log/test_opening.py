@@ -2,16 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 
 import pytest
+from tests.unit.log.bed import LIMITS, TOPIC, Bed, block, crash, open_bed, payloads, put, put_block
+from tests.unit.log.faults import FaultyFiles, FaultyMeta, Steps
 
 from opentalos.adapters.memory import MemoryStorage
 from opentalos.log.segment_format import BLOCK_HEADER_BYTES
 from opentalos.model.errors import CorruptLog, OutcomeUnknown, TalosError
 from opentalos.model.message import ProducerStamp
-from tests.unit.log.bed import LIMITS, TOPIC, Bed, block, crash, open_bed, payloads, put, put_block
-from tests.unit.log.faults import FaultyFiles, FaultyMeta, Steps
 
 LOG_PATH = f"log/{TOPIC.topic_uuid}/0"
 
@@ -75,13 +74,13 @@ async def test_a_crash_at_any_step_loses_nothing_acknowledged(torn_bytes: int | 
 
 
 @pytest.fixture
-async def crashed() -> AsyncIterator[MemoryStorage]:
+async def crashed() -> MemoryStorage:
     """Storage of a server that was killed after five puts."""
     bed = await open_bed()
     for number in range(5):
         await put(bed.log(), b"payload-%d" % number)
     await crash(bed)
-    yield bed.storage
+    return bed.storage
 
 
 async def test_a_torn_tail_is_cut(crashed: MemoryStorage) -> None:
@@ -130,7 +129,7 @@ async def test_damage_in_the_last_group_only_is_a_torn_tail(crashed: MemoryStora
 async def test_a_damaged_segment_header_refuses_the_partition(crashed: MemoryStorage) -> None:
     crashed.files[log_files(crashed)[0]].content[9] ^= 1
     bed = await open_bed(crashed)
-    with pytest.raises((CorruptLog, TalosError), match="position 0|version"):
+    with pytest.raises(CorruptLog, match="position 0"):
         await put(bed.log(), b"x")
     await bed.store.close()
 
