@@ -66,14 +66,14 @@ class Exchange:
         """
         connection = self._connection
         if connection is not None:
-            self._connection = None
+            self._connection = self.late = None  # no cycle is left for the collector
             connection.answer(self, prefix, body, extra)
 
     def reply_chunks(self, prefix: bytes, chunks: Sequence[bytes | memoryview]) -> None:
         """Answer with a body in pieces, none of which is copied here."""
         connection = self._connection
         if connection is not None:
-            self._connection = None
+            self._connection = self.late = None
             connection.answer_chunks(self, prefix, chunks)
 
     def reply_text(self, status: int, reason: str, extra: bytes = b"") -> None:
