@@ -41,6 +41,7 @@ MESSAGES = st.lists(
         partition_key=st.none() | TEXTS,
         sequence_number=st.none() | TEXTS,
         create_ms=st.none() | INTS,
+        append_ms=st.none(),
         message_type=st.none() | st.integers(1, 9),
         schema_fingerprint=st.none() | TEXTS,
         tag=st.none() | TEXTS,
