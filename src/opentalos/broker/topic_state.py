@@ -26,7 +26,7 @@ class TopicReader:
         owned = list(topics.owned_by(caller.owner_id))
         if caller.id != caller.owner_id:
             owned += topics.owned_by(caller.id)
-        return owned
+        return sorted(owned, key=lambda topic: (topic.name, topic.owner))
 
     async def describe(self, topic: Topic) -> TopicDescription:
         """Everything; a partition that cannot tell its state now is left out."""

@@ -189,8 +189,8 @@ class TopicService:
 
     def _check_counts(self, owner: str, partitions: int, *, topics: int) -> None:
         config, owned = self._context.config, self._context.topics.owned_by(owner)
-        total = sum(1 for _ in self._context.topics.all()) if topics else 0
-        if total + topics > config.topic.topics_max:
+        total = len(self._context.topics.all())
+        if topics and total + topics > config.topic.topics_max:
             raise QuotaExceeded(
                 f"topics of this service: limit {config.topic.topics_max}, measured {total}"
             )

@@ -166,6 +166,8 @@ class RecordIndex(Generic[T]):
                     await asyncio.sleep(FOLLOW_INTERVAL_S)
             except TalosError as error:
                 _LOG.warning("watch of %s broke: %s", self._prefix, error)
+            finally:
+                await _close(states)
             await asyncio.sleep(FOLLOW_RETRY_S)
             states = self._meta.watch(self._prefix)
 
@@ -178,3 +180,10 @@ class RecordIndex(Generic[T]):
         different += [path for path in self._records if path not in state]
         for path in different:
             await self.refresh(path)
+
+
+async def _close(states: AsyncIterator[Mapping[str, Record]]) -> None:
+    """End a watch now; left to the garbage collector it might outlive the loop."""
+    close = getattr(states, "aclose", None)
+    if close is not None:
+        await close()

@@ -1,6 +1,6 @@
 """All topics in memory, loaded from the MetaStore and changed by compare-and-set."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from opentalos.catalog.authorize import permissions_of, topic_not_exist
 from opentalos.catalog.record_index import Codec, RecordIndex, record_path
@@ -69,14 +69,13 @@ class TopicCatalog:
                 return owners[owner]
         return None
 
-    def all(self) -> Iterable[Topic]:
-        """Every topic that is not being deleted."""
+    def all(self) -> Collection[Topic]:
+        """Every topic that is not being deleted; a live view, not to be kept over an await."""
         return self._by_resource.values()
 
-    def owned_by(self, owner: str) -> Sequence[Topic]:
-        """An owner's topics by name."""
-        topics = self._by_owner.get(owner, {})
-        return [topics[name] for name in sorted(topics)]
+    def owned_by(self, owner: str) -> Collection[Topic]:
+        """An owner's topics; a live view, not to be kept over an await."""
+        return self._by_owner.get(owner, {}).values()
 
     def tombstones(self) -> Sequence[Topic]:
         """Topics whose deletion is not complete."""
