@@ -39,7 +39,10 @@ class CachedTail:
             return None
         found: list[StoredBlock] = []
         messages = taken_bytes = 0
-        for block in self._blocks[at:]:
+        for index in range(
+            at, len(self._blocks)
+        ):  # a slice would copy a long list for a short read
+            block = self._blocks[index]
             messages += block.messages
             taken_bytes += len(block.payload)
             if found and (messages > messages_max or taken_bytes > bytes_max):
