@@ -25,29 +25,6 @@ def synced_append_latencies_s(folder: Path, *, seconds: float) -> list[float]:
     return sorted(latencies)
 
 
-def paced_append_p99_s(folder: Path, *, rate: float, seconds: float) -> float:
-    """P99 of append + fdatasync when one is due every 1/rate s, timed from when it was due.
-
-    A disk slower than the pace shows its queue, as it would to an open-loop client.
-    """
-    record = os.urandom(RECORD_BYTES)
-    descriptor = os.open(folder / "paced.bin", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-    latencies = []
-    try:
-        begin = time.perf_counter()
-        for number in range(int(rate * seconds)):
-            due = begin + number / rate
-            while (now := time.perf_counter()) < due:
-                time.sleep(min(due - now, 0.001))
-            os.write(descriptor, record)
-            os.fdatasync(descriptor)
-            latencies.append(time.perf_counter() - due)
-    finally:
-        os.close(descriptor)
-        (folder / "paced.bin").unlink()
-    return sorted(latencies)[int(len(latencies) * 0.99)]
-
-
 def synced_write_bytes_per_s(folder: Path, *, seconds: float) -> float:
     """Rate of 1 MiB appends to one file, each synced before the next."""
     record = os.urandom(LARGE_BYTES)
