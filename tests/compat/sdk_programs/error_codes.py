@@ -52,9 +52,9 @@ def messages(client: Any, first: Any) -> None:
     )
     put = PutMessageRequest(absent, [block], 1, "errors#1")
     say(call="put to a missing partition", **error_of(lambda: client.putMessage(put)))
-    get = GetMessageRequest(first, 1_000_000, "errors#2", 10, 1024)
+    get = GetMessageRequest(first, 1_000_000, 10, 1024, True, "errors#2")
     say(call="get beyond the end", **error_of(lambda: client.getMessage(get)))
-    commit = CommitRequest(first, "no-such-transaction", "errors#3")
+    commit = CommitRequest(first, 77, "errors#3")
     say(call="commit of a transaction", **error_of(lambda: client.commit(commit)))
 
 
