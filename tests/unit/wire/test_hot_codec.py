@@ -109,7 +109,7 @@ def get_of(seqid: int, request: message.GetMessageRequest) -> HotGet:
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(request=PUTS, seqid=SEQIDS)
 def test_every_ordinary_put_is_decoded_by_hand(
     request: message.PutMessageRequest, seqid: int
@@ -125,7 +125,7 @@ def test_every_ordinary_put_is_decoded_by_hand(
     assert put_reply(seqid, decoded.sequence_id) == reply
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(request=GETS, seqid=SEQIDS)
 def test_every_ordinary_get_is_decoded_by_hand(
     request: message.GetMessageRequest, seqid: int
@@ -133,7 +133,7 @@ def test_every_ordinary_get_is_decoded_by_hand(
     assert decode_get(encode_call(COMPACT, GET, seqid, request)) == get_of(seqid, request)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_a_damaged_call_is_decoded_alike_or_left_to_the_generic_codec(data: st.DataObject) -> None:
     request: Any = data.draw(st.one_of(PUTS, GETS))
@@ -199,7 +199,7 @@ def test_shapes_with_more_meaning_are_left_to_the_generic_codec() -> None:
 EXTRAS = [Extras(), Extras([1, 2, 3], None, None), Extras(None, "blue", 7), Extras([5], "x", -1)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     blocks=st.lists(
         st.builds(

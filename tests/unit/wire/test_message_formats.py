@@ -199,7 +199,7 @@ def test_damaged_kafka_blocks_say_what_is_wrong() -> None:
         decode_block(compress(block, GZIP), GZIP, 2)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     data=st.binary(max_size=80),
     start=st.sampled_from([b"", b"V\0\2\0", b"V\0\3\0\0\0\0", b"K\0\0\0\0\0\0"]),
@@ -215,7 +215,7 @@ def test_any_bytes_are_messages_or_one_error(
         pass
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     name=st.sampled_from(["v1", "v2", "v3", "v3_snappy", "v3_gzip", "v3_zstd", "v3_lz4", "k0"]),
     place=st.integers(0, 200),

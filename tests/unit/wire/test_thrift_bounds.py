@@ -59,7 +59,7 @@ def refuse(protocol: ThriftProtocol, body: bytes, match: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ThriftProtocol)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(body=st.binary(max_size=120), whole=st.booleans())
 def test_any_bytes_are_decoded_or_refused(
     protocol: ThriftProtocol, body: bytes, whole: bool
@@ -83,7 +83,7 @@ def test_any_bytes_are_decoded_or_refused(
 
 
 @pytest.mark.parametrize("protocol", ThriftProtocol)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_a_damaged_message_is_decoded_or_refused(
     protocol: ThriftProtocol, data: st.DataObject

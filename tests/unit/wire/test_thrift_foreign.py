@@ -40,7 +40,7 @@ def libraries(protocol: ThriftProtocol, method: MethodSpec) -> list[Any]:
 
 
 @pytest.mark.parametrize(("service", "name"), RPCS)
-@settings(max_examples=3, deadline=None, phases=UNSHRUNK)
+@settings(max_examples=2, deadline=None, phases=UNSHRUNK)
 @given(data=st.data())
 def test_every_rpc_reads_alike_in_both_directions(
     service: str, name: str, data: st.DataObject
@@ -118,7 +118,7 @@ PAYLOADS = MethodSpec(
 )
 
 
-@settings(max_examples=20, deadline=None, phases=UNSHRUNK)
+@settings(max_examples=10, deadline=None, phases=UNSHRUNK)
 @given(data=st.data())
 def test_payload_structs_read_alike(data: st.DataObject) -> None:
     service = ServiceSpec("Payloads", "", {"payloads": PAYLOADS})
