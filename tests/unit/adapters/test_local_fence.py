@@ -1,10 +1,12 @@
 """What a crash in the middle of a take-over leaves, and how the next one ends it."""
 
+import contextlib
 import fcntl
 import os
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -172,3 +174,65 @@ async def test_the_fence_is_durable_before_the_length_is_taken(
     monkeypatch.setattr(disk, "encode_fence", length)
     await store.recover("t/0", deadline_s=1)
     assert steps == ["directory", "data", "length"]
+
+
+class Crash(BaseException):
+    """The process ends here; what it had open is closed by the kernel."""
+
+
+class CrashAtStep:
+    """Lets ``steps`` system calls of the disk module happen and crashes at the next one."""
+
+    CALLS = ("open", "fsync", "fdatasync", "ftruncate", "pwrite", "unlink")
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+        self._left = steps
+        for name in self.CALLS:
+            monkeypatch.setattr(os, name, self._counted(getattr(os, name)))
+
+    def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            if self._left == 0:
+                raise Crash
+            self._left -= 1
+            return real(*args)
+
+        return call
+
+
+STEPS_MAX = 20  # more than either operation has
+
+
+@pytest.mark.parametrize("steps", range(STEPS_MAX))
+def test_a_recovery_cut_at_any_step_is_completed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    path, fence = tmp_path / "0", tmp_path / "0.fenced"
+    path.write_bytes(b"12345678")
+    with contextlib.suppress(Crash), monkeypatch.context() as patch:
+        CrashAtStep(patch, steps)
+        assert recover_file(path, "0", 0.0) == 8
+    cut_before_the_fence = not fence.exists()
+    stored = None if cut_before_the_fence else decode_fence(fence.read_bytes(), "0")
+    if stored is None:  # not answered yet, so a commit that came before the fence may still count
+        path.write_bytes(b"1234567890")
+    assert recover_file(path, "0", 0.0) == (8 if stored is not None else 10)
+    assert steps < STEPS_MAX - 1 or stored == 8
+
+
+@pytest.mark.parametrize("steps", range(STEPS_MAX))
+@pytest.mark.parametrize("fenced", [False, True])
+def test_a_deletion_cut_at_any_step_is_completed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, fenced: bool
+) -> None:
+    path = tmp_path / "0"
+    path.write_bytes(b"12345678")
+    if fenced:
+        recover_file(path, "0", 0.0)
+    with contextlib.suppress(Crash), monkeypatch.context() as patch:
+        CrashAtStep(patch, steps)
+        delete_file(path)
+    if path.exists() and steps > 0:
+        assert Path(f"{path}.fenced").exists()  # a file that is going takes no more commits
+    delete_file(path)
+    assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opentalos.adapters.local.disk import check_not_fenced, sync_data, write_at
 from opentalos.adapters.local.faults import LocalFaults
-from opentalos.adapters.local.io_threads import STALL_S, IoThreads
+from opentalos.adapters.local.io_threads import HANG_S, IoThreads
 from opentalos.model.errors import OutcomeUnknown, StorageFull, TalosError, WriterDead
 from opentalos.model.message import Durability
 
@@ -141,7 +141,7 @@ class CommitThreads:
 
     def after(self, seconds: float) -> IoThreads:
         """Where a file belongs whose last call took so long."""
-        return self.hanging if seconds > STALL_S else self.usual
+        return self.hanging if seconds > HANG_S else self.usual
 
     def close_descriptor(self, fd: int) -> None:
         """Close without waiting on the loop's thread."""

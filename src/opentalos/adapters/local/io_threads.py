@@ -21,7 +21,8 @@ Finished = Callable[[Any, BaseException | None, float], None]  # result, error, 
 
 SLOW_JOB_S = 0.002  # mean above it: threads wait for the disk and not for each other
 GROWTH_FACTOR = 4  # so many times the threads while the disk is slow
-STALL_S = 0.05  # a job longer than this is taken for hanging; its thread is replaced
+STALL_S = 0.015  # a job longer than this no longer counts on its thread coming back
+HANG_S = 0.05  # a job longer than this hangs; its file gets other threads than the rest
 _MEAN_WEIGHT = 0.1  # of the newest job in the running mean of job times
 _log = logging.getLogger(__name__)
 _Job = tuple[Callable[..., Any], tuple[Any, ...], Finished]
@@ -151,15 +152,21 @@ class IoThreads:
         threading.Thread(target=self._serve, args=(slot,), name=name, daemon=True).start()
 
     def _look_for_stalls(self) -> None:
+        """Replace threads that do not come back, one for each job that waits behind them."""
         now_s = monotonic()
         self._stall_timer = None
-        for slot in list(self._slots):
-            started_s = slot.started_s
-            if started_s and now_s - started_s > STALL_S and not slot.stalled:
-                slot.stalled = True
-                self._stalled += 1
-                if not self._closed:
-                    self._grow()
+        newly_stalled = [
+            slot
+            for slot in self._slots
+            if slot.started_s and now_s - slot.started_s > STALL_S and not slot.stalled
+        ]
+        for slot in newly_stalled:
+            slot.stalled = True
+            self._stalled += 1
+        if newly_stalled and not self._closed:
+            waiting = self._in_flight - len(self._slots) + self._leaving
+            for _ in range(min(waiting, self._threads_max - len(self._slots))):
+                self._start_thread()
         if self._in_flight and self._loop is not None:
             self._stall_timer = self._loop.call_later(STALL_S / 2, self._look_for_stalls)
 
