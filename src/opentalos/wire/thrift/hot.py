@@ -165,7 +165,7 @@ def _block_rest(body: bytes, at: int) -> tuple[int, int]:
                     raise _Unknown
             elif field != 6:  # appendTimestamp, which the server sets
                 raise _Unknown
-        elif kind != 5 or field != 5 or value >> 32:  # messageBlockSize
+        elif kind != 5 or field != 5 or value & 1 or value >> 32:  # messageBlockSize >= 0
             raise _Unknown
     return create_ms, at + 1
 

@@ -51,6 +51,8 @@ def _block_of(block: message.MessageBlock, caller: Principal) -> MessageBlock:
         raise NotSupported("a block with a transaction id is not supported yet")
     if block.createTimestamp is not None and block.createTimestamp < 0:
         raise BadRequest(f"createTimestamp is negative: {block.createTimestamp}")
+    if block.messageBlockSize is not None and block.messageBlockSize < 0:
+        raise BadRequest(f"messageBlockSize is negative: {block.messageBlockSize}")
     extras = Extras(block.createTimestampList, block.tag, block.tagCode)
     return MessageBlock(
         payload=block.messageBlock,
