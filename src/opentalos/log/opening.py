@@ -13,6 +13,10 @@ from opentalos.log.manifest_store import Held
 from opentalos.log.put_queue import name_of
 from opentalos.log.results import TopicLogSettings
 from opentalos.log.segment_format import (
+    BLOCK_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    SEGMENT_MAGIC,
+    block_end,
     block_fault,
     index_path,
     parse_file_name,
@@ -202,7 +206,10 @@ class _Recovery:
         if self._settings.durability is not Durability.FLUSHED:
             return False
         raw = await self._context.files.read(path, position=0, bytes_max=_START_BYTES)
-        return length < _START_BYTES or _ZEROS in raw
+        first_bytes = SEGMENT_HEADER_BYTES + BLOCK_HEADER_BYTES
+        if length < first_bytes or _ZEROS in raw or not any(raw[:first_bytes]):
+            return True
+        return raw.startswith(SEGMENT_MAGIC) and block_end(raw, SEGMENT_HEADER_BYTES) > length
 
     async def _without(self, held: Held, last: Segment, error: CorruptLog) -> _Recovered:
         """Go on as if the last segment, whose start a power loss took, had held nothing."""

@@ -12,7 +12,13 @@ from opentalos.log.opening import keeps_state
 from opentalos.log.partition_writer import PartitionWriter
 from opentalos.log.put_queue import name_of
 from opentalos.log.segment_format import index_path
-from opentalos.log.segment_writer import seal_segment, side_index_of, write_side_index
+from opentalos.log.segment_view import load_side_index, read_side_index
+from opentalos.log.segment_writer import (
+    seal_segment,
+    side_index_of,
+    store_side_index,
+    write_side_index,
+)
 from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosError
 
 
@@ -62,6 +68,8 @@ async def drop(writer: PartitionWriter, count: int) -> None:
     gone = manifest.segments[: min(count, len(manifest.sealed))]
     if not gone:
         return
+    if len(gone) == len(manifest.segments):
+        await _keep_state(writer, gone[-1])
     try:
         held = await context.manifests.change(writer.key, writer.held, manifest.dropped(len(gone)))
     except TalosError as error:
@@ -80,6 +88,18 @@ async def drop(writer: PartitionWriter, count: int) -> None:
         if writer.held.manifest.state_of != (segment.base_offset, segment.epoch):
             context.bury(index_path(path), due_s)
     context.counters.segments_dropped += len(gone)
+
+
+async def _keep_state(writer: PartitionWriter, last: Segment) -> None:
+    """Make sure of the last segment's side index: it will be the only place of the log's state.
+
+    Writing it at the seal may have failed, which does no harm as long as the segment is there.
+    """
+    context, path = writer.context, last.path(writer.key)
+    interval_bytes = context.limits.index_interval_bytes
+    if await read_side_index(context.files, index_path(path), interval_bytes) is None:
+        side = await load_side_index(context.files, writer.key, last, interval_bytes)
+        await store_side_index(context, path, side)
 
 
 async def delete(writer: PartitionWriter) -> None:

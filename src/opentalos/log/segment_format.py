@@ -203,6 +203,11 @@ def block_fault(raw: bytes, start: int, seed: int) -> str:
     return ""
 
 
+def block_end(raw: bytes, start: int) -> int:
+    """Where the block at ``raw[start]`` says that it ends; nothing of it has been checked."""
+    return start + int(SCAN_HEADER.unpack_from(raw, start)[1])
+
+
 def read_header(raw: bytes, start: int) -> BlockHeader:
     """Header fields of the block at ``raw[start]``, which ``block_fault`` has passed."""
     return BlockHeader._make(BLOCK_HEADER.unpack_from(raw, start))

@@ -243,14 +243,19 @@ def side_index_of(segment: OpenSegment) -> SideIndex:
 
 async def write_side_index(context: LogContext, log_path: str, side: SideIndex) -> None:
     """Store a side index if possible; without it the segment is scanned when it is needed."""
+    try:
+        await store_side_index(context, log_path, side)
+    except TalosError as error:
+        _log.warning("side index of %s was not written: %s", log_path, error)
+
+
+async def store_side_index(context: LogContext, log_path: str, side: SideIndex) -> None:
+    """Store a side index. Raises: Unavailable, OutcomeUnknown: it may be missing or damaged."""
     path = index_path(log_path)
     try:
-        try:
-            file = await context.files.create(path, durability=Durability.SYNCED)
-        except AlreadyExists:  # of an attempt to seal that did not end
-            await context.files.delete(path)
-            file = await context.files.create(path, durability=Durability.SYNCED)
-        await file.commit([side.encode()])
-        await file.close()
-    except TalosError as error:
-        _log.warning("side index %s was not written: %s", path, error)
+        file = await context.files.create(path, durability=Durability.SYNCED)
+    except AlreadyExists:  # of an attempt that did not end
+        await context.files.delete(path)
+        file = await context.files.create(path, durability=Durability.SYNCED)
+    await file.commit([side.encode()])
+    await file.close()
