@@ -72,12 +72,16 @@ class Broker:
 
         Raises: NewerFormat, CorruptLog, ConfigError: a record names what cannot be used.
         """
-        await self.context.log.start()
-        await self.catalogs.principals.start()
-        await self.catalogs.quotas.start()
-        await self.catalogs.topics.start()
-        await self.catalogs.topic_groups.start()
-        await self.groups.start()
+        try:
+            await self.context.log.start()
+            await self.catalogs.principals.start()
+            await self.catalogs.quotas.start()
+            await self.catalogs.topics.start()
+            await self.catalogs.topic_groups.start()
+            await self.groups.start()
+        except BaseException:
+            await self.close()
+            raise
         self._upkeep.start()
 
     async def close(self) -> None:

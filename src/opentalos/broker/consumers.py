@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.position_events import PositionEvents
 from opentalos.broker.values import (
     CheckpointKey,
     Commit,
@@ -36,6 +37,7 @@ class ConsumerService:
 
     def __init__(self, context: BrokerContext, groups: Coordinator) -> None:
         self._context, self._groups = context, groups
+        self.positions = PositionEvents(context)
         # A log's end only grows, so a commit below a known end needs no look at the log.
         self._known_next: dict[PartitionKey, int] = {}
 
@@ -102,7 +104,9 @@ class ConsumerService:
         """Last committed offset; -1 if none."""
         topic = self._topic(caller, resource)
         _check_partition(topic, partition)
-        return await self._groups.checkpoint(_user(caller, group, topic), partition)
+        checkpoint = await self._groups.checkpoint(_user(caller, group, topic), partition)
+        await self.positions.check(topic, partition, group, checkpoint)
+        return checkpoint
 
     async def update_offset(self, caller: Principal, commit: Commit) -> bool:
         """Commit a checkpoint; False if the worker does not hold the partition.

@@ -1,4 +1,5 @@
 import logging
+from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.unit.broker.support import World, world
@@ -18,6 +19,7 @@ from opentalos.model.errors import (
 )
 from opentalos.model.identity import Grantee, GrantType, Permission
 from opentalos.model.limits import GroupLimits
+from opentalos.model.message import OffsetRange
 
 READ = {Grantee(GrantType.DEVELOPER, name): Permission(6) for name in ("bob", "CLacme")}
 LEASE_S = GroupLimits().lease_s
@@ -244,3 +246,34 @@ async def test_metrics_show_progress_and_lag_to_the_owner_and_the_groups_tenant(
             with pytest.raises(ConsumerGroupNotExist, match=f"no consumer group {name}"):
                 await metrics.consume_unit(BOB, name, topic.resource)
         assert (await metrics.consume_units(ALICE, topic.resource))["b"][0].lag == 10
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "event"),
+    [(0, 9, ""), (5, 9, ""), (6, 9, "position-expired"), (0, 3, "log-truncated")],
+)
+async def test_a_position_outside_the_log_is_reported_once_and_kept(
+    start: int, end: int, event: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world() as w:
+        topic, consumers = await _ready(w), w.broker.consumers
+        await consumers.update_offset(ALICE, _commit(topic, 4))
+        log = w.broker.context.partition_log(topic, 0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(log), "offsets", _fixed_range(OffsetRange(start, end + 1)))
+            for _ in range(2):
+                assert await consumers.query_offset(ALICE, "g", topic.resource, 0) == 4
+        events = [r.message for r in caplog.records if r.name == "opentalos.group"]
+        counters = consumers.positions.counters
+        assert (counters.positions_expired, counters.logs_truncated) == (
+            int(event == "position-expired"),
+            int(event == "log-truncated"),
+        )
+        assert [message.split()[0] for message in events] == ([event] if event else [])
+
+
+def _fixed_range(offsets: OffsetRange) -> Callable[[object], Awaitable[OffsetRange]]:
+    async def answer(_: object) -> OffsetRange:
+        return offsets
+
+    return answer

@@ -1,0 +1,66 @@
+"""Events of promise I6: a group's position that its log no longer has, or never had for sure.
+
+The server never moves a position by itself; the consumer's own policy decides. This only logs and
+counts, once per position, so that a reset is never silent.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from opentalos.broker.context import BrokerContext
+from opentalos.catalog.topic import Topic
+from opentalos.model.errors import TalosError
+
+_LOG = logging.getLogger("opentalos.group")
+CHECK_S = 0.5  # a log that answers later is not worth holding up the consumer
+REPORTED_MAX = 10_000  # positions remembered as reported
+
+
+@dataclass(slots=True)
+class PositionCounters:
+    """Events since the start."""
+
+    positions_expired: int = 0  # retention removed messages that the group had not read
+    logs_truncated: int = 0  # a flushed log lost its visible end below a checkpoint
+
+
+class PositionEvents:
+    """Compares a checkpoint with the log when a worker asks where to start."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._reported: dict[tuple[str, int, str], int] = {}
+        self.counters = PositionCounters()
+
+    async def check(self, topic: Topic, partition: int, group: str, checkpoint: int) -> None:
+        """Report a checkpoint outside the log; a log that cannot tell now reports nothing."""
+        key = (topic.uuid, partition, group)
+        if checkpoint < 0 or self._reported.get(key) == checkpoint:
+            return
+        try:
+            async with asyncio.timeout(CHECK_S):
+                offsets = await self._context.partition_log(topic, partition).offsets()
+        except (TalosError, TimeoutError):
+            return
+        if checkpoint >= offsets.next:
+            self.counters.logs_truncated += 1
+            event = "log-truncated"
+        elif checkpoint + 1 < offsets.start:
+            self.counters.positions_expired += 1
+            event = "position-expired"
+        else:
+            return
+        if len(self._reported) >= REPORTED_MAX:
+            self._reported.clear()
+        self._reported[key] = checkpoint
+        _LOG.warning(
+            "%s topic=%s partition=%d group=%s checkpoint=%d start=%d end=%d",
+            event,
+            topic.resource,
+            partition,
+            group,
+            checkpoint,
+            offsets.start,
+            offsets.end,
+        )
