@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from opentalos.testing.checks import groups, messages, offsets, servers
 from opentalos.testing.checks.anomaly import Anomaly
-from opentalos.testing.checks.log_view import LogView, deleted_topics, log_views
+from opentalos.testing.checks.log_view import LogView, log_views
 from opentalos.testing.history import History
 
 __all__ = ["ANOMALIES", "Anomaly", "check"]
@@ -58,7 +58,6 @@ PARTITION_CHECKS: tuple[Callable[[LogView], Iterator[Anomaly]], ...] = (
     messages.duplicates,
     messages.corrupt_payloads,
     messages.order_inversions,
-    messages.false_sequence_gaps,
     offsets.inconsistent_offsets,
     offsets.offset_gaps,
     offsets.polls,
@@ -73,6 +72,7 @@ HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
     groups.lost_checkpoints,
     groups.commits_beyond_read,
     servers.two_writers,
+    servers.false_sequence_gaps,
     servers.tenant_leaks,
     servers.stuck_partitions,
     servers.reported,
@@ -93,11 +93,8 @@ def check(history: History) -> list[Anomaly]:
 
 
 def _all(history: History) -> Iterator[Anomaly]:
-    deleted = deleted_topics(history)
     views = log_views(history)
     for view in views:
-        if view.name.topic in deleted:
-            view.final = None
         for partition_check in PARTITION_CHECKS:
             yield from partition_check(view)
     yield from groups.commits_beyond_end(history, views)

@@ -46,6 +46,7 @@ class SimulatedFile:
     flushed_bytes: int = 0
     synced_bytes: int = 0
     in_flight: bytes = b""  # handed to the disk, not yet written
+    lies_from: int | None = None  # a sync failed here; later ones succeed and store nothing
     fenced: bool = False
     fenced_bytes: int | None = None  # set by the first ``recover`` that finished
 
@@ -117,20 +118,26 @@ class SimulatedDisk:
     def sync(self, file: SimulatedFile, *, to_platter: bool) -> None:
         """Make what was written stable, as far as the file's durability asks."""
         if file.writable():
-            file.flushed_bytes = len(file.content)
-            if to_platter:
-                file.synced_bytes = len(file.content)
+            self._stabilise(file, to_platter=to_platter)
+
+    def lie(self, file: SimulatedFile) -> None:
+        """A sync failed: its bytes stay readable, and no later sync stores them."""
+        if file.writable() and file.lies_from is None:
+            file.lies_from = file.synced_bytes
+            if file.durability is Durability.FLUSHED:
+                file.lies_from = file.flushed_bytes
 
     def fence(self, file: SimulatedFile) -> None:
         """No later commit of the writer succeeds."""
         file.fenced = True
 
     def measure(self, file: SimulatedFile) -> int:
-        """Freeze the file; a write still under way lands before, in part, or never."""
+        """Freeze and sync the file; a write still under way lands before, in part, or never."""
         if file.fenced_bytes is None:
             if file.in_flight:
                 self._tear_in_flight(file)
             file.fenced_bytes = len(file.content)
+            self._stabilise(file, to_platter=True)
         return file.fenced_bytes
 
     def remove(self, path: str) -> None:
@@ -163,6 +170,14 @@ class SimulatedDisk:
         """Tell the observers."""
         for observer in self.observers:
             observer(DiskEvent(kind, path, process.name, length))
+
+    def _stabilise(self, file: SimulatedFile, *, to_platter: bool) -> None:
+        length = len(file.content)
+        if file.lies_from is not None:
+            length = min(length, file.lies_from)
+        file.flushed_bytes = max(file.flushed_bytes, length)
+        if to_platter:
+            file.synced_bytes = max(file.synced_bytes, length)
 
     def _tear_in_flight(self, file: SimulatedFile) -> None:
         # Zero bytes, all, or any part of the write under way reached the page cache.

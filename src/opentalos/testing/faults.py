@@ -78,7 +78,6 @@ class MetaFaults(_Faults):
 
     unavailable: float = 0.0  # not done
     unknown: float = 0.0  # of writes: applied or not
-    unknown_later: float = 0.0  # of unknown writes: applied after the answer, if it still can be
     watch_stale: float = 0.0  # a state is shown up to ``slow_s`` late
     slow: float = 0.0  # takes up to ``slow_s``
     slow_s: float = 2.0
@@ -86,7 +85,6 @@ class MetaFaults(_Faults):
     WORST: ClassVar[dict[str, float]] = {
         "unavailable": 0.03,
         "unknown": 0.06,
-        "unknown_later": 0.5,
         "watch_stale": 0.3,
         "slow": 0.05,
     }

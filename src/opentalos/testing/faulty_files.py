@@ -78,7 +78,7 @@ class FaultyAppendFile:
         await disk.after(store.delay(WRITE_S), lambda: disk.write(file, written if fails else data))
         to_platter = file.durability is Durability.SYNCED or disk.hits(faults.writeback)
         if fails and (len(written) < len(data) or disk.hits(faults.sync_lies)):
-            await disk.after(store.delay(SYNC_S) + slow_s, lambda: None)
+            await disk.after(store.delay(SYNC_S) + slow_s, lambda: disk.lie(file))
         else:
             await disk.after(
                 store.delay(SYNC_S) + slow_s, lambda: disk.sync(file, to_platter=to_platter)

@@ -1,14 +1,15 @@
 """FaultyMetaStore: the MetaStore port in simulated memory, with every fault the port allows.
 
 What a write means comes from the plain ``MemoryMetaStore``; this module adds delays, lost answers,
-refusals, writes that are applied after their answer was lost, and watches that lag behind.
+refusals, and watches that lag behind. A write is never applied after its answer was lost: the
+services that play this port order the calls of one session.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from opentalos.adapters.memory import MemoryMetaStore
-from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, TalosError
+from opentalos.model.errors import OutcomeUnknown, StoreUnavailable
 from opentalos.ports.meta_store import Record, Session
 from opentalos.testing.disk import SimulatedDisk
 from opentalos.testing.faults import MetaFaults
@@ -18,7 +19,6 @@ T = TypeVar("T")
 
 READ_S = 0.0005  # mean of a lookup
 WRITE_S = 0.002  # mean of a durable write
-LATE_S = 5.0  # a write whose answer was lost is applied so much later at most
 
 
 def run_now(call: Coroutine[Any, Any, T]) -> T:
@@ -101,9 +101,7 @@ class FaultyMetaStore:
             raise StoreUnavailable("simulated: the meta store does not answer")
         if not disk.hits(faults.unknown):
             return await disk.after(self._delay(WRITE_S), lambda: self._apply(call))
-        if disk.hits(faults.unknown_later):
-            disk.later(disk.rng.random() * LATE_S, lambda: apply_late(call))
-        elif disk.hits(0.5):
+        if disk.hits(0.5):
             await disk.after(self._delay(WRITE_S), lambda: self._apply(call))
         raise OutcomeUnknown("simulated: the answer of the meta store was lost")
 
@@ -118,11 +116,3 @@ class FaultyMetaStore:
         if self._disk.hits(self._faults.slow):
             delay_s += self._disk.rng.random() * self._faults.slow_s
         return delay_s
-
-
-def apply_late(call: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Apply a write whose answer was lost, if it still can be applied."""
-    try:
-        run_now(call())
-    except TalosError:
-        return

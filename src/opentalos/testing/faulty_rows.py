@@ -8,10 +8,12 @@ from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, TalosError
 from opentalos.ports.row_store import FamilyName, Row, RowMutation
 from opentalos.testing.disk import SimulatedDisk
 from opentalos.testing.faults import RowFaults
-from opentalos.testing.faulty_meta import LATE_S, READ_S, WRITE_S, apply_late, run_now
+from opentalos.testing.faulty_meta import READ_S, WRITE_S, run_now
 from opentalos.testing.loop import SimulatedProcess
 
 T = TypeVar("T")
+
+LATE_S = 5.0  # a write whose answer was lost is applied so much later at most
 
 
 class FaultyRowStore:
@@ -44,7 +46,7 @@ class FaultyRowStore:
         if not disk.hits(faults.unknown):
             return await disk.after(self._delay(WRITE_S), lambda: self._apply(call))
         if disk.hits(faults.unknown_later):
-            disk.later(disk.rng.random() * LATE_S, lambda: apply_late(call))
+            disk.later(disk.rng.random() * LATE_S, lambda: _apply_late(call))
         elif disk.hits(0.5):
             await disk.after(self._delay(WRITE_S), lambda: self._apply(call))
         raise OutcomeUnknown("simulated: the answer of the row store was lost")
@@ -99,3 +101,11 @@ class FaultyRowStore:
         if self._disk.hits(self._faults.slow):
             delay_s += self._disk.rng.random() * self._faults.slow_s
         return delay_s
+
+
+def _apply_late(call: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Apply a write whose answer was lost, if it still can be applied."""
+    try:
+        run_now(call())
+    except TalosError:
+        return

@@ -32,6 +32,7 @@ is not what its producer sent. Notes are facts without an outcome.
 | --- | --- |
 | settings | lease_s |
 | topic | topic, durability, owner |
+| usurped | server, by: two servers that both believe to be the one |
 | power-loss, rot | (topic, partition for rot) |
 | file-commit | path of the segment, process |
 | unanswered, answered-twice, unhandled-error, deadlock | text |

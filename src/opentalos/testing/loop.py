@@ -294,6 +294,7 @@ class SimulationLoop(asyncio.SelectorEventLoop):
     def _bury(self) -> None:
         logging.disable(logging.CRITICAL)  # the dead have no say in the log
         self._burying = True
+        self.set_exception_handler(lambda loop, context: None)
         try:
             for task in self._tasks:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's switch

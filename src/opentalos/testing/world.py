@@ -272,9 +272,9 @@ class World:
         former, rng = self.current, self._nemesis
         if former is None:
             return
-        self.recorder.note("usurped", server=former.name)
         former.process.pause()
-        await self.start_server(rng.choice(["s1", "s2"]))
+        usurper = await self.start_server(rng.choice(["s1", "s2"]))
+        self.recorder.note("usurped", server=former.name, by=usurper.name)
         await asyncio.sleep(rng.random() * self.faults.pause_s)
         self.zombies = [former]
         former.process.resume()

@@ -417,13 +417,14 @@ def commit_of_what_was_delivered(tale: Tale) -> None:
 
 
 def old_epoch_after_new(tale: Tale) -> None:
-    for epoch in (1, 2, 1):
+    for epoch in (1, 1, 2, 1):
         tale.note("file-commit", path=f"u/0/{0:020d}-{epoch}.log", process=f"s{epoch}")
 
 
 def new_epoch_after_old(tale: Tale) -> None:
     for epoch in (1, 1, 2):
         tale.note("file-commit", path=f"u/0/{0:020d}-{epoch}.log", process=f"s{epoch}")
+    tale.note("file-commit", path=f"u/0/{7:020d}-1.log", process="s1")  # never registered
     tale.note("file-commit", path=f"u/1/{0:020d}-1.log", process="s1")
 
 

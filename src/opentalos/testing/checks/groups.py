@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from opentalos.testing.checks.anomaly import Anomaly
-from opentalos.testing.checks.log_view import LogView, PartitionName
+from opentalos.testing.checks.log_view import LogView, PartitionName, rival_servers
 from opentalos.testing.history import History, Operation
 
 LEASE_S = 30.0  # unless the history's settings say otherwise
@@ -20,12 +20,19 @@ class GroupPartition(NamedTuple):
 
 
 def stale_commits(history: History) -> Iterator[Anomaly]:
-    """A commit was accepted from a worker while another one certainly held the lease."""
+    """A commit was accepted from a worker while another one certainly held the lease.
+
+    What a server with a rival answers to a lock is not certain: to a worker that it believes to
+    be the holder it says so without a write.
+    """
     lease_s = LEASE_S
     for note in history.noted("settings"):
         lease_s = float(note.args.get("lease_s", LEASE_S))
     changes = _by_key(history, "lock", "unlock", "commit", "reset")
-    renewals = [renewal for renewal in history.of("renew") if renewal.ok]
+    rivals = rival_servers(history)
+    renewals = [
+        each for each in history.of("renew") if each.ok and each.args.get("server") not in rivals
+    ]
     for key, operations in changes.items():
         locks = [each for each in operations if each.action == "lock"]
         for commit in operations:
@@ -43,7 +50,11 @@ def stale_commits(history: History) -> Iterator[Anomaly]:
                 yield Anomaly("stale-commit", f"{key}: {worker} never took the lease: {commit}")
                 continue
             for lock in locks:
-                if lock.ok and lock.args["worker"] != worker:
+                if (
+                    lock.ok
+                    and lock.args["worker"] != worker
+                    and lock.args.get("server") not in rivals
+                ):
                     ended_s = _certain_until(key, lock, operations, renewals, lease_s)
                     if lock.ended_s < commit.began_s and commit.ended_s < ended_s:
                         yield Anomaly("stale-commit", f"{key}: {lock} held it: {commit}")
@@ -79,11 +90,15 @@ def _certain_until(
 
 
 def lost_checkpoints(history: History) -> Iterator[Anomaly]:
-    """A query answered a checkpoint that was never set, or that a later commit had replaced."""
+    """A query answered a checkpoint that was never set, or that a later commit had replaced.
+
+    Not judged: servers with a rival, whose copy may be old; a commit there fails.
+    """
+    rivals = rival_servers(history)
     for key, operations in _by_key(history, "commit", "reset", "checkpoint").items():
         writes = [each for each in operations if each.action != "checkpoint" and each.may_be_done]
         for query in operations:
-            if query.action != "checkpoint" or not query.ok:
+            if query.action != "checkpoint" or not query.ok or query.args.get("server") in rivals:
                 continue
             if not _explained(query, writes):
                 yield Anomaly("lost-checkpoint", f"{key}: {query}")

@@ -44,7 +44,7 @@ class LogView:
     at: dict[int, dict[str | None, Operation]] = field(default_factory=dict)  # by offset
     places: dict[str, list[int]] = field(default_factory=dict)  # offsets by id, ascending
     rotten: bool = False  # a stored bit was flipped: some of it may be unreadable
-    lossy: bool = False  # flushed, and the power failed: the log's end may have been lost
+    rivals: set[object] = field(default_factory=set)  # see ``rival_servers``
 
     def describe(self) -> str:
         """For the text of an anomaly."""
@@ -66,17 +66,24 @@ class LogView:
 
     @property
     def final_start(self) -> int:
-        """Start offset at the end; the largest that anybody saw, without a final read."""
-        if self.final is not None:
-            return int(self.final.result["start"])
-        starts = [int(operation.result["start"]) for operation in self.ranges]
-        return max(starts, default=0)
+        """Start offset at the end; only with a final read."""
+        assert self.final is not None
+        return int(self.final.result["start"])
 
     @property
     def final_next(self) -> int:
         """Next offset at the end; only with a final read."""
         assert self.final is not None
         return int(self.final.result["next"])
+
+
+def retained_after(view: LogView, offset: int, time_s: float) -> bool:
+    """Whether the offset was still retained at ``time_s``, as something later shows."""
+    if view.final is not None and view.final_start <= offset:
+        return True
+    return any(
+        int(each.result["start"]) <= offset for each in view.ranges if each.began_s >= time_s
+    )
 
 
 def blocks_of(operation: Operation) -> list[tuple[int, list[str | None]]]:
@@ -91,6 +98,11 @@ def flushed_topics(history: History) -> set[str]:
         for note in history.noted("topic")
         if note.args.get("durability") == "flushed"
     }
+
+
+def rival_servers(history: History) -> set[object]:
+    """Servers that lived while another one also believed to be the one."""
+    return {note.args[which] for note in history.noted("usurped") for which in ("server", "by")}
 
 
 def deleted_topics(history: History) -> dict[str, Operation]:
@@ -112,12 +124,14 @@ def log_views(history: History) -> list[LogView]:
     rotten = {
         PartitionName(note.args["topic"], note.args["partition"]) for note in history.noted("rot")
     }
+    rivals, deleted = rival_servers(history), deleted_topics(history)
     views: list[LogView] = []
     for name, operations in by_name.items():
         edges = losses if name.topic in flushed else []
-        bounds = [float("-inf"), *edges, float("inf")]
+        end_s = deleted[name.topic].began_s if name.topic in deleted else float("inf")
+        bounds = [float("-inf"), *(edge for edge in edges if edge < end_s), end_s]
         for began_s, ended_s in pairwise(bounds):
-            view = LogView(name, began_s, ended_s, rotten=name in rotten, lossy=bool(edges))
+            view = LogView(name, began_s, ended_s, rotten=name in rotten, rivals=rivals)
             _fill(view, operations)
             views.append(view)
     return views

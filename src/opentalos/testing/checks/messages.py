@@ -133,15 +133,5 @@ def order_inversions(view: LogView) -> Iterator[Anomaly]:
             latest = max(latest, (_first_send(puts), message_id))
 
 
-def false_sequence_gaps(view: LogView) -> Iterator[Anomaly]:
-    """An idempotent producer, which leaves nothing out, was told that something is missing."""
-    if view.lossy:
-        return
-    for puts in view.attempts.values():
-        for put in puts:
-            if put.error.startswith("SequenceGap") and put.args.get("idempotent"):
-                yield Anomaly("false-sequence-gap", f"{view.describe()}: {put}")
-
-
 def _first_send(puts: list[Operation]) -> float:
     return min((put.began_s for put in puts if put.may_be_done), default=float("-inf"))

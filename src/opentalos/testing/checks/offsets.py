@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 from opentalos.testing.checks.anomaly import Anomaly
-from opentalos.testing.checks.log_view import LogView, blocks_of
+from opentalos.testing.checks.log_view import LogView, blocks_of, retained_after
 from opentalos.testing.checks.reached import Reached
 
 OUT_OF_RANGE = "OffsetOutOfRange"  # start of the error text of such a refusal
 CORRUPT = "CorruptLog"
+MISSING = "is missing"
 
 
 def inconsistent_offsets(view: LogView) -> Iterator[Anomaly]:
@@ -71,12 +72,8 @@ def polls(view: LogView) -> Iterator[Anomaly]:
                 yield Anomaly(
                     "nonmonotonic-poll", f"{view.describe()}: {expected} was asked: {read}"
                 )
-        if 0 <= expected < base and not _may_be_expired(view, base):
+        if 0 <= expected < base and retained_after(view, base - 1, read.ended_s):
             yield Anomaly("poll-skip", f"{view.describe()}: {expected} was next: {read}")
-
-
-def _may_be_expired(view: LogView, offset: int) -> bool:
-    return view.final_start >= offset
 
 
 def false_out_of_range(view: LogView) -> Iterator[Anomaly]:
@@ -86,16 +83,21 @@ def false_out_of_range(view: LogView) -> Iterator[Anomaly]:
         offset = int(read.args.get("offset", -1))
         if not read.error.startswith(OUT_OF_RANGE) or offset < 0:
             continue
-        if view.final_start <= offset <= reached.before(read.began_s):
+        known = reached.before(read.began_s)
+        if offset <= known and retained_after(view, offset, read.ended_s):
             yield Anomaly("false-out-of-range", f"{view.describe()}: {read}")
 
 
 def unreadable(view: LogView) -> Iterator[Anomaly]:
-    """A read was refused as corrupt though no stored bit was flipped."""
+    """A read was refused as corrupt though no stored bit was flipped.
+
+    A server with a rival may miss a file that the rival's retention has deleted.
+    """
     if view.rotten:
         return
     for read in view.refused:
-        if read.error.startswith(CORRUPT):
+        gone = read.error.endswith(MISSING) and read.args.get("server") in view.rivals
+        if read.error.startswith(CORRUPT) and not gone:
             yield Anomaly("unreadable", f"{view.describe()}: {read}")
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from opentalos.testing.checks.anomaly import Anomaly
-from opentalos.testing.checks.log_view import deleted_topics
+from opentalos.testing.checks.log_view import deleted_topics, flushed_topics, rival_servers
 from opentalos.testing.history import History
 
 _SEGMENT = re.compile(r"(?P<log>.+/\d+)/(?P<base>\d+)-(?P<epoch>\d+)\.log")
@@ -13,21 +13,43 @@ REPORTED = ("unanswered", "answered-twice", "unhandled-error", "deadlock")
 
 
 def two_writers(history: History) -> Iterator[Anomaly]:
-    """A commit of an older epoch succeeded after a commit of a newer epoch of the partition."""
+    """A commit of an older epoch succeeded after a commit of a newer epoch of the partition.
+
+    The first commit of a segment does not count: it comes before the manifest names the segment,
+    so an owner that was just replaced may still make it, and acknowledges nothing by it.
+    """
+    deleted = {topic.rsplit("#", 1)[-1] for topic in deleted_topics(history)}
     newest: dict[str, tuple[int, str]] = {}
+    seen: set[str] = set()
     for note in history.noted("file-commit"):
-        segment = _SEGMENT.fullmatch(note.args["path"])
-        if segment is None:
+        path = note.args["path"]
+        segment = _SEGMENT.fullmatch(path)
+        if segment is None or segment["log"].split("/", 1)[0] in deleted:
             continue
         log, epoch = segment["log"], int(segment["epoch"])
         known = newest.get(log, (-1, ""))
-        if epoch < known[0]:
+        if epoch < known[0] and path in seen:
             yield Anomaly(
-                "two-writers",
-                f"{note.args['process']} committed to {note.args['path']} after {known[1]}",
+                "two-writers", f"{note.args['process']} committed to {path} after {known[1]}"
             )
-        else:
-            newest[log] = (epoch, f"{note.args['process']} to {note.args['path']}")
+        if epoch >= known[0]:
+            newest[log] = (epoch, f"{note.args['process']} to {path}")
+        seen.add(path)
+
+
+def false_sequence_gaps(history: History) -> Iterator[Anomaly]:
+    """An idempotent producer, which leaves nothing out, was told that something is missing.
+
+    Not judged: flushed topics after a power loss, and servers with a rival.
+    """
+    rivals, flushed = rival_servers(history), flushed_topics(history)
+    lossy = flushed if history.noted("power-loss") else set()
+    for put in history.of("put"):
+        args = put.args
+        if not args.get("idempotent") or not put.error.startswith("SequenceGap"):
+            continue
+        if args.get("server") not in rivals and args["topic"] not in lossy:
+            yield Anomaly("false-sequence-gap", str(put))
 
 
 def tenant_leaks(history: History) -> Iterator[Anomaly]:
