@@ -63,8 +63,8 @@ def parse_wrk(text: str, client_cpu_s: float) -> LoadResult:
         requests_per_s=float(_find(r"Requests/sec:\s+([\d.]+)", text)),
         requests=requests,
         errors=errors,
-        p50_us=_duration_us(_find(r"50%\s+(\S+)", text)),
-        p99_us=_duration_us(_find(r"99%\s+(\S+)", text)),
+        p50_us=_duration_us(_find(r"\n\s+50%\s+(\S+)", text)),
+        p99_us=_duration_us(_find(r"\n\s+99%\s+(\S+)", text)),
         max_us=_duration_us(_find(r"Latency\s+\S+\s+\S+\s+(\S+)", text)),
         client_cpu_s=client_cpu_s,
     )
