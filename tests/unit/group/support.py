@@ -31,12 +31,15 @@ class FaultyRows(MemoryRowStore):
         self.apply_then_unknown = 0  # writes that happen but do not return
         self.unknown = 0  # writes that do not happen and do not return
         self.unavailable = 0  # writes that are refused
+        self.script: list[str] = []  # a fault for each of the next calls
         self.meanwhile: Callable[[], None] | None = None  # runs once, during the next write
 
     async def mutate_many(
         self, table: str, mutations: Sequence[RowMutation]
     ) -> Sequence[int | TalosError]:
         self.calls.append(len(mutations))
+        if self.script:
+            setattr(self, self.script.pop(0), 1)
         if self.meanwhile is not None:
             meanwhile, self.meanwhile = self.meanwhile, None
             meanwhile()

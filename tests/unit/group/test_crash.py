@@ -124,6 +124,34 @@ async def test_a_commit_that_stays_unknown_says_so_and_is_read_again(
     assert await groups.commit(ALICE, commit("w1", 6))
 
 
+async def test_a_refusal_of_the_repeat_does_not_make_an_unknown_write_undone(
+    time: MovableTime,
+) -> None:
+    rows = FaultyRows()
+    groups = await open_coordinator(rows)
+    await groups.lock_partitions(ALICE, W1, [0])
+    rows.script = ["apply_then_unknown", "unavailable"]
+    assert await groups.commit(ALICE, commit("w1", 5))
+    assert await groups.checkpoint(ALICE, 0) == 5
+
+
+async def test_an_unknown_commit_that_was_overtaken_stays_unknown(time: MovableTime) -> None:
+    rows = FaultyRows()
+    groups = await open_coordinator(rows)
+    await groups.lock_partitions(ALICE, W1, [0])
+
+    def overtake() -> None:
+        table = rows.storage.tables["groups"]
+        key = max(table)
+        table[key] = table[key]._replace(version=table[key].version + 1, write_id=b"other")
+
+    rows.script = ["apply_then_unknown"]
+    rows.meanwhile = lambda: setattr(rows, "meanwhile", overtake)
+    with pytest.raises(OutcomeUnknown):
+        await groups.commit(ALICE, commit("w1", 5))
+    assert await groups.checkpoint(ALICE, 0) == 5
+
+
 async def test_a_refused_write_is_not_done(time: MovableTime) -> None:
     rows = FaultyRows()
     groups = await open_coordinator(rows)
