@@ -90,7 +90,6 @@ class OpenSegment:
         view, state = self.view, self.state
         group = Group(view.next_offset)
         place = BlockPlace(view.seed, view.next_offset, max(now_ms, state.last_append_ms))
-        state.last_append_ms = place.append_ms
         bytes_left = limits.group_bytes_max
         blocks_left = limits.group_blocks_max if limits.group_commit else 1
         while queue and blocks_left > 0:
@@ -106,6 +105,8 @@ class OpenSegment:
             self._add(group, queued, place)
             bytes_left -= size
             blocks_left -= 1
+        if group.entries:
+            state.last_append_ms = place.append_ms
         return group
 
     def _add(self, group: Group, queued: Queued, place: BlockPlace) -> None:
