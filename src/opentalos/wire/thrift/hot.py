@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from opentalos.model.message import MessageBlock, StoredBlock
+from opentalos.wire.thrift.compact import write_varint
 
 # Field heads of the compact protocol: difference of the field ids and type.
 _NEXT_I32: Final = 0x15
@@ -16,15 +17,19 @@ _NEXT_I64: Final = 0x16
 _NEXT_BYTES: Final = 0x18
 _NEXT_STRUCT: Final = 0x1C
 _LIST_OF_ONE_STRUCT: Final = b"\x19\x1c\x16"  # field head, list head, head of the first field
+_CALL: Final = b"\x82\x21"  # protocol id; version 1, message type call
 _PUT_START: Final = b"\x0aputMessage\x1c\x1c\x18"  # up to the length of topicName
 _GET_START: Final = b"\x0agetMessage\x1c\x1c\x18"
 _PUT_REPLY: Final = b"\x0aputMessage\x0c\x00\x18"  # success is field 0; head of sequenceId
 _GET_REPLY: Final = b"\x0agetMessage\x0c\x00\x19"  # head of messageBlocks
 _COMPRESSION_MAX: Final = 4
-_I31: Final = 1 << 31
-_I63: Final = 1 << 63
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))  # varints
 _GET_MESSAGES_DEFAULT: Final = 2000  # Source: message.thrift GetMessageRequest
 _GET_BYTES_DEFAULT: Final = 10 << 20
+_TARGETS_MAX: Final = 4096
+# Encoded TopicAndPartition to its values: a producer sends few of them again and again, and equal
+# strings that are one object are found faster in the tables behind this.
+_targets: dict[bytes, tuple[str, str, int]] = {}
 
 
 class HotPut(NamedTuple):
@@ -129,9 +134,27 @@ def _decode_put(body: bytes, principal: int) -> HotPut | None:
 def _target(body: bytes, start: bytes) -> tuple[int, str, str, int, int]:
     """Header and TopicAndPartition: seqid, topic, resource, partition, position behind."""
     seqid = body[2]
-    if seqid >= 0x80 or body[:2] != b"\x82\x21" or not body.startswith(start, 3):
+    if seqid >= 0x80 or not body.startswith(_CALL) or not body.startswith(start, 3):
         raise _Unknown
     at = 3 + len(start)
+    end, key = 0, b""
+    if body[at] < 0x80:
+        resource_at = at + body[at] + 3
+        end = resource_at + body[resource_at] + 5
+        key = body[at:end]  # the whole struct, if its lengths and number have one byte each
+        known = _targets.get(key)
+        if known is not None:
+            return seqid, known[0], known[1], known[2], end
+    topic, resource, partition, position = _parse_target(body, at)
+    if position == end:
+        if len(_targets) >= _TARGETS_MAX:
+            _targets.clear()
+        _targets[key] = topic, resource, partition
+    return seqid, topic, resource, partition, position
+
+
+def _parse_target(body: bytes, at: int) -> tuple[str, str, int, int]:
+    """TopicAndPartition from the length of its first field on, and the position behind it."""
     length, at = _number(body, at)
     topic = body[at : at + length]
     at += length
@@ -145,7 +168,7 @@ def _target(body: bytes, start: bytes) -> tuple[int, str, str, int, int]:
     partition, at = _number(body, at + 2)
     if body[at] or partition & 1 or partition >> 32:
         raise _Unknown
-    return seqid, topic.decode(), resource.decode(), partition >> 1, at + 1
+    return topic.decode(), resource.decode(), partition >> 1, at + 1
 
 
 def _block_rest(body: bytes, at: int) -> tuple[int, int]:
@@ -237,17 +260,25 @@ def _decode_get(body: bytes) -> HotGet | None:
 
 def _varint(value: int) -> bytes:
     if value < 0x80:
-        return bytes((value,))
+        return _ONE_BYTE[value]
+    if value < 1 << 14:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 1 << 21:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    if 1 << 35 <= value < 1 << 42:  # times in ms of this century
+        return bytes(
+            (
+                value & 0x7F | 0x80,
+                value >> 7 & 0x7F | 0x80,
+                value >> 14 & 0x7F | 0x80,
+                value >> 21 & 0x7F | 0x80,
+                value >> 28 & 0x7F | 0x80,
+                value >> 35,
+            )
+        )
     out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
+    write_varint(out, value)
     return bytes(out)
-
-
-def _zigzag(value: int) -> bytes:
-    return _varint((value << 1) ^ (value >> 63))
 
 
 def put_reply(seqid: int, sequence_id: bytes) -> bytes:
@@ -275,29 +306,34 @@ def get_reply_chunks(
     size = bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + _varint(count)
     head = b"\x82\x41%b%b%b" % (_varint(seqid & 0xFFFFFFFF), _GET_REPLY, size)
     chunks: list[bytes | memoryview] = []
-    messages = 0
-    for block in blocks:
-        length = len(block.payload)
-        chunks.append(
+    add, messages, last_ms, shown_ms = chunks.append, 0, -1, b""
+    for base, number, append_ms, create_ms, compression, _, payload, extras in blocks:
+        length = len(payload)
+        add(
             b"%b\x16%b\x15%b\x15%b\x18%b"
             % (
                 head,
-                _zigzag(block.base_offset),
-                _zigzag(block.messages),
-                _zigzag(block.compression),
+                _varint(base << 1),
+                _varint(number << 1),
+                _ONE_BYTE[compression << 1],
                 _varint(length),
             )
         )
-        chunks.append(block.payload)
-        head = b"\x15%b\x16%b\x16%b%b\x00" % (
-            _zigzag(length),
-            _zigzag(block.append_ms),
-            _zigzag(block.create_ms),
-            block.extras,
+        add(payload)
+        if append_ms != last_ms:  # neighbours were often appended together
+            last_ms, shown_ms = append_ms, _varint(append_ms << 1)
+        # A create time of 0 is an absent one, but the extras follow field 7.
+        created = b"\x16" + _varint(create_ms << 1) if create_ms or extras else b""
+        head = b"\x15%b\x16%b%b%b\0" % (_varint(length << 1), shown_ms, created, extras)
+        messages += number
+    add(
+        b"%b\x15%b\x16%b\x18%b%b\0\0"
+        % (
+            head,
+            _varint(messages << 1),
+            _varint(unhandled << 1),
+            _varint(len(sequence_id)),
+            sequence_id,
         )
-        messages += block.messages
-    chunks.append(
-        b"%b\x15%b\x16%b\x18%b%b\x00\x00"
-        % (head, _zigzag(messages), _zigzag(unhandled), _varint(len(sequence_id)), sequence_id)
     )
     return chunks
