@@ -265,3 +265,22 @@ def test_pipelined_garbage_after_a_good_request_keeps_the_good_answer(
     with connect(strict_server) as connection:
         connection.sendall(head.encode() + b"\r\n" + body + b"\x00\x01garbage\r\n\r\n")
         assert read_all(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_bytes_in_flight_have_a_budget_for_the_whole_server(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    config = f"[http]\nbodies_bytes_total_max = {BODY_BYTES_MAX + (1 << 20)}\n"
+    server = ServerProcess(tmp_path_factory.mktemp("budget"), config).start()
+    head = f"POST {TOPIC_PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {BODY_BYTES_MAX}\r\n\r\n"
+    try:
+        with connect(server) as first, connect(server) as second:
+            first.sendall(head.encode() + b"x" * (2 << 20))
+            time.sleep(0.2)
+            second.sendall(head.encode())
+            assert second.recv(4096).startswith(b"HTTP/1.1 413 ")
+        client = RawClient(server.port)
+        client.call("topic", "listTopics", None)
+        client.close()
+    finally:
+        server.stop()

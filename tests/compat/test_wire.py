@@ -13,11 +13,13 @@ from tests.raw_client import (
     JSON_ALIAS,
     RawClient,
     RawTopic,
+    Reply,
     TalosError,
     block_of,
     decode_reply,
     encode_call,
     idl,
+    service_of,
     signed_headers,
 )
 from tests.server_process import ROOT_KEY, ServerProcess
@@ -130,3 +132,35 @@ def test_every_service_tells_its_version(client: RawClient) -> None:
     for service in ("topic", "message", "consumer", "quota", "metric"):
         version = client.call(service, "getServiceVersion", None)
         assert version.major is not None
+
+
+def every_rpc() -> list[tuple[str, str]]:
+    """All methods of the definitions, with those that a service inherits."""
+    found = []
+    for service in ("topic", "message", "consumer", "quota", "metric"):
+        definition = service_of(idl(service), service)
+        parents = [*definition.__mro__]
+        methods = {one for each in parents for one in getattr(each, "thrift_services", ())}
+        found += [(service, method) for method in sorted(methods)]
+    return found
+
+
+@pytest.mark.parametrize(("service", "rpc"), every_rpc())
+def test_every_method_of_the_definitions_is_known(
+    client: RawClient, service: str, rpc: str
+) -> None:
+    reply = client.post(f"/v1/api/{service}", encode_call(service, rpc, None))
+    assert reply.status in (200, 400), reply
+    if reply.headers["Content-Type"] == COMPACT:
+        assert kind_of_failure(service, rpc, reply) != TApplicationException.UNKNOWN_METHOD
+
+
+def kind_of_failure(service: str, rpc: str, reply: Reply) -> int | None:
+    """The type of a Thrift exception; None for a result or an error of the protocol."""
+    try:
+        decode_reply(service, rpc, reply)
+    except TApplicationException as error:
+        return int(error.type)
+    except TalosError:
+        return None
+    return None
