@@ -350,8 +350,8 @@ class _ManyBlocks:
     def _done(self, offset: int, error: TalosError | None) -> None:
         if error is None:
             self._stored += 1
-        elif self._error is None:
-            self._error = error
+        elif self._error is None or isinstance(error, OutcomeUnknown):
+            self._error = error  # unknown outweighs: the put must not be called not done
         self._finish(1)
 
     def _finish(self, count: int) -> None:

@@ -232,7 +232,9 @@ class _Recovery:
             raw = await context.files.read(
                 path, position=scan.position, bytes_max=min(behind - scan.position, 1 << 20)
             )
-            if _ZEROS in raw:  # pages that a power loss took before they were written
+            # Pages that a power loss took before they were written, the first of them in part.
+            sector_rest = raw[: -scan.position % len(_ZEROS)]
+            if _ZEROS in raw or (sector_rest and not any(sector_rest)):
                 context.counters.truncated += 1
                 _log.warning(
                     "log-truncated: %s: flushed messages from offset %d to %d were lost",
