@@ -18,7 +18,8 @@ def lost_writes(view: LogView) -> Iterator[Anomaly]:
     for message_id, put in view.acked_ids():
         places = view.places.get(message_id)
         if places is None:
-            lowest = reached.before(put.began_s)
+            # An earlier attempt of unknown outcome may be the one that stored it.
+            lowest = reached.before(_first_send(view.attempts[message_id]))
             if lowest >= start:
                 yield Anomaly("lost-write", f"{view.describe()}: {message_id} acked by {put}")
             else:

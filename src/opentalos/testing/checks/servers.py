@@ -72,12 +72,17 @@ def tenant_leaks(history: History) -> Iterator[Anomaly]:
 
 
 def stuck_partitions(history: History) -> Iterator[Anomaly]:
-    """A call failed although every fault was over and its patience was long."""
-    deleted = deleted_topics(history)
+    """A call failed although every fault was over and its patience was long.
+
+    Not judged: a server that had a rival and does not know a topic which the rival made anew.
+    """
+    deleted, rivals = deleted_topics(history), rival_servers(history)
     rotten = {(note.args["topic"], note.args["partition"]) for note in history.noted("rot")}
     for operation in history.operations:
         args = operation.args
         if not args.get("healed") or operation.ok or args.get("topic") in deleted:
+            continue
+        if args.get("server") in rivals and operation.error.startswith(HIDDEN):
             continue
         if (args.get("topic"), args.get("partition")) not in rotten:
             yield Anomaly("stuck-partition", str(operation))
