@@ -7,6 +7,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -15,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.raw_client import RawClient, RawTopic, TalosError
 from tests.server_process import ROOT_KEY, TALOS, ServerProcess
 
 COMMAND_TIMEOUT_S = 10.0
 STOP_S = 5.0  # promised by the documentation
+UNEXPECTED_ERROR = 2
 READY_S = 3.0  # promised is 1 s on an idle machine; tests share theirs
 
 
@@ -204,3 +207,31 @@ def test_an_idle_server_is_small(server: ServerProcess) -> None:
     (line,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
     assert int(line.split()[1]) * 1024 <= 80 << 20
     assert os.path.exists(server.data / "format.json")
+
+
+def put_often(topic: RawTopic) -> None:
+    for _ in range(100):  # until the fault is noticed
+        topic.put(b"two")
+        time.sleep(0.02)
+
+
+def test_a_signal_ends_the_server_in_time_although_storage_hangs(tmp_path: Path) -> None:
+    hang_file = tmp_path / "hang"
+    launcher = (sys.executable, "-m", "bench.serve_faulty", "--hang-file", str(hang_file))
+    server = ServerProcess(tmp_path, launcher=launcher).start()
+    try:
+        client = RawClient(server.port)
+        topic = RawTopic.create(client, "hanging")
+        topic.put(b"one")
+        hang_file.write_text(topic.resource.topicTalosResourceName.rsplit("#", 1)[1])
+        with pytest.raises(TalosError) as caught:
+            put_often(topic)
+        assert caught.value.code == UNEXPECTED_ERROR  # unknown, told before the client gives up
+        client.close()
+        assert server.process is not None
+        started = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(STOP_S + 1) == 0
+        assert time.monotonic() - started < STOP_S + 0.5  # and what the interpreter takes
+    finally:
+        server.kill()

@@ -103,7 +103,7 @@ class RestGateway:
         except (binascii.Error, UnicodeDecodeError) as error:
             raise InvalidCredential("unreadable basic authentication") from error
         key_id, _, secret = text.partition(":")
-        return self._authenticator.by_secret(key_id, secret)
+        return self._authenticator.by_secret(key_id, secret, exchange.peer)
 
     def _find(self, caller: Principal, name: str) -> PrincipalInfo:
         for info in self._principals.list_principals(caller):

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import logging
 import time
 from typing import NamedTuple
 
@@ -18,6 +19,10 @@ _KEYS_MAX = 100_000  # cached HMAC states
 _NO_MATCH = "unknown key or wrong signature"
 
 
+_AUDIT = logging.getLogger("opentalos.audit")
+_SHOWN_CHARS_MAX = 64  # of a caller's text in an audit line
+
+
 class _KeyState(NamedTuple):
     live: LiveKey
     hmac: HmacState
@@ -31,9 +36,19 @@ class Authenticator:
         self._skew_max_s = limits.clock_skew_max_s
         self._anonymous = limits.anonymous
         self._states: dict[str, _KeyState] = {}
+        self._lines_max = limits.denial_log_per_s_max
+        self._second, self._lines, self._left_out = 0, 0, 0
+        self.denials = 0  # ever
 
     def caller(self, exchange: Exchange) -> Principal:
-        """The principal. Raises: InvalidCredential (401), ClockSkewed (412)."""
+        """The principal. Raises: InvalidCredential (401), ClockSkewed (412), both audited."""
+        try:
+            return self._caller(exchange)
+        except (InvalidCredential, ClockSkewed) as error:
+            self._deny(exchange.peer, exchange.headers.get(b"authorization", b""), error)
+            raise
+
+    def _caller(self, exchange: Exchange) -> Principal:
         headers = exchange.headers
         value = headers.get(b"authorization", b"")
         if value.startswith(_V3):
@@ -60,15 +75,36 @@ class Authenticator:
             return self._delegate(principal, headers[b"attached-info"])
         return principal
 
-    def by_secret(self, key_id: str, secret: str) -> Principal:
+    def by_secret(self, key_id: str, secret: str, peer: str) -> Principal:
         """The principal of a key id and secret sent in the clear (HTTP basic).
 
-        Raises: InvalidCredential.
+        Raises: InvalidCredential, audited.
         """
-        state = self._state(key_id)
-        if not hmac.compare_digest(state.live.secret, secret.encode()):
-            raise InvalidCredential(_NO_MATCH)
+        try:
+            state = self._state(key_id)
+            if not hmac.compare_digest(state.live.secret, secret.encode()):
+                raise InvalidCredential(_NO_MATCH)
+        except InvalidCredential as error:
+            self._deny(peer, b"Basic %b:" % key_id.encode(), error)
+            raise
         return state.live.principal
+
+    def _deny(self, peer: str, authorization: bytes, error: Exception) -> None:
+        """One audit line, at most so many per second; no signature and no secret in it."""
+        self.denials += 1
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second, self._lines = second, 0
+        if self._lines >= self._lines_max:
+            self._left_out += 1
+            return
+        self._lines += 1
+        left_out, self._left_out = self._left_out, 0
+        named, colon, _ = authorization.partition(b":")
+        shown = named if colon else named.partition(b" ")[0]  # what has no key id may be a secret
+        who = shown[:_SHOWN_CHARS_MAX].decode("latin-1")
+        fields = {"peer": peer, "who": who, "reason": str(error), "left_out": left_out}
+        _AUDIT.warning("refused a caller", extra=fields)
 
     def _state(self, key_id: str) -> _KeyState:
         live = self._principals.key(key_id)

@@ -53,7 +53,7 @@ class Bench:
         self.extra = b""
 
     @staticmethod
-    def _by_secret(key_id: str, secret: str) -> Principal:
+    def _by_secret(key_id: str, secret: str, peer: str) -> Principal:
         if (key_id, secret) != ("K", "s"):
             raise InvalidCredential("no")
         return ROOT

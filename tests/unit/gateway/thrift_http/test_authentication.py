@@ -146,7 +146,23 @@ def test_an_administrator_may_act_for_a_developer_and_nobody_else(keys: Keys) ->
 
 def test_a_secret_in_the_clear_is_compared_whole(keys: Keys) -> None:
     checker = authenticator(keys)
-    assert checker.by_secret("KA", "sa") is ALICE
+    assert checker.by_secret("KA", "sa", "p") is ALICE
     for key_id, secret in (("KA", "s"), ("KA", ""), ("nobody", "sa")):
         with pytest.raises(InvalidCredential):
-            checker.by_secret(key_id, secret)
+            checker.by_secret(key_id, secret, "p")
+
+
+def test_refusals_are_audited_without_secrets_and_within_a_rate(
+    keys: Keys, caplog: pytest.LogCaptureFixture
+) -> None:
+    checker = authenticator(keys, denial_log_per_s_max=1)
+    for _ in range(50):
+        with pytest.raises(InvalidCredential):
+            checker.by_secret("KA", "a-wrong-secret", "10.0.0.1")
+        with pytest.raises(InvalidCredential):
+            checker.caller(signed(secret="wrong"))
+    assert checker.denials == 100
+    assert 1 <= len(caplog.records) <= 5
+    for record in caplog.records:
+        assert vars(record)["who"] in ("Basic KA", "Galaxy-V3 KA")
+        assert "a-wrong-secret" not in str(vars(record))
