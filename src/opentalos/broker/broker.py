@@ -12,6 +12,7 @@ from opentalos.broker.partition_quotas import PartitionQuotaService
 from opentalos.broker.permissions import PermissionService
 from opentalos.broker.principals import PrincipalService
 from opentalos.broker.quotas import QuotaService
+from opentalos.broker.space_upkeep import SpaceUpkeep
 from opentalos.broker.topic_consumers import TopicsConsumerService
 from opentalos.broker.topic_groups import TopicGroupService
 from opentalos.broker.topic_state import TopicReader
@@ -56,6 +57,7 @@ class Broker:
         quotas = catalogs.quotas
         self.context, self.catalogs, self.groups = context, catalogs, groups
         self._upkeep = TopicUpkeep(context, groups.directory)
+        self._space_upkeep = SpaceUpkeep(context)
         self.topics = TopicService(context, quotas, reader, self._upkeep)
         self.permissions = PermissionService(context)
         self.topic_groups = TopicGroupService(context, catalogs.topic_groups)
@@ -83,11 +85,13 @@ class Broker:
             await self.close()
             raise
         self._upkeep.start()
+        self._space_upkeep.start()
 
     async def close(self) -> None:
         """Stop the loops, seal the log; the stores stay open for their owner to close."""
         closers: tuple[Callable[[], Awaitable[None]], ...] = (
             self._upkeep.close,
+            self._space_upkeep.close,
             self.groups.close,
             self.context.log.close,
             self.catalogs.topic_groups.close,

@@ -1,7 +1,8 @@
 """Consumer use cases of one topic: worker and partition leases, checkpoints."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.position_events import PositionEvents
@@ -20,6 +21,7 @@ from opentalos.group.row_format import NO_CHECKPOINT, GroupKey
 from opentalos.model.errors import (
     BadRequest,
     PartitionNotExist,
+    PermissionDenied,
     TooManyConsumers,
     UnexpectedOffset,
 )
@@ -44,7 +46,8 @@ class ConsumerService:
     async def check_register(self, caller: Principal, unit: ConsumeUnit) -> bool:
         """Whether one more worker may join."""
         topic = self._topic(caller, unit.resource)
-        return await self._groups.can_register(_user(caller, unit.group, topic), unit.worker)
+        with self._tenant(caller, unit.group, topic) as user:
+            return await self._groups.can_register(user, unit.worker)
 
     async def lock_worker(self, caller: Principal, unit: ConsumeUnit, address: str) -> bool:
         """Create or refresh a worker lease.
@@ -53,7 +56,8 @@ class ConsumerService:
             PermissionDenied: the group belongs to another tenant.
         """
         topic = self._topic(caller, unit.resource)
-        await self._groups.lock_worker(_user(caller, unit.group, topic), _seat(unit, address))
+        with self._tenant(caller, unit.group, topic) as user:
+            await self._groups.lock_worker(user, _seat(unit, address))
         return True
 
     async def lock_partitions(
@@ -62,16 +66,16 @@ class ConsumerService:
         """Take each listed partition that is free or already the worker's."""
         topic = self._topic(caller, unit.resource)
         wanted = _existing(topic, unit.partitions)
-        user, seat = _user(caller, unit.group, topic), _seat(unit, address)
-        locked = await self._groups.lock_partitions(user, seat, wanted)
+        with self._tenant(caller, unit.group, topic) as user:
+            locked = await self._groups.lock_partitions(user, _seat(unit, address), wanted)
         failed = [p for p in dict.fromkeys(unit.partitions) if p not in locked]
         return LockedPartitions(tuple(locked), tuple(failed))
 
     async def unlock_partitions(self, caller: Principal, unit: ConsumeUnit) -> None:
         """Drop the worker's leases on the listed partitions; others are ignored."""
         topic = self._topic(caller, unit.resource)
-        user = _user(caller, unit.group, topic)
-        await self._groups.unlock_partitions(user, unit.worker, unit.partitions)
+        with self._tenant(caller, unit.group, topic) as user:
+            await self._groups.unlock_partitions(user, unit.worker, unit.partitions)
 
     async def renew(
         self, caller: Principal, unit: ConsumeUnit, address: str
@@ -83,9 +87,9 @@ class ConsumerService:
         topic = self._topic(caller, unit.resource)
         listed = list(dict.fromkeys(unit.partitions))
         wanted = _existing(topic, listed)
-        user, seat = _user(caller, unit.group, topic), _seat(unit, address)
         try:
-            failed = await self._groups.renew(user, seat, wanted)
+            with self._tenant(caller, unit.group, topic) as user:
+                failed = await self._groups.renew(user, _seat(unit, address), wanted)
         except TooManyConsumers:
             return False, listed
         gone = [partition for partition in listed if partition not in wanted]
@@ -96,7 +100,8 @@ class ConsumerService:
     ) -> Mapping[str, Sequence[int]]:
         """All live workers with the partitions they hold, idle ones too."""
         topic = self._topic(caller, resource)
-        return await self._groups.holdings(_user(caller, group, topic), topic.consumer_partitions)
+        with self._tenant(caller, group, topic) as user:
+            return await self._groups.holdings(user, topic.consumer_partitions)
 
     async def query_offset(
         self, caller: Principal, group: str, resource: str, partition: int
@@ -104,7 +109,8 @@ class ConsumerService:
         """Last committed offset; -1 if none."""
         topic = self._topic(caller, resource)
         _check_partition(topic, partition)
-        checkpoint = await self._groups.checkpoint(_user(caller, group, topic), partition)
+        with self._tenant(caller, group, topic) as user:
+            checkpoint = await self._groups.checkpoint(user, partition)
         await self.positions.check(topic, partition, group, checkpoint)
         return checkpoint
 
@@ -117,23 +123,25 @@ class ConsumerService:
         _check_partition(topic, commit.partition)
         if commit.offset < 0:
             raise UnexpectedOffset(f"checkpoint {commit.offset} is negative")
-        user = _user(caller, commit.group, topic)
-        return await self._groups.commit(
-            user,
-            coordinator.Commit(
-                partition=commit.partition,
-                worker=commit.worker,
-                offset=commit.offset,
-                next_offset=await self._next_offset(topic, commit.partition, commit.offset),
-                last_offset=commit.last_offset,
-            ),
-        )
+        next_offset = await self._next_offset(topic, commit.partition, commit.offset)
+        with self._tenant(caller, commit.group, topic) as user:
+            return await self._groups.commit(
+                user,
+                coordinator.Commit(
+                    partition=commit.partition,
+                    worker=commit.worker,
+                    offset=commit.offset,
+                    next_offset=next_offset,
+                    last_offset=commit.last_offset,
+                ),
+            )
 
     async def worker_id(self, caller: Principal, group: str, resource: str, partition: int) -> str:
         """Worker that holds the partition; empty if nobody does."""
         topic = self._topic(caller, resource)
         _check_partition(topic, partition)
-        progress = await self._groups.progress(_user(caller, group, topic))
+        with self._tenant(caller, group, topic) as user:
+            progress = await self._groups.progress(user)
         return progress[partition].worker if partition in progress else ""
 
     async def org_offsets(
@@ -161,7 +169,8 @@ class ConsumerService:
     async def delete_group(self, caller: Principal, group: str, resource: str) -> None:
         """Forget a group's checkpoints. Raises: ConsumerGroupWorking, ConsumerGroupNotExist."""
         topic = self._topic(caller, resource)
-        await self._groups.directory.delete_group(_user(caller, group, topic))
+        with self._tenant(caller, group, topic) as user:
+            await self._groups.directory.delete_group(user)
 
     async def reset_checkpoint(self, caller: Principal, key: CheckpointKey, offset: int) -> None:
         """Audited reset: revokes the lease and sets the checkpoint in one write.
@@ -174,8 +183,8 @@ class ConsumerService:
         _check_partition(topic, key.partition)
         if not NO_CHECKPOINT <= offset < await self._next_offset(topic, key.partition, offset):
             raise UnexpectedOffset(f"checkpoint {offset} is beyond the log's end")
-        user = _user(caller, key.group, topic)
-        revoked = await self._groups.reset(user, key.partition, offset)
+        with self._tenant(caller, key.group, topic) as user:
+            revoked = await self._groups.reset(user, key.partition, offset)
         fields = {
             "principal": caller.id,
             "action": "reset checkpoint",
@@ -197,13 +206,18 @@ class ConsumerService:
         self._known_next[key] = offsets.next
         return offsets.next
 
+    @contextmanager
+    def _tenant(self, caller: Principal, group: str, topic: Topic) -> Iterator[GroupUser]:
+        """The caller as a user of the group; the denial of a foreign group is audited."""
+        key = GroupKey(topic.uuid, check_name(group, "consumer group"))
+        try:
+            yield GroupUser(key, caller.owner_id, caller.admin)
+        except PermissionDenied:
+            resource = f"{topic.resource}/{group}"
+            self._context.authorizer.refuse(caller, "use another tenant's group", resource)
+
     def _topic(self, caller: Principal, resource: str) -> Topic:
         return self._context.topic(caller, Permission.GET_MESSAGE, resource)
-
-
-def _user(caller: Principal, group: str, topic: Topic) -> GroupUser:
-    key = GroupKey(topic.uuid, check_name(group, "consumer group"))
-    return GroupUser(key, caller.owner_id, caller.admin)
 
 
 def _seat(unit: ConsumeUnit, address: str) -> WorkerSeat:

@@ -1,8 +1,7 @@
-"""Background work on topics: complete deletions, end shrinks, measure space."""
+"""Background work on topics: complete deletions, end shrinks."""
 
 import asyncio
 import logging
-from itertools import islice
 
 from opentalos.broker.context import BrokerContext
 from opentalos.catalog.topic import Topic
@@ -14,7 +13,7 @@ _LOG = logging.getLogger("opentalos.topics")
 UPKEEP_INTERVAL_S = 1.0
 REMOVE_WAIT_S = 2.0  # a caller waits so long for logs to go; below its own timeout
 REMOVALS_MAX = 8  # deletions under way at once in the background
-MEASURED_PARTITIONS_MAX = 200  # per pass, so that a pass stays short
+LOOK_S = 1.0  # a log that takes longer to answer is looked at again in the next pass
 
 
 class TopicUpkeep:
@@ -24,8 +23,6 @@ class TopicUpkeep:
         self._context, self._groups = context, groups
         self._removing: dict[str, asyncio.Task[None]] = {}
         self._loop_task: asyncio.Task[None] | None = None
-        self._measure_next = 0  # rotates through all topics
-        self._empty: set[str] = set()  # uuids of topics last found without bytes
 
     def start(self) -> None:
         """Begin; deletions that a crash cut short are completed first."""
@@ -51,7 +48,6 @@ class TopicUpkeep:
             self._remove_task(dead)
         for topic in self._context.topics.shrinking():
             await self._try_end_shrink(topic)
-        await self._measure()
 
     def _remove_task(self, dead: Topic) -> asyncio.Task[None]:
         task = self._removing.get(dead.uuid)
@@ -66,7 +62,6 @@ class TopicUpkeep:
             await self._groups.delete_topic(dead.uuid)
             await self._context.topics.remove(dead)
             self._context.spaces.forget(dead)
-            self._empty.discard(dead.uuid)
         except TalosError as error:
             _LOG.warning("deletion of topic %s goes on later: %s", dead.resource, error)
         finally:
@@ -85,12 +80,13 @@ class TopicUpkeep:
 
     async def _try_end_shrink(self, topic: Topic) -> None:
         try:
-            reason = await self._shrink_end_reason(topic)
+            async with asyncio.timeout(LOOK_S):  # a topic that hangs must not stop the others
+                reason = await self._shrink_end_reason(topic)
             if reason:
                 await self._context.topics.change(topic, shrunk_topic)
                 _LOG.info("shrink of topic %s ended: %s", topic.resource, reason)
-        except TalosError as error:
-            _LOG.warning("shrink of topic %s goes on later: %s", topic.resource, error)
+        except (TalosError, TimeoutError) as error:
+            _LOG.warning("shrink of topic %s goes on later: %r", topic.resource, error)
 
     async def _shrink_end_reason(self, topic: Topic) -> str:
         """Why consumers may lose the removed partitions now; empty: not yet."""
@@ -107,36 +103,3 @@ class TopicUpkeep:
             if not await self._groups.drained(topic.uuid, partition, offsets.next):
                 return ""
         return "drained"
-
-    async def _measure(self) -> None:
-        """Correct the space accounts of some topics; the next pass goes on after them."""
-        topics = list(self._context.topics.all())
-        if self._measure_next >= len(topics):
-            self._measure_next = 0
-        left = MEASURED_PARTITIONS_MAX
-        for topic in islice(topics, self._measure_next, None):
-            if left <= 0:
-                break
-            self._measure_next += 1
-            if topic.uuid in self._empty and self._context.spaces.used(topic) == 0:
-                continue  # nothing was put since it was found empty
-            left -= topic.partitions_ever
-            try:
-                await self._measure_topic(topic)
-            except TalosError as error:
-                _LOG.warning("space of topic %s is not known now: %s", topic.resource, error)
-
-    async def _measure_topic(self, topic: Topic) -> None:
-        spaces, used_bytes = self._context.spaces, 0
-        charged_before = spaces.used(topic)
-        for partition in range(topic.partitions_ever):
-            if self._context.topics.by_resource(topic.resource) is None:
-                return  # deleted meanwhile: its logs must not be touched again
-            stats = await self._context.partition_log(topic, partition).stats()
-            used_bytes += stats.retained_bytes
-        # Puts that came meanwhile may not be in the figure; the next pass is exact about them.
-        spaces.set_used(topic, used_bytes + max(0, spaces.used(topic) - charged_before))
-        if used_bytes:
-            self._empty.discard(topic.uuid)
-        else:
-            self._empty.add(topic.uuid)

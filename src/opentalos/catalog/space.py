@@ -14,12 +14,13 @@ UNLIMITED_BYTES = (1 << 63) - 1
 class SpaceAccount:
     """Bytes in use and allowed. Puts add to it at once; the log's figures correct it."""
 
-    __slots__ = ("limit_bytes", "name", "used_bytes")
+    __slots__ = ("limit_bytes", "measured_bytes", "name", "used_bytes")
 
     def __init__(self, name: str, limit_bytes: int) -> None:
         self.name = name
         self.limit_bytes = limit_bytes or UNLIMITED_BYTES
         self.used_bytes = 0
+        self.measured_bytes = -1  # by the log, last time; -1: never
 
     def refuse(self, bytes_count: int) -> NoReturn:
         """Raises: QuotaExceeded with limit and measured value."""
@@ -34,17 +35,17 @@ class SpaceLedger:
 
     def __init__(self, limits: QuotaLimits, user_quota: Callable[[str], UserQuota | None]) -> None:
         self._limits, self._user_quota = limits, user_quota
-        self._topics: dict[str, SpaceAccount] = {}
+        self._topics: dict[str, SpaceAccount] = {}  # by resource name
         self._owners: dict[str, SpaceAccount] = {}
 
     def accounts(self, topic: Topic) -> tuple[SpaceAccount, SpaceAccount]:
         """The topic's account and its owner's, with the limits in force."""
         topic_limit = topic_rates(self._limits, topic.quota).space_bytes or UNLIMITED_BYTES
         user_limit = user_rates(self._limits, self._user_quota(topic.owner)).space_bytes
-        of_topic = self._topics.get(topic.uuid)
+        of_topic = self._topics.get(topic.resource)
         if of_topic is None:
             of_topic = SpaceAccount(f"space of topic {topic.name}", topic_limit)
-            self._topics[topic.uuid] = of_topic
+            self._topics[topic.resource] = of_topic
         of_topic.limit_bytes = topic_limit
         of_owner = self._owners.get(topic.owner)
         if of_owner is None:
@@ -57,7 +58,15 @@ class SpaceLedger:
         """Correct a topic's account by the log's figure, and its owner's by the difference."""
         of_topic, of_owner = self.accounts(topic)
         of_owner.used_bytes = max(0, of_owner.used_bytes + used_bytes - of_topic.used_bytes)
-        of_topic.used_bytes = used_bytes
+        of_topic.used_bytes = of_topic.measured_bytes = used_bytes
+
+    def changed(self) -> list[str]:
+        """Resource names of topics that were put to since they were measured."""
+        return [
+            resource
+            for resource, account in self._topics.items()
+            if account.used_bytes != account.measured_bytes and account.used_bytes
+        ]
 
     def used(self, topic: Topic) -> int:
         """Bytes the topic stores, as far as known."""
@@ -70,6 +79,6 @@ class SpaceLedger:
 
     def forget(self, topic: Topic) -> None:
         """The topic is gone: its bytes leave its owner's account."""
-        if topic.uuid in self._topics:
+        if topic.resource in self._topics:
             self.set_used(topic, 0)
-            del self._topics[topic.uuid]
+            del self._topics[topic.resource]

@@ -64,7 +64,8 @@ async def _started(storage: MemoryStorage, clock: CountingClock, config: BrokerC
         config=config,
     )
     await broker.start()
-    await broker._upkeep.close()  # a test runs a pass when it wants one
+    for upkeep in (broker._upkeep, broker._space_upkeep):
+        await upkeep.close()  # a test runs a pass when it wants one
     return broker
 
 

@@ -94,6 +94,7 @@ async def test_a_group_of_another_tenant_is_denied_and_an_organisation_shares_it
             await consumers.lock_worker(BOB, _unit(topic, worker="w2"), "")
         with pytest.raises(PermissionDenied):
             await consumers.query_offset(BOB, "g", topic.resource, 0)
+        assert w.broker.context.authorizer.denials == 2
         shared = _unit(topic, 1, group="acme")
         await consumers.lock_partitions(CAROL, shared, "")
         assert await consumers.query_workers(DAVE, "acme", topic.resource) == {"w1": [1]}
