@@ -107,18 +107,18 @@ class MessageService:
         Raises: RequestError, Unavailable leaves: not done, and the waiter is not called. An
             OutcomeUnknown given to the waiter: some of the blocks may be stored.
         """
-        topic = self._put_route(caller, target.resource, target.partition).topic
+        route = self._put_route(caller, target.resource, target.partition)
         bytes_count = self._check_blocks(blocks)
         now_s = asyncio.get_running_loop().time()
         context = self._context
         if target.deadline_ms:
             self._check_deadline(target.deadline_ms)
-        handle = context.throttle.handle(caller, topic, target.partition)
+        handle = context.throttle.handle(caller, route.topic, target.partition)
         hold_s = handle.admit_put(now_s, bytes_count)
         if hold_s > 0.0:
             self._hold(hold_s, bytes_count, (caller, target, blocks, waiter))
         else:
-            self._append(caller, target, blocks, waiter)
+            _append(route.log, blocks, waiter)
 
     def _put_route(self, caller: Principal, resource: str, partition: int) -> _Route:
         """The decision for this caller, made anew whenever the topic or the caller changed.
@@ -192,22 +192,11 @@ class MessageService:
         try:
             if put[1].deadline_ms:
                 self._check_deadline(put[1].deadline_ms)
-            self._append(*put)
+            caller, target, blocks, waiter = put
+            route = self._put_route(caller, target.resource, target.partition)
+            _append(route.log, blocks, waiter)
         except TalosError as error:
             put[3](error)
-
-    def _append(
-        self,
-        caller: Principal,
-        target: PutTarget,
-        blocks: Sequence[MessageBlock],
-        waiter: PutWaiter,
-    ) -> None:
-        log = self._put_route(caller, target.resource, target.partition).log
-        if len(blocks) == 1:
-            log.append(blocks[0], lambda offset, error: waiter(error))
-        else:
-            _ManyBlocks(len(blocks), waiter).append_all(log, blocks)
 
     # --- get ---------------------------------------------------------------------------------
 
@@ -325,6 +314,13 @@ class MessageService:
         """The topic and the address that serves each of its partitions, by partition id."""
         topic = self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource)
         return topic, schedule(topic.consumer_partitions, self._context.advertise)
+
+
+def _append(log: PartitionLog, blocks: Sequence[MessageBlock], waiter: PutWaiter) -> None:
+    if len(blocks) == 1:
+        log.append(blocks[0], lambda offset, error: waiter(error))
+    else:
+        _ManyBlocks(len(blocks), waiter).append_all(log, blocks)
 
 
 class _ManyBlocks:

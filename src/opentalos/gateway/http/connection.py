@@ -16,6 +16,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, par
 
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import CONTINUE, TEXT, head
+from opentalos.model.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
     from opentalos.gateway.http.server import HttpServer
@@ -239,8 +240,8 @@ class HttpConnection(asyncio.Protocol):
         url = self._url
         if not url.startswith(b"/"):
             url = _origin_form(url)
-        exchange = Exchange(self, self._parser.get_method(), url)
-        headers = exchange.headers = self._headers
+        headers = self._headers
+        exchange = Exchange(self, self._parser.get_method(), url, headers)
         parts = self._parts
         if parts:
             exchange.body = parts[0] if len(parts) == 1 else b"".join(parts)
@@ -387,11 +388,14 @@ class HttpConnection(asyncio.Protocol):
     def expire(self) -> None:
         """The deadline passed: answer for a slow handler, cut a slow client."""
         if self._current is not None and not self._write_stalled:
-            late = self._current.late
+            late, unknown = (
+                self._current.late,
+                OutcomeUnknown("this takes too long: outcome unknown"),
+            )
             if late is not None:
-                late()
+                late(unknown)
             else:
-                self._current.reply_text(503, "the server took too long; the outcome is unknown")
+                self._current.reply_text(503, str(unknown))
         elif self._in_message and not self._write_stalled:
             self._refuse(408, "the request did not arrive in time")
         elif self._write_stalled or self._last:

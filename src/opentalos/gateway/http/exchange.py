@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from opentalos.gateway.http.reply_format import TEXT, head
+from opentalos.model.errors import TalosError
 
 if TYPE_CHECKING:
     from opentalos.gateway.http.connection import HttpConnection
@@ -33,16 +34,18 @@ class Exchange:
         "version_1_0",
     )
 
-    def __init__(self, connection: HttpConnection, method: bytes, url: bytes) -> None:
+    def __init__(
+        self, connection: HttpConnection, method: bytes, url: bytes, headers: dict[bytes, bytes]
+    ) -> None:
         self._connection: HttpConnection | None = connection
         self.method = method
         self.path, _, self.query = url.partition(b"?")
-        self.headers: dict[bytes, bytes] = {}  # lower-case names; repeated values joined by ","
+        self.headers = headers  # lower-case names; repeated values joined by ","
         self.body = b""
         self.charged = 0  # bytes held of the server's body budget
         self.close_after = False
         self.version_1_0 = False  # HTTP/1.0 with keep-alive wants a confirmation
-        self.late: Callable[[], None] | None = None  # answers when the handler took too long
+        self.late: Callable[[TalosError], None] | None = None  # takes the error of a slow handler
 
     @property
     def answered(self) -> bool:

@@ -27,7 +27,6 @@ from opentalos.model.errors import (
     ClockSkewed,
     ExcessivePending,
     InvalidCredential,
-    OutcomeUnknown,
     TalosError,
 )
 from opentalos.model.identity import Principal
@@ -140,7 +139,7 @@ class ThriftGateway:
             else:
                 self._refuse(exchange, _hot_form(_PUT, seqid), error)
 
-        exchange.late = lambda: answer(OutcomeUnknown("the put takes too long; it may be stored"))
+        exchange.late = answer
         try:
             target = PutTarget(put.resource, put.partition, put.deadline_ms)
             self._messages.put(caller, target, (put.block,), answer)
@@ -220,9 +219,7 @@ class ThriftGateway:
             call.close()
             self._refuse(exchange, form, ExcessivePending(f"{TASKS_MAX} calls are under way"))
             return
-        exchange.late = lambda: self._refuse(
-            exchange, form, OutcomeUnknown("the call takes too long; its outcome is unknown")
-        )
+        exchange.late = partial(self._refuse, exchange, form)
         task = asyncio.get_running_loop().create_task(self._guard(exchange, form, call))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -370,7 +370,7 @@ def test_a_slow_handler_is_answered_for(bench: Bench) -> None:
     connection.data_received(request("/keep/1") + request("/keep/2"))
     connection.expire()
     assert statuses(transport.written) == [503]
-    bench.seen[1].late = lambda: bench.seen[1].reply_text(200, "own words")
+    bench.seen[1].late = lambda error: bench.seen[1].reply_text(200, "own words")
     connection.expire()
     assert statuses(transport.written) == [503, 200]
 

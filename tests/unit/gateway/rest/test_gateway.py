@@ -68,10 +68,8 @@ class Bench:
             replied.set_result((int(prefix.split()[1]), body))
 
         connection: Any = SimpleNamespace(answer=answer, alive=True, peer="")
-        exchange = Exchange(connection, method.encode(), path.encode())
-        exchange.headers = {
-            b"authorization": authorization or b"Basic " + base64.b64encode(b"K:s"),
-        }
+        headers = {b"authorization": authorization or b"Basic " + base64.b64encode(b"K:s")}
+        exchange = Exchange(connection, method.encode(), path.encode(), headers)
         exchange.body = body
         routes = dict(self.gateway.prefix_routes())
         routes[b"/rest/v1/"](exchange)

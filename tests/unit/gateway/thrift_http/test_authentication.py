@@ -48,7 +48,7 @@ def signed(
     digest: str | None = None, query: str = "id=1&type=putMessage",
 ) -> Exchange:  # fmt: skip
     nobody: Any = None  # these exchanges are never answered
-    exchange = Exchange(nobody, b"POST", b"/v1/api/message?" + query.encode())
+    exchange = Exchange(nobody, b"POST", b"/v1/api/message?" + query.encode(), {})
     digest = hashlib.md5(BODY).hexdigest() if digest is None else digest
     stamp = str(int(time.time()) + skew_s)
     text = (

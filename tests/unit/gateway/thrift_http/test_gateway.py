@@ -15,6 +15,7 @@ from opentalos.model.errors import (
     ClockSkewed,
     InvalidCredential,
     OffsetOutOfRange,
+    OutcomeUnknown,
     PartitionNotServing,
     TalosError,
     TopicNotExist,
@@ -109,8 +110,9 @@ class Bench:
     ) -> tuple[Exchange, Connection]:
         connection = Connection()
         stand_in: Any = connection
-        exchange = Exchange(stand_in, method, path + b"?id=0a&type=hint")
-        exchange.headers, exchange.body = {b"content-type": content_type}, body
+        headers = {b"content-type": content_type}
+        exchange = Exchange(stand_in, method, path + b"?id=0a&type=hint", headers)
+        exchange.body = body
         self.gateway.routes()[path](exchange)
         return exchange, connection
 
@@ -184,7 +186,7 @@ def test_a_put_that_fails_has_its_error_in_the_reply(bench: Bench, late: bool) -
 def test_a_put_that_takes_too_long_is_unknown_and_its_late_answer_ignored(bench: Bench) -> None:
     exchange, connection = bench.send(put_body())
     assert exchange.late is not None
-    exchange.late()
+    exchange.late(OutcomeUnknown("slow"))
     bench.messages.waiters[0](None)
     (reply,) = connection.replies
     assert result(reply, "putMessage").error.errorCode == ErrorCode.UNEXPECTED_ERROR
