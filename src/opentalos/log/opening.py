@@ -119,10 +119,22 @@ async def open_partition(
     segment = await create_segment(context, key, settings.durability, start)
     sealed = held.manifest.with_last_sealed(recovered.sealed)
     entry = Segment(segment.view.base_offset, segment.epoch)
-    held = await context.manifests.change(key, held, sealed.registered(entry))
+    try:
+        held = await context.manifests.change(key, held, sealed.registered(entry))
+    except TalosError:
+        await _close_quietly(segment)
+        raise
     if former is not None:
         await _after_seal(context, former.path(key), recovered.side)
     return Opened(held, segment)
+
+
+async def _close_quietly(segment: OpenSegment) -> None:
+    """Let go of a file that may be an orphan now, so that no descriptor stays open."""
+    try:
+        await segment.file.close()
+    except TalosError as error:
+        _log.debug("%s was not closed: %s", segment.view.path, error)
 
 
 async def _after_seal(context: LogContext, path: str, side: SideIndex | None) -> None:

@@ -24,7 +24,7 @@ from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosErr
 
 async def open_now(writer: PartitionWriter) -> None:
     """Job: open although nothing waits to be written, so that readers know the end."""
-    if writer.segment is None and writer.broken is None:
+    if writer.segment is None and writer.broken is None and not writer.deleted:
         await writer.open_step()
     if writer.segment is None and not (writer.broken is not None and writer.known):
         raise writer.refusal() or PartitionNotServing(f"{name_of(writer.key)} cannot be opened")
@@ -45,7 +45,9 @@ async def seal(writer: PartitionWriter) -> None:
         if segment.empty and not keeps_state(writer.held.manifest, segment.state):
             entry = None
         else:
-            await write_side_index(context, segment.view.path, side_index_of(segment))
+            side = side_index_of(segment)
+            await write_side_index(context, segment.view.path, side)
+            context.views.put(segment.view.path, side)
         manifest = writer.held.manifest.with_last_sealed(entry)
         held = await context.manifests.change(writer.key, writer.held, manifest)
     except Exception as error:

@@ -35,6 +35,7 @@ from opentalos.model.errors import (
     TalosError,
 )
 from opentalos.model.message import OffsetRange, PartitionKey
+from opentalos.ports.file_store import AppendFile
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +51,9 @@ class PartitionWriter(PutQueue):
     """
 
     __slots__ = (
+        "_abandoned",
         "_attempts",
+        "_first_attempt_s",
         "_job_turn",
         "arrivals",
         "held",
@@ -81,7 +84,9 @@ class PartitionWriter(PutQueue):
         self.arrivals: list[asyncio.Future[None]] | None = None  # readers held at the end
         self.upkeep_waits = False  # an upkeep job is queued or under way
         self._job_turn = False
-        self._attempts = 0
+        self._attempts = 0  # to open, since the last success or the last time all were told
+        self._first_attempt_s = 0.0
+        self._abandoned: list[AppendFile] | None = None  # still open, but never written again
 
     def range(self) -> OffsetRange:
         """Retained durable offsets; only while ``known``."""
@@ -98,8 +103,25 @@ class PartitionWriter(PutQueue):
         self.segment = None
         self.context.open_partitions.pop(self, None)
 
+    def _give_up(self, segment: OpenSegment | None) -> None:
+        """Its file is never written again, whatever its state; closed when storage answers."""
+        if segment is None:
+            return
+        if self._abandoned is None:
+            self._abandoned = []
+        self._abandoned.append(segment.file)
+
+    async def _close_abandoned(self) -> None:
+        files, self._abandoned = self._abandoned, None
+        for file in files or ():
+            try:
+                await file.close()
+            except TalosError:  # most are dead, which is why they were given up
+                _log.debug("%s: a file given up was dead", name_of(self.key))
+
     def work_failed(self, error: BaseException) -> None:
         """See lanes.Worker."""
+        self._give_up(self.segment)
         self.let_go()
         super().work_failed(error)
 
@@ -132,8 +154,8 @@ class PartitionWriter(PutQueue):
 
     async def _commit(self, segment: OpenSegment) -> None:
         context = self.context
-        group = segment.form_group(self.queue, context.limits, context.clock.wall_ms())
-        self.group = group
+        group = self.group = Group(segment.view.next_offset)
+        segment.fill(group, self.queue, context.limits, context.clock.wall_ms())
         if group.entries:
             segment.committed(group, await segment.file.commit(group.chunks))
         self.group = None
@@ -151,7 +173,7 @@ class PartitionWriter(PutQueue):
             counters.messages += group.messages
             counters.bytes += group.bytes
             context.note_written(group.bytes)
-            self.tail.add(group.stored, group.bytes)
+            self.tail.add(group.stored, group.stored_bytes)
             self.wake_readers()
         self.release(group.pending_bytes)
         for _, waiter, _, base in group.entries:
@@ -177,6 +199,7 @@ class PartitionWriter(PutQueue):
 
     def write_failed(self, error: Exception) -> None:
         """The file is dead: the group in flight is open, the partition must be re-opened."""
+        self._give_up(self.segment)
         self.let_go()
         self.context.counters.commit_failures += 1
         if isinstance(error, StorageFull):
@@ -191,6 +214,8 @@ class PartitionWriter(PutQueue):
     async def open_step(self) -> float:
         """Try once to open; seconds to wait before the next attempt."""
         context = self.context
+        if not self._attempts:
+            self._first_attempt_s = asyncio.get_running_loop().time()
         self._attempts += 1
         if self._attempts > 1 or self.group is not None:
             context.counters.reopens += 1
@@ -209,6 +234,7 @@ class PartitionWriter(PutQueue):
         self.metered_offset = opened.segment.state.metered_offset
         self._acknowledge_found(opened.segment)
         context.note_opened(self)
+        await self._close_abandoned()
         return 0.0
 
     def former_seen(self, former: Manifest) -> None:
@@ -247,7 +273,7 @@ class PartitionWriter(PutQueue):
         self.wake_readers()
         if group is None:
             return
-        group.bytes = group.messages = 0
+        group.bytes = group.messages = group.stored_bytes = 0
         group.stored = []
         group.next_offset = self.next_offset
         self._committed(segment, group)
@@ -266,6 +292,8 @@ class PartitionWriter(PutQueue):
             context.note_full()
             self.refuse_queue(StorageFull(str(error)))
         lasting = self.broken is not None or context.closing or self.deleted
+        tried_s = asyncio.get_running_loop().time() - self._first_attempt_s
+        lasting = lasting or tried_s > limits.recover_deadline_s
         if not lasting and self._attempts < limits.reopen_attempts_max:
             if self.queue or self.group is not None:
                 return min(REOPEN_DELAY_FIRST_S * 2.0**self._attempts, REOPEN_DELAY_MAX_S)
@@ -293,11 +321,13 @@ class PartitionWriter(PutQueue):
         state.metered_offset = self.metered_offset
         start = SegmentStart(old.epoch, old.view.next_offset, state, [])
         new = await create_segment(context, self.key, self.settings.durability, start)
+        self._give_up(new)  # until the manifest names it
         sealed = await seal_segment(old)
         manifest = self.held.manifest.with_last_sealed(sealed)
         entry = Segment(new.view.base_offset, new.epoch)
         held = await context.manifests.change(self.key, self.held, manifest.registered(entry))
         self.held, self.segment, self.view = held, new, new.view
+        self._abandoned = None
         context.counters.rolls += 1
         side = side_index_of(old)
         context.views.put(old.view.path, side)

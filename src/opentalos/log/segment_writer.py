@@ -20,6 +20,7 @@ from opentalos.log.segment_format import (
 )
 from opentalos.log.segment_view import SegmentView
 from opentalos.log.state_format import LogState
+from opentalos.log.tail_cache import CACHED_BLOCK_BYTES
 from opentalos.model.errors import AlreadyExists, OutcomeUnknown, TalosError
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import (
@@ -52,6 +53,7 @@ class Group:
         "next_offset",
         "pending_bytes",
         "stored",
+        "stored_bytes",
     )
 
     def __init__(self, next_offset: int) -> None:
@@ -63,6 +65,7 @@ class Group:
         self.next_offset = next_offset
         self.messages = 0
         self.bytes = 0
+        self.stored_bytes = 0  # what ``stored`` counts in the tail cache
         self.pending_bytes = 0  # of everything taken from the queue
 
 
@@ -81,14 +84,14 @@ class OpenSegment:
         """Whether no block was written into it yet."""
         return self.view.end_position == self.first_position
 
-    def form_group(self, queue: deque[Queued], limits: LogLimits, now_ms: int) -> Group:
+    def fill(self, group: Group, queue: deque[Queued], limits: LogLimits, now_ms: int) -> None:
         """Take blocks from the queue and give them offsets and one append time.
 
-        At least one block is taken. ``committed`` is the durable end, since one commit is under
-        way at a time. The producer table moves at once; a failed commit rebuilds it.
+        At least one block is taken; each leaves the queue once it is in the group. ``committed``
+        is the durable end, since one commit is under way at a time. The producer table moves at
+        once; a failed commit rebuilds it.
         """
         view, state = self.view, self.state
-        group = Group(view.next_offset)
         place = BlockPlace(view.seed, view.next_offset, max(now_ms, state.last_append_ms))
         bytes_left = limits.group_bytes_max
         blocks_left = limits.group_blocks_max if limits.group_commit else 1
@@ -97,17 +100,14 @@ class OpenSegment:
             size = queued[2]
             if size > bytes_left and group.entries:
                 break
+            if queued[0].producer is None or self._admit(group, queued, place.committed):
+                self._add(group, queued, place)
+                bytes_left -= size
+                blocks_left -= 1
             queue.popleft()
             group.pending_bytes += size
-            block = queued[0]
-            if block.producer is not None and not self._admit(group, queued, place.committed):
-                continue
-            self._add(group, queued, place)
-            bytes_left -= size
-            blocks_left -= 1
         if group.entries:
             state.last_append_ms = place.append_ms
-        return group
 
     def _add(self, group: Group, queued: Queued, place: BlockPlace) -> None:
         block, waiter, size = queued
@@ -121,6 +121,7 @@ class OpenSegment:
         group.messages += block.messages
         group.next_offset = base + block.messages
         if block.messages:
+            group.stored_bytes += size + CACHED_BLOCK_BYTES
             group.stored.append(
                 StoredBlock(
                     base,

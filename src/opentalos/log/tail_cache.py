@@ -6,6 +6,9 @@ from collections import OrderedDict
 from opentalos.log.segment_format import BLOCK_HEADER_BYTES
 from opentalos.model.message import StoredBlock
 
+# What a block takes in memory besides its bytes: the tuple, its numbers, two list places. Measured
+# with tracemalloc on CPython 3.11.
+CACHED_BLOCK_BYTES = 240
 _COMPACT_MIN = 256  # evicted list heads are cut off from this length on
 
 
@@ -109,8 +112,8 @@ class TailCache:
 
 
 def block_bytes(block: StoredBlock) -> int:
-    """What a block counts against the budget: about what it takes in the file."""
-    return BLOCK_HEADER_BYTES + len(block.payload) + len(block.extras)
+    """What a block counts against the budget."""
+    return CACHED_BLOCK_BYTES + BLOCK_HEADER_BYTES + len(block.payload) + len(block.extras)
 
 
 _EVICTED = StoredBlock(0, 0, 0, 0, 0, 0, b"")

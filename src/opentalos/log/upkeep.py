@@ -101,12 +101,22 @@ class Upkeep:
     def start_job(self, writer: PartitionWriter, job: Job) -> None:
         """Run ``job`` in the partition's lane; its failure is logged, a later pass repeats it."""
         writer.upkeep_waits = True
-        task = asyncio.get_running_loop().create_task(_run_job(writer, job), name="log-job")
+        task = asyncio.get_running_loop().create_task(self._run_job(writer, job), name="log-job")
         self._jobs[task] = None
         task.add_done_callback(self._job_ended)
 
     def _job_ended(self, task: asyncio.Task[None]) -> None:
         self._jobs.pop(task, None)
+
+    async def _run_job(self, writer: PartitionWriter, job: Job) -> None:
+        try:
+            await writer.run(job)
+        except TalosError as error:
+            _log.warning("upkeep of %s failed: %s", writer.key, error)
+            if not writer.known and self._unseen is not None:
+                self._unseen.append(writer.key)
+        finally:
+            writer.upkeep_waits = False
 
     def _seal_idlest(self) -> None:
         """Too many segments are open: seal the one without puts for longest."""
@@ -198,12 +208,3 @@ class Upkeep:
 async def _seal_if_idle(writer: PartitionWriter) -> None:
     if not writer.queue and writer.group is None:
         await seal(writer)
-
-
-async def _run_job(writer: PartitionWriter, job: Job) -> None:
-    try:
-        await writer.run(job)
-    except TalosError as error:
-        _log.warning("upkeep of %s failed: %s", writer.key, error)
-    finally:
-        writer.upkeep_waits = False

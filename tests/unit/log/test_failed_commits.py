@@ -231,3 +231,33 @@ async def test_close_is_bounded_and_settles_everyone() -> None:
     await bed.store.close()
     assert [type(error) for error in flight.errors] == [OutcomeUnknown]
     assert [type(error) for error in queued.errors] == [PartitionNotServing]
+
+
+async def test_a_registration_that_fails_leaves_no_file_open() -> None:
+    bed, steps = await faulty_bed()
+    closed: list[str] = []
+    answers = iter([None, StoreUnavailable("down"), None, None])
+
+    def script(name: str, path: str, after: bool) -> None:
+        if name == "close" and after:
+            closed.append(path)
+        if name == "replace" and not after and (error := next(answers)) is not None:
+            raise error
+
+    steps.script = script
+    assert await put(bed.log(), b"a") == 0
+    assert closed == ["topic-uuid/0/00000000000000000000-1.log"]
+    steps.script = None
+    await bed.store.close()
+
+
+async def test_opening_gives_up_when_its_time_is_over() -> None:
+    bed, steps = await faulty_bed(
+        LogLimits(space_reserve_bytes=0, recover_deadline_s=0.0, reopen_attempts_max=1_000)
+    )
+    answers = Answers()
+    steps.script = FailOnce("create", StoreUnavailable("down"), times=1_000)
+    bed.log().append(block(b"a"), answers)
+    await settled(bed)
+    assert [type(error) for error in answers.errors] == [PartitionNotServing]
+    await bed.store.close()
