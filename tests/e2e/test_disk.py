@@ -17,6 +17,7 @@ DISK_BYTES = 96 << 20
 RESERVE_BYTES = 24 << 20
 EXCESSIVE_PENDING = 27  # not done, may be sent again: what a producer should do here
 RETURN_TIMEOUT_S = 15.0
+PUT_PAUSE_S = 0.05  # the free space is looked at once a second
 
 
 @contextlib.contextmanager
@@ -75,6 +76,7 @@ def put_until_refused(topic: RawTopic, acked: list[bytes], *, most: int) -> Talo
         except TalosError as error:
             return error
         acked.append(payload)
+        time.sleep(PUT_PAUSE_S)
     raise AssertionError("the disk never filled up")
 
 
@@ -142,7 +144,9 @@ def test_a_corrupted_block_is_named_and_the_rest_stays_readable(tmp_path: Path) 
         topic.put(b"neighbour", partition=1)
         data = server.data
     segment = flip_byte_of(data, bad)
-    verify = subprocess.run([TALOS, "log", "verify", str(data)], capture_output=True, text=True)
+    verify = subprocess.run(
+        [TALOS, "log", "verify", "--data", str(data)], capture_output=True, text=True
+    )
     assert verify.returncode == 1, verify.stderr
     assert segment.name in verify.stdout + verify.stderr
     with running(tmp_path) as (server, client):
@@ -168,5 +172,7 @@ def test_verify_accepts_what_a_server_wrote(tmp_path: Path) -> None:
         for number in range(20):
             topic.put(b"%d" % number, partition=number % 2)
         data = server.data
-    verify = subprocess.run([TALOS, "log", "verify", str(data)], capture_output=True, text=True)
+    verify = subprocess.run(
+        [TALOS, "log", "verify", "--data", str(data)], capture_output=True, text=True
+    )
     assert verify.returncode == 0, verify.stdout + verify.stderr

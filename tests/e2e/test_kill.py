@@ -71,10 +71,13 @@ def wait_for_progress(loads: list[Load]) -> None:
         time.sleep(0.05)
 
 
-def test_kill_9_under_load_loses_invents_and_repeats_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("durability", ["synced", "flushed"])
+def test_kill_9_under_load_loses_invents_and_repeats_nothing(
+    tmp_path: Path, durability: str
+) -> None:
     server = ServerProcess(tmp_path / "server").start()
     sdk, source = Sdk(server), random.Random(0)
-    sdk.topic(TOPIC, partitions=PARTITIONS)
+    sdk.topic(TOPIC, partitions=PARTITIONS, durability=durability)
     loads: list[Load] = []
     try:
         for partition in range(PARTITIONS):
