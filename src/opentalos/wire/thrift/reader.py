@@ -8,7 +8,7 @@ from opentalos.wire.thrift.spec import StructSpec, ThriftType
 DEPTH_MAX: Final = 32  # nested structs and containers; the Talos schema needs 8
 # Fields and items of one message. A call's largest part is one create time per message of a
 # block (100,000 by default), a reply's a list of all topics with their partitions.
-CALL_VALUES_MAX: Final = 1 << 18
+CALL_VALUES_MAX: Final = 1 << 17
 REPLY_VALUES_MAX: Final = 1 << 24
 _SHOWN_CHARS_MAX: Final = 40
 
