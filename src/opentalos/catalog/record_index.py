@@ -36,7 +36,11 @@ class Codec(NamedTuple, Generic[T]):
 
 class _Stored(NamedTuple, Generic[T]):
     version: int
+    digest: int  # a removed and recreated record may have its former version again
     value: T
+
+    def is_from(self, record: Record) -> bool:
+        return self.version == record.version and self.digest == hash(record.value)
 
 
 class RecordIndex(Generic[T]):
@@ -56,6 +60,7 @@ class RecordIndex(Generic[T]):
     ) -> None:
         self._meta, self._prefix, self._codec, self._changed = meta, prefix, codec, changed
         self._records: dict[str, _Stored[T]] = {}
+        self._states_seen = 0
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -83,12 +88,13 @@ class RecordIndex(Generic[T]):
 
     async def create(self, path: str, value: T) -> None:
         """Add a record. Raises: AlreadyExists; not done or unknown as the store says."""
+        content, seen = self._codec.encode(value), self._states_seen
         try:
-            version = await self._meta.create(path, self._codec.encode(value))
+            version = await self._meta.create(path, content)
         except AlreadyExists:
             await self.refresh(path)
             raise
-        self._keep(path, _Stored(version, value))
+        await self._written(path, (None, seen), _Stored(version, hash(content), value))
 
     async def change(self, path: str, change: Callable[[T], T]) -> T:
         """Replace a record by ``change`` of it, which may raise to refuse and may run again.
@@ -102,12 +108,14 @@ class RecordIndex(Generic[T]):
             value = change(stored.value)
             if value == stored.value:
                 return stored.value
+            content, seen = self._codec.encode(value), self._states_seen
             try:
-                version = await self._meta.replace(path, self._codec.encode(value), stored.version)
+                version = await self._meta.replace(path, content, stored.version)
             except VersionConflict:
                 await self.refresh(path)
                 continue
-            self._keep(path, _Stored(version, value))
+            after = _Stored(version, hash(content), value)
+            await self._written(path, (stored, seen), after)
             return value
         raise StoreUnavailable(f"record {path} changes too often")
 
@@ -116,13 +124,13 @@ class RecordIndex(Generic[T]):
         stored = self._records.get(path)
         if stored is None or stored.value != expected:
             return
+        seen = self._states_seen
         try:
             await self._meta.delete(path, stored.version)
         except VersionConflict:
             await self.refresh(path)
             return
-        if self._records.get(path) is stored:
-            self._drop(path)
+        await self._written(path, (stored, seen), None)
 
     async def refresh(self, path: str) -> None:
         """Read one record again; the copy is then as new as this call."""
@@ -137,18 +145,33 @@ class RecordIndex(Generic[T]):
                 self._apply(path, record)
             return
 
+    async def _written(
+        self, path: str, before: tuple[_Stored[T] | None, int], after: _Stored[T] | None
+    ) -> None:
+        """Show an own write. If anything moved on before the reply came, the store decides."""
+        if before != (self._records.get(path), self._states_seen):
+            try:
+                await self.refresh(path)
+            except TalosError as error:
+                _LOG.warning("record %s is shown again by the watch: %s", path, error)
+        elif after is None:
+            self._drop(path)
+        else:
+            self._keep(path, after)
+
     def _apply(self, path: str, record: Record) -> None:
         stored = self._records.get(path)
-        if stored is not None and stored.version == record.version:
+        if stored is not None and stored.is_from(record):
             return
         try:
-            self._keep(path, _Stored(record.version, self._codec.decode(record.value)))
+            value = self._codec.decode(record.value)
+            self._keep(path, _Stored(record.version, hash(record.value), value))
         except TalosError as error:
             raise type(error)(f"record {path}: {error}") from error
 
     def _keep(self, path: str, stored: _Stored[T]) -> None:
         old = self._records.get(path)
-        if old is not None and old.version == stored.version:
+        if old is not None and old[:2] == stored[:2]:
             return  # the watch was quicker
         self._changed(path, old.value if old else None, stored.value)
         self._records[path] = stored
@@ -172,10 +195,11 @@ class RecordIndex(Generic[T]):
             states = self._meta.watch(self._prefix)
 
     async def _settle(self, state: Mapping[str, Record]) -> None:
+        self._states_seen += 1
         different = [
             path
             for path, record in state.items()
-            if path not in self._records or self._records[path].version != record.version
+            if path not in self._records or not self._records[path].is_from(record)
         ]
         different += [path for path in self._records if path not in state]
         for path in different:
