@@ -45,6 +45,7 @@ class SimulatedFile:
     content: bytearray = field(default_factory=bytearray)
     flushed_bytes: int = 0
     synced_bytes: int = 0
+    before_last_bytes: int = 0  # length before the last successful commit
     in_flight: bytes = b""  # handed to the disk, not yet written
     lies_from: int | None = None  # a sync failed here; later ones succeed and store nothing
     fenced: bool = False
@@ -162,9 +163,23 @@ class SimulatedDisk:
             self._damage(file, file.synced_bytes)
             file.synced_bytes = file.flushed_bytes = len(file.content)
 
-    def rot(self, path: str, position: int) -> None:
-        """Flip one stored bit."""
-        self.files[path].content[position] ^= 1 << self.rng.randrange(8)
+    def rot(self, suffix: str) -> str | None:
+        """Flip one stored bit below the last commit of some file; its path, if there is one.
+
+        Damage in the last commit could not be told from a torn write.
+        """
+        paths = [
+            path
+            for path, file in self.files.items()
+            if path.endswith(suffix) and min(file.before_last_bytes, file.synced_bytes) > 0
+        ]
+        if not paths:
+            return None
+        path = self.rng.choice(paths)
+        file = self.files[path]
+        position = self.rng.randrange(min(file.before_last_bytes, file.synced_bytes))
+        file.content[position] ^= 1 << self.rng.randrange(8)
+        return path
 
     def observe(self, kind: str, path: str, process: SimulatedProcess, length: int) -> None:
         """Tell the observers."""

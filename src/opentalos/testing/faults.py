@@ -119,6 +119,7 @@ class WorldFaults(_Faults):
     stop: float = 0.0  # an orderly close and start
     clock_jump: float = 0.0  # of wall time, up to ``clock_jump_s`` either way
     disk_full: float = 0.0
+    rot: float = 0.0  # a stored bit flips where the log knows that it was acknowledged
     pause_s: float = 8.0
     full_s: float = 8.0
     clock_jump_s: float = 600.0
@@ -131,4 +132,5 @@ class WorldFaults(_Faults):
         "stop": 0.06,
         "clock_jump": 0.05,
         "disk_full": 0.05,
+        "rot": 0.01,
     }

@@ -36,12 +36,14 @@ class FaultyAppendFile:
     async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
         """Write, sync, look for a fence; see the port."""
         self._check_alive()
+        before_bytes = len(self._file.content)
         try:
             await self._commit(b"".join(chunks))
             self._check_fence()
         except BaseException as error:
             self._dead = error
             raise
+        self._file.before_last_bytes = before_bytes
         length = len(self._file.content)
         self._store.disk.observe("file-commit", self._path, self._store.process, length)
         return length

@@ -224,6 +224,7 @@ class World:
             (faults.stop, self._stop_and_start),
             (faults.clock_jump, self._jump),
             (faults.disk_full, self._fill_disk),
+            (faults.rot, self._rot),
         ]
         while self.loop.time() < until_s:
             await asyncio.sleep(TICK_S * (0.5 + rng.random()))
@@ -297,6 +298,12 @@ class World:
         await asyncio.sleep(self._nemesis.random() * self.faults.full_s)
         self.disk.capacity_bytes = CAPACITY_BYTES
         self.recorder.note("disk-has-space")
+
+    async def _rot(self) -> None:
+        path = self.disk.rot(".log")
+        if path is not None:
+            topic_uuid, partition, _ = path.split("/")
+            self.recorder.note("rot", topic=topic_uuid, partition=int(partition), path=path)
 
     def _observe(self, event: DiskEvent) -> None:
         if event.kind == "file-commit":

@@ -5,10 +5,10 @@ stretches between power losses; each has its own view, and only the last has the
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from opentalos.testing.history import History, Operation
 
@@ -100,6 +100,25 @@ def flushed_topics(history: History) -> set[str]:
     }
 
 
+def rotten_partitions(history: History) -> set[PartitionName]:
+    """Partitions in which a stored bit was flipped, by the topic's uuid."""
+    return {_short(_named(note.args)) for note in history.noted("rot")}
+
+
+def is_rotten(operation: Operation, rotten: set[PartitionName]) -> bool:
+    """Whether the operation is about a partition with a flipped bit."""
+    return "partition" in operation.args and _short(_named(operation.args)) in rotten
+
+
+def _named(args: Mapping[str, Any]) -> PartitionName:
+    return PartitionName(args["topic"], args["partition"])
+
+
+def _short(name: PartitionName) -> PartitionName:
+    # A resource name ends with the uuid, which is all that a path has.
+    return PartitionName(name.topic.rsplit("#", 1)[-1], name.partition)
+
+
 def rival_servers(history: History) -> set[object]:
     """Servers that lived while another one also believed to be the one."""
     return {note.args[which] for note in history.noted("usurped") for which in ("server", "by")}
@@ -120,10 +139,8 @@ def log_views(history: History) -> list[LogView]:
     flushed = flushed_topics(history)
     by_name: dict[PartitionName, list[Operation]] = defaultdict(list)
     for operation in history.of("put", "read", "poll", "range"):
-        by_name[_name(operation)].append(operation)
-    rotten = {
-        PartitionName(note.args["topic"], note.args["partition"]) for note in history.noted("rot")
-    }
+        by_name[_named(operation.args)].append(operation)
+    rotten = rotten_partitions(history)
     rivals, deleted = rival_servers(history), deleted_topics(history)
     views: list[LogView] = []
     for name, operations in by_name.items():
@@ -131,14 +148,10 @@ def log_views(history: History) -> list[LogView]:
         end_s = deleted[name.topic].began_s if name.topic in deleted else float("inf")
         bounds = [float("-inf"), *(edge for edge in edges if edge < end_s), end_s]
         for began_s, ended_s in pairwise(bounds):
-            view = LogView(name, began_s, ended_s, rotten=name in rotten, rivals=rivals)
+            view = LogView(name, began_s, ended_s, rotten=_short(name) in rotten, rivals=rivals)
             _fill(view, operations)
             views.append(view)
     return views
-
-
-def _name(operation: Operation) -> PartitionName:
-    return PartitionName(operation.args["topic"], operation.args["partition"])
 
 
 def _fill(view: LogView, operations: Iterable[Operation]) -> None:

@@ -10,9 +10,9 @@ from opentalos.testing.history import Operation
 
 def lost_writes(view: LogView) -> Iterator[Anomaly]:
     """Acknowledged messages that the final log has not, though retention cannot have taken them."""
-    if view.final is None or view.rotten:
+    if view.final is None:
         return
-    start, following = view.final_start, view.final_next
+    start, following, final = view.final_start, view.final_next, _final_ids(view)
     unplaced: list[tuple[int, str]] = []  # (smallest possible offset, id): never seen by anybody
     reached = Reached(view)
     for message_id, put in view.acked_ids():
@@ -24,7 +24,7 @@ def lost_writes(view: LogView) -> Iterator[Anomaly]:
                 yield Anomaly("lost-write", f"{view.describe()}: {message_id} acked by {put}")
             else:
                 unplaced.append((lowest, message_id))
-        elif not any(_in_final(view, offset, message_id) for offset in places):
+        elif not any(final.get(offset) == message_id for offset in places):
             if places[-1] >= start:
                 yield Anomaly(
                     "lost-write",
@@ -50,13 +50,6 @@ def _too_many_expired(
             return
 
 
-def _in_final(view: LogView, offset: int, message_id: str) -> bool:
-    assert view.final is not None
-    return view.at[offset].get(message_id) is not None and _final_ids(view).get(offset) == (
-        message_id
-    )
-
-
 def _final_ids(view: LogView) -> dict[int, str | None]:
     assert view.final is not None
     blocks: list[tuple[int, list[str | None]]] = view.final.result["blocks"]
@@ -65,7 +58,7 @@ def _final_ids(view: LogView) -> dict[int, str | None]:
 
 def dirty_reads(view: LogView) -> Iterator[Anomaly]:
     """Messages that a consumer saw and that are gone, though retention cannot have taken them."""
-    if view.final is None or view.rotten:
+    if view.final is None:
         return
     start, following, final = view.final_start, view.final_next, _final_ids(view)
     for offset, found in view.at.items():

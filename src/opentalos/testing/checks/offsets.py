@@ -39,7 +39,7 @@ def offset_gaps(view: LogView) -> Iterator[Anomaly]:
             if following is not None and base != following:
                 yield Anomaly("offset-gap", f"{view.describe()}: {following} is missing in {read}")
             following = base + len(ids)
-        if read is view.final and not view.rotten:
+        if read is view.final:
             blocks = blocks_of(read)
             reached = (blocks[0][0], following) if blocks else (view.final_start,) * 2
             if reached[0] > view.final_start or reached[1] != view.final_next:
@@ -77,7 +77,12 @@ def polls(view: LogView) -> Iterator[Anomaly]:
 
 
 def false_out_of_range(view: LogView) -> Iterator[Anomaly]:
-    """A read was refused as out of range though the log had the offset, or it was the next one."""
+    """A read was refused as out of range though the log had the offset, or it was the next one.
+
+    Not judged: a damaged log, which cannot know its last blocks.
+    """
+    if view.rotten:
+        return
     reached = Reached(view)
     for read in view.refused:
         offset = int(read.args.get("offset", -1))

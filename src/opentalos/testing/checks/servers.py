@@ -4,7 +4,13 @@ import re
 from collections.abc import Iterator
 
 from opentalos.testing.checks.anomaly import Anomaly
-from opentalos.testing.checks.log_view import deleted_topics, flushed_topics, rival_servers
+from opentalos.testing.checks.log_view import (
+    deleted_topics,
+    flushed_topics,
+    is_rotten,
+    rival_servers,
+    rotten_partitions,
+)
 from opentalos.testing.history import History
 
 _SEGMENT = re.compile(r"(?P<log>.+/\d+)/(?P<base>\d+)-(?P<epoch>\d+)\.log")
@@ -77,14 +83,14 @@ def stuck_partitions(history: History) -> Iterator[Anomaly]:
     Not judged: a server that had a rival and does not know a topic which the rival made anew.
     """
     deleted, rivals = deleted_topics(history), rival_servers(history)
-    rotten = {(note.args["topic"], note.args["partition"]) for note in history.noted("rot")}
+    rotten = rotten_partitions(history)
     for operation in history.operations:
         args = operation.args
         if not args.get("healed") or operation.ok or args.get("topic") in deleted:
             continue
         if args.get("server") in rivals and operation.error.startswith(HIDDEN):
             continue
-        if (args.get("topic"), args.get("partition")) not in rotten:
+        if not is_rotten(operation, rotten):
             yield Anomaly("stuck-partition", str(operation))
 
 
