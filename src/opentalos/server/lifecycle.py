@@ -7,6 +7,7 @@ import logging
 import os
 import resource
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ _OPEN_FILES_MAX = 65_536  # asked of the kernel: connections and segments
 # Most objects live for one put. A young collection every 50,000 allocations costs well below a
 # millisecond; what was there at the start is frozen and never looked at (HOTPATH rule 6).
 _GC_THRESHOLDS = (50_000, 20, 100)
+
+_WILDCARDS = ("0.0.0.0", "::")
 
 _log = logging.getLogger("opentalos.server")
 
@@ -125,8 +128,8 @@ async def open_server(
         except OSError as error:
             raise ConfigError(f"cannot listen on {config.server.listen}: {error}") from error
         server = Server(config, directory, stores, broker, thrift, http)
-        server.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        advertise = config.server.advertise or server.address
+        server.address = _address(host, port)
+        advertise = config.server.advertise or _reachable(host, port)
         broker.set_advertise(advertise)
         directory.write_server_json(
             {
@@ -141,6 +144,19 @@ async def open_server(
         server.watch.start()
         undo.pop_all()
         return server
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _reachable(host: str, port: int) -> str:
+    """What clients are told to dial: never the wildcard, which names no machine."""
+    if host not in _WILDCARDS:
+        return _address(host, port)
+    name = socket.gethostname()
+    _log.warning("clients are told to use %s:%d; --advertise sets another address", name, port)
+    return _address(name, port)
 
 
 async def _open_stores(config: Config, data: Path) -> _Stores:

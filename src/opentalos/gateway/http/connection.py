@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PIPELINE_MAX = 16  # requests sent ahead before reading stops
 FEED_BYTES_MAX = 16 << 10  # parsed at once, so that one read cannot hold thousands of requests
 HEADERS_MAX = 100  # header lines of one request
+AHEAD_BYTES = 2 << 10  # charged to the body budget for the head of a request that was sent ahead
 LINGER_S = 2.0  # after a refusal the client may read it before the connection is cut
 JOIN_BYTES_MAX = 64 << 10  # larger replies go out in pieces instead of one copy
 
@@ -48,6 +49,7 @@ class HttpConnection(asyncio.Protocol):
         self._pumping = False
         self._in_message = False
         self._in_head = False
+        self._owes_continue = False
         self._resuming = False  # the parser is fed a made-up head to go on after an Upgrade
         self._moved = False  # the message made progress in this feed
         self._silent_bytes = 0  # fed without progress: bounds heads, trailers, chunk heads
@@ -171,6 +173,7 @@ class HttpConnection(asyncio.Protocol):
         if self._resuming:
             return
         self._in_message = self._in_head = True
+        self._owes_continue = False
         self._url = b""
         self._headers = {}
         if self._current is None and not self._queue:
@@ -208,9 +211,16 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(413, "the server holds too many request bytes now; try again")
         elif b"upgrade" in headers and b"transfer-encoding" in headers:
             self._refuse(400, "a chunked body together with Upgrade")
-        elif b"expect" in headers and self._current is None and not self._queue:
-            if headers[b"expect"].lower() == b"100-continue" and self._transport is not None:
-                self._transport.write(CONTINUE)
+        elif b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
+            self._owes_continue = True
+            self._send_continue()
+
+    def _send_continue(self) -> None:
+        """Ask for the body once the requests before it are answered."""
+        idle = self._current is None and not self._queue
+        if idle and self._in_message and self._transport is not None and not self._last:
+            self._transport.write(CONTINUE)
+            self._owes_continue = False
 
     def on_body(self, data: bytes) -> None:
         """Parser callback: one piece of the body."""
@@ -248,6 +258,9 @@ class HttpConnection(asyncio.Protocol):
             self._parts = []
             exchange.charged = self._charged
             self._charged = 0
+        if self._queue or self._current is not None:
+            exchange.charged += AHEAD_BYTES
+            self._server.body_bytes += AHEAD_BYTES
         if b"connection" in headers:
             exchange.version_1_0 = self._parser.get_http_version() == "1.0"
         if not self._parser.should_keep_alive() or self._server.draining:
@@ -340,6 +353,8 @@ class HttpConnection(asyncio.Protocol):
             self._close()
         elif self._last:
             self._close()
+        elif self._owes_continue:
+            self._send_continue()
 
     # --- ending ------------------------------------------------------------------------------
 

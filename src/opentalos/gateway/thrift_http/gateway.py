@@ -87,18 +87,13 @@ class ThriftGateway:
         if caller is None:
             return
         if exchange.headers.get(b"content-type") == _COMPACT:
-            try:
-                put = hot.decode_put(exchange.body, caller.number)
-                if put is not None:
-                    self._put(exchange, caller, put)
-                    return
-                get = hot.decode_get(exchange.body)
-                if get is not None:
-                    self._get(exchange, caller, get)
-                    return
-            except ThriftError as error:
-                self.failures += 1
-                reply_refusal(exchange, error)
+            put = hot.decode_put(exchange.body, caller.number)
+            if put is not None:
+                self._put(exchange, caller, put)
+                return
+            get = hot.decode_get(exchange.body)
+            if get is not None:
+                self._get(exchange, caller, get)
                 return
         self._call(exchange, caller, SERVICES["MessageService"])
 
@@ -145,6 +140,8 @@ class ThriftGateway:
             self._messages.put(caller, target, (put.block,), answer)
         except TalosError as error:
             answer(error)
+        except Exception as error:
+            self._broken(exchange, _hot_form(_PUT, seqid), error)
 
     def _get(self, exchange: Exchange, caller: Principal, get: hot.HotGet) -> None:
         self.gets += 1
@@ -156,6 +153,9 @@ class ThriftGateway:
             result = self._messages.get_cached(caller, query)
         except TalosError as error:
             self._refuse(exchange, _hot_form(_GET, get.seqid), error)
+            return
+        except Exception as error:
+            self._broken(exchange, _hot_form(_GET, get.seqid), error)
             return
         if result is None:
             form = _hot_form(_GET, get.seqid)

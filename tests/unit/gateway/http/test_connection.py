@@ -3,12 +3,14 @@
 import asyncio
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opentalos.gateway.http.connection import (
+    AHEAD_BYTES,
     FEED_BYTES_MAX,
     JOIN_BYTES_MAX,
     PIPELINE_MAX,
@@ -20,8 +22,9 @@ from opentalos.gateway.http.server import HttpServer
 from opentalos.model.limits import HttpLimits
 
 LIMITS = HttpLimits(
-    body_bytes_max=1000, bodies_bytes_total_max=1500, header_bytes_max=1 << 10, connections_max=2
+    body_bytes_max=1000, bodies_bytes_total_max=4 << 20, header_bytes_max=1 << 10, connections_max=2
 )
+TIGHT = replace(LIMITS, bodies_bytes_total_max=1500)
 
 
 class FakeTransport(asyncio.Transport):
@@ -232,6 +235,17 @@ def test_expect_100_continue_is_answered_before_the_body(bench: Bench) -> None:
     assert statuses(transport.written) == [100, 200]
 
 
+def test_expect_100_continue_waits_for_the_requests_before_it(bench: Bench) -> None:
+    connection, transport = bench.connect()
+    whole = request(body=b"hello", more="Expect: 100-continue\r\n")
+    connection.data_received(request("/keep/1") + whole[:-5])
+    assert transport.written == b""
+    bench.seen[0].reply_text(200, "one")
+    assert statuses(transport.written) == [200, 100]
+    connection.data_received(whole[-5:])
+    assert statuses(transport.written) == [200, 100, 200]
+
+
 def test_a_large_body_is_refused_before_it_is_read(bench: Bench) -> None:
     connection, transport = bench.connect()
     connection.data_received(request(body=b"x" * 1001)[:-1001])
@@ -261,13 +275,24 @@ def test_a_chunked_body_within_the_limit_is_served(bench: Bench) -> None:
     assert b"hi!" in transport.written
 
 
-def test_bodies_of_all_connections_share_one_budget(bench: Bench) -> None:
+def test_bodies_of_all_connections_share_one_budget() -> None:
+    bench = Bench(TIGHT)
     first, _ = bench.connect()
     second, transport = bench.connect()
     first.data_received(request("/keep/1", b"x" * 900))
     second.data_received(request("/echo", b"x" * 700)[:-700])
     assert statuses(transport.written) == [413]
     bench.seen[0].reply_text(200, "done")
+    assert bench.server.body_bytes == 0
+
+
+def test_requests_sent_ahead_count_in_the_budget() -> None:
+    bench = Bench(TIGHT)
+    connection, transport = bench.connect()
+    connection.data_received(request("/keep/1") * 5)
+    bench.seen[0].reply_text(200, "one")
+    bench.seen[1].reply_text(200, "two")
+    assert statuses(transport.written) == [200, 200, 413]
     assert bench.server.body_bytes == 0
 
 
@@ -420,7 +445,7 @@ PIECES = st.one_of(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(PIECES, max_size=12))
 def test_any_bytes_give_replies_or_a_clean_close_with_bounded_memory(pieces: list[bytes]) -> None:
-    bench = Bench()
+    bench = Bench(TIGHT)
     connection, transport = bench.connect()
     for piece in pieces:
         if transport.closing_called():
@@ -428,7 +453,7 @@ def test_any_bytes_give_replies_or_a_clean_close_with_bounded_memory(pieces: lis
         connection.data_received(piece)
         held = sum(map(len, connection._parts)) + len(connection._backlog)
         assert held <= LIMITS.body_bytes_max + FEED_BYTES_MAX
-        assert bench.server.body_bytes <= LIMITS.bodies_bytes_total_max
+        assert bench.server.body_bytes <= TIGHT.bodies_bytes_total_max + 2 * AHEAD_BYTES
     for _ in range(2):
         connection.expire()
     assert transport.closing_called(), "a connection outlives its deadlines"

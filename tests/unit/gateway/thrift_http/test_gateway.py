@@ -260,6 +260,17 @@ async def test_an_unexpected_error_is_a_500_with_a_number_and_one_log_line(
     assert len(caplog.records) == 1
 
 
+@pytest.mark.parametrize("body", [put_body(), get_body()])
+async def test_an_unexpected_error_of_the_hot_path_is_the_same(
+    bench: Bench, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken: Any = RuntimeError("a secret detail")
+    bench.messages.error = broken
+    reply = await bench.call(body)
+    assert (reply.status, reply.body) == (500, b"internal error, request 0a-1\n")
+    assert len(caplog.records) == 1
+
+
 async def test_an_error_of_a_handler_is_declared_in_the_reply(bench: Bench) -> None:
     async def handler(*_: Any) -> Version:
         raise TopicNotExist("gone")
