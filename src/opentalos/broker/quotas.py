@@ -9,7 +9,7 @@ from opentalos.catalog.principals import check_principal
 from opentalos.catalog.quota_records import QuotaCatalog
 from opentalos.catalog.quotas import check_quota, check_user_quota, topic_rates, user_rates
 from opentalos.model.errors import QuotaNotExist
-from opentalos.model.identity import Permission, Principal
+from opentalos.model.identity import GUEST, Permission, Principal
 
 
 class QuotaService:
@@ -21,7 +21,8 @@ class QuotaService:
     async def set_user_quota(self, caller: Principal, user: str, quota: UserQuota) -> None:
         """Set a user's quota; for administrators. Raises: PermissionDenied, BadRequest."""
         self._context.authorizer.authorize_admin(caller, "set a user quota", user)
-        check_principal(user, "", "")
+        if user != GUEST.id:
+            check_principal(user, "", "")
         check_user_quota(quota)
         await self._quotas.set_user(user, quota)
 

@@ -52,6 +52,8 @@ async def test_user_quotas_are_nobody_elses_business() -> None:
             await quotas.set_user_quota(ROOT, "a", UserQuota(rates=BaseQuota(space_bytes=-1)))
         with pytest.raises(InvalidName):
             await quotas.set_user_quota(ROOT, "a/b", UserQuota())
+        await quotas.set_user_quota(ROOT, GUEST.id, UserQuota(topics=0))
+        assert quotas.query_user_quota(GUEST).topics == 0
 
 
 async def test_a_topics_quota_is_its_owners() -> None:
