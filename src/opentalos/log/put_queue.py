@@ -77,9 +77,14 @@ class PutQueue:
     def append(self, block: MessageBlock, waiter: AppendWaiter) -> None:
         """Queue a block; see PartitionLog."""
         context = self.context
-        refusal = context.refusal() or self.refusal()
-        if refusal is not None:
-            raise refusal
+        if (
+            context.full
+            or context.closing
+            or not context.started
+            or self.broken is not None
+            or self.deleted
+        ):
+            self._check_refusal()
         fault = block_error(block)
         if fault:
             raise BadRequest(fault)
@@ -87,10 +92,13 @@ class PutQueue:
 
     def announce(self, block: MessageBlock, waiter: AppendWaiter) -> None:
         """Queue a zero-message block; see PartitionLog.fence_producer."""
+        self._check_refusal()
+        self._enqueue(block, waiter)
+
+    def _check_refusal(self) -> None:
         refusal = self.context.refusal() or self.refusal()
         if refusal is not None:
             raise refusal
-        self._enqueue(block, waiter)
 
     def refusal(self) -> TalosError | None:
         """Why this partition takes no block; not done."""

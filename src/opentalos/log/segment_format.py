@@ -32,12 +32,15 @@ BLOCK_HEADER_BYTES = BLOCK_HEADER.size
 _BLOCK_REST = struct.Struct(">IIIQQQqqQIqBBHHH")  # the header without its CRC
 SCAN_HEADER = struct.Struct(">IIIIQQQq")  # the part a scan needs of every block
 _CRC = struct.Struct(">I")
+_pack_rest, _pack_crc = _BLOCK_REST.pack, _CRC.pack
+_NO_PRODUCER = (0, 0, 0)
 CRC_BYTES = _CRC.size
 MARKER_POSITION = 8  # of the marker inside a block header
 # No block is larger: bounds every length field before it is believed. The largest block that
 # a gateway accepts is 20 MiB by default.
 BLOCK_BYTES_MAX = 256 << 20
 EXTRAS_BYTES_MAX = (64 << 10) - 1
+PAYLOAD_BYTES_MAX = BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES - EXTRAS_BYTES_MAX
 MESSAGES_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
 
@@ -123,18 +126,35 @@ def block_error(block: MessageBlock) -> str:
 
     Keeps every header field inside its width, so that encoding a group can never raise.
     """
+    payload, messages, compression, create_ms, payload_format, principal, extras, stamp = block
+    if (
+        0 < messages <= MESSAGES_MAX
+        and len(payload) <= PAYLOAD_BYTES_MAX
+        and len(extras) <= EXTRAS_BYTES_MAX
+        and 0 <= compression <= 0xFF
+        and 0 <= payload_format <= 0xFF
+        and -INT64_MAX <= create_ms <= INT64_MAX
+        and 0 <= principal <= INT64_MAX
+    ):
+        return "" if stamp is None else _stamp_error(stamp)
+    return _block_error(block)
+
+
+def _block_error(block: MessageBlock) -> str:
+    """The reason in words, for a block that failed the quick check."""
     if not 0 < block.messages <= MESSAGES_MAX:
         return f"messageNumber {block.messages}: need 1 to {MESSAGES_MAX}"
-    if len(block.payload) > BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES - EXTRAS_BYTES_MAX:
-        return f"block of {len(block.payload)} bytes: need at most {BLOCK_BYTES_MAX}"
+    if len(block.payload) > PAYLOAD_BYTES_MAX:
+        return f"block of {len(block.payload)} bytes: need at most {PAYLOAD_BYTES_MAX}"
     if len(block.extras) > EXTRAS_BYTES_MAX:
         return f"{len(block.extras)} bytes of extra fields: need at most {EXTRAS_BYTES_MAX}"
     if not 0 <= block.compression <= 0xFF or not 0 <= block.format <= 0xFF:
         return f"compression {block.compression} or format {block.format}: need 0 to 255"
-    if not -INT64_MAX <= block.create_ms <= INT64_MAX or not 0 <= block.principal <= INT64_MAX:
-        return "a time or principal number is out of its range"
-    stamp = block.producer
-    if stamp is not None and not (
+    return "a time or principal number is out of its range"
+
+
+def _stamp_error(stamp: ProducerStamp) -> str:
+    if not (
         0 < stamp.producer_id <= INT64_MAX
         and 0 <= stamp.epoch <= 0xFFFFFFFF
         and 0 <= stamp.sequence <= INT64_MAX
@@ -154,29 +174,29 @@ class BlockPlace(NamedTuple):
 def encode_block(block: MessageBlock, base_offset: int, place: BlockPlace, flags: int = 0) -> bytes:
     """Header and extras of a block; its payload follows unchanged. Fields must be in range."""
     seed, committed, append_ms = place
-    payload, extras, stamp = block.payload, block.extras, block.producer
-    producer_id, epoch, sequence = (0, 0, 0) if stamp is None else stamp
-    rest = _BLOCK_REST.pack(
+    payload, messages, compression, create_ms, payload_format, principal, extras, stamp = block
+    producer_id, epoch, sequence = _NO_PRODUCER if stamp is None else stamp
+    rest = _pack_rest(
         BLOCK_HEADER_BYTES + len(extras) + len(payload),
         seed,
-        block.messages,
+        messages,
         base_offset,
         committed,
         producer_id,
         append_ms,
-        block.create_ms,
-        block.principal,
+        create_ms,
+        principal,
         epoch,
         sequence,
-        block.format,
-        block.compression,
+        payload_format,
+        compression,
         flags,
         len(extras),
         0,
     )
     if extras:
         rest += extras
-    return _CRC.pack(_crc32c(_crc32c(seed, rest), payload)) + rest
+    return _pack_crc(_crc32c(_crc32c(seed, rest), payload)) + rest
 
 
 def state_block(payload: bytes, base_offset: int, place: BlockPlace) -> bytes:

@@ -3,7 +3,9 @@
 import asyncio
 import logging
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, cast
 
 from opentalos.log.context import LogContext
 from opentalos.log.index import SideIndex, SparseIndex
@@ -35,6 +37,11 @@ _log = logging.getLogger(__name__)
 
 SEED_BYTES = 4
 
+# The class's own constructor is a Python function; this is the hot path.
+_stored_block = cast(
+    "Callable[[tuple[object, ...]], StoredBlock]", partial(tuple.__new__, StoredBlock)
+)
+
 Queued = tuple[MessageBlock, AppendWaiter, int]  # the int: bytes it counts as pending
 Entry = tuple[MessageBlock, AppendWaiter, int, int]  # and the base offset it was given
 Tail = list[tuple[MessageBlock, int, int, int]]  # block, base offset, append ms, flags
@@ -49,6 +56,7 @@ class Group:
         "chunks",
         "entries",
         "followers",
+        "index_position",
         "messages",
         "next_offset",
         "pending_bytes",
@@ -63,6 +71,7 @@ class Group:
         self.answered: list[tuple[AppendWaiter, int, TalosError | None]] = []  # need no commit
         self.stored: list[StoredBlock] = []
         self.next_offset = next_offset
+        self.index_position = 0  # from which on the index takes the next block
         self.messages = 0
         self.bytes = 0
         self.stored_bytes = 0  # what ``stored`` counts in the tail cache
@@ -112,26 +121,32 @@ class OpenSegment:
     def _add(self, group: Group, queued: Queued, place: BlockPlace) -> None:
         block, waiter, size = queued
         base = group.next_offset
-        flags = 0 if block.messages else FLAG_PRODUCER_FENCE
-        self.view.index.add(base, self.view.end_position + group.bytes, place.append_ms)
-        group.chunks.append(encode_block(block, base, place, flags))
-        group.chunks.append(block.payload)
+        payload, messages, compression, create_ms, payload_format, _, extras, _ = block
+        position = self.view.end_position + group.bytes
+        if position >= group.index_position:
+            index = self.view.index
+            index.add(base, position, place.append_ms)
+            group.index_position = index.positions[-1] + index.interval_bytes
+        flags = 0 if messages else FLAG_PRODUCER_FENCE
+        group.chunks += (encode_block(block, base, place, flags), payload)
         group.entries.append((block, waiter, size, base))
         group.bytes += size
-        group.messages += block.messages
-        group.next_offset = base + block.messages
-        if block.messages:
+        group.messages += messages
+        group.next_offset = base + messages
+        if messages:
             group.stored_bytes += size + CACHED_BLOCK_BYTES
             group.stored.append(
-                StoredBlock(
-                    base,
-                    block.messages,
-                    place.append_ms,
-                    block.create_ms,
-                    block.compression,
-                    block.format,
-                    block.payload,
-                    block.extras,
+                _stored_block(
+                    (
+                        base,
+                        messages,
+                        place.append_ms,
+                        create_ms,
+                        compression,
+                        payload_format,
+                        payload,
+                        extras,
+                    )
                 )
             )
 
