@@ -64,6 +64,18 @@ class LogView:
             if put is not None:
                 yield message_id, put
 
+    def first_place(self, message_id: str) -> int | None:
+        """Offset of the message's first copy, if it can be told.
+
+        A message that was put twice may have an earlier copy that nobody saw.
+        """
+        places = self.places.get(message_id)
+        if not places:
+            return None
+        puts = [put for put in self.attempts.get(message_id, ()) if put.may_be_done]
+        once = all(put.args.get("idempotent") for put in puts) or len(puts) <= len(places)
+        return places[0] if once else None
+
     @property
     def final_start(self) -> int:
         """Start offset at the end; only with a final read."""

@@ -115,7 +115,7 @@ def order_inversions(view: LogView) -> Iterator[Anomaly]:
     """A message acknowledged before another was sent, but behind it in the log."""
     latest: tuple[float, str] = (float("-inf"), "")  # newest first send at smaller offsets
     for places, message_id in sorted((each[0], name) for name, each in view.places.items()):
-        acked = view.acked(message_id)
+        acked = view.acked(message_id) if view.first_place(message_id) is not None else None
         if acked is not None and acked.ended_s < latest[0]:
             yield Anomaly(
                 "order-inversion",

@@ -20,9 +20,9 @@ class Reached:
                 known.append((operation.ended_s, following))
 
         for message_id, put in view.acked_ids():
-            places = view.places.get(message_id)
-            if places:
-                learn(put, places[0] + 1)  # of several copies the first was there at the ack
+            place = view.first_place(message_id)
+            if place is not None:
+                learn(put, place + 1)  # of several copies the first was there at the ack
         for seen in view.seen:
             learn(seen.operation, seen.offset + 1)
         for each in view.ranges:
