@@ -105,19 +105,19 @@ async def open_partition(
     claim.former_seen(held.manifest)
     owned = held.manifest.taken_over(context.server, context.manifests.instance)
     held = await context.manifests.change(key, held, owned)
+    former = held.manifest.unsealed
     try:
         await _delete_orphans(context, key, held.manifest)
+        if former is None:
+            state = await last_state(context, key, held.manifest)
+            recovered = _Recovered(None, None, held.manifest.sealed_next, state, [])
+        else:
+            recovered = await _Recovery(context, key, settings, claim).run(held, former)
     except CorruptLog as error:
         # Another owner may have taken over meanwhile and have added or dropped these files.
         if (await context.manifests.load(key)).version != held.version:
             raise PartitionNotServing(f"{name_of(key)}: another owner took over") from error
         raise
-    former = held.manifest.unsealed
-    if former is None:
-        state = await last_state(context, key, held.manifest)
-        recovered = _Recovered(None, None, held.manifest.sealed_next, state, [])
-    else:
-        recovered = await _Recovery(context, key, settings, claim).run(held, former)
     claim.recovered(recovered.tail_end)
     start = SegmentStart(
         held.manifest.epoch, recovered.next_offset, recovered.state, recovered.tail
