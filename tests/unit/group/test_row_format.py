@@ -51,3 +51,12 @@ def test_keys_read_back() -> None:
     for garbage in (b"", b"u1", b"u1\0g", b"u1\0g\0x", b"u1\0g\0p12", b"\xff\0g\0g"):
         with pytest.raises(CorruptLog):
             parse_row_key(garbage)
+
+
+def test_rows_of_format_1_read_for_ever() -> None:
+    cells = {b"v": b"1", b"owner": b"w", b"generation": b"3", b"checkpoint": b"-1", b"epoch": b"2"}
+    assert PartitionRow.decode(cells) == PartitionRow("w", 3, -1, 2)
+    group = {b"v": b"1", b"tenant": b"CL#1", b"created_ms": b"17"}
+    assert GroupRow.decode(group) == GroupRow("CL#1", 17)
+    assert group_row_key(KEY) == b"u1\0g\0g"
+    assert partition_row_key(KEY, 258) == b"u1\0g\0p\0\0\x01\x02"
