@@ -22,6 +22,8 @@ from opentalos.model.limits import (
 )
 from opentalos.ports.clock import Clock
 
+SETTINGS_MAX = 10_000  # topics whose log settings are kept at hand
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
@@ -50,6 +52,7 @@ class BrokerContext:
     throttle: Throttle
     spaces: SpaceLedger
     advertise: str
+    _settings: dict[str, tuple[Topic, TopicLogSettings]] = field(default_factory=dict)
 
     def topic(self, caller: Principal, action: Permission, resource: str) -> Topic:
         """The topic of a resource name, if the caller may do this to it; sync, hot path.
@@ -72,8 +75,13 @@ class BrokerContext:
         return topic
 
     def partition_log(self, topic: Topic, partition: int) -> PartitionLog:
-        """The log of a partition; no I/O."""
-        return self.log.partition(log_settings(topic), partition)
+        """The log of a partition; no I/O; hot path."""
+        cached = self._settings.get(topic.uuid)
+        if cached is None or cached[0] is not topic:
+            if len(self._settings) >= SETTINGS_MAX:
+                self._settings.clear()
+            cached = self._settings[topic.uuid] = (topic, log_settings(topic))
+        return self.log.partition(cached[1], partition)
 
 
 def log_settings(topic: Topic) -> TopicLogSettings:

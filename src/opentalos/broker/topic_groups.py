@@ -68,8 +68,9 @@ class TopicGroupService:
     async def _matching(
         self, caller: Principal, action: Permission, matches: Callable[[str], bool]
     ) -> Sequence[Topic]:
+        bits = int(action)
         visible = [
-            topic for topic in self._context.topics.all() if permissions_of(caller, topic) & action
+            topic for topic in self._context.topics.all() if permissions_of(caller, topic) & bits
         ]
         found: list[Topic] = []
         for index, topic in enumerate(visible):

@@ -66,10 +66,22 @@ class Topic:
     bound_organisation: str = ""  # by addSubResourceName
     bound_team: str = ""
     resource: str = field(init=False)
+    # The access list as decisions need it: mask by identifier, whatever its type, and for guests.
+    masks: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    guest_mask: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         name = str(ResourceName(self.owner, self.name, self.uuid))
+        masks: dict[str, int] = {}
+        guest_mask = 0
+        for grantee, mask in self.acl.items():
+            if grantee.type == GrantType.GUEST:
+                guest_mask |= mask
+            else:
+                masks[grantee.identifier] = masks.get(grantee.identifier, 0) | mask
         object.__setattr__(self, "resource", name)
+        object.__setattr__(self, "masks", masks)
+        object.__setattr__(self, "guest_mask", guest_mask)
 
     @property
     def shrinking(self) -> bool:
