@@ -189,6 +189,16 @@ def test_wrong_usage_exits_with_2() -> None:
         assert talos(*arguments).returncode == 2
 
 
+def test_a_server_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    for arguments in (
+        ["--url", "http://127.0.0.1:1", "--as", "a:b"],
+        ["--data", str(tmp_path)],
+    ):
+        done = talos("user", "list", *arguments)
+        assert done.returncode == 1
+        assert "cannot reach" in done.stderr or "no server runs on" in done.stderr
+
+
 def test_a_taken_port_and_a_wrong_root_key_are_refused(server: ServerProcess) -> None:
     server.start()
     taken = talos(

@@ -119,8 +119,10 @@ def read_root_key(path: Path) -> tuple[str, str]:
     """Key id and secret of a ``root.key`` file. Raises: ConfigError."""
     try:
         text = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read key file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"key file {path} is no text") from error
     return parse_key(text, str(path))
 
 
