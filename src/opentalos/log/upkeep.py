@@ -20,6 +20,9 @@ _log = logging.getLogger(__name__)
 
 SPACE_INTERVAL_S = 1.0  # between two looks at the free space while something is written
 LOADS_PER_PASS_MAX = 1_000  # manifests that one pass reads to learn what earlier runs left
+LOOKS_PER_STEP = 50  # partitions looked at before the loop has its turn
+JOBS_AT_ONCE_MAX = 200  # above it a pass waits
+JOBS_WAIT_S = 1.0  # for one of them to end
 OPENINGS_PER_PASS_MAX = 16  # logs of a crashed run that one pass recovers
 
 Partitions = dict[PartitionKey, PartitionLog]
@@ -76,11 +79,20 @@ class Upkeep:
         await self._learn()
         now_ms, loop_s = self._context.clock.wall_ms(), asyncio.get_running_loop().time()
         agrees = self._clocks_agree(now_ms, loop_s)
-        for log in list(self._partitions.values()):
+        for number, log in enumerate(list(self._partitions.values())):
             writer = log.writer
             if not writer.upkeep_waits and not writer.deleted:
                 self._look_at(writer, now_ms if agrees else None, loop_s)
+            if number % LOOKS_PER_STEP == 0 and not await self._room():
+                break
         await self._delete_due(loop_s)
+
+    async def _room(self) -> bool:
+        """Give way to the loop; False: too many jobs hang, the next pass does the rest."""
+        await asyncio.sleep(0)
+        if len(self._jobs) >= JOBS_AT_ONCE_MAX:
+            await asyncio.wait(self._jobs, timeout=JOBS_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+        return len(self._jobs) < JOBS_AT_ONCE_MAX
 
     def _look_at(self, writer: PartitionWriter, now_ms: int | None, loop_s: float) -> None:
         """Start what one partition needs; ``now_ms`` None: nothing may be dropped."""

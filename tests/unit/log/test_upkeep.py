@@ -1,5 +1,6 @@
 """Retention, idle sealing, deleting, and what earlier runs left."""
 
+import asyncio
 import json
 
 import pytest
@@ -18,6 +19,7 @@ from tests.unit.log.bed import (
 from tests.unit.log.faults import FaultyFiles, FaultyMeta, Steps
 
 from opentalos.adapters.memory import MemoryStorage
+from opentalos.log import upkeep
 from opentalos.log.manifest import Manifest, Segment
 from opentalos.log.results import TopicLogSettings
 from opentalos.log.retention import ClockWatch, Retained, droppable
@@ -241,3 +243,22 @@ async def test_flushed_pages_lost_by_a_power_loss_end_the_log_earlier() -> None:
     assert again.store.counters.truncated == 1
     assert len(await payloads(log)) == 3
     await again.store.close()
+
+
+async def test_upkeep_of_many_partitions_is_bounded_and_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(upkeep, "JOBS_AT_ONCE_MAX", 5)
+    monkeypatch.setattr(upkeep, "LOOKS_PER_STEP", 2)
+    bed = await open_bed(limits=LogLimits(space_reserve_bytes=0, idle_seal_s=0.0))
+    for partition in range(40):
+        await put(bed.log(partition), b"x")
+    most = 0
+    passing = asyncio.ensure_future(bed.store.upkeep.run_pass())
+    while not passing.done():
+        most = max(most, len(bed.store.upkeep._jobs))
+        await asyncio.sleep(0)
+    assert most <= 5 + 2
+    await until(lambda: not bed.store.upkeep._jobs)
+    assert bed.store.counters.seals == 40
+    await bed.store.close()
