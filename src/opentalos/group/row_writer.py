@@ -23,6 +23,7 @@ CONFLICT_ATTEMPTS_MAX = 3  # decisions of one write, after others changed its ro
 UNKNOWN_ATTEMPTS_MAX = 5  # identical repeats of a write whose outcome is unknown
 UNKNOWN_PAUSE_S = 0.05  # before the first repeat; doubles
 WRITE_ID_BYTES = 12
+CLOSE_S = 1.0  # a store that hangs must not keep the server from ending
 
 
 class RowValue(Protocol):
@@ -111,9 +112,14 @@ class RowWriter:
         return await queued.done
 
     async def close(self) -> None:
-        """Finish what is in flight or queued, then refuse."""
+        """Refuse new writes and finish the others; after ``CLOSE_S`` they are given up.
+
+        What was in flight then is unknown, what was queued is not done.
+        """
         self._closed = True
         if self._task is not None:
+            await asyncio.wait({self._task}, timeout=CLOSE_S)
+            self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
@@ -125,7 +131,7 @@ class RowWriter:
                 if self._flight:
                     await self._store()
         finally:
-            # Only a cancelled loop gets here with work left.
+            # Only a cancelled task gets here with work left.
             for queued in self._flight:
                 queued.fail(OutcomeUnknown("the write did not return"))
             for queued in self._queue:

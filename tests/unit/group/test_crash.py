@@ -232,3 +232,25 @@ async def test_a_closed_coordinator_refuses(time: MovableTime) -> None:
     await groups.close()
     with pytest.raises(StoreUnavailable):
         await groups.lock_worker(ALICE, W1)
+
+
+async def test_closing_gives_up_writes_that_hang(
+    time: MovableTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opentalos.group.row_writer.CLOSE_S", 0.0)
+    rows = FaultyRows()
+    groups = await open_coordinator(rows)
+    await groups.lock_partitions(ALICE, W1, [0])
+
+    async def hang(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(rows, "mutate_many", hang)
+    in_flight = asyncio.create_task(groups.commit(ALICE, commit("w1", 5)))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    queued = asyncio.create_task(groups.commit(ALICE, commit("w1", 6)))
+    await asyncio.sleep(0)
+    await groups.close()
+    outcomes = await asyncio.gather(in_flight, queued, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown, StoreUnavailable]
