@@ -6,6 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from opentalos.broker.messages import GetQuery, GetResult, PutTarget
 from opentalos.gateway.http.exchange import Exchange
@@ -329,3 +331,35 @@ async def test_a_get_over_its_rate_is_answered_after_its_hold(bench: Bench) -> N
         if connection.replies:
             return
     raise AssertionError("no reply")
+
+
+def damaged(whole: bytes) -> st.SearchStrategy[bytes]:
+    """The body cut, with some bytes changed, or with bytes put in."""
+    positions = st.integers(0, len(whole) - 1)
+    changes = st.lists(st.tuples(positions, st.binary(max_size=3)), max_size=4)
+
+    def build(drawn: tuple[int, list[tuple[int, bytes]]]) -> bytes:
+        cut, edits = drawn
+        body = whole
+        for position, patch in edits:
+            body = body[:position] + patch + body[position + 1 :]
+        return body[:cut]
+
+    return st.tuples(st.integers(0, len(whole) + 8), changes).map(build)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    body=st.one_of(st.binary(max_size=300), damaged(put_body()), damaged(get_body())),
+    content_type=st.sampled_from([protocol.value.encode() for protocol in ThriftProtocol]),
+)
+async def test_any_body_gets_exactly_one_reply(body: bytes, content_type: bytes) -> None:
+    bench = Bench()
+    bench.messages.later = GetResult([], 0, 0)
+    _, connection = bench.send(body, content_type=content_type)
+    for waiter in bench.messages.waiters:
+        waiter(None)
+    await bench.gateway.drain()
+    (reply,) = connection.replies
+    assert reply.status in (200, 400)
+    assert b"Traceback" not in reply.body
