@@ -13,6 +13,7 @@ from opentalos.ports.file_store import FileStore
 
 VIEWS_MAX = 128  # sealed segments whose index is kept in memory, whole server
 SIDE_INDEX_BYTES_MAX = 64 << 20  # of a file; larger ones are rebuilt from the segment
+_SIDE_INDEX_USUAL_BYTES = 256 << 10  # a segment of 128 MiB has about 50 KiB of entries
 _REBUILDS_AT_ONCE_MAX = 2  # they read whole segments
 
 
@@ -59,7 +60,10 @@ async def read_segment_header(files: FileStore, path: str) -> SegmentHeader:
 async def read_side_index(files: FileStore, path: str, interval_bytes: int) -> SideIndex | None:
     """The side index at ``path``; None if it is missing or damaged."""
     try:
-        raw = await files.read(path, position=0, bytes_max=SIDE_INDEX_BYTES_MAX)
+        raw = await files.read(path, position=0, bytes_max=_SIDE_INDEX_USUAL_BYTES)
+        if len(raw) == _SIDE_INDEX_USUAL_BYTES:
+            left_bytes = SIDE_INDEX_BYTES_MAX - len(raw)
+            raw += await files.read(path, position=len(raw), bytes_max=left_bytes)
         return SideIndex.decode(raw, interval_bytes)
     except (NotFound, CorruptLog):
         return None

@@ -3,9 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from opentalos.log.context import LogContext
 from opentalos.log.index import SideIndex, SparseIndex
@@ -22,25 +20,19 @@ from opentalos.log.segment_format import (
 )
 from opentalos.log.segment_view import SegmentView
 from opentalos.log.state_format import LogState
-from opentalos.log.tail_cache import CACHED_BLOCK_BYTES
+from opentalos.log.tail_cache import CACHED_BLOCK_BYTES, CachedBlock
 from opentalos.model.errors import AlreadyExists, OutcomeUnknown, TalosError
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import (
     Durability,
     MessageBlock,
     PartitionKey,
-    StoredBlock,
 )
 from opentalos.ports.file_store import AppendFile
 
 _log = logging.getLogger(__name__)
 
 SEED_BYTES = 4
-
-# The class's own constructor is a Python function; this is the hot path.
-_stored_block = cast(
-    "Callable[[tuple[object, ...]], StoredBlock]", partial(tuple.__new__, StoredBlock)
-)
 
 Queued = tuple[MessageBlock, AppendWaiter, int]  # the int: bytes it counts as pending
 Entry = tuple[MessageBlock, AppendWaiter, int, int]  # and the base offset it was given
@@ -69,7 +61,7 @@ class Group:
         self.entries: list[Entry] = []  # in the file with this commit
         self.followers: list[Entry] = []  # duplicates of an entry of this very group
         self.answered: list[tuple[AppendWaiter, int, TalosError | None]] = []  # need no commit
-        self.stored: list[StoredBlock] = []
+        self.stored: list[CachedBlock] = []  # for the tail cache
         self.next_offset = next_offset
         self.index_position = 0  # from which on the index takes the next block
         self.messages = 0
@@ -136,17 +128,15 @@ class OpenSegment:
         if messages:
             group.stored_bytes += size + CACHED_BLOCK_BYTES
             group.stored.append(
-                _stored_block(
-                    (
-                        base,
-                        messages,
-                        place.append_ms,
-                        create_ms,
-                        compression,
-                        payload_format,
-                        payload,
-                        extras,
-                    )
+                (
+                    base,
+                    messages,
+                    place.append_ms,
+                    create_ms,
+                    compression,
+                    payload_format,
+                    payload,
+                    extras,
                 )
             )
 

@@ -2,6 +2,9 @@
 
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import cast
 
 from opentalos.log.segment_format import BLOCK_HEADER_BYTES
 from opentalos.model.message import StoredBlock
@@ -11,46 +14,53 @@ from opentalos.model.message import StoredBlock
 CACHED_BLOCK_BYTES = 240
 _COMPACT_MIN = 256  # evicted list heads are cut off from this length on
 
+# The fields of a StoredBlock. Kept as a plain tuple because the garbage collector lets go of one
+# that holds only numbers and bytes, but walks through every NamedTuple at each full collection:
+# with 100,000 cached blocks that is a stall of the loop.
+CachedBlock = tuple[int, int, int, int, int, int, bytes | memoryview, bytes]
+_Make = Callable[[CachedBlock], StoredBlock]
+_stored_block = cast(_Make, partial(tuple.__new__, StoredBlock))  # skips a Python function
+
 
 class CachedTail:
     """Contiguous newest blocks of one partition, oldest first."""
 
-    __slots__ = ("_bases", "_blocks", "_cache", "_head", "bytes")
+    __slots__ = ("_bases", "_blocks", "_cache", "_head", "_next_offset", "bytes")
 
     def __init__(self, cache: "TailCache") -> None:
         self._cache = cache
-        self._blocks: list[StoredBlock] = []
+        self._blocks: list[CachedBlock] = []
         self._bases: list[int] = []
         self._head = 0  # blocks before it are evicted
+        self._next_offset = 0  # behind the newest block
         self.bytes = 0
 
-    def add(self, blocks: list[StoredBlock], count_bytes: int) -> None:
+    def add(self, blocks: Sequence[CachedBlock], count_bytes: int) -> None:
         """Append durable blocks that follow the cached ones; a gap empties the cache first."""
         if not blocks:
             return
-        if self._blocks and self._blocks[-1].next_offset != blocks[0].base_offset:
+        if self._blocks and self._next_offset != blocks[0][0]:
             self.clear()
         self._blocks += blocks
-        self._bases += [block.base_offset for block in blocks]
+        self._bases += [block[0] for block in blocks]
+        self._next_offset = blocks[-1][0] + blocks[-1][1]
         self.bytes += count_bytes
         self._cache.grown(self, count_bytes)
 
     def read(self, offset: int, messages_max: int, bytes_max: int) -> list[StoredBlock] | None:
         """Blocks from the one that contains ``offset``; None if it is not here."""
         at = bisect_right(self._bases, offset, self._head) - 1
-        if at < self._head or self._blocks[at].next_offset <= offset:
+        if at < self._head or offset >= self._next_offset:
             return None
         found: list[StoredBlock] = []
         messages = taken_bytes = 0
-        for index in range(
-            at, len(self._blocks)
-        ):  # a slice would copy a long list for a short read
+        for index in range(at, len(self._blocks)):  # a slice would copy all that lies behind
             block = self._blocks[index]
-            messages += block.messages
-            taken_bytes += len(block.payload)
+            messages += block[1]
+            taken_bytes += len(block[6])
             if found and (messages > messages_max or taken_bytes > bytes_max):
                 break
-            found.append(block)
+            found.append(_stored_block(block))
         self._cache.used(self)
         return found
 
@@ -111,9 +121,9 @@ class TailCache:
         self._tails.pop(tail, None)
 
 
-def block_bytes(block: StoredBlock) -> int:
+def block_bytes(block: CachedBlock) -> int:
     """What a block counts against the budget."""
-    return CACHED_BLOCK_BYTES + BLOCK_HEADER_BYTES + len(block.payload) + len(block.extras)
+    return CACHED_BLOCK_BYTES + BLOCK_HEADER_BYTES + len(block[6]) + len(block[7])
 
 
-_EVICTED = StoredBlock(0, 0, 0, 0, 0, 0, b"")
+_EVICTED: CachedBlock = (0, 0, 0, 0, 0, 0, b"", b"")
