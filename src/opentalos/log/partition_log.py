@@ -69,6 +69,7 @@ class PartitionLog:
             await self._ready()
             if offset == self.writer.next_offset:
                 await self._arrival(offset, deadline_s)
+                self._check_deleted(self.writer.deleted)
                 if offset == self.writer.next_offset:
                     return ReadResult([], self.writer.range())
             if not self._holds(offset):
@@ -183,6 +184,7 @@ class PartitionLog:
             held = await self._context.manifests.load(self.key)
         except Unavailable as error:
             raise PartitionNotServing(f"{name_of(self.key)}: no manifest: {error}") from error
+        self._check_deleted(writer.deleted)  # its offsets are gone, which is no "out of range"
         mine = writer.held
         if held.version == mine.version:
             return

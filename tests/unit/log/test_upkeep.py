@@ -213,6 +213,17 @@ async def test_a_topic_deleted_under_its_own_writer_refuses_what_waits() -> None
     await bed.store.close()
 
 
+async def test_a_reader_held_while_its_topic_is_deleted_is_not_told_out_of_range() -> None:
+    bed = await filled(2)
+    log = bed.log()
+    held = asyncio.ensure_future(log.read(2, messages_max=1, bytes_max=1, hold_s=5))
+    await until(lambda: bool(log.writer.arrivals))
+    await bed.store.delete_topic(TOPIC.topic_uuid, 1)
+    with pytest.raises(PartitionNotServing, match="being deleted"):
+        await held
+    await bed.store.close()
+
+
 async def test_a_pass_learns_of_what_earlier_runs_left() -> None:
     bed = await filled(20)
     await put(bed.log(1), b"unsealed")
