@@ -3,12 +3,13 @@
 Shape: side index, big endian
     [magic 8][version u16][reserved u16][seed u32][epoch u64][base offset u64][next offset u64]
     [segment bytes u64][entries u32][state bytes u32]
-    then entries x [offset u64], entries x [position u64], entries x [append ms i64],
+    then entries x [offset i64], entries x [position i64], entries x [append ms i64],
     then the log state at the segment's end, then [crc u32 of everything before].
     It holds nothing that a scan of the segment does not give again.
 """
 
 import struct
+from array import array
 from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
@@ -19,10 +20,12 @@ from opentalos.model.errors import CorruptLog, NewerFormat
 
 INDEX_MAGIC = b"\x89TALOIDX"
 INDEX_VERSION = 1
+CUT_SHORT = "the side index is cut short"
 _HEAD = struct.Struct(">8sHHIQQQQII")
 _CRC = struct.Struct(">I")
 _COLUMN_ENTRY_BYTES = 8
 _COLUMNS = 3
+_INT64 = "q"
 
 
 class SparseIndex:
@@ -35,9 +38,10 @@ class SparseIndex:
 
     def __init__(self, interval_bytes: int) -> None:
         self.interval_bytes = interval_bytes
-        self.offsets: list[int] = []
-        self.positions: list[int] = []
-        self.append_times: list[int] = []
+        # Arrays take a fifth of what lists of numbers take; many segments are in memory at once.
+        self.offsets = array(_INT64)
+        self.positions = array(_INT64)
+        self.append_times = array(_INT64)
 
     def add(self, offset: int, position: int, append_ms: int) -> None:
         """Note the block at ``position`` if it is far enough behind the last entry."""
@@ -89,8 +93,8 @@ class SideIndex(NamedTuple):
             len(state),
         )
         columns = (
-            struct.pack(f">{entries}Q", *self.sparse.offsets)
-            + struct.pack(f">{entries}Q", *self.sparse.positions)
+            struct.pack(f">{entries}q", *self.sparse.offsets)
+            + struct.pack(f">{entries}q", *self.sparse.positions)
             + struct.pack(f">{entries}q", *self.sparse.append_times)
         )
         body = head + columns + state
@@ -99,7 +103,9 @@ class SideIndex(NamedTuple):
     @classmethod
     def decode(cls, raw: bytes, interval_bytes: int) -> "SideIndex":
         """Parse a whole file. Raises: CorruptLog (rebuild it from the segment), NewerFormat."""
-        if len(raw) < _HEAD.size + _CRC.size or raw[: len(INDEX_MAGIC)] != INDEX_MAGIC:
+        if len(raw) < _HEAD.size:
+            raise CorruptLog(CUT_SHORT)
+        if raw[: len(INDEX_MAGIC)] != INDEX_MAGIC:
             raise CorruptLog("no side index header")
         _, version, _, seed, epoch, base, next_offset, size, entries, state_bytes = (
             _HEAD.unpack_from(raw)
@@ -108,12 +114,13 @@ class SideIndex(NamedTuple):
             raise NewerFormat(f"side index version {version}, this server knows {INDEX_VERSION}")
         state_at = _HEAD.size + entries * _COLUMN_ENTRY_BYTES * _COLUMNS
         end = state_at + state_bytes
+        if end + _CRC.size > len(raw):
+            raise CorruptLog(CUT_SHORT)
         if end + _CRC.size != len(raw) or _CRC.unpack_from(raw, end)[0] != _crc32c(0, raw[:end]):
             raise CorruptLog("the side index fails its check")
         index = SparseIndex(interval_bytes)
         column = entries * _COLUMN_ENTRY_BYTES
-        index.offsets = list(struct.unpack_from(f">{entries}Q", raw, _HEAD.size))
-        index.positions = list(struct.unpack_from(f">{entries}Q", raw, _HEAD.size + column))
-        index.append_times = list(struct.unpack_from(f">{entries}q", raw, _HEAD.size + 2 * column))
+        for number, kept in enumerate((index.offsets, index.positions, index.append_times)):
+            kept.extend(struct.unpack_from(f">{entries}q", raw, _HEAD.size + number * column))
         state = LogState.decode(raw[state_at:end])
         return cls(seed, epoch, base, next_offset, size, index, state)

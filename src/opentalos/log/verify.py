@@ -7,7 +7,7 @@ smaller epochs, a missing side index) is a note, not a problem: the next opening
 from collections.abc import AsyncGenerator, Callable
 from typing import NamedTuple
 
-from opentalos.log.index import SideIndex, SparseIndex
+from opentalos.log.index import CUT_SHORT, SideIndex, SparseIndex
 from opentalos.log.manifest import Manifest, Segment
 from opentalos.log.manifest_store import ROOT, ManifestStore
 from opentalos.log.put_queue import name_of
@@ -140,7 +140,8 @@ class LogVerifier:
         else:
             length = await self._length(path)
         if fault:
-            yield Finding(True, f"{name_of(key)}: {index_path(path)}: {fault}")
+            torn = fault == CUT_SHORT  # by a crash while it was written
+            yield Finding(not torn, f"{name_of(key)}: {index_path(path)}: {fault}")
         index = _IndexCheck(side)
         scan = SegmentScan(header.seed, segment.base_offset, index)
         before = _Before(key, path, segment)

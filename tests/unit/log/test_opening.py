@@ -4,12 +4,26 @@ import asyncio
 import json
 
 import pytest
-from tests.unit.log.bed import LIMITS, TOPIC, Bed, block, crash, open_bed, payloads, put, put_block
+from tests.unit.log.bed import (
+    LIMITS,
+    TOPIC,
+    Bed,
+    block,
+    crash,
+    open_bed,
+    payloads,
+    put,
+    put_block,
+    until,
+)
 from tests.unit.log.faults import FaultyFiles, FaultyMeta, Steps
 
 from opentalos.adapters.memory import MemoryStorage
+from opentalos.log.results import TopicLogSettings
 from opentalos.log.segment_format import BLOCK_HEADER_BYTES
+from opentalos.log.verify import LogVerifier
 from opentalos.model.errors import CorruptLog, OutcomeUnknown, TalosError
+from opentalos.model.limits import LogLimits
 from opentalos.model.message import ProducerStamp
 
 LOG_PATH = f"log/{TOPIC.topic_uuid}/0"
@@ -40,6 +54,14 @@ class Writer:
             self.acknowledged.append((base, payload))
 
 
+async def no_problems(bed: Bed) -> None:
+    """What a crash leaves behind is never a problem."""
+    verifier = LogVerifier(bed.files, bed.meta)
+    for key in await verifier.partitions():
+        async for finding in verifier.check(key, lambda: None):
+            assert not finding.problem, finding.text
+
+
 async def stop_and_check(storage: MemoryStorage, writer: Writer, steps: Steps) -> None:
     """Run a server until it stops, then a sound one: acknowledged is there, once, in order."""
     bed = await faulty_bed(storage, steps)
@@ -51,6 +73,7 @@ async def stop_and_check(storage: MemoryStorage, writer: Writer, steps: Steps) -
     await asyncio.gather(running, stopped, return_exceptions=True)
     await crash(bed)
     again = await open_bed(storage)
+    await no_problems(again)
     found = await payloads(again.log())
     for base, payload in writer.acknowledged:
         assert found[base] == payload
@@ -71,6 +94,75 @@ async def test_a_crash_at_any_step_loses_nothing_acknowledged(torn_bytes: int | 
             steps = Steps(stop_at)
             steps.torn_bytes = torn_bytes
             await stop_and_check(storage, writer, steps)
+
+
+class RollingWriter(Writer):
+    """Fills several segments, lets upkeep seal and drop, then closes the server."""
+
+    async def run(self, bed: Bed, count: int) -> None:
+        for _ in range(count):
+            payload = b"%05d" % self.number * 100
+            self.number += 1
+            base = await put(bed.log(), payload)
+            self.acknowledged.append((base, payload))
+        bed.clock.now_ms += 10_000
+        await put(bed.log(), b"%05d" % self.number * 100)
+        self.number += 1
+        for _ in range(3):
+            await bed.store.upkeep.run_pass()
+            await until(lambda: not bed.store.upkeep._jobs)
+        await bed.store.close()
+
+
+ROLLING = LogLimits(
+    segment_bytes_max=1_024,
+    index_interval_bytes=512,
+    space_reserve_bytes=0,
+    idle_seal_s=0.0,
+    delete_grace_s=0.0,
+    clock_disagree_max_s=1e9,
+    close_s=0.01,
+)
+
+
+@pytest.mark.parametrize("torn_bytes", [None, 300])
+async def test_a_crash_while_rolling_sealing_or_dropping_loses_nothing(
+    torn_bytes: int | None,
+) -> None:
+    short = TopicLogSettings(TOPIC.topic_uuid, TOPIC.durability, 5.0)
+
+    async def run(storage: MemoryStorage, steps: Steps) -> RollingWriter:
+        files, meta = FaultyFiles(storage, steps), FaultyMeta(storage, steps)
+        bed = await open_bed(storage, files=files, meta=meta, limits=ROLLING)
+        bed.log()
+        bed.store.update_topic(short)
+        writer = RollingWriter(0)
+        running = asyncio.ensure_future(writer.run(bed, 5))
+        stopped = asyncio.ensure_future(steps.stopped.wait())
+        await asyncio.wait([running, stopped], return_when=asyncio.FIRST_COMPLETED)
+        running.cancel()
+        stopped.cancel()
+        ended = await asyncio.gather(running, stopped, return_exceptions=True)
+        assert steps.stopped.is_set() or ended[0] is None
+        await crash(bed)
+        return writer
+
+    whole = Steps()
+    await run(MemoryStorage(), whole)
+    assert whole.count >= 70
+    for stop_at in range(whole.count):
+        storage, steps = MemoryStorage(), Steps(stop_at)
+        steps.torn_bytes = torn_bytes
+        writer = await run(storage, steps)
+        again = await open_bed(storage, limits=ROLLING)
+        await no_problems(again)
+        start, end = await again.log().offsets()
+        found = await payloads(again.log())
+        assert end >= len(writer.acknowledged)
+        for base, payload in writer.acknowledged:
+            assert base < start or found[base - start] == payload
+        assert await put(again.log(), b"on") == end
+        await crash(again)
 
 
 @pytest.fixture
