@@ -18,6 +18,7 @@ class Plan:
     repeats: int = 3
     latency_repeats: int = 5  # a P99 of short runs scatters more than a rate
     cold_blocks: int = 512  # MiB read back from disk
+    stall_seconds: int = 600  # the loop is watched for ten minutes
     recovery_share: int = 1  # 1: recover a million messages; 10: a tenth of it
 
     def folder(self, name: str) -> Path:

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import put_figures, read_figures, start_figures
+from bench import put_figures, read_figures, stall_figures, start_figures
 from bench.load import MissingTool
 from bench.plan import Plan
 from bench.report import Figure, table, write_json
@@ -23,6 +23,7 @@ GROUPS: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "start": start_figures.start_and_idle,
     "partitions": start_figures.empty_partitions,
     "recovery": start_figures.recovery,
+    "stalls": stall_figures.longest_stall,
 }
 
 
@@ -48,6 +49,7 @@ def main() -> int:
                 latency_repeats=1,
                 cold_blocks=64,
                 recovery_share=10,
+                stall_seconds=10,
             )
         for name in arguments.group or GROUPS:
             print(f"measuring {name} ...", file=sys.stderr, flush=True)

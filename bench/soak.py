@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench import load
@@ -53,7 +54,7 @@ def sample(server: ServerProcess, process: subprocess.Popen[str], begin: float) 
     found: list[float] = []
     while process.poll() is None:
         found.append(server.rss_bytes() / 2**20)
-        print(f"{time.monotonic() - begin:6.0f} s  {found[-1]:7.1f} MiB", flush=True)
+        print(f"{time.monotonic() - begin:6.0f} s  {found[-1]:7.1f} MiB", file=sys.stderr)
         try:
             process.wait(SAMPLE_S)
         except subprocess.TimeoutExpired:
@@ -61,8 +62,21 @@ def sample(server: ServerProcess, process: subprocess.Popen[str], begin: float) 
     return found
 
 
-def run(seconds: int, work: Path) -> dict[str, object]:
-    """One soak; the result is what is written as JSON."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Soak:
+    """What one soak measured."""
+
+    seconds: int
+    load: dict[str, float]  # the report of openloop.c
+    server_cpu_s: float
+    rss_mib: list[float]
+    read_offset: int
+    longest_stall_ms: float
+    seconds_above_goal: int  # that had a stall above the goal
+
+
+def run(seconds: int, work: Path) -> Soak:
+    """Load a server for so long; ``work`` is an empty folder on the disk under test."""
     stalls, read, stop = work / "stalls.jsonl", [0], threading.Event()
     launcher = [sys.executable, "-m", "bench.serve_watched", "--stalls", str(stalls)]
     binary = load.build_open_loop(work)
@@ -84,15 +98,15 @@ def run(seconds: int, work: Path) -> dict[str, object]:
         reader.join(10)
         cpu_s = server.cpu_s()
     longest = stalls_ms(stalls)
-    return {
-        "seconds": seconds,
-        "load": report,
-        "server_cpu_s": cpu_s,
-        "rss_mib": memory,
-        "read_offset": read[0],
-        "longest_stall_ms": max(longest, default=0.0),
-        "seconds_with_a_stall_above_goal": sum(one > STALL_GOAL_MS for one in longest),
-    }
+    return Soak(
+        seconds=seconds,
+        load=report,
+        server_cpu_s=cpu_s,
+        rss_mib=memory,
+        read_offset=read[0],
+        longest_stall_ms=max(longest, default=0.0),
+        seconds_above_goal=sum(one > STALL_GOAL_MS for one in longest),
+    )
 
 
 def main() -> int:
@@ -108,15 +122,14 @@ def main() -> int:
         except load.MissingTool as error:
             print(error, file=sys.stderr)
             return 1
-    OUT.write_text(json.dumps(result, indent=1) + "\n")
-    report = result["load"]
-    assert isinstance(report, dict)
+    OUT.write_text(json.dumps(asdict(result), indent=1) + "\n")
+    load_report, p99_ms = result.load, result.load["p99_us"] / 1e3
     print(
-        f"puts: {report['ok']} ok, {report['errors']} errors, P99 {report['p99_us'] / 1e3:.1f} ms"
+        f"puts: {load_report['ok']:.0f} ok, {load_report['errors']:.0f} errors, P99 {p99_ms:.1f} ms"
     )
-    print(f"longest stall: {result['longest_stall_ms']:.1f} ms (goal <= {STALL_GOAL_MS:.0f})")
+    print(f"longest stall: {result.longest_stall_ms:.1f} ms (goal <= {STALL_GOAL_MS:.0f})")
     print(f"written to {OUT}")
-    return 1 if report["errors"] else 0
+    return 1 if load_report["errors"] else 0
 
 
 if __name__ == "__main__":
