@@ -8,7 +8,7 @@ import asyncio
 
 from opentalos.log.manifest import Segment
 from opentalos.log.manifest_store import NOTHING
-from opentalos.log.opening import keeps_state
+from opentalos.log.opening import keeps_state, last_state
 from opentalos.log.partition_writer import PartitionWriter
 from opentalos.log.put_queue import name_of
 from opentalos.log.segment_format import index_path
@@ -19,6 +19,7 @@ from opentalos.log.segment_writer import (
     store_side_index,
     write_side_index,
 )
+from opentalos.log.state_format import NOT_METERED
 from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosError
 
 
@@ -67,7 +68,7 @@ async def drop(writer: PartitionWriter, count: int) -> None:
     if writer.segment is None and not writer.known:
         return
     manifest = writer.held.manifest
-    gone = manifest.segments[: min(count, len(manifest.sealed))]
+    gone = await _metered(writer, manifest.sealed[:count])
     if not gone:
         return
     if len(gone) == len(manifest.segments):
@@ -90,6 +91,20 @@ async def drop(writer: PartitionWriter, count: int) -> None:
         if writer.held.manifest.state_of != (segment.base_offset, segment.epoch):
             context.bury(index_path(path), due_s)
     context.counters.segments_dropped += len(gone)
+
+
+async def _metered(writer: PartitionWriter, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """The segments that metering has seen whole; all of them while metering is off.
+
+    Until this process opens the log, only the stored state says how far metering came.
+    """
+    if writer.segment is None and writer.metered_offset == NOT_METERED:
+        state = await last_state(writer.context, writer.key, writer.held.manifest)
+        writer.metered_offset = state.metered_offset
+    metered = writer.metered_offset
+    if metered == NOT_METERED:
+        return segments
+    return tuple(segment for segment in segments if (segment.next_offset or 0) <= metered)
 
 
 async def _keep_state(writer: PartitionWriter, last: Segment) -> None:

@@ -273,3 +273,22 @@ async def test_upkeep_of_many_partitions_is_bounded_and_complete(
     await until(lambda: not bed.store.upkeep._jobs)
     assert bed.store.counters.seals == 40
     await bed.store.close()
+
+
+async def test_retention_waits_for_metering_also_after_a_restart() -> None:
+    bed = await filled(20)
+    bed.log().set_metered(9)
+    await bed.store.close()
+    again = await open_bed(bed.storage, limits=LIMITS, clock=bed.clock)
+    again.clock.now_ms += 100_000
+    again.log()
+    again.store.update_topic(TopicLogSettings(TOPIC.topic_uuid, Durability.SYNCED, 10.0))
+    await again.log().offsets()
+    for _ in range(3):
+        await run_pass(again)
+    assert 0 < (await again.log().offsets()).start <= 9
+    again.log().set_metered(20)
+    for _ in range(3):
+        await run_pass(again)
+    assert await again.log().offsets() == (20, 20)
+    await again.store.close()
