@@ -75,7 +75,13 @@ class BrokerContext:
         return topic
 
     def partition_log(self, topic: Topic, partition: int) -> PartitionLog:
-        """The log of a partition; no I/O; hot path."""
+        """The log of a partition; no I/O; hot path.
+
+        Raises: TopicNotExist: the topic was deleted since the caller looked it up; its logs must
+            not come back to memory.
+        """
+        if self.topics.by_resource(topic.resource) is None:
+            raise topic_not_exist(topic.resource)
         cached = self._settings.get(topic.uuid)
         if cached is None or cached[0] is not topic:
             if len(self._settings) >= SETTINGS_MAX:

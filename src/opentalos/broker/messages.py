@@ -234,6 +234,9 @@ class MessageService:
         hold_s = handle.admit_get(loop.time())
         if hold_s > 0.0:
             await asyncio.sleep(hold_s)
+            # Topic, permission or deadline may be gone by now.
+            topic = self._readable(caller, query.resource, query.partition)
+            self._check_query(query)
         hold_s = 0.0 if hold_s else self._limits.get_hold_s
         if self._holds >= self._limits.get_holds_max:
             hold_s = 0.0

@@ -74,9 +74,9 @@ class SpaceUpkeep:
         spaces, used_bytes = self._context.spaces, 0
         charged_before = spaces.used(topic)
         for partition in range(topic.partitions_ever):
-            if self._context.topics.by_resource(topic.resource) is None:
-                return  # deleted meanwhile: its logs must not be touched again
             stats = await self._context.partition_log(topic, partition).stats()
             used_bytes += stats.retained_bytes
+        if self._context.topics.by_resource(topic.resource) is None:
+            return  # deleted meanwhile: its account is closed and must not come back
         # Puts that came meanwhile may not be in the figure; the next pass is exact about them.
         spaces.set_used(topic, used_bytes + max(0, spaces.used(topic) - charged_before))

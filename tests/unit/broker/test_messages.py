@@ -287,6 +287,16 @@ async def test_special_offsets_and_empty_caches_take_the_slow_way(
     assert bench.log.reads[-1] == (offset, 2000, 1 << 20, LIMITS.get_hold_s)
 
 
+async def test_a_get_held_for_its_rate_is_decided_anew(bench: Bench) -> None:
+    bench.handle.hold_s = 0.001
+    held = asyncio.ensure_future(bench.service.get(ALICE, query(0)))
+    await asyncio.sleep(0)
+    bench.denied = TopicNotExist("revoked meanwhile")
+    with pytest.raises(TopicNotExist):
+        await held
+    assert not bench.log.reads
+
+
 async def test_a_get_asks_for_no_more_than_the_limits(bench: Bench) -> None:
     await bench.service.get(ALICE, query(0, 1 << 30, 1 << 30))
     assert bench.log.reads == [(0, LIMITS.get_messages_max, LIMITS.get_bytes_max, 0.5)]

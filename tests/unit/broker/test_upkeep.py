@@ -5,6 +5,9 @@ from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE
 
 from opentalos.broker.values import AttributeChange
+from opentalos.log.partition_log import PartitionLog
+from opentalos.log.results import PartitionStats
+from opentalos.model.errors import TopicNotExist
 from opentalos.model.message import OffsetRange
 
 
@@ -69,6 +72,35 @@ async def test_space_is_measured_although_a_log_hangs(monkeypatch: pytest.Monkey
         await w.broker._space_upkeep.run_once()
         assert w.broker.context.spaces.used(first) == 500
         assert w.broker.context.spaces.used(second) > 500
+
+
+async def test_a_topic_deleted_while_it_is_measured_costs_its_owner_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world() as w:
+        topic = await w.topic(ALICE, "a")
+        await w.put(ALICE, topic, 0, 500)
+        log = w.broker.context.partition_log(topic, 0)
+        stats = type(log).stats
+
+        async def deleted_meanwhile(self: PartitionLog) -> PartitionStats:
+            found = await stats(self)
+            await w.broker.topics.delete_topic(ALICE, topic.resource)
+            return found
+
+        monkeypatch.setattr(type(log), "stats", deleted_meanwhile)
+        await w.broker._space_upkeep.run_once()
+        assert w.broker.context.spaces.used_by_owner("alice") == 0
+
+
+async def test_a_deleted_topics_logs_do_not_come_back_to_memory() -> None:
+    async with world() as w:
+        topic = await w.topic(ALICE, "a")
+        await w.put(ALICE, topic, 0, 5)
+        await w.broker.topics.delete_topic(ALICE, topic.resource)
+        with pytest.raises(TopicNotExist):
+            w.broker.context.partition_log(topic, 0)
+        assert not w.broker.context.log._partitions
 
 
 async def test_idle_topics_are_measured_in_turn() -> None:
