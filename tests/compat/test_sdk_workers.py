@@ -164,3 +164,22 @@ def test_a_killed_workers_partitions_pass_on_and_checkpoints_hold(sdk: Sdk) -> N
             sent |= produce(sdk, topic, 80, 80)
             wait_until(lambda: set(one.payloads) | set(two.payloads) >= sent, "the second reads on")
             two.stop()
+
+
+def test_a_worker_survives_the_deletion_of_its_topic(sdk: Sdk) -> None:
+    topic = "deleted-under-worker"
+    group = Group(sdk, topic, "orphans")
+    sent = produce(sdk, topic, 0, 40)
+    worker = Worker(sdk, "orphan", topic=topic, group=group.name)
+    with ended(worker):
+        wait_until(lambda: set(worker.payloads) >= sent, "the worker read everything")
+        client = RawClient(sdk.server.port)
+        name = idl("topic").TopicTalosResourceName(group.resource)
+        client.call("topic", "deleteTopic", idl("topic").DeleteTopicRequest(name))
+        client.close()
+        sdk.topic(topic, partitions=PARTITIONS)  # another topic of the same name
+        produce(sdk, topic, 1000, 40)
+        time.sleep(2.0)  # several rounds of the worker's checks
+        worker.stop()
+    assert set(worker.payloads) == sent, "the new topic is another one"
+    assert "Traceback" not in sdk.server.stderr()
