@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: help setup check test demo bench faults soak generate lock clean
+.PHONY: help setup check test demo bench faults replay soak generate lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  \1\t/' | expand -t 12
@@ -23,8 +23,12 @@ demo: setup  ## a server and a tour with the official SDK; DEMO_EXIT=1 ends afte
 bench: setup  ## measure speed and memory; BENCH="--quick" or names of figures
 	@$(PY) -m bench.run $(BENCH)
 
-faults: setup  ## kill -9 under load 50 times, simulation with ten times the seeds
-	@OPENTALOS_KILLS=50 $(PY) -m pytest -q tests/e2e/test_kill.py --timeout 3600
+faults: setup  ## kill -9 under load 50 times and 2,000 seeds of the simulation
+	@$(PY) -m opentalos.testing 100000 --count 2000
+	@OPENTALOS_KILLS=50 $(PY) -m pytest -q tests/e2e/test_kill.py
+
+replay: setup  ## run one seed of the simulation again and print what happened: SEED=7
+	@$(PY) -m opentalos.testing $(SEED) --trace
 
 soak: setup  ## ten minutes of steady load: memory, stalls, errors; SOAK_S sets the seconds
 	@$(PY) -m bench.soak $(SOAK_S)
