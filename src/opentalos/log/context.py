@@ -35,6 +35,7 @@ class LogContext:
     space_left: int = 0  # at the last look, less what was written since
     started: bool = False
     closing: bool = False
+    closed: bool = False  # no lane may start any more
     full: bool = False
     open_partitions: dict[Hashable, None] = field(default_factory=dict)
     make_room: Callable[[], None] | None = None  # called above ``segments_open_max``

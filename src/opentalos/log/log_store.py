@@ -121,6 +121,7 @@ class LogStore:
                 await asyncio.gather(*(_sealed(writer) for writer in open_ones))
         except TimeoutError:
             _log.warning("not every partition was sealed; the next start recovers them")
+        context.closed = True
         await context.lanes.close()
         for writer in writers:
             if writer.busy() or writer.queue or writer.group is not None:

@@ -25,6 +25,8 @@ from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosErr
 
 async def open_now(writer: PartitionWriter) -> None:
     """Job: open although nothing waits to be written, so that readers know the end."""
+    if writer.context.closing:
+        raise PartitionNotServing("the server is stopping")
     if writer.segment is None and writer.broken is None and not writer.deleted:
         await writer.open_step()
     if writer.segment is None and not (writer.broken is not None and writer.known):

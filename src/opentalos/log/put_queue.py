@@ -133,6 +133,8 @@ class PutQueue:
 
         Raises: what the job raises; ExcessivePending: too many wait.
         """
+        if self.context.closed:
+            raise PartitionNotServing("the server has stopped")
         if self.jobs is None:
             self.jobs = deque()
         if len(self.jobs) >= JOBS_MAX:

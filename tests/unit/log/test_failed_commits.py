@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.log.bed import LIMITS, Answers, Bed, block, open_bed, payloads, put, until
+from tests.unit.log.bed import LIMITS, Answers, Bed, block, crash, open_bed, payloads, put, until
 from tests.unit.log.faults import FailOnce, FaultyFiles, FaultyMeta, Steps
 
 from opentalos.adapters.memory import MemoryStorage
@@ -261,3 +261,16 @@ async def test_opening_gives_up_when_its_time_is_over() -> None:
     await settled(bed)
     assert [type(error) for error in answers.errors] == [PartitionNotServing]
     await bed.store.close()
+
+
+async def test_a_closed_store_opens_nothing_any_more() -> None:
+    first = await open_bed()
+    await put(first.log(), b"a")
+    await crash(first)
+    bed = await open_bed(first.storage)
+    await bed.store.close()
+    before = dict(bed.storage.files)
+    with pytest.raises(PartitionNotServing):
+        await bed.log().read(0, messages_max=1, bytes_max=1)
+    assert bed.storage.files == before
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("log-")]
