@@ -28,7 +28,7 @@ class LogLimits:
     tail_cache_bytes_max: int = 128 << 20  # recent blocks kept in memory, whole server
     lanes: int = 4  # commits under way at once while no lane is stalled
     lanes_max: int = 32  # with the lanes that stalled commits keep busy
-    lane_stall_ms: int = 200  # a commit longer than this keeps its lane for itself
+    lane_stall_ms: int = 20  # a commit longer than this keeps its lane for itself; others move on
     recover_deadline_s: float = 10.0  # fencing and measuring the last segment of a dead owner
     reopen_attempts_max: int = 8  # after failed commits, before waiting puts are refused
     retention_interval_s: float = 30.0  # between two passes of retention and idle sealing
@@ -46,6 +46,7 @@ class LogLimits:
         _need(self.segment_bytes_max >= 1 << 10, "need segment_bytes_max >= 1 KiB")
         _need(self.segments_open_max > 0, "need segments_open_max > 0")
         _need(self.index_interval_bytes >= 1 << 9, "need index_interval_bytes >= 512")
+        _need(self.retention_interval_s > 0, "need retention_interval_s > 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,9 @@ class HttpLimits:
     def __post_init__(self) -> None:
         _need(0 < self.body_bytes_max <= self.bodies_bytes_total_max, "need 0 < body <= total")
         _need(self.header_bytes_max >= 1 << 10, "need header_bytes_max >= 1 KiB")
+        _need(self.connections_max > 0, "need connections_max > 0")
+        timeouts_s = (self.request_timeout_s, self.idle_timeout_s, self.write_stall_s)
+        _need(min(timeouts_s) > 0, "need request_timeout_s, idle_timeout_s, write_stall_s > 0")
         _need(0 < self.drain_s <= 4.0, "need 0 < drain_s <= 4, so that SIGTERM ends within 5 s")
 
 
@@ -93,6 +97,9 @@ class MessageLimits:
 
     def __post_init__(self) -> None:
         _need(0 < self.block_bytes_max, "need block_bytes_max > 0")
+        _need(0 < self.block_messages_max, "need block_messages_max > 0")
+        _need(0 < self.get_messages_max, "need get_messages_max > 0")
+        _need(0 < self.get_bytes_max, "need get_bytes_max > 0")
         _need(0 <= self.get_hold_s <= 4, "need get_hold_s <= 4: clients time out after 5 s")
 
 
@@ -122,6 +129,11 @@ class GroupLimits:
     lease_s: float = 30.0  # clients renew every 7 s
     workers_max: int = 1_000  # per group and topic
     groups_max: int = 1_000  # per topic
+
+    def __post_init__(self) -> None:
+        _need(self.lease_s > 0, "need lease_s > 0")
+        _need(self.workers_max > 0, "need workers_max > 0")
+        _need(self.groups_max > 0, "need groups_max > 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The configuration: one TOML file to frozen dataclasses, read once."""
 
 import difflib
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -22,6 +23,12 @@ _LOG_LEVELS = ("debug", "info", "warning", "error")
 _PORT_MAX = 65_535
 _REQUEST_OVERHEAD_BYTES = 64 << 10  # of a put around its block: Thrift fields and names
 _CONFIG_BYTES_MAX = 1 << 20
+_WANTED = {
+    int: "a whole number of 0 or more",
+    float: "a number of 0 or more",
+    bool: "true or false",
+    str: "a text",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,14 +151,16 @@ def _check_keys(section: str, keys: Mapping[str, Any], cls: type[Any]) -> list[s
         if key not in types:
             problems.append(f"[{section}] unknown key {key}{_nearest(key, types)}")
         elif not _fits(value, types[key]):
-            wanted = types[key].__name__
-            problems.append(f"[{section}] {key} must be of type {wanted}, not {value!r}")
+            wanted = _WANTED[types[key]]
+            problems.append(f"[{section}] {key} must be {wanted}, not {value!r}")
     return problems
 
 
 def _fits(value: object, wanted: type[Any]) -> bool:
     if wanted is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return False
+        return 0 <= value < math.inf  # false for nan too
     if wanted is int:
         return isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return isinstance(value, wanted)
