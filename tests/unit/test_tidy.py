@@ -285,6 +285,18 @@ def the_readme_is_short() -> Problems:
         yield shown(ROOT / "README.md", lines, f"{lines} lines, at most {README_LINES_MAX}")
 
 
+def documents_name_files_that_exist() -> Problems:
+    named = re.compile(r"`([\w./-]+/[\w.-]+\.(?:py|md|txt|toml|thrift)|[\w-]+\.md)`")
+    for path in text_files():
+        if path.suffix != ".md":
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            for name in named.findall(line):
+                places = (ROOT, SOURCE, ROOT / "docs", path.parent)
+                if not any((place / name).exists() for place in places):
+                    yield shown(path, number, f"{name} does not exist")
+
+
 RULES: list[Callable[[], Problems]] = [
     modules_are_small,
     functions_are_small,
@@ -300,6 +312,7 @@ RULES: list[Callable[[], Problems]] = [
     no_path_of_one_machine,
     no_registry_host,
     the_readme_is_short,
+    documents_name_files_that_exist,
 ]
 
 
