@@ -8,6 +8,7 @@ from tests.unit.log.faults import FailOnce, FaultyFiles, FaultyMeta, Steps
 
 from opentalos.adapters.memory import MemoryStorage
 from opentalos.model.errors import (
+    CorruptLog,
     ExcessivePending,
     OutcomeUnknown,
     PartitionNotServing,
@@ -274,3 +275,20 @@ async def test_a_closed_store_opens_nothing_any_more() -> None:
         await bed.log().read(0, messages_max=1, bytes_max=1)
     assert bed.storage.files == before
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("log-")]
+
+
+async def test_storage_that_lost_acknowledged_bytes_is_refused_and_no_offset_is_reused() -> None:
+    bed, steps = await faulty_bed()
+    log, answers = bed.log(), Answers()
+    await put(log, b"first")
+    kept = len(bed.storage.files["topic-uuid/0/00000000000000000000-1.log"].content)
+    for number in range(3):
+        await put(log, b"%d" % number)
+    bed.storage.files["topic-uuid/0/00000000000000000000-1.log"].content[kept:] = b""
+    fail_block_commits(steps, OutcomeUnknown("disk trouble"), after=False)
+    log.append(block(b"late"), answers)
+    await settled(bed)
+    assert [type(error) for error in answers.errors] == [OutcomeUnknown]
+    with pytest.raises(CorruptLog, match=r"ends at offset 1, .* below 4 was acknowledged"):
+        log.append(block(b"x"), answers)
+    await bed.store.close()

@@ -125,8 +125,9 @@ async def test_an_empty_read_at_the_end_is_held_until_a_message_comes() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     await put(log, b"b")
-    assert [found.payload for found in (await held).blocks] == [b"b"]
-    assert [found.payload for found in (await latest).blocks] == [b"b"]
+    for waiting in (held, latest):
+        result = await asyncio.wait_for(waiting, 2)
+        assert [found.payload for found in result.blocks] == [b"b"]
     assert not (await log.read(2, messages_max=1, bytes_max=1, hold_s=0.001)).blocks
     assert not log.writer.arrivals
     await bed.store.close()

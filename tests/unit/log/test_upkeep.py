@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 
 import pytest
 from tests.unit.log.bed import (
@@ -292,3 +293,23 @@ async def test_retention_waits_for_metering_also_after_a_restart() -> None:
         await run_pass(again)
     assert await again.log().offsets() == (20, 20)
     await again.store.close()
+
+
+async def test_a_writer_that_rolls_during_a_delete_never_acknowledges_after_it() -> None:
+    bed = await open_bed(limits=LIMITS)
+    await put(bed.log(), b"z" * 1_100)  # the next put rolls
+    answers = Answers()
+
+    class Files(FaultyFiles):
+        async def list(self, prefix: str) -> Sequence[str]:
+            found = await super().list(prefix)
+            bed.log().append(block(b"meanwhile"), answers)
+            await until(lambda: bool(answers.got))
+            return found
+
+    other = await open_bed(bed.storage, limits=LIMITS, files=Files(bed.storage, Steps()))
+    await other.store.delete_topic(TOPIC.topic_uuid, 1)
+    assert not answers.bases
+    assert not bed.storage.records
+    await other.store.close()
+    await bed.store.close()
