@@ -31,6 +31,7 @@ LATEST_OFFSET = -2  # only messages that arrive later
 BLOCKS_MAX = 1_000  # of one put; clients send one
 _ROUTES_MAX = 100_000  # cached (caller, topic, partition) decisions
 _PREVIEW_BYTES_MAX = 1 << 20  # of blocks read for a preview
+_PREVIEW_DECODED_BYTES_MAX = 12 << 20  # decompressed for it, in the loop; a message has 10 MiB
 
 PutWaiter = Callable[[TalosError | None], None]  # called once, from the loop; None: durable
 
@@ -308,10 +309,7 @@ class MessageService:
         if first == offsets.next:
             return []
         read = await log.read(first, messages_max=wanted, bytes_max=_PREVIEW_BYTES_MAX)
-        found: list[PreviewedMessage] = []
-        for block in read.blocks:
-            found += _decode(block)
-        return [item for item in found if item.offset >= first][:wanted]
+        return await _latest(read.blocks, wanted)
 
     def schedule_info(self, caller: Principal, resource: str) -> tuple[Topic, Sequence[str]]:
         """The topic and the address that serves each of its partitions, by partition id."""
@@ -376,17 +374,43 @@ def _result(blocks: Sequence[StoredBlock], offsets: OffsetRange, hold_s: float =
     return GetResult(blocks, messages, max(0, offsets.next - blocks[-1].next_offset), hold_s)
 
 
-def _decode(block: StoredBlock) -> list[PreviewedMessage]:
+async def _latest(blocks: Sequence[StoredBlock], wanted: int) -> Sequence[PreviewedMessage]:
+    """The last messages of the blocks, decoded from the newest block on, within a byte bound.
+
+    Other requests get their turn after each block. Raises: PreviewFailed.
+    """
+    found: list[PreviewedMessage] = []
+    left_bytes = _PREVIEW_DECODED_BYTES_MAX
+    for block in reversed(blocks):
+        if len(found) >= wanted:
+            break
+        try:
+            shown, decoded_bytes = _decode(block, wanted - len(found), left_bytes)
+        except PreviewFailed:
+            if not found:
+                raise
+            break  # what is left of the bound may be too little; newer messages are shown
+        left_bytes -= decoded_bytes
+        found = [*shown, *found]
+        await asyncio.sleep(0)
+    return found
+
+
+def _decode(block: StoredBlock, wanted: int, bytes_max: int) -> tuple[list[PreviewedMessage], int]:
     # Here and not above: the compression library is loaded only when somebody previews.
-    from opentalos.wire.message import decode_block
+    from opentalos.wire.message import decode_last
 
     if block.format != PayloadFormat.TALOS:
         raise PreviewFailed(f"offset {block.base_offset}: this payload format has no preview")
     try:
-        messages = decode_block(bytes(block.payload), block.compression, block.messages)
+        messages, decoded_bytes = decode_last(
+            bytes(block.payload), block.compression, block.messages, wanted, bytes_max
+        )
     except TalosError as error:
         raise PreviewFailed(f"offset {block.base_offset}: {error}") from error
-    return [
-        PreviewedMessage(block.base_offset + index, block.append_ms, message)
+    first = block.base_offset + block.messages - len(messages)
+    shown = [
+        PreviewedMessage(first + index, block.append_ms, message)
         for index, message in enumerate(messages)
     ]
+    return shown, decoded_bytes

@@ -329,6 +329,34 @@ async def test_schedule_info_names_every_partition(bench: Bench) -> None:
     assert list(addresses) == ["host:1"] * 6
 
 
+def _v1(*contents: bytes) -> bytes:
+    return b"".join(b"\0\0\0\0" + len(one).to_bytes(4, "big") + one for one in contents)
+
+
+async def test_a_preview_shows_the_newest_messages(bench: Bench) -> None:
+    bench.log.range = OffsetRange(0, 7)
+    bench.log.blocks = [
+        StoredBlock(0, 4, 1, 0, 0, 1, _v1(b"a", b"b", b"c", b"d")),
+        StoredBlock(4, 2, 2, 0, 0, 1, _v1(b"e", b"f")),
+    ]
+    found = await bench.service.preview(ALICE, "alice#t#1", 0)
+    shown = [(item.offset, item.append_ms, item.message.data) for item in found]
+    assert shown == [(3, 1, b"d"), (4, 2, b"e"), (5, 2, b"f")]
+
+
+async def test_a_preview_decompresses_within_a_bound(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.log.range = OffsetRange(0, 3)
+    bench.log.blocks = [StoredBlock(at, 1, 0, 0, 0, 1, _v1(b"x" * 100)) for at in range(3)]
+    monkeypatch.setattr("opentalos.broker.messages._PREVIEW_DECODED_BYTES_MAX", 250)
+    found = await bench.service.preview(ALICE, "alice#t#1", 0)
+    assert [item.offset for item in found] == [1, 2]
+    monkeypatch.setattr("opentalos.broker.messages._PREVIEW_DECODED_BYTES_MAX", 50)
+    with pytest.raises(PreviewFailed, match="at most 50"):
+        await bench.service.preview(ALICE, "alice#t#1", 0)
+
+
 async def test_a_preview_of_what_cannot_be_decoded_fails(bench: Bench) -> None:
     bench.log.range = OffsetRange(0, 1)
     bench.log.blocks = [StoredBlock(0, 1, 0, 0, 0, 2, b"kafka")]

@@ -1,6 +1,6 @@
 """Message formats V1 to V3 and Kafka blocks, and their compression."""
 
-from opentalos.wire.message.block import decode_block, encode_block
+from opentalos.wire.message.block import decode_block, decode_last, encode_block
 from opentalos.wire.message.compression import DECODED_BYTES_MAX, compress, decompress
 from opentalos.wire.message.kafka_format import decode_kafka_block, encode_kafka_block
 from opentalos.wire.message.message import Message, MessageFormatError
@@ -13,6 +13,7 @@ __all__ = [
     "compress",
     "decode_block",
     "decode_kafka_block",
+    "decode_last",
     "decode_messages",
     "decompress",
     "encode_block",

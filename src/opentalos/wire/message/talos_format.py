@@ -67,8 +67,10 @@ def _encode_v3(message: Message) -> bytes:
     return _HEAD.pack(_VERSIONED, 3, 0) + _U32.pack(len(out)) + out
 
 
-def decode_messages(data: bytes, count: int) -> list[Message]:
-    """The messages of a decompressed block.
+def decode_messages(data: bytes, count: int, skipped: int = 0) -> list[Message]:
+    """The messages of a decompressed block, without the first ``skipped`` ones.
+
+    Those are passed over by their lengths alone, for a reader who wants the last few of many.
 
     Raises: MessageFormatError: damaged, or not exactly ``count`` messages.
     """
@@ -78,6 +80,9 @@ def decode_messages(data: bytes, count: int) -> list[Message]:
     position = 0
     for index in range(count):
         try:
+            if index < skipped:
+                position = _behind_one(data, position)
+                continue
             message, position = _decode_one(data, position)
         except (struct.error, IndexError):
             raise MessageFormatError(f"the block ends within message {index} of {count}") from None
@@ -103,6 +108,20 @@ def _decode_one(data: bytes, position: int) -> tuple[Message, int]:
         content, position = _counted(data, position)
         return _decode_v3(content), position
     raise MessageFormatError(f"unknown message version {version} at position {position}")
+
+
+def _behind_one(data: bytes, position: int) -> int:
+    """Position behind one message; one beyond the block is found out by whoever reads there."""
+    if data[position] != _VERSIONED:
+        position += _U32.size + _U32.unpack_from(data, position)[0]
+    else:
+        _, version, mark = _HEAD.unpack_from(data, position)
+        position += _HEAD.size
+        if mark == 0 and version == 2:
+            position += _V2_FIELDS.size + _V2_FIELDS.unpack_from(data, position)[2]
+        elif mark or version != 3:
+            raise MessageFormatError(f"unknown message version {version} at position {position}")
+    return position + _U32.size + int(_U32.unpack_from(data, position)[0])
 
 
 def _decode_v2(data: bytes, position: int) -> tuple[Message, int]:
