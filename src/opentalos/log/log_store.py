@@ -75,7 +75,7 @@ class LogStore:
     def update_topic(self, settings: TopicLogSettings) -> None:
         """Take over changed retention or durability; at start, tells retention of the topic.
 
-        A new durability holds from the next segment on.
+        A new durability holds from the next commit on, in a new segment.
         """
         self._topics[settings.topic_uuid] = settings
         for key, log in self._partitions.items():

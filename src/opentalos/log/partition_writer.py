@@ -142,6 +142,10 @@ class PartitionWriter(PutQueue):
     async def write_step(self) -> float:
         """Open, or commit one group; seconds to wait before the next step."""
         segment = self.segment
+        if segment is not None and segment.empty and self._outdated(segment):
+            self._give_up(segment)  # nothing in it, so there is nothing to roll
+            self.let_go()
+            segment = None
         if segment is None:
             return await self.open_step()
         try:
@@ -303,9 +307,15 @@ class PartitionWriter(PutQueue):
         self.refuse_queue(PartitionNotServing(f"{name_of(self.key)}: {error}"))
         return 0.0
 
+    def _outdated(self, segment: OpenSegment) -> bool:
+        """Whether the topic's durability was changed: no put may be acknowledged at the old one."""
+        return segment.durability is not self.settings.durability
+
     def _roll_due(self, segment: OpenSegment) -> bool:
         if segment.empty:
             return False
+        if self._outdated(segment):
+            return True
         limits = self.context.limits
         size, age_s = limits.segment_bytes_max, limits.segment_age_max_s
         if len(self.held.manifest.segments) > SEGMENTS_SOFT_MAX:

@@ -73,10 +73,13 @@ class Group:
 class OpenSegment:
     """A segment this process may append to, with the log state at its end."""
 
-    __slots__ = ("epoch", "file", "first_position", "opened_s", "state", "view")
+    __slots__ = ("durability", "epoch", "file", "first_position", "opened_s", "state", "view")
 
-    def __init__(self, file: AppendFile, view: SegmentView, epoch: int, state: LogState) -> None:
-        self.file, self.view, self.epoch, self.state = file, view, epoch, state
+    def __init__(
+        self, file: AppendFile, view: SegmentView, start: "SegmentStart", durability: Durability
+    ) -> None:
+        self.file, self.view, self.epoch, self.state = file, view, start.epoch, start.state
+        self.durability = durability  # of every commit
         self.first_position = view.end_position  # behind the state block
         self.opened_s = asyncio.get_running_loop().time()
 
@@ -199,7 +202,7 @@ async def create_segment(
     chunks: list[bytes | memoryview] = [head]
     view.end_position = len(head)
     file = await context.files.create(path, durability=durability)
-    segment = OpenSegment(file, view, start.epoch, state)
+    segment = OpenSegment(file, view, start, durability)
     length = len(head)
     for block, offset, append_ms, flags in start.tail:
         encoded = encode_block(block, offset, BlockPlace(seed, base, append_ms), flags)

@@ -17,14 +17,19 @@ from tests.unit.log.bed import (
     put_block,
     until,
 )
-from tests.unit.log.faults import FaultyFiles, FaultyMeta, Steps
+from tests.unit.log.faults import FaultyFile, FaultyFiles, FaultyMeta, Steps
 
 from opentalos.adapters.memory import MemoryStorage
 from opentalos.log import upkeep
 from opentalos.log.manifest import Manifest, Segment
 from opentalos.log.results import TopicLogSettings
 from opentalos.log.retention import ClockWatch, Retained, droppable
-from opentalos.model.errors import OffsetOutOfRange, PartitionNotServing, StoreUnavailable
+from opentalos.model.errors import (
+    OffsetOutOfRange,
+    PartitionNotServing,
+    SequenceGap,
+    StoreUnavailable,
+)
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import Durability, ProducerStamp
 
@@ -312,4 +317,42 @@ async def test_a_writer_that_rolls_during_a_delete_never_acknowledges_after_it()
     assert not answers.bases
     assert not bed.storage.records
     await other.store.close()
+    await bed.store.close()
+
+
+async def test_a_changed_durability_holds_from_the_next_commit_on() -> None:
+    class Files(FaultyFiles):
+        async def create(self, path: str, *, durability: Durability) -> FaultyFile:
+            file = await super().create(path, durability=durability)
+            commit = file.commit
+
+            async def noted(chunks: Sequence[bytes | memoryview]) -> int:
+                commits.append(durability)
+                return await commit(chunks)
+
+            file.commit = noted  # type: ignore[method-assign]  # a test double
+            return file
+
+    commits: list[Durability] = []
+    storage = MemoryStorage()
+    bed = await open_bed(storage, files=Files(storage, Steps()))
+    flushed = TopicLogSettings(TOPIC.topic_uuid, Durability.FLUSHED, 1e6)
+    synced = TopicLogSettings(TOPIC.topic_uuid, Durability.SYNCED, 1e6)
+    log = bed.store.partition(flushed, 0)
+    await put(log, b"a")
+    assert set(commits) == {Durability.FLUSHED}
+    bed.store.update_topic(synced)
+    commits.clear()
+    await put(log, b"b")
+    assert set(commits) == {Durability.SYNCED}
+    await log.fence_producer(1, 1)
+    empty = bed.store.partition(flushed, 1)
+    bed.store.update_topic(flushed)
+    with pytest.raises(SequenceGap):  # opens the log, writes nothing
+        await put_block(empty, block(b"x", producer=ProducerStamp(1, 1, 7)))
+    bed.store.update_topic(synced)
+    commits.clear()
+    await put(empty, b"b")
+    assert set(commits) == {Durability.SYNCED}
+    assert await payloads(log) == [b"a", b"b"]
     await bed.store.close()
