@@ -60,6 +60,12 @@ class PrincipalService:
         self._authorizer.authorize_admin(caller, "disable a principal", principal_id)
         await self._directory.set_disabled(principal_id, disabled)
 
+    def find(self, caller: Principal, principal_id: str) -> PrincipalInfo | None:
+        """One principal, for itself and administrators; others see none."""
+        if caller.anonymous or not (caller.admin or caller.id == principal_id):
+            return None
+        return self._directory.info(principal_id)
+
     def list_principals(self, caller: Principal) -> Sequence[PrincipalInfo]:
         """Everybody for an administrator, else the caller alone."""
         everybody = self._directory.list_all()

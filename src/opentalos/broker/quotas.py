@@ -32,8 +32,13 @@ class QuotaService:
         return {user: self._of_user(user) for user in sorted(self._quotas.users())}
 
     def query_user_quota(self, caller: Principal) -> UserQuotaUse:
-        """The quota in force of the caller, whose topics may be its organisation's."""
-        return self._of_user(caller.id, caller.owner_id)
+        """The quota in force of the caller: its rates, and the space and topics of their owner.
+
+        Topics of an organisation's members are the organisation's, and count against its quota.
+        """
+        own, owner = self._of_user(caller.id), self._of_user(caller.owner_id)
+        space = replace(own.use.quota, space_bytes=owner.use.quota.space_bytes)
+        return UserQuotaUse(QuotaUse(space, owner.use.used_bytes), owner.topics)
 
     async def delete_user_quota(self, caller: Principal, user: str) -> None:
         """Back to the defaults; for administrators. Raises: QuotaNotExist."""
@@ -66,8 +71,8 @@ class QuotaService:
         rates = topic_rates(self._context.config.quota, topic.quota)
         return QuotaUse(rates, self._context.spaces.used(topic))
 
-    def _of_user(self, user: str, owner: str = "") -> UserQuotaUse:
+    def _of_user(self, user: str) -> UserQuotaUse:
         limits, quota = self._context.config.quota, self._quotas.user(user)
-        use = QuotaUse(user_rates(limits, quota), self._context.spaces.used_by_owner(owner or user))
+        use = QuotaUse(user_rates(limits, quota), self._context.spaces.used_by_owner(user))
         topics = quota.topics if quota and quota.topics is not None else limits.user_topics
         return UserQuotaUse(use, topics)

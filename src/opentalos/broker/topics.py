@@ -74,8 +74,8 @@ class TopicService:
             clock.wall_ms(),
             context.config.topic,
         )
+        await self._make_way(owner, name)  # it may wait for storage: not while others queue
         async with self._counting:
-            await self._make_way(owner, name)
             self._check_counts(owner, topic.partitions, topics=1)
             try:
                 await context.topics.create(topic)

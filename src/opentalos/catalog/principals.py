@@ -109,6 +109,11 @@ class PrincipalDirectory:
         record = self._records.get(_path(principal_id))
         return record.principal if record else None
 
+    def info(self, principal_id: str) -> PrincipalInfo | None:
+        """The principal of that id with its keys, without their secrets."""
+        record = self._records.get(_path(principal_id))
+        return _info(record) if record else None
+
     def owner_of_key(self, key_id: str) -> str:
         """Id of the principal that has the key. Raises: PrincipalNotExist."""
         key = self._keys.get(key_id)

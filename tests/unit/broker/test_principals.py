@@ -45,6 +45,13 @@ async def test_principals_rotate_their_own_keys_and_nobody_elses() -> None:
         with pytest.raises(PrincipalNotExist):
             await principals.disable_key(root, "unknown")
         assert [info.principal.id for info in principals.list_principals(alice)] == ["alice"]
+        assert [bool(principals.find(who, "alice")) for who in (alice, root, BOB, GUEST)] == [
+            True,
+            True,
+            False,
+            False,
+        ]
+        assert principals.find(root, "nobody") is None
         listed = principals.list_principals(root)
         assert [info.principal.id for info in listed] == ["alice", "bob", "root"]
 

@@ -38,6 +38,25 @@ async def test_a_users_quota_is_set_by_administrators_and_holds_at_once() -> Non
         await w.put(ALICE, topic, 0, 5_000)
 
 
+async def test_a_member_sees_the_space_and_topics_of_its_organisation() -> None:
+    async with world() as w:
+        quotas = w.broker.quotas
+        rates = BaseQuota(space_bytes=5_000, put_bytes_per_s=7)
+        await quotas.set_user_quota(ROOT, "CLacme", UserQuota(rates=rates, topics=1))
+        own = BaseQuota(space_bytes=1, put_bytes_per_s=9_000)
+        await quotas.set_user_quota(ROOT, "carol", UserQuota(rates=own, topics=99))
+        topic = await w.topic(CAROL)
+        await w.put(CAROL, topic, 0, 3_000)
+        found = quotas.query_user_quota(CAROL)
+        assert (found.use.quota.space_bytes, found.topics) == (5_000, 1)
+        assert found.use.quota.put_bytes_per_s == 9_000
+        assert found.use.used_bytes >= 3_000
+        with pytest.raises(QuotaExceeded, match="space of user CLacme: limit 5000 bytes"):
+            await w.put(CAROL, topic, 0, 3_000)
+        with pytest.raises(QuotaExceeded, match="topics of CLacme: limit 1 topics"):
+            await w.topic(DAVE, "second")
+
+
 async def test_user_quotas_are_nobody_elses_business() -> None:
     async with world() as w:
         quotas = w.broker.quotas

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 from tests.unit.broker.support import World, world
-from tests.unit.catalog.support import ALICE
+from tests.unit.catalog.support import ALICE, BOB
 
 from opentalos.broker.values import AttributeChange
 from opentalos.log.partition_log import PartitionLog
@@ -56,6 +56,23 @@ async def test_a_caller_does_not_wait_for_logs_that_cannot_be_removed_now(
         for _ in range(3):
             await w.broker._upkeep.run_once()
         assert len(w.broker._upkeep._removing) == 1
+
+
+async def test_a_deletion_that_hangs_does_not_keep_others_from_creating(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world() as w:
+        former = await w.topic(ALICE, "hangs")
+        monkeypatch.setattr(w.broker.context.log, "delete_topic", _hang)
+        monkeypatch.setattr("opentalos.broker.topic_upkeep.REMOVE_WAIT_S", 0.0)
+        await w.broker.topics.delete_topic(ALICE, former.resource)
+        monkeypatch.setattr("opentalos.broker.topic_upkeep.REMOVE_WAIT_S", 3_600.0)
+        again = asyncio.ensure_future(w.topic(ALICE, "hangs"))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            assert (await w.topic(BOB, "other")).name == "other"
+        again.cancel()
+        await asyncio.gather(again, return_exceptions=True)
 
 
 async def test_space_is_measured_although_a_log_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import binascii
 import json
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -58,6 +59,7 @@ class RestGateway:
         if len(self._tasks) >= TASKS_MAX:
             _reply_problem(exchange, ExcessivePending(f"{TASKS_MAX} calls are under way"))
             return
+        exchange.late = partial(_reply_problem, exchange)
         task = asyncio.get_running_loop().create_task(self._run(exchange))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -106,10 +108,10 @@ class RestGateway:
         return self._authenticator.by_secret(key_id, secret, exchange.peer)
 
     def _find(self, caller: Principal, name: str) -> PrincipalInfo:
-        for info in self._principals.list_principals(caller):
-            if info.principal.id == name:
-                return info
-        raise PrincipalNotExist(f"no principal {name[:80]!r}")
+        info = self._principals.find(caller, name)
+        if info is None:
+            raise PrincipalNotExist(f"no principal {name[:80]!r}")
+        return info
 
     async def _create(self, caller: Principal, document: dict[str, Any]) -> dict[str, Any]:
         unknown = set(document) - {"id", "organisation", "team", "admin"}

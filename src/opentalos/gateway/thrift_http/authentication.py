@@ -131,7 +131,7 @@ class Authenticator:
         if not admin.admin:
             raise InvalidCredential("Attached-Info is for service administrators")
         wanted = sent.decode("latin-1").strip()
-        for info in self._principals.list_principals(admin):
-            if info.principal.id == wanted and not info.disabled:
-                return info.principal
-        raise InvalidCredential("Attached-Info names an unknown developer")
+        info = self._principals.find(admin, wanted)
+        if info is None or info.disabled:
+            raise InvalidCredential("Attached-Info names an unknown developer")
+        return info.principal

@@ -41,6 +41,9 @@ class Principals:
     def list_principals(self, caller: Principal) -> list[PrincipalInfo]:
         return [BOB]
 
+    def find(self, caller: Principal, name: str) -> PrincipalInfo | None:
+        return BOB if name == "bob" else None
+
 
 class Bench:
     """A gateway whose one user is ``K:s``."""
@@ -80,6 +83,23 @@ class Bench:
 @pytest.fixture
 async def bench() -> Bench:
     return Bench()
+
+
+async def test_a_call_that_takes_too_long_ends_as_unknown(bench: Bench) -> None:
+    replies: list[tuple[bytes, bytes]] = []
+    connection: Any = SimpleNamespace(
+        answer=lambda exchange, prefix, body, extra: replies.append((prefix, body)),
+        alive=True,
+        peer="",
+    )
+    exchange = Exchange(connection, b"GET", b"/rest/v1/principals", {})
+    dict(bench.gateway.prefix_routes())[b"/rest/v1/"](exchange)
+    assert exchange.late is not None
+    exchange.late(OutcomeUnknown("this takes too long"))
+    assert b" 504 " in replies[0][0]
+    assert json.loads(replies[0][1])["outcome"] == "unknown"
+    await asyncio.sleep(0)
+    assert len(replies) == 1
 
 
 async def test_principals_are_created_and_listed(bench: Bench) -> None:

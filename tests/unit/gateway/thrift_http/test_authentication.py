@@ -29,9 +29,11 @@ class Keys:
     def key(self, key_id: str) -> LiveKey | None:
         return self.keys.get(key_id)
 
-    def list_principals(self, caller: Principal) -> list[PrincipalInfo]:
+    def find(self, caller: Principal, principal_id: str) -> PrincipalInfo | None:
         assert caller.admin
-        return [PrincipalInfo(ALICE, (), 0, False), PrincipalInfo(ROOT, (), 0, False)]
+        known = {principal.id: principal for principal in (ALICE, ROOT)}
+        found = known.get(principal_id)
+        return PrincipalInfo(found, (), 0, False) if found else None
 
 
 @pytest.fixture
