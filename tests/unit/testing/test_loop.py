@@ -13,6 +13,7 @@ from opentalos.testing.loop import (
     SimulatedProcess,
     SimulationDeadlock,
     SimulationLoop,
+    SimulationRunaway,
     current_process,
 )
 
@@ -50,6 +51,15 @@ def test_a_wait_that_nothing_ends_is_a_deadlock_that_names_the_task() -> None:
         await asyncio.create_task(waits_for_ever(), name="stuck-one")
 
     with pytest.raises(SimulationDeadlock, match="stuck-one"):
+        SimulationLoop().run(main())
+
+
+def test_code_that_spins_is_stopped() -> None:
+    async def main() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    with pytest.raises(SimulationRunaway, match="callbacks"):
         SimulationLoop().run(main())
 
 
