@@ -159,7 +159,9 @@ class ThriftGateway:
             return
         if result is None:
             form = _hot_form(_GET, get.seqid)
-            self._spawn(exchange, form, self._get_later(exchange, caller, get, query))
+            task = self._spawn(exchange, form, self._get_later(exchange, caller, get, query))
+            if task is not None:
+                exchange.late = partial(self._end_get, exchange, form, task)
         elif result.hold_s > 0.0:
             loop = asyncio.get_running_loop()
             loop.call_later(result.hold_s, _reply_get, exchange, get, result)
@@ -213,16 +215,26 @@ class ThriftGateway:
         body = encode_reply(form.protocol, form.method, form.seqid, result)
         exchange.reply(head(STATUS_OK, form.content_type), body)
 
-    def _spawn(self, exchange: Exchange, form: CallForm, call: Coroutine[Any, Any, None]) -> None:
+    def _end_get(
+        self, exchange: Exchange, form: CallForm, task: asyncio.Task[None], error: TalosError
+    ) -> None:
+        """Give up a get that takes too long: reads that hang must not use up the tasks."""
+        task.cancel()
+        self._refuse(exchange, form, error)
+
+    def _spawn(
+        self, exchange: Exchange, form: CallForm, call: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None] | None:
         """Run a call in a task of its own; a connection has at most one under way."""
         if len(self._tasks) >= TASKS_MAX:
             call.close()
             self._refuse(exchange, form, ExcessivePending(f"{TASKS_MAX} calls are under way"))
-            return
+            return None
         exchange.late = partial(self._refuse, exchange, form)
         task = asyncio.get_running_loop().create_task(self._guard(exchange, form, call))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _guard(
         self, exchange: Exchange, form: CallForm, call: Coroutine[Any, Any, None]

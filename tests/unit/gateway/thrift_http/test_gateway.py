@@ -223,7 +223,28 @@ async def test_a_get_is_answered_from_the_cache_or_later(bench: Bench) -> None:
         assert got.messageBlocks[0].messageBlock == b"payload"
 
 
-@pytest.mark.parametrize("protocol", list(ThriftProtocol))
+async def test_a_get_that_takes_too_long_is_given_up(bench: Bench) -> None:
+    ended: list[bool] = []
+
+    async def hang(caller: Principal, query: GetQuery) -> GetResult:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+        raise AssertionError
+
+    bench.messages.get = hang  # type: ignore[method-assign]
+    exchange, connection = bench.send(get_body())
+    await asyncio.sleep(0)
+    assert exchange.late is not None
+    exchange.late(OutcomeUnknown("slow"))
+    assert result(connection.replies[0], "getMessage").error.errorCode == ErrorCode.UNEXPECTED_ERROR
+    await bench.gateway.drain()
+    assert ended
+    assert len(connection.replies) == 1
+
+
+@pytest.mark.parametrize("protocol", [ThriftProtocol.BINARY, ThriftProtocol.JSON])
 async def test_other_calls_run_their_handler_in_the_protocol_of_the_request(
     bench: Bench, protocol: ThriftProtocol
 ) -> None:
@@ -234,10 +255,7 @@ async def test_other_calls_run_their_handler_in_the_protocol_of_the_request(
 
     bench.handlers["MessageService"]["putMessage"] = handler
     content_type = protocol.value.encode()
-    body = put_body(protocol) if protocol is not COMPACT else None
-    if body is None:
-        return  # compact is the hot path
-    reply = await bench.call(body, content_type=content_type)
+    reply = await bench.call(put_body(protocol), content_type=content_type)
     assert reply.content_type == content_type
     assert result(reply, "putMessage", protocol).result.sequenceId == "c#1"
     assert bench.contexts == [CallContext(peer="10.0.0.1", rpc_hint="hint")]
