@@ -60,8 +60,8 @@ class Claim(Protocol):
         """The last segment is fenced and scanned. Raises: CorruptLog if acked data is gone."""
         ...
 
-    def damaged(self, held: Held, view: SegmentView) -> None:
-        """The last segment cannot be continued, but its valid blocks can be read."""
+    def damaged(self, held: Held, view: SegmentView | None) -> None:
+        """The log cannot be continued, but valid blocks can be read; None: all is sealed."""
         ...
 
 
@@ -109,8 +109,7 @@ async def open_partition(
     try:
         await _delete_orphans(context, key, held.manifest)
         if former is None:
-            state = await last_state(context, key, held.manifest)
-            recovered = _Recovered(None, None, held.manifest.sealed_next, state, [])
+            recovered = await _sealed_end(context, key, held, claim)
         else:
             recovered = await _Recovery(context, key, settings, claim).run(held, former)
     except CorruptLog as error:
@@ -133,6 +132,19 @@ async def open_partition(
     if former is not None:
         await _after_seal(context, former.path(key), recovered.side)
     return Opened(held, segment)
+
+
+async def _sealed_end(
+    context: LogContext, key: PartitionKey, held: Held, claim: Claim
+) -> _Recovered:
+    """A log that was closed cleanly needs no recovery, only its state."""
+    try:
+        state = await last_state(context, key, held.manifest)
+    except CorruptLog:
+        context.counters.corrupt += 1
+        claim.damaged(held, None)
+        raise
+    return _Recovered(None, None, held.manifest.sealed_next, state, [])
 
 
 async def _close_quietly(segment: OpenSegment) -> None:

@@ -12,7 +12,7 @@ from opentalos.log.opening import keeps_state, last_state
 from opentalos.log.partition_writer import PartitionWriter
 from opentalos.log.put_queue import name_of
 from opentalos.log.segment_format import index_path
-from opentalos.log.segment_view import load_side_index, read_side_index
+from opentalos.log.segment_view import read_side_index, rebuild_side_index
 from opentalos.log.segment_writer import (
     seal_segment,
     side_index_of,
@@ -117,7 +117,7 @@ async def _keep_state(writer: PartitionWriter, last: Segment) -> None:
     context, path = writer.context, last.path(writer.key)
     interval_bytes = context.limits.index_interval_bytes
     if await read_side_index(context.files, index_path(path), interval_bytes) is None:
-        side = await load_side_index(context.files, writer.key, last, interval_bytes)
+        side, _ = await rebuild_side_index(context.files, path, last, interval_bytes)
         await store_side_index(context, path, side)
 
 

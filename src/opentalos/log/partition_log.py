@@ -1,6 +1,7 @@
 """One partition's log, as the broker uses it: append, read, offsets, time lookup."""
 
 import asyncio
+import logging
 from bisect import bisect_right
 from functools import partial
 
@@ -33,6 +34,8 @@ from opentalos.model.message import (
     ProducerStamp,
     StoredBlock,
 )
+
+_log = logging.getLogger(__name__)
 
 _READ_ATTEMPTS_MAX = 3  # retention or a roll may move a segment while it is read
 
@@ -114,19 +117,23 @@ class PartitionLog:
         return self.writer.next_offset
 
     async def stats(self) -> PartitionStats:
-        """Retained and total amounts."""
+        """Retained and total amounts; of a damaged log the total bytes are those retained."""
         await self._ready()
         writer = self.writer
-        if writer.total_bytes is None:
-            manifest = writer.held.manifest
-            state = await last_state(self._context, self.key, manifest)
-            if writer.total_bytes is None:
-                writer.total_bytes = state.total_bytes
+        if writer.total_bytes is None and writer.broken is None:
+            try:
+                state = await last_state(self._context, self.key, writer.held.manifest)
+            except CorruptLog as error:
+                _log.warning("%s: total bytes are not known: %s", name_of(self.key), error)
+            else:
+                if writer.total_bytes is None:
+                    writer.total_bytes = state.total_bytes
         retained_bytes = sum(segment.bytes for segment in writer.held.manifest.sealed)
         if writer.view is not None:
             retained_bytes += writer.view.end_position
+        total_bytes = retained_bytes if writer.total_bytes is None else writer.total_bytes
         start, end = writer.range()
-        return PartitionStats(end - start, retained_bytes, end, writer.total_bytes)
+        return PartitionStats(end - start, retained_bytes, end, total_bytes)
 
     async def fence_producer(self, producer_id: int, epoch: int) -> None:
         """Refuse older epochs of the producer from now on, durably.

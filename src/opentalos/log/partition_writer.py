@@ -266,8 +266,11 @@ class PartitionWriter(PutQueue):
         group.pending_bytes -= sum(entry[2] for entry in lost)
         self.queue.extendleft((block, waiter, size) for block, waiter, size, _ in reversed(lost))
 
-    def damaged(self, held: Held, view: SegmentView) -> None:
+    def damaged(self, held: Held, view: SegmentView | None) -> None:
         """See opening.Claim: valid blocks stay readable."""
+        if view is None:
+            self.adopt(held)
+            return
         self.held, self.view, self.known = held, view, True
         self.next_offset = max(self.next_offset, view.next_offset)
 

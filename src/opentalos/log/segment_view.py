@@ -14,7 +14,7 @@ from opentalos.ports.file_store import FileStore
 VIEWS_MAX = 128  # sealed segments whose index is kept in memory, whole server
 SIDE_INDEX_BYTES_MAX = 64 << 20  # of a file; larger ones are rebuilt from the segment
 _SIDE_INDEX_USUAL_BYTES = 256 << 10  # a segment of 128 MiB has about 50 KiB of entries
-_REBUILDS_AT_ONCE_MAX = 2  # they read whole segments
+_REBUILDS_AT_ONCE_MAX = 4  # they read whole segments
 
 
 class SegmentView:
@@ -69,22 +69,30 @@ async def read_side_index(files: FileStore, path: str, interval_bytes: int) -> S
         return None
 
 
+async def find_side_index(
+    files: FileStore, path: str, segment: Segment, interval_bytes: int
+) -> SideIndex | None:
+    """The stored side index of a sealed segment, if it is sound and of this very segment."""
+    side = await read_side_index(files, index_path(path), interval_bytes)
+    if side is None or (side.base_offset, side.epoch) != (segment.base_offset, segment.epoch):
+        return None
+    sealed = (segment.next_offset, segment.bytes)
+    return side if (side.next_offset, side.segment_bytes) == sealed else None
+
+
 async def load_side_index(
     files: FileStore, key: PartitionKey, segment: Segment, interval_bytes: int
 ) -> SideIndex:
     """A sealed segment's side index, rebuilt from the segment if the file cannot be used.
 
-    Raises: CorruptLog: the segment's header is damaged or the file is missing.
+    Raises: CorruptLog: the segment is damaged too, or missing, so its state is not known.
     """
     path = segment.path(key)
-    side = await read_side_index(files, index_path(path), interval_bytes)
-    if (
-        side is not None
-        and (side.base_offset, side.epoch) == (segment.base_offset, segment.epoch)
-        and (side.next_offset, side.segment_bytes) == (segment.next_offset, segment.bytes)
-    ):
-        return side
-    side, _ = await rebuild_side_index(files, path, segment, interval_bytes)
+    side = await find_side_index(files, path, segment, interval_bytes)
+    if side is None:
+        side, fault = await rebuild_side_index(files, path, segment, interval_bytes)
+        if fault:
+            raise CorruptLog(f"{path} has no sound side index, and at {fault}")
     return side
 
 
@@ -136,8 +144,11 @@ class ViewCache:
         path = segment.path(key)
         view = self._views.get(path)
         if view is None:
-            async with self._rebuilds:
-                side = await load_side_index(self._files, key, segment, self._interval_bytes)
+            files, interval_bytes = self._files, self._interval_bytes
+            side = await find_side_index(files, path, segment, interval_bytes)
+            if side is None:
+                async with self._rebuilds:
+                    side, _ = await rebuild_side_index(files, path, segment, interval_bytes)
             view = self.put(path, side)
         self._views.move_to_end(path)
         return view

@@ -236,3 +236,19 @@ async def test_a_reader_that_left_is_forgotten() -> None:
     await asyncio.gather(held, return_exceptions=True)
     assert not bed.log().writer.arrivals
     await bed.store.close()
+
+
+async def test_a_state_that_cannot_be_known_refuses_writes_but_not_reads() -> None:
+    bed = await filled(3)
+    await bed.store.close()
+    (index,) = [path for path in bed.storage.files if path.endswith(".idx")]
+    del bed.storage.files[index]
+    content = bed.storage.files[index.replace(".idx", ".log")].content
+    content[content.index(b"0001")] ^= 1
+    again = await open_bed(bed.storage, limits=COLD)
+    with pytest.raises(CorruptLog, match="no sound side index"):
+        await put(again.log(), b"x")
+    assert (await one(again.log(), 0)).base_offset == 0
+    assert (await one(again.log(), 6)).base_offset == 6
+    assert (await again.log().stats()).retained_messages == 9
+    await again.store.close()
