@@ -7,6 +7,9 @@ numbers are those of the pytest jobs; a job that is no test run (a linter) only 
 status. A passing job prints one line, a failing one its whole output.
 """
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +24,7 @@ BIN = ROOT / ".venv" / "bin"
 REPORTS = ROOT / ".cache" / "reports"
 JOBS_AT_ONCE = 2  # the size of the CI machine
 JOB_TIMEOUT_S = 1500
+RUNNING: set["subprocess.Popen[str]"] = set()
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ def tests(name: str, *paths: str) -> Job:
 
 LANES: dict[str, tuple[Job, ...]] = {
     "check": (
-        tests("simulation", "tests/simulation"),
+        tests("mutants", "tests/simulation/test_mutants.py"),  # the longest job begins first
+        tests("simulation", "tests/simulation", "--ignore=tests/simulation/test_mutants.py"),
         tool("types", "mypy"),
         tool("format", "ruff", "format", "--check", "."),
         tool("lint", "ruff", "check", "."),
@@ -86,13 +91,10 @@ def counts(report: Path) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
-def run(job: Job) -> Result:
-    """Run one job and print its outcome in one piece."""
-    report = REPORTS / f"{job.name}.xml"
-    report.unlink(missing_ok=True)
-    started = time.monotonic()
+def execute(job: Job) -> tuple[int, str]:
+    """Exit status and output of a job; at its time limit it ends with all that it started."""
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             job.argv,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
@@ -100,11 +102,34 @@ def run(job: Job) -> Result:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=JOB_TIMEOUT_S,
+            start_new_session=True,
         )
-        status, output = done.returncode, done.stdout
-    except (subprocess.TimeoutExpired, OSError) as error:
-        status, output = 1, str(error)
+    except OSError as error:
+        return 1, str(error)
+    RUNNING.add(process)
+    try:
+        output, _ = process.communicate(timeout=JOB_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        end(process)
+        output, _ = process.communicate()
+        return 1, f"{output}\nended after {JOB_TIMEOUT_S} s"
+    finally:
+        RUNNING.discard(process)
+    return process.returncode, output
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    """Kill a job and the processes of its session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def run(job: Job) -> Result:
+    """Run one job and print its outcome in one piece."""
+    report = REPORTS / f"{job.name}.xml"
+    report.unlink(missing_ok=True)
+    started = time.monotonic()
+    status, output = execute(job)
     took = time.monotonic() - started
     passed = failed = skipped = 0
     if job.tests:
@@ -128,7 +153,13 @@ def main(names: Sequence[str]) -> int:
     for name in names:
         print(f"== {name}", flush=True)
         with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
-            results += pool.map(run, LANES[name])
+            try:
+                results += pool.map(run, LANES[name])
+            except KeyboardInterrupt:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in list(RUNNING):
+                    end(process)
+                return 130  # as a shell reports an interrupt
     broken = [result.job.name for result in results if not result.ok]
     if broken:
         print(f"failing jobs: {' '.join(broken)}")
