@@ -9,7 +9,7 @@ import asyncio
 from opentalos.log.manifest import Segment
 from opentalos.log.manifest_store import NOTHING
 from opentalos.log.opening import keeps_state, last_state
-from opentalos.log.partition_writer import PartitionWriter
+from opentalos.log.partition_writer import PartitionWriter, close_abandoned
 from opentalos.log.put_queue import name_of
 from opentalos.log.segment_format import index_path
 from opentalos.log.segment_view import read_side_index, rebuild_side_index
@@ -20,7 +20,7 @@ from opentalos.log.segment_writer import (
     write_side_index,
 )
 from opentalos.log.state_format import NOT_METERED
-from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosError
+from opentalos.model.errors import PartitionNotServing, TalosError
 
 
 async def open_now(writer: PartitionWriter) -> None:
@@ -125,9 +125,7 @@ async def delete(writer: PartitionWriter) -> None:
     """Job: fence every writer of this partition, then delete its files and its manifest."""
     context = writer.context
     writer.deleted = True
-    writer.let_go()
-    writer.settle_group(OutcomeUnknown(f"{name_of(writer.key)} is being deleted"))
-    writer.refuse_queue(PartitionNotServing(f"{name_of(writer.key)} is being deleted"))
+    writer.work_failed(PartitionNotServing("it is being deleted"))
     held = await context.manifests.load(writer.key)
     if held is not NOTHING and not held.manifest.deleted:
         buried = held.manifest.tombstone(context.manifests.instance)
@@ -135,6 +133,7 @@ async def delete(writer: PartitionWriter) -> None:
     for path in await context.files.list(f"{writer.key.topic_uuid}/{writer.key.partition}"):
         context.views.forget(path)
         await context.files.delete(path)
+    await close_abandoned(writer)  # an open descriptor would keep the space of a deleted file
     await context.manifests.remove(writer.key, held)
     writer.adopt(NOTHING)
     writer.tail.clear()

@@ -51,10 +51,10 @@ class PartitionWriter(PutQueue):
     """
 
     __slots__ = (
-        "_abandoned",
         "_attempts",
         "_first_attempt_s",
         "_job_turn",
+        "abandoned",
         "arrivals",
         "held",
         "known",
@@ -86,7 +86,7 @@ class PartitionWriter(PutQueue):
         self._job_turn = False
         self._attempts = 0  # to open, since the last success or the last time all were told
         self._first_attempt_s = 0.0
-        self._abandoned: list[AppendFile] | None = None  # still open, but never written again
+        self.abandoned: list[AppendFile] | None = None  # still open, but never written again
 
     def range(self) -> OffsetRange:
         """Retained durable offsets; only while ``known``."""
@@ -107,17 +107,9 @@ class PartitionWriter(PutQueue):
         """Its file is never written again, whatever its state; closed when storage answers."""
         if segment is None:
             return
-        if self._abandoned is None:
-            self._abandoned = []
-        self._abandoned.append(segment.file)
-
-    async def _close_abandoned(self) -> None:
-        files, self._abandoned = self._abandoned, None
-        for file in files or ():
-            try:
-                await file.close()
-            except TalosError:  # most are dead, which is why they were given up
-                _log.debug("%s: a file given up was dead", name_of(self.key))
+        if self.abandoned is None:
+            self.abandoned = []
+        self.abandoned.append(segment.file)
 
     def work_failed(self, error: BaseException) -> None:
         """See lanes.Worker."""
@@ -238,7 +230,7 @@ class PartitionWriter(PutQueue):
         self.metered_offset = opened.segment.state.metered_offset
         self._acknowledge_found(opened.segment)
         context.note_opened(self)
-        await self._close_abandoned()
+        await close_abandoned(self)
         return 0.0
 
     def former_seen(self, former: Manifest) -> None:
@@ -340,12 +332,22 @@ class PartitionWriter(PutQueue):
         entry = Segment(new.view.base_offset, new.epoch)
         held = await context.manifests.change(self.key, self.held, manifest.registered(entry))
         self.held, self.segment, self.view = held, new, new.view
-        self._abandoned = None
+        self.abandoned = None
         context.counters.rolls += 1
         side = side_index_of(old)
         context.views.put(old.view.path, side)
         await write_side_index(context, old.view.path, side)
         return new
+
+
+async def close_abandoned(writer: PartitionWriter) -> None:
+    """Let go of the files that are never written again, so that no descriptor stays open."""
+    files, writer.abandoned = writer.abandoned, None
+    for file in files or ():
+        try:
+            await file.close()
+        except TalosError:  # most are dead, which is why they were given up
+            _log.debug("%s: a file given up was dead", name_of(writer.key))
 
 
 def _found(entries: list[Entry], next_offset: int) -> tuple[list[Entry], list[Entry]]:

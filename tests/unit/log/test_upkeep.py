@@ -219,6 +219,20 @@ async def test_a_topic_deleted_under_its_own_writer_refuses_what_waits() -> None
     await bed.store.close()
 
 
+async def test_a_deleted_topic_leaves_no_file_open() -> None:
+    storage, steps = MemoryStorage(), Steps()
+    bed = await open_bed(storage, limits=LIMITS, files=FaultyFiles(storage, steps))
+    log, calls = bed.log(), list[str]()
+    await put(log, b"a")
+    segment = log.writer.segment
+    assert segment is not None
+    path = segment.view.path
+    steps.script = lambda name, of, after: calls.append(name) if of == path and not after else None
+    await bed.store.delete_topic(TOPIC.topic_uuid, 1)
+    assert calls == ["delete", "close"]
+    await bed.store.close()
+
+
 async def test_a_reader_held_while_its_topic_is_deleted_is_not_told_out_of_range() -> None:
     bed = await filled(2)
     log = bed.log()
