@@ -128,6 +128,7 @@ def open_broker(
                 throttle.invalidate()
         elif old is not None:
             throttle.invalidate()
+            broker.messages.forget_routes()
 
     catalogs = Catalogs(
         principals=PrincipalDirectory(meta, clock, config.secret_box, forget_handles),
@@ -147,4 +148,5 @@ def open_broker(
         spaces=spaces,
         advertise=config.advertise,
     )
-    return Broker(context, catalogs, Coordinator(rows, clock, config.group))
+    broker = Broker(context, catalogs, Coordinator(rows, clock, config.group))
+    return broker

@@ -153,7 +153,7 @@ class ConsumerService:
         """
         member = not caller.anonymous and organisation == caller.organisation
         if not organisation or not (member or caller.admin):
-            self._context.authorizer.refuse(caller, "query offsets of", organisation)
+            self._context.authorizer.refuse(caller, "query an organisation's offsets", organisation)
         resources = {
             topic.uuid: topic.resource
             for topic in self._context.topics.all()

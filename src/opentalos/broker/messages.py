@@ -144,6 +144,10 @@ class MessageService:
         )
         return route
 
+    def forget_routes(self) -> None:
+        """A topic was deleted: no route may keep its logs in memory."""
+        self._put_routes.clear()
+
     def _check_blocks(self, blocks: Sequence[MessageBlock]) -> int:
         """Payload bytes of all blocks. Raises: BadRequest, RequestTooLarge."""
         limits, bytes_count = self._limits, 0
