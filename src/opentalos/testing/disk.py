@@ -116,14 +116,16 @@ class SimulatedDisk:
         if len(part) < len(data):
             raise StorageFull(f"simulated disk: {len(part)} of {len(data)} bytes fitted")
 
-    def sync(self, file: SimulatedFile, *, to_platter: bool) -> None:
-        """Make what was written stable, as far as the file's durability asks."""
-        if file.writable():
-            self._stabilise(file, to_platter=to_platter)
+    def sync(self, file: SimulatedFile, *, to_platter: bool, fails: bool = False) -> None:
+        """Make what was written stable, as far as the file's durability asks.
 
-    def lie(self, file: SimulatedFile) -> None:
-        """A sync failed: its bytes stay readable, and no later sync stores them."""
-        if file.writable() and file.lies_from is None:
+        If it fails, the bytes stay readable, and no later sync stores them.
+        """
+        if not file.writable():
+            return
+        if not fails:
+            self._stabilise(file, to_platter=to_platter)
+        elif file.lies_from is None:
             file.lies_from = file.synced_bytes
             if file.durability is Durability.FLUSHED:
                 file.lies_from = file.flushed_bytes

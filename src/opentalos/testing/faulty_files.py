@@ -79,12 +79,11 @@ class FaultyAppendFile:
         file.in_flight = data
         await disk.after(store.delay(WRITE_S), lambda: disk.write(file, written if fails else data))
         to_platter = file.durability is Durability.SYNCED or disk.hits(faults.writeback)
-        if fails and (len(written) < len(data) or disk.hits(faults.sync_lies)):
-            await disk.after(store.delay(SYNC_S) + slow_s, lambda: disk.lie(file))
-        else:
-            await disk.after(
-                store.delay(SYNC_S) + slow_s, lambda: disk.sync(file, to_platter=to_platter)
-            )
+        lies = fails and (len(written) < len(data) or disk.hits(faults.sync_lies))
+        await disk.after(
+            store.delay(SYNC_S) + slow_s,
+            lambda: disk.sync(file, to_platter=to_platter, fails=lies),
+        )
         if fails:
             raise OutcomeUnknown(f"{self._path}: simulated failure of a commit")
 
