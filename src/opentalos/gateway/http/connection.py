@@ -42,6 +42,7 @@ class HttpConnection(asyncio.Protocol):
         self._queue: deque[Exchange] = deque()
         self._current: Exchange | None = None
         self._backlog = bytearray()  # received, not parsed: the queue is full
+        self._reading_paused = False
         self._last = False  # no request after the ones already here
         self._refusal: tuple[int, str] | None = None  # answered when its turn comes
         self._lingering = False
@@ -73,7 +74,7 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(503, "too many connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget what waits; a request under way runs on and its reply goes nowhere."""
+        """Forget what waits; a put under way runs on, and its reply goes nowhere."""
         self.alive = False
         self._transport = None
         self.deadline = math.inf
@@ -87,6 +88,10 @@ class HttpConnection(asyncio.Protocol):
         if self._write_stalled:
             self.resume_writing()
         self._server.forget(self)
+        if self._current is not None and self._current.late is not None:
+            # Nobody sweeps this connection any more, so its handler is told now: a read that
+            # hangs ends, and the body's bytes go back to the budget.
+            self._current.late(OutcomeUnknown("the client is gone"))
 
     def eof_received(self) -> bool:
         """Keep the half-open connection only for requests that still want an answer."""
@@ -109,8 +114,8 @@ class HttpConnection(asyncio.Protocol):
         """Parse, then start the next request if none is under way."""
         if self._last or self._lingering:
             return
-        if self._backlog:
-            self._backlog += data
+        if self._backlog or len(self._queue) >= PIPELINE_MAX:
+            self._keep(data)
             return
         if len(data) <= FEED_BYTES_MAX:
             self._feed(data)
@@ -128,13 +133,23 @@ class HttpConnection(asyncio.Protocol):
         view, position = memoryview(data), 0
         while position < len(view) and not self._last:
             if len(self._queue) >= PIPELINE_MAX:
-                self._backlog += view[position:]
-                if self._transport is not None:
-                    self._transport.pause_reading()
+                self._keep(view[position:])
                 return
             step = max(self._body_left, FEED_BYTES_MAX)
             self._feed(bytes(view[position : position + step]))
             position += step
+
+    def _keep(self, data: bytes | memoryview) -> None:
+        """Parse it later: too many requests wait. At most one more read comes after the pause."""
+        self._backlog += data
+        if self._transport is not None and not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._transport is not None and self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
 
     def _feed(self, data: bytes) -> None:
         self._moved = False
@@ -282,8 +297,7 @@ class HttpConnection(asyncio.Protocol):
             elif self._backlog and not self._last:
                 data = bytes(self._backlog)
                 self._backlog.clear()
-                if self._transport is not None:
-                    self._transport.resume_reading()
+                self._resume_reading()
                 self._feed_slices(data)
             else:
                 break
@@ -392,6 +406,7 @@ class HttpConnection(asyncio.Protocol):
         # Closing now, with bytes of the request unread, would reset the connection and could
         # take the reason away from the client. So what still comes is read and dropped a while.
         self._lingering = True
+        self._resume_reading()
         self.deadline = self._server.now + LINGER_S
         if transport.can_write_eof():
             transport.write_eof()

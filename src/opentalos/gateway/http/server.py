@@ -59,11 +59,20 @@ class HttpServer:
         """Start to accept; returns the port, which the kernel chose if ``port`` was 0."""
         self.tick()
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: HttpConnection(self), host, port, backlog=BACKLOG
-        )
+
+        async def bind(port: int) -> asyncio.Server:
+            return await loop.create_server(
+                lambda: HttpConnection(self), host, port, backlog=BACKLOG
+            )
+
+        listener = await bind(port)
+        chosen = int(listener.sockets[0].getsockname()[1])
+        if port == 0 and len(listener.sockets) > 1:  # one free port for each address of the host
+            listener.close()
+            listener = await bind(chosen)
+        self._listener = listener
         self._schedule()
-        return int(self._listener.sockets[0].getsockname()[1])
+        return chosen
 
     def tick(self) -> None:
         """Refresh the coarse clock and cut what is over its time."""

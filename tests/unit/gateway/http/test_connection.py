@@ -19,6 +19,7 @@ from opentalos.gateway.http.connection import (
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import TEXT, head
 from opentalos.gateway.http.server import HttpServer
+from opentalos.model.errors import TalosError
 from opentalos.model.limits import HttpLimits
 
 LIMITS = HttpLimits(
@@ -171,6 +172,33 @@ def test_requests_sent_ahead_are_bounded_and_all_answered(bench: Bench) -> None:
         bench.seen[index].reply_text(200, "ok")
     assert statuses(transport.written) == [200] * count
     assert transport.reading
+
+
+def test_requests_that_keep_coming_in_small_reads_are_bounded_as_well(bench: Bench) -> None:
+    connection, transport = bench.connect()
+    for _ in range(100):
+        connection.data_received(request("/keep/1"))
+    assert not transport.reading
+    assert len(connection._queue) == PIPELINE_MAX
+    for index in range(100):
+        bench.seen[index].reply_text(200, "ok")
+    assert statuses(transport.written) == [200] * 100
+    assert transport.reading
+
+
+def test_a_handler_is_told_that_its_client_is_gone(bench: Bench) -> None:
+    connection, _ = bench.connect()
+    connection.data_received(request("/keep/1", b"x" * 10))
+    told: list[TalosError] = []
+
+    def late(error: TalosError) -> None:
+        told.append(error)
+        bench.seen[0].reply_text(200, "to nobody")
+
+    bench.seen[0].late = late
+    connection.connection_lost(None)
+    assert len(told) == 1
+    assert bench.server.body_bytes == 0
 
 
 def test_a_second_answer_does_nothing(bench: Bench) -> None:
