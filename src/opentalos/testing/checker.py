@@ -36,6 +36,8 @@ ANOMALIES: dict[str, str] = {
     "unreadable": "the log was called corrupt though nothing was damaged",
     "start-offset-went-back": "the start offset became smaller",
     "next-offset-went-back": "the next offset became smaller than was known",
+    "append-time-went-back": "append times of the log are not in order",
+    "wrong-lookup": "a time was resolved to another offset than the log has",
     "stale-read": "a server answered 'nothing yet' behind what it had shown before",
     "stale-commit": "a checkpoint was moved by a worker without the lease",
     "lost-checkpoint": "a committed checkpoint was forgotten",
@@ -45,6 +47,8 @@ ANOMALIES: dict[str, str] = {
     "two-writers": "an older epoch's commit succeeded after a newer one's",
     "tenant-leak": "a caller learned of something it was not granted",
     "stuck-partition": "a call failed though every fault was over",
+    "verify-fault": "stored files, offsets and manifests disagree",
+    "left-behind": "files of a deleted topic are still there",
     "unanswered": "a waiter was never called",
     "answered-twice": "a waiter was called twice",
     "unhandled-error": "an exception reached nobody",
@@ -65,10 +69,13 @@ PARTITION_CHECKS: tuple[Callable[[LogView], Iterator[Anomaly]], ...] = (
     offsets.unreadable,
     offsets.going_back,
     offsets.stale_reads,
+    offsets.times_going_back,
 )
 
 HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
+    offsets.wrong_lookups,
     groups.stale_commits,
+    groups.commits_after_reset,
     groups.lost_checkpoints,
     groups.commits_beyond_read,
     servers.two_writers,

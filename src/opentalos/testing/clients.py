@@ -39,6 +39,11 @@ class LiveTopic:
     deleted: bool = False
     reached: dict[int, int] = field(default_factory=dict)  # next offsets that readers saw
 
+    @property
+    def uuid(self) -> str:
+        """The topic's own name, which no other topic ever has."""
+        return self.resource.rsplit("#", 1)[-1]
+
 
 class Client:
     """One client process: its name in the history, its chances, its calls."""

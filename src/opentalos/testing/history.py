@@ -22,11 +22,13 @@ as unknown. Message ids are strings, unique over the whole history.
 | commit | group, topic, partition, worker, offset | |
 | checkpoint | group, topic, partition | offset, -1: none |
 | reset | group, topic, partition, offset | |
+| lookup | topic, partition, time_ms, expected | offset |
 | delete | topic | |
 
 All may carry ``server`` (which one was asked) and ``healed`` (no fault is left, so it must work).
-A final read, made when all is over, also has ``start`` and ``next``. A null id is a payload that
-is not what its producer sent. Notes are facts without an outcome.
+A final read, made when all is over, also has ``start`` and ``next``, and may have ``times``:
+[[offset, append_ms]] of its blocks. A null id is a payload that is not what its producer sent.
+Notes are facts without an outcome.
 
 | Note | Arguments |
 | --- | --- |
@@ -35,6 +37,7 @@ is not what its producer sent. Notes are facts without an outcome.
 | usurped | server, by: two servers that both believe to be the one |
 | power-loss, rot | (topic, partition for rot) |
 | file-commit | path of the segment, process |
+| verify-fault, left-behind | text |
 | unanswered, answered-twice, unhandled-error, deadlock | text |
 """
 

@@ -4,7 +4,8 @@ import asyncio
 from typing import Protocol
 
 from opentalos.broker.broker import Broker
-from opentalos.broker.values import AttributeChange, NewTopic, Topic
+from opentalos.broker.log_verify import verify_logs
+from opentalos.broker.values import AttributeChange, CheckpointKey, NewTopic, Topic
 from opentalos.model.errors import TalosError
 from opentalos.testing.clients import (
     OWNER,
@@ -17,6 +18,9 @@ from opentalos.testing.clients import (
     Stranger,
     decode_blocks,
 )
+from opentalos.testing.faults import FileFaults, MetaFaults
+from opentalos.testing.faulty_files import FaultyFileStore
+from opentalos.testing.faulty_meta import FaultyMetaStore
 from opentalos.testing.group_clients import Worker
 from opentalos.testing.history import Operation
 from opentalos.testing.server import ServerLost, SimulatedServer, UnansweredBug
@@ -35,6 +39,15 @@ class Actor(Protocol):
     name: str
 
     async def run(self) -> None: ...
+
+
+class Finding(Protocol):
+    """What verification says of one place."""
+
+    @property
+    def problem(self) -> bool: ...
+    @property
+    def text(self) -> str: ...
 
 
 class Admin(Client):
@@ -87,8 +100,33 @@ class Admin(Client):
                     partitions=self.rng.choice([1, 2]),
                     flushed=topic.flushed,
                 )
+            elif self.rng.random() < 0.3:
+                await self._reset(topic)
             else:
                 await self._change(topic)
+
+    async def _reset(self, topic: LiveTopic) -> None:
+        """An operator moves a group's checkpoint; whoever holds the partition loses it."""
+        server = await self.server()
+        group, partition = self.rng.choice(GROUPS), self.rng.randrange(topic.partitions)
+        offset = self.rng.randint(-1, max(0, topic.reached.get(partition, 0) - 1))
+        operation = self.world.recorder.invoke(
+            self.name,
+            "reset",
+            group=group,
+            topic=topic.resource,
+            partition=partition,
+            offset=offset,
+            server=server.name,
+        )
+        key = CheckpointKey(group, topic.resource, partition)
+
+        async def reset(broker: Broker) -> bool:
+            await broker.consumers.reset_checkpoint(OWNER, key, offset)
+            return True
+
+        if await self.ask(server, operation, reset):
+            self.world.recorder.ok(operation)
 
     def _next_name(self, topic: LiveTopic) -> str:
         """The same name again; another one once there were two servers.
@@ -156,6 +194,11 @@ class Auditor(Client):
     def __init__(self, world: World, topics: list[LiveTopic]) -> None:
         super().__init__(world, "auditor")
         self.topics = [topic for topic in topics if not topic.deleted]
+        self._dead = {
+            each.args["topic"].rsplit("#", 1)[-1]
+            for each in world.recorder.history.of("delete")
+            if each.ok
+        }
         self._number = 0
 
     async def probe(self) -> None:
@@ -177,6 +220,24 @@ class Auditor(Client):
                 server = await self.server()
                 for worker in workers:
                     await worker.checkpoint(server, topic, partition, healed=True)
+
+    async def verify(self) -> None:
+        """With no server left: what is stored agrees with itself, and nothing is left behind."""
+        world = self.world
+        process = world.loop.process("verifier")
+        files = FaultyFileStore(world.disk, process, FileFaults())
+        meta = FaultyMetaStore(world.disk, process, MetaFaults())
+        rotten = [note.args["topic"] for note in world.recorder.history.noted("rot")]
+
+        def report(finding: Finding) -> None:
+            if finding.problem and not any(uuid in finding.text for uuid in rotten):
+                world.recorder.note("verify-fault", text=finding.text)
+
+        await verify_logs(files, meta, report, lambda done, total: None)
+        live = {topic.uuid for topic in self.topics}
+        for path in world.disk.files:
+            if path.split("/", 1)[0] in self._dead - live:
+                world.recorder.note("left-behind", text=path)
 
     async def _probe(self, topic: LiveTopic, partition: int) -> None:
         until_s = self.world.loop.time() + PATIENCE_S
@@ -215,6 +276,7 @@ class Auditor(Client):
             self.world.recorder.fail(operation, "no range")
             return operation
         blocks: list[tuple[int, list[str | None]]] = []
+        times: list[tuple[int, int]] = []
         offset = found.start
         while offset < found.next:
             read, result = await self.get(server, topic, partition, offset)
@@ -222,9 +284,42 @@ class Auditor(Client):
                 self.world.recorder.fail(operation, f"at {offset}: {read.error or 'nothing'}")
                 return operation
             blocks += [(base, ids) for base, ids in decode_blocks(result) if base >= offset]
+            times += [(each.base_offset, each.append_ms) for each in result.blocks]
             offset = result.blocks[-1].next_offset
-        self.world.recorder.ok(operation, blocks=blocks, start=found.start, next=offset)
+        times = list(dict.fromkeys(times))  # a block may have been given twice
+        self.world.recorder.ok(
+            operation, blocks=blocks, start=found.start, next=offset, times=times
+        )
+        if times:
+            await self._look_up(server, topic, partition, times)
         return operation
+
+    async def _look_up(
+        self,
+        server: SimulatedServer,
+        topic: LiveTopic,
+        partition: int,
+        times: list[tuple[int, int]],
+    ) -> None:
+        """The offset of a time is that of the first block appended then or later."""
+        asked_ms = self.rng.choice(times)[1] + self.rng.choice([0, 0, 1, -1])
+        later = [offset for offset, append_ms in times if append_ms >= asked_ms]
+        lookup = self.world.recorder.invoke(
+            self.name,
+            "lookup",
+            topic=topic.resource,
+            partition=partition,
+            time_ms=asked_ms,
+            expected=min(later, default=None),
+            server=server.name,
+        )
+        offset = await self.ask(
+            server,
+            lookup,
+            lambda broker: broker.messages.offset_at(OWNER, topic.resource, partition, asked_ms),
+        )
+        if offset is not None:
+            self.world.recorder.ok(lookup, offset=offset)
 
 
 async def standard_workload(world: World) -> None:
@@ -254,3 +349,5 @@ async def standard_workload(world: World) -> None:
         await world.crash()
     await world.start_server()
     await auditor.read_all()
+    await world.stop_server()
+    await auditor.verify()

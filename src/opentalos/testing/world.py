@@ -20,7 +20,13 @@ from dataclasses import dataclass, field
 
 from opentalos.broker.broker import BrokerConfig
 from opentalos.model.errors import TalosError
-from opentalos.model.limits import GroupLimits, LogLimits, MessageLimits, TopicLimits
+from opentalos.model.limits import (
+    GroupLimits,
+    LogLimits,
+    MessageLimits,
+    QuotaLimits,
+    TopicLimits,
+)
 from opentalos.testing.clock import SimulatedClock
 from opentalos.testing.disk import CAPACITY_BYTES, DiskEvent, SimulatedDisk
 from opentalos.testing.faults import FileFaults, MetaFaults, RowFaults, WorldFaults
@@ -41,6 +47,7 @@ TICK_S = 0.5  # how often the nemesis draws
 DOWN_S = 2.0  # a crashed server stays down so long at most
 ZOMBIE_S = 6.0  # a woken former server lives so long at most
 FULL_ROOM_BYTES = 8 << 10  # a full disk still has up to so much
+TIGHT_QUOTA = 0.2  # of the seeds
 SKEW_MS = 200  # between servers' clocks
 
 LOG_LIMITS = LogLimits(
@@ -77,6 +84,7 @@ class WorldConfig:
         )
     )
     group: GroupLimits = field(default_factory=lambda: GroupLimits(lease_s=6.0))
+    quota: QuotaLimits | None = None  # None: drawn as well; some seeds hold or refuse many puts
     files: FileFaults | None = None
     meta: MetaFaults | None = None
     rows: RowFaults | None = None
@@ -100,6 +108,7 @@ class World:
             meta=self.config.meta or MetaFaults.draw(rng),
             rows=self.config.rows or RowFaults.draw(rng),
         )
+        self.quota = self.config.quota or _draw_quota(self.rng("quota"))
         self.faults = self.config.world or WorldFaults.draw(rng)
         self.current: SimulatedServer | None = None
         self.zombies: list[SimulatedServer] = []
@@ -194,6 +203,7 @@ class World:
             message=self.config.message,
             topic=self.config.topic,
             group=self.config.group,
+            quota=self.quota,
         )
         server = SimulatedServer(
             self.disk,
@@ -308,3 +318,9 @@ class World:
     def _observe(self, event: DiskEvent) -> None:
         if event.kind == "file-commit":
             self.recorder.note("file-commit", path=event.path, process=event.process)
+
+
+def _draw_quota(rng: random.Random) -> QuotaLimits:
+    if rng.random() < TIGHT_QUOTA:
+        return QuotaLimits(topic_put_requests_per_s=rng.randint(2, 8), hold_s=2.0)
+    return QuotaLimits()

@@ -158,6 +158,18 @@ def concurrent_in_any_order(tale: Tale) -> None:
 # --- offsets ------------------------------------------------------------------------------------
 
 
+def final_with_times(tale: Tale, *times: int) -> None:
+    tale.put("a", "b")
+    operation = tale.begin("read", process="final", offset=-1, final=True)
+    blocks = [[offset, [name]] for offset, name in enumerate("ab")]
+    stamped = list(enumerate(times))
+    tale.ok(operation, blocks=blocks, start=0, next=2, times=stamped)
+
+
+def looked_up(tale: Tale, told: int) -> None:
+    tale.ok(tale.begin("lookup", time_ms=7, expected=1), offset=told)
+
+
 def one_offset_two_messages(tale: Tale) -> None:
     tale.put("a", outcome="unknown")
     tale.put("b")
@@ -296,6 +308,21 @@ def commit_against_a_renewed_lease(tale: Tale) -> None:
     tale.lease("commit", "w1", offset=1)
 
 
+def commit_after_a_reset(tale: Tale) -> None:
+    tale.put("a", "b")
+    tale.lease("lock", "w1")
+    tale.ok(tale.begin("reset", offset=-1))
+    tale.lease("commit", "w1", offset=0)
+
+
+def commit_of_one_that_came_back_after_a_reset(tale: Tale) -> None:
+    tale.put("a", "b")
+    tale.lease("lock", "w1")
+    tale.ok(tale.begin("reset", offset=-1))
+    tale.ok(tale.begin("renew", worker="w1", partitions=[0]), failed=[])
+    tale.lease("commit", "w1", offset=0)
+
+
 def checkpoint_forgotten(tale: Tale) -> None:
     tale.put("a", "b")
     tale.lease("lock", "w1")
@@ -425,10 +452,20 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
     "unreadable": ([called_corrupt], [called_corrupt_and_so_it_is]),
     "start-offset-went-back": ([start_back], [start_forward]),
     "next-offset-went-back": ([next_back], [start_forward]),
+    "append-time-went-back": (
+        [lambda tale: final_with_times(tale, 7, 6)],
+        [lambda tale: final_with_times(tale, 7, 7)],
+    ),
+    "wrong-lookup": ([lambda tale: looked_up(tale, 0)], [lambda tale: looked_up(tale, 1)]),
     "stale-read": ([nothing_yet_though_shown], [nothing_yet_at_another_server]),
     "stale-commit": (
-        [commit_of_the_former_holder, commit_without_any_lease, commit_against_a_renewed_lease],
-        [commit_after_the_other_lease_ran_out],
+        [
+            commit_of_the_former_holder,
+            commit_without_any_lease,
+            commit_against_a_renewed_lease,
+            commit_after_a_reset,
+        ],
+        [commit_after_the_other_lease_ran_out, commit_of_one_that_came_back_after_a_reset],
     ),
     "lost-checkpoint": ([checkpoint_forgotten, checkpoint_never_set], [checkpoint_kept]),
     "commit-beyond-end": ([commit_of_what_nobody_sent], [commit_of_the_last_message]),
@@ -439,6 +476,8 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
         [stranger_learns_nothing],
     ),
     "stuck-partition": ([fails_when_healed], [fails_while_faults_last]),
+    "verify-fault": ([lambda tale: tale.note("verify-fault")], [acked_and_expired]),
+    "left-behind": ([lambda tale: tale.note("left-behind")], [acked_and_expired]),
     "unanswered": ([lambda tale: tale.note("unanswered", text="put")], [acked_and_expired]),
     "answered-twice": ([lambda tale: tale.note("answered-twice")], [acked_and_expired]),
     "unhandled-error": ([lambda tale: tale.note("unhandled-error")], [acked_and_expired]),

@@ -89,6 +89,32 @@ def _certain_until(
     return until_s
 
 
+def commits_after_reset(history: History) -> Iterator[Anomaly]:
+    """A commit was accepted from a worker that a reset had driven out and that never came back."""
+    renewals = [each for each in history.of("renew") if each.may_be_done]
+    for key, operations in _by_key(history, "lock", "commit", "reset").items():
+        resets = [each for each in operations if each.action == "reset" and each.ok]
+        for commit in operations if resets else ():
+            before = [each for each in resets if each.ended_s < commit.began_s]
+            if commit.action != "commit" or not commit.ok or not before:
+                continue
+            reset = before[-1]
+            takes = [each for each in operations if each.action == "lock" and each.may_be_done]
+            takes += [each for each in renewals if _renews(each, key)]
+            if not any(
+                each.args["worker"] == commit.args["worker"]
+                and each.ended_s > reset.began_s
+                and each.began_s < commit.ended_s
+                for each in takes
+            ):
+                yield Anomaly("stale-commit", f"{key}: {reset} revoked the lease: {commit}")
+
+
+def _renews(renewal: Operation, key: GroupPartition) -> bool:
+    args = renewal.args
+    return (args["group"], args["topic"]) == key[:2] and key.partition in args["partitions"]
+
+
 def lost_checkpoints(history: History) -> Iterator[Anomaly]:
     """A query answered a checkpoint that was never set, or that a later commit had replaced.
 

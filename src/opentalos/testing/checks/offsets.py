@@ -1,10 +1,12 @@
 """Checks of offsets: dense, never reused, never going back, and honest answers about them."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from opentalos.testing.checks.anomaly import Anomaly
 from opentalos.testing.checks.log_view import LogView, blocks_of, retained_after
 from opentalos.testing.checks.reached import Reached
+from opentalos.testing.history import History
 
 OUT_OF_RANGE = "OffsetOutOfRange"  # start of the error text of such a refusal
 CORRUPT = "CorruptLog"
@@ -140,3 +142,21 @@ def stale_reads(view: LogView) -> Iterator[Anomaly]:
         known = by_server[server].before(read.began_s)
         if offset < known:
             yield Anomaly("stale-read", f"{view.describe()}: next was {known}: {read}")
+
+
+def times_going_back(view: LogView) -> Iterator[Anomaly]:
+    """A block of the final log was appended, by its own time, before the one in front of it."""
+    times = view.final.result.get("times", ()) if view.final is not None else ()
+    for (_, before_ms), (offset, append_ms) in pairwise(times):
+        if append_ms < before_ms:
+            yield Anomaly(
+                "append-time-went-back", f"{view.describe()} at {offset}: {append_ms} < {before_ms}"
+            )
+
+
+def wrong_lookups(history: History) -> Iterator[Anomaly]:
+    """A time was looked up in a quiet log and another offset was told than the log has."""
+    for lookup in history.of("lookup"):
+        expected = lookup.args["expected"]
+        if lookup.ok and expected is not None and lookup.result["offset"] != expected:
+            yield Anomaly("wrong-lookup", str(lookup))

@@ -15,7 +15,14 @@ from opentalos.testing.history import History
 
 _SEGMENT = re.compile(r"(?P<log>.+/\d+)/(?P<base>\d+)-(?P<epoch>\d+)\.log")
 HIDDEN = "TopicNotExist"  # what a caller without any right must be told
-REPORTED = ("unanswered", "answered-twice", "unhandled-error", "deadlock")
+REPORTED = (
+    "verify-fault",
+    "left-behind",
+    "unanswered",
+    "answered-twice",
+    "unhandled-error",
+    "deadlock",
+)
 
 
 def two_writers(history: History) -> Iterator[Anomaly]:
