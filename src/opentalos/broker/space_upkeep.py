@@ -60,8 +60,8 @@ class SpaceUpkeep:
             try:
                 await self.run_once()
             except Exception:
-                _LOG.exception("space upkeep ended")
-                raise
+                # Accounts would stay as they are for ever without this loop.
+                _LOG.exception("space upkeep failed, next try in %.0f s", PASS_INTERVAL_S)
 
     async def _measure(self, topic: Topic) -> None:
         try:

@@ -74,8 +74,8 @@ class TopicUpkeep:
             except TalosError as error:
                 _LOG.warning("topic upkeep: %s", error)
             except Exception:
-                _LOG.exception("topic upkeep ended")
-                raise
+                # Deletions and shrinks would stand still for ever without this loop.
+                _LOG.exception("topic upkeep failed, next try in %.0f s", UPKEEP_INTERVAL_S)
             await asyncio.sleep(UPKEEP_INTERVAL_S)
 
     async def _try_end_shrink(self, topic: Topic) -> None:

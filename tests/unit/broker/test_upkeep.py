@@ -1,9 +1,12 @@
 import asyncio
+from typing import Any
 
 import pytest
 from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE, BOB
 
+from opentalos.broker.space_upkeep import SpaceUpkeep
+from opentalos.broker.topic_upkeep import TopicUpkeep
 from opentalos.broker.values import AttributeChange
 from opentalos.log.partition_log import PartitionLog
 from opentalos.log.results import PartitionStats
@@ -73,6 +76,32 @@ async def test_a_deletion_that_hangs_does_not_keep_others_from_creating(
             assert (await w.topic(BOB, "other")).name == "other"
         again.cancel()
         await asyncio.gather(again, return_exceptions=True)
+
+
+@pytest.mark.parametrize("loop", [TopicUpkeep, SpaceUpkeep])
+async def test_a_loop_goes_on_after_an_error_nobody_planned(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, loop: type[Any]
+) -> None:
+    async with world() as w:
+        passes, again = 0, asyncio.Event()
+
+        async def broken_pass(_: object) -> None:
+            nonlocal passes
+            passes += 1
+            if passes == 2:
+                again.set()
+            raise RuntimeError("nobody planned this")
+
+        monkeypatch.setattr("opentalos.broker.topic_upkeep.UPKEEP_INTERVAL_S", 0.0)
+        monkeypatch.setattr("opentalos.broker.space_upkeep.PASS_INTERVAL_S", 0.0)
+        monkeypatch.setattr(loop, "run_once", broken_pass)
+        more = (w.broker.groups.directory,) if loop is TopicUpkeep else ()
+        upkeep = loop(w.broker.context, *more)
+        upkeep.start()
+        async with asyncio.timeout(5):
+            await again.wait()
+        await upkeep.close()
+        assert "nobody planned this" in caplog.text
 
 
 async def test_space_is_measured_although_a_log_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,8 @@ TASKS_MAX = 10_000  # generic calls under way, whole server
 ADMIN_BODY_BYTES_MAX = 1 << 20  # of a call to another service than messages
 _REQUEST_ID_CHARS_MAX = 64
 _QUERY_PAIRS_MAX = 16
+# Calls that change nothing, by how their names begin: they may be cancelled when they hang.
+_READS = ("get", "query", "describe", "list", "lookup", "match", "check")
 
 _COMPACT = ThriftProtocol.COMPACT.value.encode()
 _COMPACT_OK = head(STATUS_OK, _COMPACT)
@@ -161,7 +163,7 @@ class ThriftGateway:
             form = _hot_form(_GET, get.seqid)
             task = self._spawn(exchange, form, self._get_later(exchange, caller, get, query))
             if task is not None:
-                exchange.late = partial(self._end_get, exchange, form, task)
+                exchange.late = partial(self._end_read, exchange, form, task)
         elif result.hold_s > 0.0:
             loop = asyncio.get_running_loop()
             loop.call_later(result.hold_s, _reply_get, exchange, get, result)
@@ -203,7 +205,9 @@ class ThriftGateway:
             body = encode_exception(protocol, call.method.name, call.seqid, kind, text)
             exchange.reply(head(STATUS_OK, content_type), body)
             return
-        self._spawn(exchange, form, self._run(exchange, caller, (call, form), handler))
+        task = self._spawn(exchange, form, self._run(exchange, caller, (call, form), handler))
+        if task is not None and call.method.name.startswith(_READS):
+            exchange.late = partial(self._end_read, exchange, form, task)
 
     async def _run(
         self, exchange: Exchange, caller: Principal, call: tuple[Call, CallForm], handler: Handler
@@ -215,10 +219,10 @@ class ThriftGateway:
         body = encode_reply(form.protocol, form.method, form.seqid, result)
         exchange.reply(head(STATUS_OK, form.content_type), body)
 
-    def _end_get(
+    def _end_read(
         self, exchange: Exchange, form: CallForm, task: asyncio.Task[None], error: TalosError
     ) -> None:
-        """Give up a get that takes too long: reads that hang must not use up the tasks."""
+        """Give up a read that takes too long: reads that hang must not use up the tasks."""
         task.cancel()
         self._refuse(exchange, form, error)
 

@@ -244,6 +244,39 @@ async def test_a_get_that_takes_too_long_is_given_up(bench: Bench) -> None:
     assert len(connection.replies) == 1
 
 
+@pytest.mark.parametrize(
+    ("method", "given_up"), [("getServiceVersion", True), ("putMessage", False)]
+)
+async def test_other_reads_are_given_up_and_writes_run_on(
+    bench: Bench, method: str, given_up: bool
+) -> None:
+    release, ended = asyncio.Event(), list[bool]()
+
+    async def handler(*_: Any) -> Any:
+        try:
+            await release.wait()
+        finally:
+            ended.append(release.is_set())
+        return wire_message.PutMessageResponse(sequenceId="c#1")
+
+    bench.handlers["MessageService"][method] = handler
+    version = encode_call(COMPACT, MESSAGE.methods["getServiceVersion"], 9)
+    binary = ThriftProtocol.BINARY
+    exchange, connection = (
+        bench.send(version)
+        if given_up
+        else bench.send(put_body(binary), content_type=binary.value.encode())
+    )
+    await asyncio.sleep(0)
+    assert exchange.late is not None
+    exchange.late(OutcomeUnknown("slow"))
+    if not given_up:
+        release.set()
+    await bench.gateway.drain()
+    assert ended == [not given_up]
+    assert len(connection.replies) == 1
+
+
 @pytest.mark.parametrize("protocol", [ThriftProtocol.BINARY, ThriftProtocol.JSON])
 async def test_other_calls_run_their_handler_in_the_protocol_of_the_request(
     bench: Bench, protocol: ThriftProtocol
