@@ -88,6 +88,18 @@ async def local_files(folder: Path) -> AsyncIterator[Storage[FileStore]]:
 
 
 @asynccontextmanager
+async def local_files_of_one_process(folder: Path) -> AsyncIterator[Storage[FileStore]]:
+    """Files of one directory that no other process uses, as a server's."""
+
+    async def client() -> FileStore:
+        return await open_local_file_store(folder / "files", exclusive=True)
+
+    storage: Storage[FileStore] = Storage(client)
+    yield storage
+    await storage.close()
+
+
+@asynccontextmanager
 async def memory_records(_folder: Path) -> AsyncIterator[Storage[MetaStore]]:
     """Records of one MemoryStorage."""
     shared = MemoryStorage()
@@ -159,7 +171,11 @@ async def sqlite_rows(folder: Path) -> AsyncIterator[Storage[RowStore]]:
     await storage.close()
 
 
-FILE_STORES: dict[str, Opener[FileStore]] = {"memory": memory_files, "local": local_files}
+FILE_STORES: dict[str, Opener[FileStore]] = {
+    "memory": memory_files,
+    "local": local_files,
+    "local-exclusive": local_files_of_one_process,
+}
 META_STORES: dict[str, Opener[MetaStore]] = {"memory": memory_records, "sqlite": sqlite_records}
 ROW_STORES: dict[str, Opener[RowStore]] = {"memory": memory_rows, "sqlite": sqlite_rows}
 

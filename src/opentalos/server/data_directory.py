@@ -32,6 +32,7 @@ class DataDirectory:
         try:
             path.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
             self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise ConfigError(f"cannot use data directory {path}: {error.strerror}") from error
         try:
@@ -39,11 +40,18 @@ class DataDirectory:
             self.server = self._check_format()
         except BaseException:
             os.close(self._lock)
+            os.close(self._directory)
             raise
 
     def _take_lock(self) -> None:
+        """Lock the file, which tells our pid, and the directory, whose lock nobody can remove.
+
+        The log relies on being alone here (``LocalFileStore`` with ``exclusive``), also after
+        somebody took the file ``lock`` for a leftover and deleted it.
+        """
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             pid = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise ConfigError(
@@ -112,6 +120,7 @@ class DataDirectory:
             return
         (self.path / "server.json").unlink(missing_ok=True)
         os.close(self._lock)
+        os.close(self._directory)
         self._lock = -1
 
 

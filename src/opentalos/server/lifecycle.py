@@ -164,7 +164,10 @@ async def _open_stores(config: Config, data: Path) -> _Stores:
     meta_path = config.storage.meta.removeprefix("sqlite://")
     rows_path = config.storage.rows.removeprefix("sqlite://")
     async with contextlib.AsyncExitStack() as undo:
-        files = await open_local_file_store(Path(files_path) if files_path else data / "log")
+        files = await open_local_file_store(
+            Path(files_path) if files_path else data / "log",
+            exclusive=not files_path,  # below the directory that this process has locked
+        )
         undo.push_async_callback(files.close)
         meta = await open_sqlite_meta_store(Path(meta_path) if meta_path else data / "meta.sqlite")
         undo.push_async_callback(meta.close)

@@ -46,6 +46,14 @@ def test_a_second_server_is_refused_with_the_first_ones_pid(
     DataDirectory(tmp_path / "data", clock).close()
 
 
+def test_deleting_the_lock_file_lets_nobody_in(tmp_path: Path, clock: CountingClock) -> None:
+    first = DataDirectory(tmp_path, clock)
+    (tmp_path / "lock").unlink()
+    with pytest.raises(ConfigError, match="in use by the server"):
+        DataDirectory(tmp_path, clock)
+    first.close()
+
+
 def test_keys_and_identity_last_and_are_private(tmp_path: Path, clock: CountingClock) -> None:
     first = DataDirectory(tmp_path, clock)
     key, root, server = first.server_key(), first.root_key(), first.server

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from opentalos.adapters.local.disk import check_not_fenced, sync_data, write_at
 from opentalos.adapters.local.faults import LocalFaults
+from opentalos.adapters.local.fence_watch import FenceWatch
 from opentalos.adapters.local.io_threads import HANG_S, IoThreads
 from opentalos.model.errors import OutcomeUnknown, StorageFull, TalosError, WriterDead
 from opentalos.model.message import Durability
@@ -37,6 +38,7 @@ class LocalAppendFile:
         self._threads = threads
         self._pool = threads.usual
         self._on_release = on_release
+        self._fences_seen = -1  # none yet, so the first commit asks the file system
         self._length = 0
         self._dead: TalosError | None = None
         self._closed = False
@@ -87,15 +89,30 @@ class LocalAppendFile:
         if self._threads.faults is not None:
             self._threads.faults.before_commit(self._name, self._fd, chunks, self._length)
         length = write_at(self._fd, chunks, self._length, synced=self._synced)
-        check_not_fenced(self._fd, self._path, self._name)
+        self._check_not_fenced()
         return length
 
     def _finish(self) -> int:
         """On an I/O thread. A sealed file survives power loss whatever its commits promised."""
         if not self._synced:
             sync_data(self._fd)
-        check_not_fenced(self._fd, self._path, self._name)
+        self._check_not_fenced()
         return self._length
+
+    def _check_not_fenced(self) -> None:
+        """On an I/O thread, after a write. Raises: Fenced.
+
+        Where only this process makes fences, the file system is asked after one was made, and at
+        the first commit.
+        """
+        watch = self._threads.watch
+        if watch is None:
+            check_not_fenced(self._fd, self._path, self._name)
+            return
+        fences = watch.fences  # read before the look: a later fence changes the number again
+        if fences != self._fences_seen:
+            check_not_fenced(self._fd, self._path, self._name)
+            self._fences_seen = fences
 
     def _finished(self, length: int, error: BaseException | None, seconds: float) -> None:
         """On the loop, when the thread is done with the descriptor."""
@@ -132,12 +149,20 @@ class CommitThreads:
     hanging files do not take the usual threads by turns.
     """
 
-    def __init__(self, threads: int, *, hanging_max: int, faults: LocalFaults | None) -> None:
+    def __init__(
+        self,
+        threads: int,
+        *,
+        hanging_max: int,
+        faults: LocalFaults | None,
+        watch: FenceWatch | None = None,
+    ) -> None:
         self.usual = IoThreads("local-commit", threads=threads)
         self.hanging = IoThreads(
             "local-hang", threads=hanging_max, threads_max=hanging_max, threads_kept=0
         )
         self.faults = faults
+        self.watch = watch  # None: another process may make fences
 
     def after(self, seconds: float) -> IoThreads:
         """Where a file belongs whose last call took so long."""

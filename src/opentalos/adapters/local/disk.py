@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opentalos.adapters.local.fence_format import decode_fence, encode_fence
+from opentalos.adapters.local.fence_watch import FenceWatch
 from opentalos.adapters.store_path import FENCE_SUFFIX
 from opentalos.model.errors import Fenced, NotFound, RecoveryStuck
 
@@ -111,11 +112,11 @@ def fence_length(path: Path, name: str) -> int | None:
     return decode_fence(content, name)
 
 
-def recover_file(path: Path, name: str, deadline_s: float) -> int:
+def recover_file(path: Path, name: str, deadline_s: float, watch: FenceWatch | None = None) -> int:
     """Fence the file and return its final length. ``deadline_s``: on the monotonic clock.
 
-    The order matters: the fence is durable before the length is looked at, so a commit that still
-    finds no fence is inside it; the bytes are durable before the length is stored.
+    The order matters: the fence is durable and counted before the length is looked at, so a commit
+    that still finds no fence is inside it; the bytes are durable before the length is stored.
 
     Raises: NotFound; RecoveryStuck: another recovery holds the fence.
     """
@@ -131,6 +132,8 @@ def recover_file(path: Path, name: str, deadline_s: float) -> int:
                 sync_directory(path.parent)
                 _lock(fence_fd, name, deadline_s)
                 if os.fstat(data_fd).st_nlink:
+                    if watch is not None:
+                        watch.made()
                     return _complete_fence(data_fd, fence_fd, name)
             finally:
                 os.close(fence_fd)
@@ -143,12 +146,14 @@ def recover_file(path: Path, name: str, deadline_s: float) -> int:
                 os.unlink(fence)
 
 
-def delete_file(path: Path) -> bool:
+def delete_file(path: Path, watch: FenceWatch | None = None) -> bool:
     """Fence the file, remove it, then the fence; False: there was neither."""
     fence = Path(f"{path}{FENCE_SUFFIX}")
     if not os.path.lexists(path) and not fence.exists():
         return False
     os.close(os.open(fence, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+    if watch is not None:
+        watch.made()
     path.unlink(missing_ok=True)
     sync_directory(path.parent)  # a fence that is gone beside a file that came back fences nobody
     fence.unlink(missing_ok=True)

@@ -19,6 +19,7 @@ from opentalos.adapters.local.disk import (
     sync_directory,
 )
 from opentalos.adapters.local.faults import LocalFaults
+from opentalos.adapters.local.fence_watch import watch_of
 from opentalos.adapters.local.io_threads import IoThreads
 from opentalos.adapters.store_path import FENCE_SUFFIX, check_file_path, check_file_prefix
 from opentalos.model.errors import (
@@ -72,14 +73,23 @@ class LocalFileStore:
     """Files below ``root``; beside a file that was taken from its writer lies its fence.
 
     Blocking calls run on threads of the store; a disk that hangs under one file stops neither the
-    loop nor another file. ``faults`` is for tests and benchmarks.
+    loop nor another file. ``faults`` is for tests and benchmarks. ``exclusive``: the caller holds
+    a lock that keeps every other process from the root, which saves system calls per commit.
     """
 
     def __init__(
-        self, root: Path, *, io_threads: int = COMMIT_THREADS, faults: LocalFaults | None = None
+        self,
+        root: Path,
+        *,
+        io_threads: int = COMMIT_THREADS,
+        faults: LocalFaults | None = None,
+        exclusive: bool = False,
     ) -> None:
         self._root = root.absolute()
-        self._commits = CommitThreads(io_threads, hanging_max=HANGING_THREADS_MAX, faults=faults)
+        self._watch = watch_of(self._root) if exclusive else None
+        self._commits = CommitThreads(
+            io_threads, hanging_max=HANGING_THREADS_MAX, faults=faults, watch=self._watch
+        )
         self._others = IoThreads("local-io", threads=OTHER_THREADS, unwanted=self._close_unwanted)
         self._directories: set[Path] = set()  # whose entries are durable; used on threads only
         self._files: dict[LocalAppendFile, None] = {}
@@ -109,7 +119,7 @@ class LocalFileStore:
         until_s = time.monotonic() + deadline_s
         try:
             async with asyncio.timeout(deadline_s):
-                return await self._run(path, recover_file, full, path, until_s)
+                return await self._run(path, recover_file, full, path, until_s, self._watch)
         except TimeoutError as error:
             raise RecoveryStuck(f"{path}: not fenced within {deadline_s} s") from error
 
@@ -205,7 +215,7 @@ class LocalFileStore:
 
     def _delete(self, full: Path) -> None:
         """Also removes directories that became empty, so that deleted topics leave nothing."""
-        if not delete_file(full):
+        if not delete_file(full, self._watch):
             return
         for parent in full.parents:
             if parent == self._root:
@@ -293,9 +303,13 @@ def _walk(directory: Path, prefix: str) -> Iterator[str]:
 
 
 async def open_local_file_store(
-    root: Path, *, io_threads: int = COMMIT_THREADS, faults: LocalFaults | None = None
+    root: Path,
+    *,
+    io_threads: int = COMMIT_THREADS,
+    faults: LocalFaults | None = None,
+    exclusive: bool = False,
 ) -> LocalFileStore:
     """A store whose root exists. Raises: StoreUnavailable: the directory cannot be used."""
-    store = LocalFileStore(root, io_threads=io_threads, faults=faults)
+    store = LocalFileStore(root, io_threads=io_threads, faults=faults, exclusive=exclusive)
     await store.space()
     return store
