@@ -20,9 +20,14 @@ FOUND = {
     183: "the log's state was dropped with the last segment, after a clock jump",
     247: "a flushed segment was refused that had lost the rest of a sector",
     287: "a put of two blocks was called not done although one was stored",
+    294: "a server that did not learn of a topic made anew by its rival",
     1095: "a flushed segment was refused that had lost the rest of a sector",
     1207: "an acked retry whose first attempt had expired",
     2334: "a replaced owner took its successor's deletions for a damaged log",
+    5000: "the same, on a flushed topic",
+    5048: "a replaced owner took its successor's new file for a rolled back manifest",
+    5306: "a replaced owner recovered a segment that its successor had dropped",
+    20094: "a server that slept through a deletion wrote once more",
 }
 
 

@@ -57,9 +57,9 @@ class FileFaults(_Faults):
     hang_s: float = 12.0
 
     WORST: ClassVar[dict[str, float]] = {
-        "commit_slow": 0.05,
-        "commit_hangs": 0.01,
-        "commit_fails": 0.05,
+        "commit_slow": 0.1,
+        "commit_hangs": 0.02,
+        "commit_fails": 0.1,
         "sync_lies": 1.0,
         "create_fails": 0.1,
         "create_unknown": 0.1,
@@ -125,12 +125,12 @@ class WorldFaults(_Faults):
     clock_jump_s: float = 600.0
 
     WORST: ClassVar[dict[str, float]] = {
-        "process_crash": 0.12,
-        "power_loss": 0.12,
-        "pause": 0.06,
-        "usurped": 0.06,
-        "stop": 0.06,
-        "clock_jump": 0.05,
-        "disk_full": 0.05,
-        "rot": 0.01,
+        "process_crash": 0.2,
+        "power_loss": 0.2,
+        "pause": 0.1,
+        "usurped": 0.12,
+        "stop": 0.1,
+        "clock_jump": 0.1,
+        "disk_full": 0.1,
+        "rot": 0.015,
     }

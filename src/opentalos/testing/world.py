@@ -322,5 +322,5 @@ class World:
 
 def _draw_quota(rng: random.Random) -> QuotaLimits:
     if rng.random() < TIGHT_QUOTA:
-        return QuotaLimits(topic_put_requests_per_s=rng.randint(2, 8), hold_s=2.0)
+        return QuotaLimits(topic_put_requests_per_s=rng.randint(1, 4), hold_s=1.0)
     return QuotaLimits()
