@@ -32,6 +32,7 @@ from opentalos.server.data_directory import DataDirectory
 from opentalos.server.loop_watch import LoopWatch
 
 STOP_S = 4.5  # from the signal to the exit, even if storage hangs; promised are 5 s
+_CALLS_S = 0.2  # for calls whose connections were cut after the drain time
 _SEAL_S_MIN = 1.0  # left for sealing when draining took all its time
 _OPEN_FILES_MAX = 65_536  # asked of the kernel: connections and segments
 # Most objects live for one put. A young collection every 50,000 allocations costs well below a
@@ -82,7 +83,7 @@ class Server:
         self.watch.stop()
         try:
             async with asyncio.timeout_at(max(end_s, loop.time() + _SEAL_S_MIN)):
-                await self.thrift.drain()
+                await self.thrift.drain(_CALLS_S)
                 await self.broker.close()
                 await self.stores.close()
         except TimeoutError:

@@ -267,10 +267,12 @@ class ThriftGateway:
         _log.error("a call failed unexpectedly", exc_info=error, extra=fields)
         exchange.reply_text(500, f"internal error, request {request}")
 
-    async def drain(self) -> None:
-        """Wait for the calls under way; the caller bounds the wait."""
+    async def drain(self, timeout_s: float) -> None:
+        """Wait for the calls under way, then end those that hang: nobody waits for them."""
         if self._tasks:
-            await asyncio.wait(set(self._tasks))
+            _, hanging = await asyncio.wait(set(self._tasks), timeout=timeout_s)
+            for task in hanging:
+                task.cancel()
 
 
 def _hot_form(method: MethodSpec, seqid: int) -> CallForm:

@@ -33,6 +33,7 @@ from opentalos.wire.thrift import ApplicationError, ThriftProtocol, decode_reply
 ALICE = Principal(id="alice", number=7)
 MESSAGE = SERVICES["MessageService"]
 COMPACT = ThriftProtocol.COMPACT
+DRAIN_S = 5.0
 
 
 class Messages:
@@ -120,7 +121,7 @@ class Bench:
 
     async def call(self, body: bytes, **more: Any) -> Reply:
         _, connection = self.send(body, **more)
-        await self.gateway.drain()
+        await self.gateway.drain(DRAIN_S)
         (reply,) = connection.replies
         return reply
 
@@ -239,7 +240,7 @@ async def test_a_get_that_takes_too_long_is_given_up(bench: Bench) -> None:
     assert exchange.late is not None
     exchange.late(OutcomeUnknown("slow"))
     assert result(connection.replies[0], "getMessage").error.errorCode == ErrorCode.UNEXPECTED_ERROR
-    await bench.gateway.drain()
+    await bench.gateway.drain(DRAIN_S)
     assert ended
     assert len(connection.replies) == 1
 
@@ -272,7 +273,7 @@ async def test_other_reads_are_given_up_and_writes_run_on(
     exchange.late(OutcomeUnknown("slow"))
     if not given_up:
         release.set()
-    await bench.gateway.drain()
+    await bench.gateway.drain(DRAIN_S)
     assert ended == [not given_up]
     assert len(connection.replies) == 1
 
@@ -322,6 +323,23 @@ async def test_an_unexpected_error_of_the_hot_path_is_the_same(
     reply = await bench.call(body)
     assert (reply.status, reply.body) == (500, b"internal error, request 0a-1\n")
     assert len(caplog.records) == 1
+
+
+async def test_draining_ends_calls_that_hang(bench: Bench) -> None:
+    ended = asyncio.Event()
+
+    async def handler(*_: Any) -> Version:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    bench.handlers["MessageService"]["getServiceVersion"] = handler
+    bench.send(encode_call(COMPACT, MESSAGE.methods["getServiceVersion"], 9))
+    await asyncio.sleep(0)
+    await bench.gateway.drain(0.0)
+    await asyncio.wait_for(ended.wait(), DRAIN_S)
 
 
 async def test_an_error_of_a_handler_is_declared_in_the_reply(bench: Bench) -> None:
@@ -410,7 +428,7 @@ async def test_any_body_gets_exactly_one_reply(body: bytes, content_type: bytes)
     _, connection = bench.send(body, content_type=content_type)
     for waiter in bench.messages.waiters:
         waiter(None)
-    await bench.gateway.drain()
+    await bench.gateway.drain(DRAIN_S)
     (reply,) = connection.replies
     assert reply.status in (200, 400)
     assert b"Traceback" not in reply.body
