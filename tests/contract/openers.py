@@ -6,12 +6,13 @@ uses, and assumes nothing about time but that things happen within ``PATIENCE_S`
 """
 
 import asyncio
+import random
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from opentalos.adapters.local import open_local_file_store
 from opentalos.adapters.memory import (
@@ -24,6 +25,12 @@ from opentalos.adapters.sqlite import open_sqlite_meta_store, open_sqlite_row_st
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
 from opentalos.ports.row_store import RowStore
+from opentalos.testing.disk import SimulatedDisk
+from opentalos.testing.faults import FileFaults, MetaFaults, RowFaults
+from opentalos.testing.faulty_files import FaultyFileStore
+from opentalos.testing.faulty_meta import FaultyMetaStore
+from opentalos.testing.faulty_rows import FaultyRowStore
+from opentalos.testing.loop import SimulatedProcess, SimulationLoop
 
 PATIENCE_S = 15.0  # the slowest backend's take-over, with room
 RECOVER_S = 10.0
@@ -171,13 +178,67 @@ async def sqlite_rows(folder: Path) -> AsyncIterator[Storage[RowStore]]:
     await storage.close()
 
 
+def simulated_disk() -> tuple[SimulatedDisk, SimulatedProcess]:
+    """The simulation's disk without faults; its delays pass on the loop of the case."""
+    loop = cast(SimulationLoop, asyncio.get_running_loop())  # any loop will do for the stores
+    return SimulatedDisk(loop, random.Random(1)), SimulatedProcess(loop, "case")
+
+
+@asynccontextmanager
+async def simulated_files(_folder: Path) -> AsyncIterator[Storage[FileStore]]:
+    """Files of one simulated disk: what simulation shows holds only if it keeps the contract."""
+    disk, process = simulated_disk()
+
+    async def client() -> FileStore:
+        return FaultyFileStore(disk, process, FileFaults())
+
+    storage: Storage[FileStore] = Storage(client)
+    yield storage
+    await storage.close()
+
+
+@asynccontextmanager
+async def simulated_records(_folder: Path) -> AsyncIterator[Storage[MetaStore]]:
+    """Records beside one simulated disk."""
+    disk, process = simulated_disk()
+
+    async def client() -> MetaStore:
+        return FaultyMetaStore(disk, process, MetaFaults())
+
+    storage: Storage[MetaStore] = Storage(client)
+    yield storage
+    await storage.close()
+
+
+@asynccontextmanager
+async def simulated_rows(_folder: Path) -> AsyncIterator[Storage[RowStore]]:
+    """Rows beside one simulated disk."""
+    disk, process = simulated_disk()
+
+    async def client() -> RowStore:
+        return FaultyRowStore(disk, process, RowFaults())
+
+    storage: Storage[RowStore] = Storage(client)
+    yield storage
+    await storage.close()
+
+
 FILE_STORES: dict[str, Opener[FileStore]] = {
     "memory": memory_files,
     "local": local_files,
     "local-exclusive": local_files_of_one_process,
+    "simulated": simulated_files,
 }
-META_STORES: dict[str, Opener[MetaStore]] = {"memory": memory_records, "sqlite": sqlite_records}
-ROW_STORES: dict[str, Opener[RowStore]] = {"memory": memory_rows, "sqlite": sqlite_rows}
+META_STORES: dict[str, Opener[MetaStore]] = {
+    "memory": memory_records,
+    "sqlite": sqlite_records,
+    "simulated": simulated_records,
+}
+ROW_STORES: dict[str, Opener[RowStore]] = {
+    "memory": memory_rows,
+    "sqlite": sqlite_rows,
+    "simulated": simulated_rows,
+}
 
 # Those that can lose the reply of a write that took effect; memory has no reply to lose.
 LOSING_META_STORES = {name: META_STORES[name] for name in ("sqlite",)}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from opentalos.adapters.memory import MemoryRowStore
+from opentalos.adapters.row_rules import check_mutations
 from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, TalosError
 from opentalos.ports.row_store import FamilyName, Row, RowMutation
 from opentalos.testing.disk import SimulatedDisk
@@ -55,6 +56,8 @@ class FaultyRowStore:
         self, table: str, mutations: Sequence[RowMutation]
     ) -> Sequence[int | TalosError]:
         """One outcome per mutation, each with its own faults; see the port."""
+        check_mutations(mutations)
+        run_now(self._inner.get(table, []))  # a table that was not opened refuses the whole call
         outcomes: list[int | TalosError] = []
         for mutation in mutations:
             try:
