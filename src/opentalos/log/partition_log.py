@@ -78,6 +78,7 @@ class PartitionLog:
             if not self._holds(offset):
                 await self._confirm()
                 if not self._holds(offset) and offset != self.writer.next_offset:
+                    self._check_end_known(offset)
                     start, end = self.writer.range()
                     raise OffsetOutOfRange(
                         f"offset {offset} of {name_of(self.key)}: retained are {start} to {end - 1}"
@@ -156,6 +157,12 @@ class PartitionLog:
 
     def _holds(self, offset: int) -> bool:
         return self.writer.held.manifest.start <= offset < self.writer.next_offset
+
+    def _check_end_known(self, offset: int) -> None:
+        """Raises: CorruptLog: the log is damaged, so its last group may reach past ``offset``."""
+        broken = self.writer.broken
+        if broken is not None and offset > self.writer.next_offset:
+            raise type(broken)(*broken.args) from broken
 
     def _reader(self, view: SegmentView) -> SegmentReader:
         return SegmentReader(self._context.files, view, name_of(self.key))

@@ -26,7 +26,7 @@ class LogLimits:
     idle_seal_s: float = 300.0  # a partition without puts for so long is sealed
     index_interval_bytes: int = 64 << 10  # one index entry per so many bytes of a segment
     tail_cache_bytes_max: int = 128 << 20  # recent blocks kept in memory, whole server
-    lanes: int = 4  # commits under way at once while no lane is stalled; more make smaller groups
+    lanes: int = 2  # commits at once while none stalls; 2 suit a disk, slower stores want more
     lanes_max: int = 32  # with the lanes that stalled commits keep busy
     lane_stall_ms: int = 20  # a commit longer than this keeps its lane for itself; others move on
     recover_deadline_s: float = 10.0  # fencing and measuring the last segment of a dead owner

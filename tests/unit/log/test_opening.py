@@ -203,6 +203,9 @@ async def test_damage_below_the_committed_end_refuses_writes_but_not_reads(
         await log.read(2, messages_max=10, bytes_max=1_000)
     behind = await log.read(3, messages_max=10, bytes_max=1_000)
     assert [one.payload for one in behind.blocks] == [b"payload-3"]
+    # The last group was acknowledged, but nothing behind it says so: no client may reset on that.
+    with pytest.raises(CorruptLog, match="offset 2"):
+        await log.read(5, messages_max=10, bytes_max=1_000)
     assert len(content) == len(crashed.files[path].content)
     other = bed.log(1)
     assert await put(other, b"fine") == 0
