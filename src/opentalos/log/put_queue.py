@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -31,7 +32,7 @@ def name_of(key: PartitionKey) -> str:
     return f"topic {key.topic_uuid} partition {key.partition}"
 
 
-class PutQueue:
+class PutQueue(ABC):
     """Queue, group in flight and jobs of one partition; a lane serves it.
 
     Every block taken in is answered exactly once: by the commit of its group, or by
@@ -60,9 +61,9 @@ class PutQueue:
         self.broken: TalosError | None = None  # why nothing can be written until a restart
         self.deleted = False
 
+    @abstractmethod
     async def work(self) -> float:
         """One step; see lanes.Worker."""
-        raise NotImplementedError
 
     def work_failed(self, error: BaseException) -> None:
         """Settle every waiter with an error; see lanes.Worker."""
