@@ -4,6 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from opentalos.broker.cluster.ownership import Alone
 from opentalos.broker.consumers import ConsumerService
 from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
 from opentalos.broker.messages import MessageService
@@ -107,7 +108,8 @@ class Broker:
 
     def set_advertise(self, address: str) -> None:
         """The address for schedule info, once the port is known."""
-        self.context.advertise = address
+        if isinstance(self.context.ownership, Alone):
+            self.context.ownership.address = address
 
 
 def open_broker(
@@ -146,7 +148,7 @@ def open_broker(
         authorizer=Authorizer(config.auth),
         throttle=throttle,
         spaces=spaces,
-        advertise=config.advertise,
+        ownership=Alone(config.advertise),
     )
     broker = Broker(context, catalogs, Coordinator(rows, clock, config.group))
     return broker

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from opentalos.broker.cluster.ownership import Ownership
 from opentalos.catalog.authorize import Authorizer, topic_not_exist
 from opentalos.catalog.secret_box import SecretBox
 from opentalos.catalog.space import SpaceLedger
@@ -51,7 +52,7 @@ class BrokerContext:
     authorizer: Authorizer
     throttle: Throttle
     spaces: SpaceLedger
-    advertise: str
+    ownership: Ownership
     _settings: dict[str, tuple[Topic, TopicLogSettings]] = field(default_factory=dict)
 
     def topic(self, caller: Principal, action: Permission, resource: str) -> Topic:
@@ -75,13 +76,14 @@ class BrokerContext:
         return topic
 
     def partition_log(self, topic: Topic, partition: int) -> PartitionLog:
-        """The log of a partition; no I/O; hot path.
+        """The log of a partition that this server serves; no I/O; hot path.
 
-        Raises: TopicNotExist: the topic was deleted since the caller looked it up; its logs must
-            not come back to memory.
+        Raises: NotOwner: another server serves it. TopicNotExist: the topic was deleted since the
+            caller looked it up; its logs must not come back to memory.
         """
         if self.topics.by_resource(topic.resource) is None:
             raise topic_not_exist(topic.resource)
+        self.ownership.check(topic.uuid, partition)
         cached = self._settings.get(topic.uuid)
         if cached is None or cached[0] is not topic:
             if len(self._settings) >= SETTINGS_MAX:

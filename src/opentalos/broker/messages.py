@@ -21,7 +21,6 @@ from opentalos.model.errors import (
 )
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.message import MessageBlock, OffsetRange, PayloadFormat, StoredBlock
-from opentalos.placement.schedule import schedule
 
 if TYPE_CHECKING:
     from opentalos.wire.message import Message
@@ -318,7 +317,8 @@ class MessageService:
     def schedule_info(self, caller: Principal, resource: str) -> tuple[Topic, Sequence[str]]:
         """The topic and the address that serves each of its partitions, by partition id."""
         topic = self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource)
-        return topic, schedule(topic.consumer_partitions, self._context.advertise)
+        count = topic.consumer_partitions
+        return topic, self._context.ownership.addresses(topic.uuid, count)
 
 
 def _append(log: PartitionLog, blocks: Sequence[MessageBlock], waiter: PutWaiter) -> None:

@@ -18,7 +18,7 @@ from opentalos.ports.meta_store import MetaStore, Record
 T = TypeVar("T")
 _LOG = logging.getLogger("opentalos.catalog")
 CAS_ATTEMPTS_MAX = 8  # a change that others keep overtaking is not done
-FOLLOW_INTERVAL_S = 0.2  # between two looks at what other servers changed
+FOLLOW_INTERVAL_S = 0.2  # of records that people change
 FOLLOW_RETRY_S = 1.0  # after a broken watch
 
 
@@ -57,8 +57,11 @@ class RecordIndex(Generic[T]):
         prefix: str,
         codec: Codec[T],
         changed: Callable[[str, T | None, T | None], None] = lambda path, old, new: None,
+        *,
+        interval_s: float = FOLLOW_INTERVAL_S,
     ) -> None:
         self._meta, self._prefix, self._codec, self._changed = meta, prefix, codec, changed
+        self._interval_s = interval_s  # between two looks at what other servers changed
         self._records: dict[str, _Stored[T]] = {}
         self._states_seen = 0
         self._task: asyncio.Task[None] | None = None
@@ -186,7 +189,7 @@ class RecordIndex(Generic[T]):
             try:
                 async for state in states:
                     await self._settle(state)
-                    await asyncio.sleep(FOLLOW_INTERVAL_S)
+                    await asyncio.sleep(self._interval_s)
             except TalosError as error:
                 _LOG.warning("watch of %s broke: %s", self._prefix, error)
             finally:

@@ -172,6 +172,15 @@ class PartitionNotServing(Unavailable):
     """The partition is opening, closing, or owned by another server."""
 
 
+class NotOwner(PartitionNotServing):
+    """Another server serves this partition or consumer group; ``address`` (``host:port``) tells
+    where it is reached, empty if that is not known now. A gateway forwards such a request once."""
+
+    def __init__(self, text: str, address: str = "") -> None:
+        super().__init__(text)
+        self.address = address
+
+
 class ExcessivePending(Unavailable):
     """A bound on bytes in flight is reached."""
 

@@ -161,3 +161,84 @@ class QuotaLimits:
 
     def __post_init__(self) -> None:
         _need(0 <= self.hold_s <= 4, "need hold_s <= 4: clients time out after 5 s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterLimits:
+    """[cluster] Several servers over shared storage; used with a zookeeper:// meta store only."""
+
+    name: str = ""  # of this server, the same after a restart; empty: the one in its DATA
+    key_file: str = ""  # 32 bytes in base64, the same on every server; empty: DATA/server.key
+    virtual_nodes: int = 128  # of a server on the ring while no weights are set
+    stable_after_s: float = 10.0  # a server that joins gets partitions when it lasted so long
+    restart_s: float = 20.0  # partitions stay reserved so long for an announced restart
+    probe_interval_s: float = 0.25  # between two looks whether a server's port refuses
+    probe_confirm_s: float = 0.2  # a refusal counts when it is seen again after so long
+    handover_s: float = 2.0  # a new owner waits so long for the former one to seal
+    moves_at_once: int = 64  # planned moves under way, whole cluster
+    peer_connections_max: int = 64  # to one other server
+    peer_timeout_s: float = 10.0  # of one call to another server
+
+    def __post_init__(self) -> None:
+        _need(self.virtual_nodes > 0, "need virtual_nodes > 0")
+        _need(self.probe_interval_s > 0, "need probe_interval_s > 0")
+        _need(self.moves_at_once > 0, "need moves_at_once > 0")
+        _need(self.peer_connections_max > 0, "need peer_connections_max > 0")
+        _need(self.peer_timeout_s > 0, "need peer_timeout_s > 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JvmLimits:
+    """[jvm] The Java virtual machine in the process, for hdfs:// and hbase:// storage."""
+
+    jars: str = ""  # folder with the client jars; empty: where talos backend fetch puts them
+    heap_mb: int = 256  # its largest heap
+    start_timeout_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        _need(self.heap_mb >= 64, "need heap_mb >= 64")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HdfsLimits:
+    """[hdfs] How the log is kept in HDFS."""
+
+    conf_dir: str = ""  # core-site.xml and hdfs-site.xml; empty: HADOOP_CONF_DIR
+    replication: int = 3
+    replicas_min: int = 1  # a commit on fewer DataNodes is refused as not done
+    block_bytes: int = 256 << 20  # above segment + largest group: a sync covers one block only
+    threads: int = 16  # calls under way at once
+    call_timeout_s: float = 30.0  # of one call to the NameNode
+    kerberos_principal: str = ""  # with kerberos_keytab; empty: no login
+    kerberos_keytab: str = ""
+
+    def __post_init__(self) -> None:
+        _need(0 < self.replicas_min <= self.replication, "need 0 < replicas_min <= replication")
+        _need(self.block_bytes >= 1 << 20, "need block_bytes >= 1 MiB")
+        _need(self.threads > 0, "need threads > 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZookeeperLimits:
+    """[zookeeper] The coordination service."""
+
+    session_s: float = 6.0  # a server that is silent for so long has lost its partitions
+    connect_timeout_s: float = 10.0
+    call_timeout_s: float = 10.0
+    auth: str = ""  # SCHEME:CREDENTIAL, such as digest:user:password; empty: none
+    tombstone_s: float = 86_400.0  # a removed record keeps its version for so long
+
+    def __post_init__(self) -> None:
+        _need(self.session_s > 0, "need session_s > 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HbaseLimits:
+    """[hbase] Where consumer groups and tables are kept."""
+
+    conf_dir: str = ""  # hbase-site.xml; empty: HBASE_CONF_DIR, else only the URL counts
+    threads: int = 8  # calls under way at once
+    call_timeout_s: float = 10.0  # of one call, with all retries of the client
+
+    def __post_init__(self) -> None:
+        _need(self.threads > 0, "need threads > 0")

@@ -1,1 +1,1 @@
-"""The four ports the core stands on: FileStore, MetaStore, RowStore and Clock."""
+"""The ports the core stands on: FileStore, MetaStore, RowStore, Clock, and Peers in a cluster."""

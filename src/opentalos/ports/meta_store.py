@@ -7,7 +7,12 @@ VALUE_BYTES_MAX = 512 << 10  # below ZooKeeper's default 1 MiB packet
 
 
 class Record(NamedTuple):
-    """A value with the version that a compare-and-set expects; versions start at 1 and grow."""
+    """A value with the version that a compare-and-set expects.
+
+    Versions of a path grow and never repeat, also when the record is removed and made anew; so an
+    old compare-and-set cannot hit a successor. Only ephemeral records may begin again: they go
+    with the one session that may write them.
+    """
 
     value: bytes
     version: int
@@ -19,6 +24,7 @@ class Session(NamedTuple):
     valid_until_s: float  # on the running loop's clock; ``inf`` where sessions cannot lapse
     lost: bool
     incarnation: int  # grows when a new session replaced a lost one
+    connected: bool = True  # False: suspended; nothing new may be begun until it is back
 
 
 class MetaStore(Protocol):

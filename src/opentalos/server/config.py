@@ -11,12 +11,17 @@ from typing import Any, get_type_hints
 from opentalos.model.errors import ConfigError
 from opentalos.model.limits import (
     AuthLimits,
+    ClusterLimits,
     GroupLimits,
+    HbaseLimits,
+    HdfsLimits,
     HttpLimits,
+    JvmLimits,
     LogLimits,
     MessageLimits,
     QuotaLimits,
     TopicLimits,
+    ZookeeperLimits,
 )
 
 _LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -75,6 +80,11 @@ class Config:
     topic: TopicLimits = field(default_factory=TopicLimits)
     group: GroupLimits = field(default_factory=GroupLimits)
     quota: QuotaLimits = field(default_factory=QuotaLimits)
+    cluster: ClusterLimits = field(default_factory=ClusterLimits)
+    zookeeper: ZookeeperLimits = field(default_factory=ZookeeperLimits)
+    hdfs: HdfsLimits = field(default_factory=HdfsLimits)
+    hbase: HbaseLimits = field(default_factory=HbaseLimits)
+    jvm: JvmLimits = field(default_factory=JvmLimits)
 
     def __post_init__(self) -> None:
         block = self.message.block_bytes_max

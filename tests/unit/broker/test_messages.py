@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from opentalos.broker.cluster.ownership import Alone
 from opentalos.broker.messages import GetQuery, MessageService, PutTarget
 from opentalos.catalog.topic import Topic
 from opentalos.log.results import ReadResult
@@ -109,7 +110,7 @@ class Bench:
             throttle=SimpleNamespace(handle=lambda *_: self.handle),
             topic=self.decide,
             partition_log=lambda *_: self.log,
-            advertise="host:1",
+            ownership=Alone("host:1"),
         )
         self.service = MessageService(context)
 

@@ -49,6 +49,7 @@ STATUS: dict[type[TalosError], int] = {
     errors.NewerFormat: 500,
     errors.CorruptLog: 500,
     errors.PartitionNotServing: 503,
+    errors.NotOwner: 503,
     errors.ExcessivePending: 503,
     errors.ThrottleRejected: 429,
     errors.StorageFull: 503,

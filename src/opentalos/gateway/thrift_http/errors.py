@@ -63,6 +63,7 @@ FORMS: dict[type[TalosError], Form] = {
     errors.NewerFormat: _INTERNAL,
     errors.CorruptLog: Form(11),
     errors.PartitionNotServing: _NOT_SERVING,
+    errors.NotOwner: _NOT_SERVING,
     errors.ExcessivePending: _PENDING,
     errors.ThrottleRejected: Form(35),
     errors.StorageFull: _PENDING,

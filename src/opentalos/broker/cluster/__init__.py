@@ -1,0 +1,1 @@
+"""This server as one of many: membership, ownership, hand-over, controller, calls to peers."""

@@ -1,0 +1,52 @@
+"""Who serves a partition or a consumer group: what the use cases ask before they touch it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Ownership(Protocol):
+    """Answers from memory, by the published assignment; it never gives the right to write.
+
+    ``check`` and ``check_group`` raise NotOwner with the other server's address (hot path), or
+    PartitionNotServing when this server's own session has lapsed. ``addresses`` has one
+    ``host:port`` per partition of a topic, for schedule info; this server's own where nobody is
+    known. ``owner`` is the address of the other server that serves the partition, empty: this one.
+    ``catch_up`` reads a topic's records (empty: only the ring) anew, once a peer knew something
+    newer; after it returns, answers are at least as new as the call. ``leads`` tells whether this
+    server does the cluster's background work (complete deletions, end shrinks) now.
+    """
+
+    def check(self, topic_uuid: str, partition: int) -> None: ...
+    def check_group(self, group: str) -> None: ...
+    def owner(self, topic_uuid: str, partition: int) -> str: ...
+    def addresses(self, topic_uuid: str, partitions: int) -> Sequence[str]: ...
+    async def catch_up(self, topic_uuid: str) -> None: ...
+    def leads(self) -> bool: ...
+
+
+class Alone:
+    """The only server: everything is its own. ``address`` is what clients are told to dial."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def check(self, topic_uuid: str, partition: int) -> None:
+        """Every partition is served here."""
+
+    def check_group(self, group: str) -> None:
+        """Every group is coordinated here."""
+
+    def owner(self, topic_uuid: str, partition: int) -> str:
+        """This server."""
+        return ""
+
+    def addresses(self, topic_uuid: str, partitions: int) -> Sequence[str]:
+        """This server, for all of them."""
+        return [self.address] * partitions
+
+    async def catch_up(self, topic_uuid: str) -> None:
+        """There is nothing newer to know."""
+
+    def leads(self) -> bool:
+        """Always."""
+        return True

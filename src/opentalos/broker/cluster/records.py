@@ -1,0 +1,145 @@
+"""Control records of a cluster in the MetaStore: their paths and JSON forms. Pure.
+
+| path | made by | life |
+| --- | --- | --- |
+| cluster/identity | the first server | for ever: which cluster this is, and a check of its key |
+| servers/NAME | each server | ephemeral: it is there |
+| control/leader | the controller | ephemeral: who it is |
+| control/ring | the controller | who takes part, with virtual nodes; places consumer groups |
+| control/weights | an operator or pipeline | virtual nodes that were asked for |
+| leaving/NAME | a server that restarts, or an operator | announced restart, or drain |
+| assignment/TOPIC UUID | the controller | which server serves each partition |
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any, TypeVar
+
+from opentalos.model.errors import CorruptLog, NewerFormat
+
+FORMAT_VERSION = 1
+IDENTITY = "cluster/identity"
+SERVERS = "servers"
+CONTROL = "control"
+LEADER = "control/leader"
+RING = "control/ring"
+WEIGHTS = "control/weights"
+LEAVING = "leaving"
+ASSIGNMENT = "assignment"
+
+
+class LeavingKind(Enum):
+    """Why a server is not to get or to keep partitions."""
+
+    RESTART = "restart"  # back soon: its partitions wait for it, ``wait_s`` at most
+    DRAIN = "drain"  # an operator empties it; its partitions move while it serves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Which cluster this is. ``key_check`` tells whether a server has the same key."""
+
+    id: str
+    key_check: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerRecord:
+    """One living server. ``incarnation`` is another one after each start."""
+
+    name: str
+    incarnation: str
+    address: str  # host:port for clients and peers
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leader:
+    """The controller."""
+
+    name: str
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingRecord:
+    """Virtual nodes by server. ``number`` grows with each change."""
+
+    number: int
+    servers: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsRecord:
+    """Virtual nodes that were asked for, by server."""
+
+    servers: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeavingRecord:
+    """An announced restart or a drain. ``incarnation``: of the process that leaves."""
+
+    name: str
+    kind: str  # of LeavingKind
+    incarnation: str
+    wait_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentRecord:
+    """Owner by partition of one topic; "" for one that nobody serves.
+
+    ``number`` grows with each change. ``moved_from``: partition, as text, to the server that served
+    it before a planned move; the new owner lets it seal first.
+    """
+
+    number: int
+    owners: tuple[str, ...]
+    moved_from: Mapping[str, str] = field(default_factory=dict)
+
+
+ControlRecord = Leader | RingRecord | WeightsRecord  # below ``control``
+RecordT = TypeVar("RecordT", bound=Any)
+_KINDS: Mapping[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        Identity,
+        ServerRecord,
+        Leader,
+        RingRecord,
+        WeightsRecord,
+        LeavingRecord,
+        AssignmentRecord,
+    )
+}
+
+
+def encode_record(record: Any) -> bytes:
+    """The record's value; keys in order, so that equal records have equal bytes."""
+    content = {"version": FORMAT_VERSION, "kind": type(record).__name__, **asdict(record)}
+    return json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
+
+
+def decode_record(wanted: type[RecordT], value: bytes) -> RecordT:
+    """Read a record of one kind. Raises: NewerFormat; CorruptLog for anything else."""
+    record = decode_any(value)
+    if not isinstance(record, wanted):
+        raise CorruptLog(f"a {type(record).__name__} where {wanted.__name__} belongs")
+    return record
+
+
+def decode_any(value: bytes) -> Any:
+    """Read a record by the kind it names. Raises: NewerFormat, CorruptLog."""
+    try:
+        content = json.loads(value)
+        version, name = content.pop("version"), content.pop("kind")
+        if version > FORMAT_VERSION:
+            raise NewerFormat(f"{name} of format {version}, this version reads up to 1")
+        if "owners" in content:
+            content["owners"] = tuple(content["owners"])
+        return _KINDS[name](**content)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptLog(f"unreadable control record: {error!r}") from error
