@@ -1,6 +1,6 @@
 """What placement decides on and what it decides: frozen values, pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from opentalos.model.message import PartitionKey
@@ -32,15 +32,36 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What a plan starts from.
+
+    ``owners`` is what was published; a partition that nobody serves is absent or has "".
+    ``moved_from``: planned moves under way, from partition to the server that still serves it.
+    ``ring``: the servers that took part until now; one of them that came back at once is no
+    joiner. ``weights``: virtual nodes that were asked for, by server.
+    """
+
+    now_s: float
+    candidates: Mapping[str, Candidate]
+    partitions: Sequence[PartitionKey]
+    owners: Mapping[PartitionKey, str]
+    moved_from: Mapping[PartitionKey, str] = field(default_factory=dict)
+    ring: Mapping[str, int] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     """Server by partition, and the ring (virtual nodes by server) that it follows.
 
     ``moved_from``: partitions of a planned move with the living server that serves them until it
-    has sealed. ``next_look_s``: loop time at which the plan may change by itself (a reservation
-    ends, a joining server becomes stable); ``inf``: never.
+    has sealed. ``waiting``: partitions whose planned move waits for others to end.
+    ``next_look_s``: loop time at which the plan may change by itself (a reservation ends, a
+    joining server becomes stable); ``inf``: never.
     """
 
     owners: Mapping[PartitionKey, str]
     ring: Mapping[str, int]
     moved_from: Mapping[PartitionKey, str] = field(default_factory=dict)
+    waiting: int = 0
     next_look_s: float = float("inf")
