@@ -23,22 +23,47 @@ async def test_a_record_is_created_replaced_and_deleted(
 ) -> None:
     path = f"{folder}/a"
     assert await store.get(path) is None
-    assert await store.create(path, b"one") == 1
-    assert await other.get(path) == Record(b"one", 1)
-    version = await other.replace(path, b"two", 1)
-    assert version > 1
+    first = await store.create(path, b"one")
+    assert first > 0
+    assert await other.get(path) == Record(b"one", first)
+    version = await other.replace(path, b"two", first)
+    assert version > first
     assert await store.get(path) == Record(b"two", version)
     await store.delete(path, version)
     assert await store.get(path) is None
     assert await other.get(path) is None
 
 
-async def test_a_deleted_record_can_be_created_again(store: MetaStore, folder: str) -> None:
+async def test_versions_of_a_path_never_repeat(
+    store: MetaStore, other: MetaStore, folder: str
+) -> None:
     path = f"{folder}/a"
-    await store.delete(path, await store.create(path, b"one"))
-    version = await store.create(path, b"two")
-    assert version >= 1
-    assert await store.get(path) == Record(b"two", version)
+    first = await store.create(path, b"one")
+    second = await store.replace(path, b"one", first)
+    await store.delete(path, second)
+    again = await other.create(path, b"one")
+    assert again > second
+    await other.delete(path, again)
+    assert await store.create(path, b"two") > again
+
+
+async def test_an_old_version_cannot_hit_a_record_made_anew(
+    store: MetaStore, other: MetaStore, folder: str
+) -> None:
+    path = f"{folder}/a"
+    former = [await store.create(path, b"one")]
+    former.append(await store.replace(path, b"two", former[-1]))
+    await store.delete(path, former[-1])
+    for version in former:
+        with pytest.raises(VersionConflict):
+            await other.replace(path, b"late", version)
+    anew = await store.create(path, b"three")
+    for version in former:
+        with pytest.raises(VersionConflict):
+            await other.replace(path, b"late", version)
+        with pytest.raises(VersionConflict):
+            await other.delete(path, version)
+    assert await other.get(path) == Record(b"three", anew)
 
 
 async def test_versions_grow(store: MetaStore, folder: str) -> None:

@@ -48,9 +48,9 @@ async def test_an_ephemeral_record_ends_with_its_session(
     storage: Storage[MetaStore], other: MetaStore, folder: str
 ) -> None:
     owner = await storage.client()
-    await owner.create(f"{folder}/live", b"me", ephemeral=True)
+    version = await owner.create(f"{folder}/live", b"me", ephemeral=True)
     await owner.create(f"{folder}/kept", b"me")
-    assert await other.get(f"{folder}/live") == Record(b"me", 1)
+    assert await other.get(f"{folder}/live") == Record(b"me", version)
     assert await other.children(folder) == ["kept", "live"]
     await owner.close()
 
@@ -77,7 +77,7 @@ async def test_an_ephemeral_record_is_written_like_any_other(
 async def test_other_sessions_end_no_record(
     storage: Storage[MetaStore], store: MetaStore, other: MetaStore, folder: str
 ) -> None:
-    await store.create(f"{folder}/live", b"me", ephemeral=True)
+    version = await store.create(f"{folder}/live", b"me", ephemeral=True)
     passer_by = await storage.client()
     await passer_by.create(f"{folder}/brief", b"", ephemeral=True)
     await passer_by.close()
@@ -86,7 +86,7 @@ async def test_other_sessions_end_no_record(
         return await other.get(f"{folder}/brief") is None
 
     await eventually(gone)
-    assert await other.get(f"{folder}/live") == Record(b"me", 1)
+    assert await other.get(f"{folder}/live") == Record(b"me", version)
 
 
 async def test_a_live_session_is_valid(store: MetaStore) -> None:
@@ -102,13 +102,16 @@ async def test_a_live_session_is_valid(store: MetaStore) -> None:
 async def test_watch_begins_with_the_current_state(
     store: MetaStore, other: MetaStore, folder: str
 ) -> None:
-    await store.create(f"{folder}/w/a", b"1")
-    await store.create(f"{folder}/w/deep/b", b"2")
+    near = await store.create(f"{folder}/w/a", b"1")
+    deep = await store.create(f"{folder}/w/deep/b", b"2")
     await store.create(f"{folder}/wider", b"not below")
     await store.create(f"{folder}/w", b"not below either")
     for client in (store, other):
         state = await Watch(client, f"{folder}/w").until(lambda _state: True)
-        assert state == {f"{folder}/w/a": Record(b"1", 1), f"{folder}/w/deep/b": Record(b"2", 1)}
+        assert state == {
+            f"{folder}/w/a": Record(b"1", near),
+            f"{folder}/w/deep/b": Record(b"2", deep),
+        }
 
 
 async def test_watch_of_nothing_is_an_empty_state(store: MetaStore, folder: str) -> None:

@@ -15,6 +15,7 @@ from opentalos.adapters.sqlite import (
     open_sqlite_meta_store,
     open_sqlite_row_store,
 )
+from opentalos.adapters.sqlite.meta_store import SCHEMA
 from opentalos.model.errors import (
     AlreadyExists,
     ConfigError,
@@ -154,7 +155,7 @@ async def test_a_commit_that_cannot_be_read_back_is_unknown(path: Path, script: 
     store = await opened(path, script)
 
     def broken(statement: str) -> None:
-        if statement.startswith(("COMMIT", "PRAGMA", "SELECT")):
+        if statement.startswith(("COMMIT", "PRAGMA")):
             raise sqlite_error(sqlite3.SQLITE_IOERR)
 
     script.before = broken
@@ -255,6 +256,22 @@ async def test_a_newer_format_is_refused_and_untouched(path: Path) -> None:
     with pytest.raises(NewerFormat, match=r"meta\.sqlite"):
         await open_sqlite_meta_store(path)
     assert content(path) == before
+
+
+async def test_a_file_of_the_first_format_is_read_and_brought_up_to_date(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.executescript(
+        "CREATE TABLE records"
+        " (path TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, session TEXT);"
+        "INSERT INTO records VALUES ('a', x'01', 7, NULL);"
+        f"PRAGMA application_id = {SCHEMA.application_id}; PRAGMA user_version = 1;"
+    )
+    connection.close()
+    store = await open_sqlite_meta_store(path)
+    assert await store.get("a") == Record(b"\1", 7)
+    await store.delete("a", 7)
+    assert await store.create("a", b"2") == 8
+    await store.close()
 
 
 async def test_another_kind_of_database_is_refused(path: Path) -> None:

@@ -33,7 +33,7 @@ class MemoryMetaStore:
         check_meta_value(check_meta_path(path), value)
         if path in self.storage.records:
             raise AlreadyExists(path)
-        record = Record(bytes(value), 1)
+        record = Record(bytes(value), self.storage.version_floor + 1)
         self.storage.records[path] = StoredRecord(record, self if ephemeral else None)
         self.storage.record_changed(path)
         return record.version
@@ -52,6 +52,7 @@ class MemoryMetaStore:
         self._check_open()
         self._expected(check_meta_path(path), expected)
         del self.storage.records[path]
+        self.storage.version_floor = max(self.storage.version_floor, expected)
         self.storage.record_changed(path)
 
     async def children(self, path: str) -> Sequence[str]:

@@ -36,6 +36,7 @@ class MemoryStorage:
         self.used_bytes = 0
         self.files: dict[str, StoredFile] = {}
         self.records: dict[str, StoredRecord] = {}
+        self.version_floor = 0  # the largest version of any record that was removed
         self.tables: dict[str, dict[bytes, RowState]] = {}
         self._watchers: dict[asyncio.Event, str] = {}  # ordered, so that wake-ups are repeatable
 

@@ -20,7 +20,7 @@ CLOSE_S = 2.0  # for calls under way at close
 POLL_S = 0.5  # while something is watched: changes by other processes, sessions that ended
 SCHEMA = Schema(
     application_id=0x544C4D31,  # "TLM1"
-    version=1,
+    version=2,  # 1 had no version_floor
     script="""
 CREATE TABLE IF NOT EXISTS records (
     path TEXT PRIMARY KEY,
@@ -29,6 +29,11 @@ CREATE TABLE IF NOT EXISTS records (
     session TEXT
 );
 CREATE INDEX IF NOT EXISTS records_of_sessions ON records (session) WHERE session IS NOT NULL;
+CREATE TABLE IF NOT EXISTS version_floor (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    version INTEGER NOT NULL  -- the largest version of any record that was removed
+);
+INSERT OR IGNORE INTO version_floor VALUES (1, 0);
 """,
 )
 
@@ -89,20 +94,23 @@ class SqliteMetaStore:
     async def create(self, path: str, value: bytes, *, ephemeral: bool = False) -> int:
         """Add a record; see the port."""
         value = bytes(check_meta_value(check_meta_path(path), value))
+        version = 0
 
         def work(db: sqlite3.Connection) -> list[Change]:
+            nonlocal version
             if ephemeral:
                 self._session.hold()
             session = self._session.token if ephemeral else None
+            version = db.execute("SELECT version + 1 FROM version_floor").fetchone()[0]
             inserted = db.execute(
-                "INSERT OR IGNORE INTO records VALUES (?, ?, 1, ?)", (path, value, session)
+                "INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?)", (path, value, version, session)
             )
             if inserted.rowcount != 1:
                 raise AlreadyExists(path)
-            return [(path, Record(value, 1))]
+            return [(path, Record(value, version))]
 
         await self._write(work)
-        return 1
+        return version
 
     async def replace(self, path: str, value: bytes, expected: int) -> int:
         """Compare-and-set; see the port."""
@@ -131,6 +139,7 @@ class SqliteMetaStore:
             )
             if deleted.rowcount != 1:
                 raise _conflict(db, path, expected)
+            db.execute("UPDATE version_floor SET version = max(version, ?)", (expected,))
             return [(path, None)]
 
         await self._write(work)
