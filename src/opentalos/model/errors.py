@@ -174,11 +174,12 @@ class PartitionNotServing(Unavailable):
 
 class NotOwner(PartitionNotServing):
     """Another server serves this partition or consumer group; ``address`` (``host:port``) tells
-    where it is reached, empty if that is not known now. A gateway forwards such a request once."""
+    where it is reached, empty if that is not known now. A gateway forwards such a request once.
+    ``topic_uuid``: of the partition's topic, empty for a group; to look again what it says."""
 
-    def __init__(self, text: str, address: str = "") -> None:
+    def __init__(self, text: str, address: str = "", topic_uuid: str = "") -> None:
         super().__init__(text)
-        self.address = address
+        self.address, self.topic_uuid = address, topic_uuid
 
 
 class ExcessivePending(Unavailable):

@@ -25,7 +25,9 @@ class Exchange:
         "_connection",
         "body",
         "charged",
+        "client",
         "close_after",
+        "forwarder",
         "headers",
         "late",
         "method",
@@ -46,6 +48,8 @@ class Exchange:
         self.close_after = False
         self.version_1_0 = False  # HTTP/1.0 with keep-alive wants a confirmation
         self.late: Callable[[TalosError], None] | None = None  # takes the error of a slow handler
+        self.forwarder = ""  # the server that passed the request on; empty: it came directly
+        self.client = ""  # with it: whose request it is
 
     @property
     def answered(self) -> bool:
@@ -59,7 +63,9 @@ class Exchange:
 
     @property
     def peer(self) -> str:
-        """Address of the caller, or "" when it is gone."""
+        """Address of the client, or "" when it is gone."""
+        if self.client:
+            return self.client
         return self._connection.peer if self._connection is not None else ""
 
     def reply(self, prefix: bytes, body: bytes, extra: bytes = b"") -> None:

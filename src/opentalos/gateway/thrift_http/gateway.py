@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ from opentalos.broker.broker import Broker
 from opentalos.broker.messages import GetQuery, GetResult, PutTarget
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
+from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler, Handlers
 from opentalos.gateway.thrift_http.replies import (
@@ -59,13 +60,23 @@ _log = logging.getLogger("opentalos.thrift")
 
 
 class ThriftGateway:
-    """Serves the five Talos services; ``routes`` are for the HTTP server."""
+    """Serves the five Talos services; ``routes`` are for the HTTP server.
 
-    def __init__(self, broker: Broker, authenticator: Authenticator, handlers: Handlers) -> None:
+    Args: forwarding: to the other servers of a cluster; None: this server is alone.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        authenticator: Authenticator,
+        handlers: Handlers,
+        forwarding: Forwarding | None = None,
+    ) -> None:
         self._broker = broker
         self._messages = broker.messages
         self._authenticator = authenticator
         self._handlers = handlers
+        self._forwarding = forwarding
         self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
         self.puts = 0
@@ -113,6 +124,9 @@ class ThriftGateway:
         try:
             if exchange.method != b"POST":
                 raise BadRequest("a Talos call is a POST")
+            if self._forwarding is not None and not self._forwarding.accept(exchange):
+                self.failures += 1
+                return None
             return self._authenticator.caller(exchange)
         except ClockSkewed as error:
             clock = b"X-Xiaomi-Timestamp: %d\r\n" % int(time.time())
@@ -132,9 +146,12 @@ class ThriftGateway:
 
         def answer(error: TalosError | None) -> None:
             if error is None:
-                exchange.reply(_COMPACT_OK, hot.put_reply(seqid, sequence_id))
+                transferred = bool(exchange.forwarder)
+                reply = hot.put_reply(seqid, sequence_id, transferred=transferred)
+                exchange.reply(_COMPACT_OK, reply)
             else:
-                self._refuse(exchange, _hot_form(_PUT, seqid), error)
+                again = partial(self._put_again, exchange, caller, put)
+                self._hot_error(exchange, _hot_form(_PUT, seqid), error, again)
 
         exchange.late = answer
         try:
@@ -145,25 +162,54 @@ class ThriftGateway:
         except Exception as error:
             self._broken(exchange, _hot_form(_PUT, seqid), error)
 
+    async def _put_again(self, exchange: Exchange, caller: Principal, put: hot.HotPut) -> None:
+        """The same put in a task, once this server knows better what it serves."""
+        done: asyncio.Future[TalosError | None] = asyncio.get_running_loop().create_future()
+
+        def answer(error: TalosError | None) -> None:
+            if not done.done():
+                done.set_result(error)
+
+        target = PutTarget(put.resource, put.partition, put.deadline_ms)
+        self._messages.put(caller, target, (put.block,), answer)
+        error = await done
+        if error is not None:
+            raise error
+        exchange.reply(_COMPACT_OK, hot.put_reply(put.seqid, put.sequence_id, transferred=True))
+
+    def _hot_error(
+        self,
+        exchange: Exchange,
+        form: CallForm,
+        error: TalosError,
+        again: Callable[[], Awaitable[None]],
+    ) -> asyncio.Task[None] | None:
+        """Refuse, or see in a task whether another server can answer."""
+        if self._forwarding is None or not is_elsewhere(exchange, error):
+            self._refuse(exchange, form, error)
+            return None
+        return self._spawn(exchange, form, self._forwarding.elsewhere(exchange, error, again))
+
     def _get(self, exchange: Exchange, caller: Principal, get: hot.HotGet) -> None:
         self.gets += 1
         query = GetQuery(
             get.resource, get.partition, get.offset, get.messages_max, get.bytes_max,
             get.deadline_ms,
         )  # fmt: skip
+        later = partial(self._get_later, exchange, caller, get, query)
         try:
             result = self._messages.get_cached(caller, query)
         except TalosError as error:
-            self._refuse(exchange, _hot_form(_GET, get.seqid), error)
+            form = _hot_form(_GET, get.seqid)
+            self._end_when_late(exchange, form, self._hot_error(exchange, form, error, later))
             return
         except Exception as error:
             self._broken(exchange, _hot_form(_GET, get.seqid), error)
             return
         if result is None:
             form = _hot_form(_GET, get.seqid)
-            task = self._spawn(exchange, form, self._get_later(exchange, caller, get, query))
-            if task is not None:
-                exchange.late = partial(self._end_read, exchange, form, task)
+            task = self._spawn(exchange, form, self._or_elsewhere(exchange, later))
+            self._end_when_late(exchange, form, task)
         elif result.hold_s > 0.0:
             loop = asyncio.get_running_loop()
             loop.call_later(result.hold_s, _reply_get, exchange, get, result)
@@ -205,19 +251,37 @@ class ThriftGateway:
             body = encode_exception(protocol, call.method.name, call.seqid, kind, text)
             exchange.reply(head(STATUS_OK, content_type), body)
             return
-        task = self._spawn(exchange, form, self._run(exchange, caller, (call, form), handler))
-        if task is not None and call.method.name.startswith(_READS):
-            exchange.late = partial(self._end_read, exchange, form, task)
+        run = partial(self._run, exchange, caller, (call, form), handler)
+        task = self._spawn(exchange, form, self._or_elsewhere(exchange, run))
+        if call.method.name.startswith(_READS):
+            self._end_when_late(exchange, form, task)
+
+    async def _or_elsewhere(self, exchange: Exchange, call: Callable[[], Awaitable[None]]) -> None:
+        """Run a call; if another server serves what it is about, that one answers."""
+        try:
+            await call()
+        except TalosError as error:
+            if self._forwarding is None or not is_elsewhere(exchange, error):
+                raise
+            await self._forwarding.elsewhere(exchange, error, call)
 
     async def _run(
         self, exchange: Exchange, caller: Principal, call: tuple[Call, CallForm], handler: Handler
     ) -> None:
         request, form = call
         hint = _query_value(exchange.query, b"type")
-        context = CallContext(peer=exchange.peer, rpc_hint=hint)
+        context = CallContext(
+            peer=exchange.peer, transferred=bool(exchange.forwarder), rpc_hint=hint
+        )
         result = await handler(self._broker, caller, request.request, context)
         body = encode_reply(form.protocol, form.method, form.seqid, result)
         exchange.reply(head(STATUS_OK, form.content_type), body)
+
+    def _end_when_late(
+        self, exchange: Exchange, form: CallForm, task: asyncio.Task[None] | None
+    ) -> None:
+        if task is not None:
+            exchange.late = partial(self._end_read, exchange, form, task)
 
     def _end_read(
         self, exchange: Exchange, form: CallForm, task: asyncio.Task[None], error: TalosError
@@ -280,7 +344,10 @@ def _hot_form(method: MethodSpec, seqid: int) -> CallForm:
 
 
 def _reply_get(exchange: Exchange, get: hot.HotGet, result: GetResult) -> None:
-    chunks = hot.get_reply_chunks(get.seqid, get.sequence_id, result.blocks, result.unhandled)
+    transferred = bool(exchange.forwarder)
+    chunks = hot.get_reply_chunks(
+        get.seqid, get.sequence_id, result.blocks, result.unhandled, transferred=transferred
+    )
     exchange.reply_chunks(_COMPACT_OK, chunks)
 
 

@@ -22,6 +22,7 @@ _PUT_START: Final = b"\x0aputMessage\x1c\x1c\x18"  # up to the length of topicNa
 _GET_START: Final = b"\x0agetMessage\x1c\x1c\x18"
 _PUT_REPLY: Final = b"\x0aputMessage\x0c\x00\x18"  # success is field 0; head of sequenceId
 _GET_REPLY: Final = b"\x0agetMessage\x0c\x00\x19"  # head of messageBlocks
+_TRANSFERRED: Final = b"\x11\0\0"  # isTransfer follows sequenceId in both replies; the ends
 _COMPRESSION_MAX: Final = 4
 _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))  # varints
 _GET_MESSAGES_DEFAULT: Final = 2000  # Source: message.thrift GetMessageRequest
@@ -281,26 +282,33 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def put_reply(seqid: int, sequence_id: bytes) -> bytes:
-    """Compact reply of a successful putMessage; ``seqid`` >= 0."""
+def put_reply(seqid: int, sequence_id: bytes, *, transferred: bool = False) -> bytes:
+    """Compact reply of a successful putMessage; ``seqid`` >= 0. ``transferred``: isTransfer."""
     length = len(sequence_id)
+    end = _TRANSFERRED if transferred else b"\0\0"
     if seqid < 0x80 and length < 0x80:
-        return b"\x82\x41%c%b%c%b\x00\x00" % (seqid, _PUT_REPLY, length, sequence_id)
-    return b"\x82\x41%b%b%b%b\x00\x00" % (
+        return b"\x82\x41%c%b%c%b%b" % (seqid, _PUT_REPLY, length, sequence_id, end)
+    return b"\x82\x41%b%b%b%b%b" % (
         _varint(seqid & 0xFFFFFFFF),
         _PUT_REPLY,
         _varint(length),
         sequence_id,
+        end,
     )
 
 
 def get_reply_chunks(
-    seqid: int, sequence_id: bytes, blocks: Sequence[StoredBlock], unhandled: int
+    seqid: int,
+    sequence_id: bytes,
+    blocks: Sequence[StoredBlock],
+    unhandled: int,
+    *,
+    transferred: bool = False,
 ) -> list[bytes | memoryview]:
     """Compact reply of a getMessage as chunks; payloads are passed through without a copy.
 
     ``unhandled`` is the number of messages after the last returned one; always sent, since the
-    Python client fails without it.
+    Python client fails without it. ``transferred``: isTransfer.
     """
     count = len(blocks)
     size = bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + _varint(count)
@@ -327,13 +335,14 @@ def get_reply_chunks(
         head = b"\x15%b\x16%b%b%b\0" % (_varint(length << 1), shown_ms, created, extras)
         messages += number
     add(
-        b"%b\x15%b\x16%b\x18%b%b\0\0"
+        b"%b\x15%b\x16%b\x18%b%b%b"
         % (
             head,
             _varint(messages << 1),
             _varint(unhandled << 1),
             _varint(len(sequence_id)),
             sequence_id,
+            _TRANSFERRED if transferred else b"\0\0",
         )
     )
     return chunks

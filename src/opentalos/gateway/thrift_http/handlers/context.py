@@ -12,8 +12,9 @@ from opentalos.model.identity import Principal
 class CallContext:
     """Facts of one call that come from HTTP and not from the Thrift message."""
 
-    peer: str  # address of the connection's other end, without port
+    peer: str  # the client's address, without port
     deadline_ms: int | None = None  # wall time after which the caller no longer waits
+    transferred: bool = False  # another server passed the call on
     rpc_hint: str = ""  # the URL's ``type`` parameter; the name in the message decides
 
 

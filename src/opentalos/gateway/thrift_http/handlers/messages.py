@@ -17,7 +17,7 @@ _COMPRESSIONS: Final = frozenset(Compression)
 
 
 async def put_message(
-    broker: Broker, caller: Principal, request: message.PutMessageRequest, _: CallContext
+    broker: Broker, caller: Principal, request: message.PutMessageRequest, context: CallContext
 ) -> message.PutMessageResponse:
     """Append blocks; the reply waits until all are durable."""
     blocks = [_block_of(block, caller) for block in request.messageBlocks]
@@ -38,7 +38,9 @@ async def put_message(
 
     broker.messages.put(caller, target, blocks, answer)
     await durable
-    return message.PutMessageResponse(sequenceId=request.sequenceId)
+    return message.PutMessageResponse(
+        sequenceId=request.sequenceId, isTransfer=context.transferred or None
+    )
 
 
 def _block_of(block: message.MessageBlock, caller: Principal) -> MessageBlock:
@@ -65,7 +67,7 @@ def _block_of(block: message.MessageBlock, caller: Principal) -> MessageBlock:
 
 
 async def get_message(
-    broker: Broker, caller: Principal, request: message.GetMessageRequest, _: CallContext
+    broker: Broker, caller: Principal, request: message.GetMessageRequest, context: CallContext
 ) -> message.GetMessageResponse:
     """Read blocks. ``unHandledMessageNumber`` is always set: Python needs it."""
     if request.messageTags:
@@ -85,6 +87,7 @@ async def get_message(
         messageNumber=result.messages,
         unHandledMessageNumber=result.unhandled,
         sequenceId=request.sequenceId,
+        isTransfer=context.transferred or None,
     )
 
 

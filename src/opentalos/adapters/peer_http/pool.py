@@ -1,0 +1,122 @@
+"""The connections to one other server: a bounded number, reused, handed over in turn."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator
+
+from opentalos.adapters.peer_http.connection import PeerConnection
+from opentalos.model.errors import ExcessivePending, StoreUnavailable
+
+WAITERS_MAX = 4_096  # requests that wait for a connection, per server
+CONNECT_S_MAX = 1.0  # servers of a cluster are near each other
+IDLE_S_MAX = 60.0  # below the other side's idle_timeout_s, so that it seldom closes first
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port. Raises: StoreUnavailable: it is no address."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise StoreUnavailable(f"{address!r} is no address of a server")
+    return host.strip("[]"), int(port)
+
+
+class Pool:
+    """Connections to ``address``, at most ``connections_max``; an idle one is closed in time."""
+
+    def __init__(self, address: str, connections_max: int) -> None:
+        self.address = address
+        self._connections_max = connections_max
+        self._idle: list[PeerConnection] = []  # the one used last at the end
+        self._open: set[PeerConnection] = set()
+        self._connecting = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def empty(self) -> bool:
+        """No connection, and nobody who wants one."""
+        return not self._open and not self._connecting and not self._waiters
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[PeerConnection]:
+        """One connection for one request. Raises: StoreUnavailable, ExcessivePending: not done."""
+        taken = await self._take()
+        try:
+            yield taken
+        finally:
+            if taken.usable:
+                taken.idle_since_s = asyncio.get_running_loop().time()
+                self._idle.append(taken)
+            self._wake()
+
+    async def _take(self) -> PeerConnection:
+        if self._waiters:
+            await self._wait()  # behind those who came before
+        while True:
+            while self._idle:
+                found = self._idle.pop()
+                if found.usable:
+                    return found
+            if len(self._open) + self._connecting < self._connections_max:
+                return await self._connect()
+            await self._wait()
+
+    async def _wait(self) -> None:
+        if len(self._waiters) >= WAITERS_MAX:
+            raise ExcessivePending(f"{WAITERS_MAX} requests wait for {self.address}")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._wake()  # the turn was ours; it is the next one's now
+            elif turn in self._waiters:
+                self._waiters.remove(turn)
+            raise
+
+    def _wake(self) -> None:
+        """Let the one that waits longest look again."""
+        while self._waiters:
+            turn = self._waiters.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    async def _connect(self) -> PeerConnection:
+        host, port = split_address(self.address)
+        self._connecting += 1
+        made = False
+        try:
+            async with asyncio.timeout(CONNECT_S_MAX):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: PeerConnection(self.address, self._lost), host, port
+                )
+            made = True
+            self._open.add(connection)
+        except (OSError, TimeoutError) as error:
+            reason = str(error) or "no answer"
+            raise StoreUnavailable(f"cannot reach server {self.address}: {reason}") from error
+        finally:
+            self._connecting -= 1
+            if not made:
+                self._wake()
+        return connection
+
+    def _lost(self, connection: PeerConnection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        self._wake()
+
+    def close_idle(self, now_s: float) -> None:
+        """Close what was not used for a long time."""
+        for connection in [one for one in self._idle if now_s - one.idle_since_s > IDLE_S_MAX]:
+            self._idle.remove(connection)
+            connection.abort()
+
+    def close(self) -> None:
+        """Cut everything; those who wait are refused by the next connect or the abort."""
+        for connection in list(self._open):
+            connection.abort()
+        self._idle.clear()

@@ -1,0 +1,1 @@
+"""What the servers of a cluster send each other: proofs, forwarded requests, internal calls."""

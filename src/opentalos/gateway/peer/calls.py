@@ -1,0 +1,90 @@
+"""Calls of the other servers, below ``/internal/v1/``; nobody else gets in."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.reply_format import head
+from opentalos.gateway.peer.proofs import ProofReader
+from opentalos.gateway.rest.errors import status_of
+from opentalos.model.errors import BadRequest, ExcessivePending, NotOwner, TalosError
+from opentalos.wire.peer_proof import CALL_PREFIX
+
+TASKS_MAX = 1_000  # calls under way, whole server
+_JSON = b"application/json"
+_FORBIDDEN = 403
+_OK_HEAD = head(200, _JSON)
+
+_log = logging.getLogger("opentalos.peer")
+
+
+class PeerCalls(Protocol):
+    """What answers the calls: ``broker/cluster/peer_calls.py``."""
+
+    def answer(self, call: str, arguments: Mapping[str, Any]) -> Awaitable[Mapping[str, Any]]: ...
+
+
+class PeerGateway:
+    """JSON in, JSON out; an error goes out by its name, so that the caller raises the same."""
+
+    def __init__(self, calls: PeerCalls, proofs: ProofReader) -> None:
+        self._calls, self._proofs = calls, proofs
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def prefix_routes(self) -> list[tuple[bytes, Callable[[Exchange], None]]]:
+        """Handlers by the beginning of the path."""
+        return [(CALL_PREFIX, self._serve)]
+
+    def _serve(self, exchange: Exchange) -> None:
+        try:
+            self._proofs.call(exchange)
+        except TalosError as error:
+            _reply_error(exchange, error, _FORBIDDEN)
+            return
+        if len(self._tasks) >= TASKS_MAX:
+            _reply_error(exchange, ExcessivePending(f"{TASKS_MAX} calls are under way"))
+            return
+        task = asyncio.get_running_loop().create_task(self._run(exchange))
+        exchange.late = partial(_end, exchange, task)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, exchange: Exchange) -> None:
+        call = exchange.path[len(CALL_PREFIX) :].decode("latin-1")
+        try:
+            answer = await self._calls.answer(call, _arguments(exchange.body))
+            body = json.dumps(answer, separators=(",", ":")).encode()
+        except TalosError as error:
+            _reply_error(exchange, error)
+        except Exception:
+            _log.exception("a call of another server failed unexpectedly", extra={"call": call})
+            exchange.reply_text(500, "internal error")
+        else:
+            exchange.reply(_OK_HEAD, body)
+
+
+def _end(exchange: Exchange, task: asyncio.Task[None], error: TalosError) -> None:
+    """Give up a call that takes too long; calls only read."""
+    task.cancel()
+    _reply_error(exchange, error)
+
+
+def _arguments(body: bytes) -> Mapping[str, Any]:
+    try:
+        arguments = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON: {error}") from error
+    if not isinstance(arguments, dict):
+        raise BadRequest("the body must be a JSON object")
+    return arguments
+
+
+def _reply_error(exchange: Exchange, error: TalosError, status: int = 0) -> None:
+    document = {"error": type(error).__name__, "text": str(error)}
+    if isinstance(error, NotOwner):
+        document |= {"address": error.address, "topic_uuid": error.topic_uuid}
+    exchange.reply(head(status or status_of(error), _JSON), json.dumps(document).encode())

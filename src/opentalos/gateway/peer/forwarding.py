@@ -1,0 +1,143 @@
+"""Passes a request on to the server that can answer it, and its reply back."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from opentalos.broker.cluster.ownership import Ownership
+from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.reply_format import TEXT, head
+from opentalos.gateway.peer.proofs import ProofReader
+from opentalos.model.errors import (
+    InvalidCredential,
+    NotOwner,
+    PartitionNotServing,
+    TalosError,
+    TopicNotExist,
+    Unavailable,
+)
+from opentalos.ports.peers import Forwarded, Peers, Reply
+from opentalos.wire.peer_proof import TRANSFER
+
+# The forwarder knows a topic that this server's watch will show soon.
+TOPIC_LOOKS_MAX = 8
+TOPIC_LOOK_S = 0.1
+# In plain text these mean that the other server did not look at the request: it starts, it ends,
+# it has too many connections, or it does not accept our proof.
+_NOT_LOOKED_AT = (403, 503)
+_SHOWN_BYTES_MAX = 200
+_OWN_HEADERS = frozenset(
+    (b"connection", b"content-length", b"content-type", b"date", b"keep-alive")
+)
+
+
+class Forwarding:
+    """Forwards once, verbatim; a request that was forwarded to this server never goes further."""
+
+    def __init__(self, peers: Peers, proofs: ProofReader, ownership: Ownership) -> None:
+        self._peers, self._proofs, self._ownership = peers, proofs, ownership
+        self.requests = 0  # sent on
+        self.bytes_out = 0  # their bodies
+        self.bytes_in = 0  # bodies of their replies
+        self.failures = 0  # of them, without a reply
+        self.received = 0  # sent on to this server by others
+
+    def counters(self) -> dict[str, int]:
+        """All counts since the start."""
+        return {
+            "requests": self.requests,
+            "bytes_out": self.bytes_out,
+            "bytes_in": self.bytes_in,
+            "failures": self.failures,
+            "received": self.received,
+            "refused_proofs": self._proofs.refused,
+        }
+
+    def accept(self, exchange: Exchange) -> bool:
+        """Check the proof of a forwarded request; False: it has none that holds, and is refused."""
+        if TRANSFER not in exchange.headers:
+            return True
+        try:
+            self._proofs.transfer(exchange)
+        except InvalidCredential as error:
+            exchange.reply_text(403, str(error))
+            return False
+        self.received += 1
+        return True
+
+    async def elsewhere(
+        self, exchange: Exchange, error: TalosError, again: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Answer a request that failed because this server does not serve it (``is_elsewhere``).
+
+        ``again`` runs it once more, for the same caller.
+
+        Raises: PartitionNotServing: not done; OutcomeUnknown; what ``again`` raises.
+        """
+        if not exchange.forwarder:
+            assert isinstance(error, NotOwner)
+            await self._forward(exchange, error)
+        elif isinstance(error, NotOwner):
+            await self._ownership.catch_up(error.topic_uuid)
+            await again()
+        else:
+            await _until_known(again)
+
+    async def _forward(self, exchange: Exchange, error: NotOwner) -> None:
+        query = b"?" + exchange.query if exchange.query else b""
+        request = Forwarded(
+            exchange.method, exchange.path + query, exchange.headers, exchange.body, exchange.peer
+        )
+        self.requests += 1
+        self.bytes_out += len(exchange.body)
+        answered = False
+        try:
+            reply = await self._peers.forward(error.address, request)
+            _check_looked_at(reply)
+            answered = True
+        except Unavailable as unsent:
+            raise PartitionNotServing(f"not forwarded: {unsent}") from unsent
+        finally:
+            self.failures += not answered
+        self.bytes_in += len(reply.body)
+        exchange.reply(*_passed_back(reply))
+
+
+def is_elsewhere(exchange: Exchange, error: BaseException) -> bool:
+    """Whether ``elsewhere`` can do something about it."""
+    if exchange.answered:
+        return False
+    if isinstance(error, NotOwner):
+        return bool(error.address or exchange.forwarder)
+    return isinstance(error, TopicNotExist) and bool(exchange.forwarder)
+
+
+async def _until_known(again: Callable[[], Awaitable[None]]) -> None:
+    for _ in range(TOPIC_LOOKS_MAX):
+        await asyncio.sleep(TOPIC_LOOK_S)
+        try:
+            await again()
+        except TopicNotExist:
+            continue
+        return
+    # Two servers disagree about the topic. Clients stop for good when told that it is gone.
+    raise PartitionNotServing("this server does not know the topic yet, or no more")
+
+
+def _check_looked_at(reply: Reply) -> None:
+    """Raises: PartitionNotServing: the other server did nothing."""
+    content_type = dict(reply.headers).get(b"Content-Type", TEXT)
+    if reply.status in _NOT_LOOKED_AT and content_type.startswith(b"text/plain"):
+        reason = reply.body[:_SHOWN_BYTES_MAX].decode("utf-8", "replace").strip()
+        raise PartitionNotServing(f"the other server answered {reply.status}: {reason}")
+
+
+def _passed_back(reply: Reply) -> tuple[bytes, bytes, bytes]:
+    """Head, body and further header lines of the reply to the client."""
+    content_type, lines = TEXT, list[bytes]()
+    for name, value in reply.headers:
+        lowered = name.lower()
+        if lowered == b"content-type":
+            content_type = value
+        elif lowered not in _OWN_HEADERS:
+            lines.append(b"%b: %b\r\n" % (name, value))
+    return head(reply.status, content_type), reply.body, b"".join(lines)
