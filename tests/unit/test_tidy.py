@@ -33,8 +33,8 @@ CALLBACKS = {
     "pause_writing",
     "resume_writing",
 }
-# Where the environment may be read: the composition root.
-CONFIGURED = {"server", "cli"}
+# Where the environment may be read: the composition root, and where Java's tools look there.
+CONFIGURED = {"server", "cli", "opentalos.adapters.jvm"}
 # Called from outside: the command, python -m, and what is shipped for users' own tests and jobs.
 ENTRY_MODULES = {"opentalos.cli.main"}
 ENTRY_PACKAGES = {"testing", "sdk", "pipelines"}
@@ -191,8 +191,8 @@ def the_core_calls_no_clock_thread_or_lot() -> Problems:
             if isinstance(node, ast.Call):
                 name = dotted(node.func)
                 for banned, allowed in BANNED_CALLS.items():
-                    if (name == banned or name.endswith(f".{banned}")) and (
-                        package_of(path) not in allowed
+                    if (name == banned or name.endswith(f".{banned}")) and not (
+                        {package_of(path), module_name(path)} & allowed
                     ):
                         yield shown(path, node.lineno, f"{banned} is not allowed here")
 
