@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from opentalos.adapters.local import io_threads
-from opentalos.adapters.local.io_threads import IoThreads
+from opentalos.adapters import io_threads
+from opentalos.adapters.io_threads import IoThreads
 from opentalos.model.errors import OutcomeUnknown, StoreUnavailable
 
 

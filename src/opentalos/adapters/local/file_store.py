@@ -20,7 +20,7 @@ from opentalos.adapters.local.disk import (
 )
 from opentalos.adapters.local.faults import LocalFaults
 from opentalos.adapters.local.fence_watch import watch_of
-from opentalos.adapters.local.io_threads import IoThreads
+from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.store_path import FENCE_SUFFIX, check_file_path, check_file_prefix
 from opentalos.model.errors import (
     AlreadyExists,

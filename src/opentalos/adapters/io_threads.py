@@ -19,8 +19,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Finished = Callable[[Any, BaseException | None, float], None]  # result, error, seconds; on the loop
 
-SLOW_JOB_S = 0.002  # mean above it: threads wait for the disk and not for each other
-GROWTH_FACTOR = 4  # so many times the threads while the disk is slow
+SLOW_JOB_S = 0.002  # mean above it: threads wait for the store and not for each other
+GROWTH_FACTOR = 4  # so many times the threads while the store is slow
 STALL_S = 0.015  # a job longer than this no longer counts on its thread coming back
 HANG_S = 0.05  # a job longer than this hangs; its file gets other threads than the rest
 _MEAN_WEIGHT = 0.1  # of the newest job in the running mean of job times
@@ -43,7 +43,7 @@ class IoThreads:
 
     A job that hangs takes its thread out of the count and another one is started, up to
     ``threads_max`` in all; the hanging one leaves when its job ends. While jobs are slow on average
-    the count grows, because then threads wait for the disk and not for the interpreter.
+    the count grows, because then threads wait for the store and not for the interpreter.
     All methods belong to one event loop, the one that submits first.
     """
 
@@ -55,9 +55,11 @@ class IoThreads:
         threads_max: int = 32,
         threads_kept: int | None = None,
         unwanted: Callable[[Any], None] = lambda _result: None,
+        leave: Callable[[], None] = lambda: None,
     ) -> None:
         self._name, self._threads = name, threads
         self._unwanted = unwanted  # gets results whose caller was cancelled
+        self._leave = leave  # called on a thread as the last thing it does
         self._threads_kept = threads if threads_kept is None else threads_kept
         self._threads_max = max(threads, threads_max)
         self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
@@ -188,7 +190,10 @@ class IoThreads:
             slot.started_s = 0.0
             outbox.post(self._done, finished, result, error, monotonic() - started_s)
             del job, work, args, finished, result, error
-        outbox.post(self._left, slot, told)
+        try:
+            self._leave()
+        finally:
+            outbox.post(self._left, slot, told)
 
     def _done(
         self, finished: Finished, result: Any, error: BaseException | None, seconds: float
