@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from opentalos.adapters.io_threads import HANG_S, IoThreads
 from opentalos.adapters.local.disk import check_not_fenced, sync_data, write_at
 from opentalos.adapters.local.faults import LocalFaults
 from opentalos.adapters.local.fence_watch import FenceWatch
-from opentalos.adapters.io_threads import HANG_S, IoThreads
 from opentalos.model.errors import OutcomeUnknown, StorageFull, TalosError, WriterDead
 from opentalos.model.message import Durability
 

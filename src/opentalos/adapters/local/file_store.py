@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.local.append_file import CommitThreads, LocalAppendFile
 from opentalos.adapters.local.disk import (
     FILE_MODE,
@@ -20,7 +21,6 @@ from opentalos.adapters.local.disk import (
 )
 from opentalos.adapters.local.faults import LocalFaults
 from opentalos.adapters.local.fence_watch import watch_of
-from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.store_path import FENCE_SUFFIX, check_file_path, check_file_prefix
 from opentalos.model.errors import (
     AlreadyExists,
