@@ -8,14 +8,15 @@ PY := .venv/bin/python
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  \1\t/' | expand -t 12
 
-setup:  ## make .venv and .sdk-venv, or leave them when they are current
+setup:  ## make .venv and .sdk-venv and fetch jars, or leave them when they are current
 	@$(PYTHON) scripts/make_venvs.py
+	@$(PY) scripts/fetch_jars.py
 
 check: setup  ## what gates a commit: format, lint, types, layers, unit, contract, simulation
 	@$(PY) scripts/run_lanes.py check
 
 test: setup  ## every test lane; this is CI
-	@$(PY) scripts/run_lanes.py check single
+	@$(PY) scripts/run_lanes.py check single backends
 
 demo: setup  ## a server and a tour with the official SDK; DEMO_EXIT=1 ends after the tour
 	@$(PY) -m opentalos.cli.main demo $(if $(DEMO_EXIT),--exit)

@@ -1,14 +1,18 @@
 """Run test lanes and end with one line: ``N passed, N failed, N skipped``.
 
-usage: run_lanes.py LANE...    (check, single; see LANES)
+usage: run_lanes.py LANE...    (check, single, backends, faults; see LANES)
 
-A lane is a list of jobs; two jobs run at a time. A lane that fails does not stop the next one. The
+A lane is a list of jobs; two jobs run at a time. A lane that fails does not stop the next one.
+Lanes that need real backends share one HDFS, ZooKeeper and HBase: started before the first of
+them, ended after the last, whatever happened; jobs find them by OPENTALOS_BACKENDS. The
 numbers are those of the pytest jobs; a job that is no test run (a linter) only turns the exit
 status. A passing job prints one line, a failing one its whole output.
 """
 
 import contextlib
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,11 +21,16 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Never
 from xml.etree import ElementTree
+
+from opentalos.cli.backend.fleet import Fleet
+from opentalos.cli.backend.places import BackendError
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
 REPORTS = ROOT / ".cache" / "reports"
+BACKENDS = ROOT / ".cache" / "backends"
 JOBS_AT_ONCE = 2  # the size of the CI machine
 JOB_TIMEOUT_S = 1500
 RUNNING: set["subprocess.Popen[str]"] = set()
@@ -70,13 +79,20 @@ LANES: dict[str, tuple[Job, ...]] = {
         script("generated-thrift", "scripts/generate_thrift.py", "--check"),
         script("generated-reference", "scripts/generate_config_reference.py", "--check"),
         tests("unit", "tests/unit"),
-        tests("contract", "tests/contract"),
+        tests("contract", "tests/contract", "tests/backends", "-m", "not backend"),
     ),
     "single": (
         tests("e2e", "tests/e2e", "-m", "not backend"),
         tests("compat", "tests/compat", "-m", "not backend"),
     ),
+    "backends": (
+        tests("contract-backends", "tests/contract", "-m", "backend"),
+        tests("e2e-backends", "tests/e2e", "tests/backends", "-m", "backend"),
+    ),
+    # A lane of its own, because its faults hurt the backends that all jobs share.
+    "faults": (tests("faults", "tests/faults", "-s"),),
 }
+WITH_BACKENDS = {"backends", "faults"}
 
 
 def counts(report: Path) -> tuple[int, int, int]:
@@ -143,23 +159,67 @@ def run(job: Job) -> Result:
     return Result(job, ok, passed, failed, skipped)
 
 
+def start_backends() -> Fleet:
+    """Fresh backends below .cache; what an earlier run left there is ended first."""
+    fleet = Fleet(BACKENDS / "homes")
+    if BACKENDS.exists():
+        fleet.kill()
+        shutil.rmtree(BACKENDS)
+    BACKENDS.mkdir(parents=True)
+    path = BACKENDS / "addresses.json"
+    os.environ["OPENTALOS_BACKENDS"] = str(path)
+    try:
+        fleet.start(say)
+        path.write_text(json.dumps(fleet.addresses(), indent=1))
+    except BaseException as error:
+        fleet.kill()
+        if not isinstance(error, BackendError):
+            raise
+        say(f"FAIL {error.message}")  # each job then fails on its own: the file is not there
+    return fleet
+
+
+def say(text: str) -> None:
+    print(f"     {text}", flush=True)
+
+
+def interrupted(_number: int, _frame: object) -> Never:
+    """SIGTERM ends the run as Ctrl-C does, so that nothing is left behind."""
+    raise KeyboardInterrupt
+
+
+def run_lane(name: str) -> list[Result]:
+    """Run the jobs of one lane, two at a time."""
+    print(f"== {name}", flush=True)
+    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+        try:
+            return list(pool.map(run, LANES[name]))
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(RUNNING):
+                end(process)
+            raise
+
+
 def main(names: Sequence[str]) -> int:
     unknown = [name for name in names if name not in LANES]
     if unknown or not names:
         print(f"usage: run_lanes.py LANE...; lanes: {', '.join(LANES)}", file=sys.stderr)
         return 2
     REPORTS.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, interrupted)
     results: list[Result] = []
-    for name in names:
-        print(f"== {name}", flush=True)
-        with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
-            try:
-                results += pool.map(run, LANES[name])
-            except KeyboardInterrupt:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in list(RUNNING):
-                    end(process)
-                return 130  # as a shell reports an interrupt
+    fleet: Fleet | None = None
+    try:
+        for name in names:
+            if name in WITH_BACKENDS and fleet is None:
+                fleet = start_backends()
+            results += run_lane(name)
+    except KeyboardInterrupt:
+        return 130  # as a shell reports an interrupt
+    finally:
+        if fleet is not None:
+            fleet.kill()
     broken = [result.job.name for result in results if not result.ok]
     if broken:
         print(f"failing jobs: {' '.join(broken)}")

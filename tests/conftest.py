@@ -1,9 +1,15 @@
-"""What every test gets: a detector that fails a unit test whose code blocks the event loop."""
+"""What every test gets: a detector of code that blocks the event loop, and real backends."""
 
+import json
+import os
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from blockbuster import BlockBuster
+
+from opentalos.cli.backend.fleet import Fleet
 
 CORE_PACKAGES = ("model", "wire", "ports", "log", "group", "catalog", "placement", "sds", "broker")
 
@@ -24,3 +30,41 @@ def loop_must_not_block(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
     finally:
         detector.deactivate()
+
+
+@dataclass(frozen=True)
+class RunningBackends:
+    """Where real HDFS, ZooKeeper and HBase are; ``fleet`` stops, kills and pauses their daemons."""
+
+    fleet: Fleet
+    jars: Path  # of the clients in the process
+    hdfs_url: str  # hdfs://HOST:PORT
+    hdfs_conf_dir: Path
+    zookeeper_hosts: str  # HOST:PORT
+    hbase_url: str  # hbase://HOST:PORT, of its ZooKeeper
+
+
+@pytest.fixture(scope="session")
+def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBackends]:
+    """The backends of the lane, else ones of this session; without Java the test fails."""
+    given = os.environ.get("OPENTALOS_BACKENDS")
+    if given:
+        yield _running(json.loads(Path(given).read_text()))
+        return
+    fleet = Fleet(tmp_path_factory.mktemp("backends"))
+    try:
+        fleet.start(print)
+        yield _running(fleet.addresses())
+    finally:
+        fleet.kill()
+
+
+def _running(addresses: dict[str, str]) -> RunningBackends:
+    return RunningBackends(
+        fleet=Fleet(Path(addresses["home"])),
+        jars=Path(addresses["jars"]),
+        hdfs_url=addresses["hdfs_url"],
+        hdfs_conf_dir=Path(addresses["hdfs_conf_dir"]),
+        zookeeper_hosts=addresses["zookeeper_hosts"],
+        hbase_url=addresses["hbase_url"],
+    )

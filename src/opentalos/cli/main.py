@@ -14,6 +14,7 @@ _COMMANDS = {
     "config": ("opentalos.cli.config", "config", "Check or show the configuration."),
     "user": ("opentalos.cli.principals", "user", "Users of a running server."),
     "key": ("opentalos.cli.principals", "key", "Access keys of users."),
+    "backend": ("opentalos.cli.backend.command", "backend", "Real backends on this machine."),
     "log": ("opentalos.cli.log_verify", "log", "Inspect stored logs."),
     "demo": ("opentalos.cli.demo", "demo", "A tour with real traffic."),
 }

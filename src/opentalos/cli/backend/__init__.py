@@ -1,0 +1,1 @@
+"""Real HDFS, ZooKeeper and HBase on one machine: fetched, started, stopped, and hurt by tests."""

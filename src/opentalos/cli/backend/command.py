@@ -1,0 +1,112 @@
+"""``talos backend``: real HDFS, ZooKeeper and HBase on this machine."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from opentalos.cli.backend.hbase import HbaseBackend
+from opentalos.cli.backend.hdfs import DATANODES_MAX, HdfsBackend
+from opentalos.cli.backend.jars import CLIENT, SERVERS, fetch
+from opentalos.cli.backend.places import default_home
+from opentalos.cli.backend.service import Backend
+from opentalos.cli.backend.zookeeper import ZookeeperBackend
+
+KINDS: dict[str, type[Backend]] = {
+    "hdfs": HdfsBackend,
+    "zookeeper": ZookeeperBackend,
+    "hbase": HbaseBackend,
+}
+ALL = "all"
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+def _which(command: CommandT) -> CommandT:
+    return click.argument("kind", type=click.Choice([*KINDS, ALL]))(command)
+
+
+def _home(command: CommandT) -> CommandT:
+    return click.option(
+        "--home", type=click.Path(path_type=Path), default=default_home,
+        help="Where data, configuration, logs and pid files are.",
+    )(command)  # fmt: skip
+
+
+def _backends(kind: str, home: Path) -> list[Backend]:
+    return [KINDS[name](home) for name in (KINDS if kind == ALL else (kind,))]
+
+
+@click.group()
+def backend() -> None:
+    """Real HDFS, ZooKeeper and HBase on this machine, on loopback."""
+
+
+@backend.command()
+@_which
+@_home
+@click.option("--port", type=int, help="First port; 0 picks free ones and keeps them.")
+@click.option(
+    "--datanodes", type=click.IntRange(1, DATANODES_MAX), help="How many DataNodes HDFS has."
+)
+def start(kind: str, home: Path, port: int | None, datanodes: int | None) -> None:
+    """Fetch what is missing, start, and wait until it is usable."""
+    if kind == ALL and port:
+        raise click.UsageError("--port of all can only be 0; give one backend a port of its own")
+    for one in _backends(kind, home):
+        fetch(one.kind, _say)
+        if isinstance(one, HdfsBackend):
+            one.start(_say, port=port, datanodes=datanodes)
+        else:
+            one.start(_say, port=port)
+
+
+@backend.command()
+@_which
+@_home
+def stop(kind: str, home: Path) -> None:
+    """End every process of it, by its pid."""
+    for one in reversed(_backends(kind, home)):
+        one.stop(_say)
+
+
+@backend.command()
+@_which
+@_home
+@click.option(
+    "--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+def status(kind: str, home: Path, style: str) -> None:
+    """Show processes, ports and URLs."""
+    states = {one.kind: one.status() for one in _backends(kind, home)}
+    if style == "json":
+        click.echo(json.dumps(states, indent=2))
+        return
+    for name, state in states.items():
+        click.echo(f"{name}: {state['url'] or state['missing']}")
+        if state["url"]:
+            click.echo("  ready" if state["ready"] else f"  not ready: {state['missing']}")
+        for daemon, seen in state["daemons"].items():
+            shown = f"pid {seen['pid']}, {seen['rss_mb']} MiB" if seen["pid"] else "does not run"
+            click.echo(f"  {daemon}: {shown}")
+        for use, port in state["ports"].items():
+            click.echo(f"  port {port}: {use}")
+
+
+@backend.command(name="fetch")
+@click.argument("kind", type=click.Choice([*SERVERS, CLIENT, ALL]))
+def fetch_command(kind: str) -> None:
+    """Fetch the jars of a backend, and those that a server needs to use it, with Maven.
+
+    KIND client: only what a server needs to use HDFS and HBase that run elsewhere.
+    """
+    kinds = list(SERVERS) if kind == ALL else [kind]
+    if kind != "zookeeper":
+        kinds.append(CLIENT)
+    for name in dict.fromkeys(kinds):
+        click.echo(f"{name}: jars in {fetch(name, _say)}")
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)

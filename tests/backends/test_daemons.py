@@ -1,0 +1,113 @@
+"""Backends as ``talos backend`` runs them: found again, hurt, repaired, without leftovers."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from opentalos.cli.backend.command import backend
+from opentalos.cli.backend.hdfs import HdfsBackend
+from opentalos.cli.backend.places import BackendError
+from opentalos.cli.backend.ports import free_ports
+from opentalos.cli.backend.zookeeper import ZookeeperBackend
+
+
+def call(*arguments: str, expected: int = 0) -> str:
+    done = CliRunner().invoke(backend, list(arguments))
+    assert done.exit_code == expected, done.output
+    return done.stdout if expected == 0 else done.output
+
+
+@pytest.fixture
+def zookeeper(tmp_path: Path) -> Iterator[ZookeeperBackend]:
+    """One that nobody else uses."""
+    made = ZookeeperBackend(tmp_path)
+    yield made
+    made.stop(print)
+
+
+def test_a_missing_java_is_one_line_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    said = call("start", "zookeeper", "--home", str(tmp_path / "home"), expected=1)
+    assert "need Java 17 or newer" in said
+    assert "apt-get install" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_missing_jars_name_the_command_that_fetches_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    with pytest.raises(BackendError, match="talos backend fetch zookeeper"):
+        ZookeeperBackend(tmp_path).start(print, port=0)
+
+
+def test_a_backend_that_was_never_started_has_a_status(tmp_path: Path) -> None:
+    state = json.loads(call("status", "all", "--format", "json", "--home", str(tmp_path)))
+    assert {name: one["missing"] for name, one in state.items()} == dict.fromkeys(
+        ("hdfs", "zookeeper", "hbase"), "never started"
+    )
+
+
+def test_free_ports_differ_and_are_below_those_of_outgoing_connections() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    given_out = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    assert max(ports) < int(given_out.read_text().split()[0])
+
+
+@pytest.mark.backend
+def test_a_restart_keeps_the_port_and_a_second_start_changes_nothing(
+    zookeeper: ZookeeperBackend,
+) -> None:
+    home = str(zookeeper.home.parent)
+    call("start", "zookeeper", "--home", home, "--port", "0")
+    first = zookeeper.status()
+    call("start", "zookeeper", "--home", home)
+    assert zookeeper.status()["daemons"]["zookeeper"]["pid"] == first["daemons"]["zookeeper"]["pid"]
+    call("stop", "zookeeper", "--home", home)
+    assert zookeeper.daemon("zookeeper").pid is None
+    call("start", "zookeeper", "--home", home, "--port", "0")
+    assert zookeeper.ports == first["ports"]
+    assert zookeeper.status()["ready"]
+
+
+@pytest.mark.backend
+def test_a_running_backend_refuses_another_port(zookeeper: ZookeeperBackend) -> None:
+    zookeeper.start(print, port=0)
+    other = free_ports(1)[0]
+    with pytest.raises(BackendError, match="already runs"):
+        zookeeper.start(print, port=other)
+
+
+@pytest.mark.backend
+def test_a_daemon_that_ends_is_reported_with_its_log(zookeeper: ZookeeperBackend) -> None:
+    zookeeper.start(print, port=0)
+    zookeeper.daemon("zookeeper").kill()
+    with pytest.raises(BackendError, match="ended"):
+        zookeeper.wait_ready(print)
+
+
+@pytest.mark.backend
+@pytest.mark.timeout(120)
+def test_a_datanode_that_is_killed_or_paused_is_missed_and_comes_back(tmp_path: Path) -> None:
+    hdfs = HdfsBackend(tmp_path)  # its own: other tests count on three DataNodes
+    try:
+        hdfs.start(print, port=0)
+        hdfs.daemon("dn1").kill()
+        assert hdfs.missing() == "dn1 has not joined"
+        hdfs.start_daemon("dn1")
+        hdfs.wait_ready(print)
+        hdfs.daemon("dn1").pause()
+        assert hdfs.missing() == "dn1 has not joined"
+        hdfs.daemon("dn1").resume()
+        assert hdfs.missing() == ""
+    finally:
+        hdfs.stop(print)
+    assert hdfs.status()["daemons"] == {name: {"pid": None, "rss_mb": 0} for name in ("nn", "dn1")}
