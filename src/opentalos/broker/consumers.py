@@ -3,7 +3,9 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
+from opentalos.broker.cluster.remote_logs import RemoteLogs
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.position_events import PositionEvents
 from opentalos.broker.values import (
@@ -34,18 +36,30 @@ WORKER_ID_CHARS_MAX = 256
 ENDS_MAX = 100_000  # cached next offsets
 
 
+class _KnownEnd(NamedTuple):
+    """The log's next offset when it was last looked at, and the log's epoch then."""
+
+    next_offset: int
+    epoch: int
+
+
 class ConsumerService:
-    """What talos-consumer.md section 4 expects of a server, per topic. All need GET_MESSAGE."""
+    """What talos-consumer.md section 4 expects of a server, per topic. All need GET_MESSAGE.
+
+    A group has one coordinator in the cluster, chosen by its name; at any other server every call
+    raises NotOwner with the coordinator's address. ``org_offsets`` is answered by any server.
+    """
 
     def __init__(self, context: BrokerContext, groups: Coordinator) -> None:
         self._context, self._groups = context, groups
-        self.positions = PositionEvents(context)
+        self._logs = RemoteLogs(context)
+        self.positions = PositionEvents(self._logs)
         # A log's end only grows, so a commit below a known end needs no look at the log.
-        self._known_next: dict[PartitionKey, int] = {}
+        self._known_ends: dict[PartitionKey, _KnownEnd] = {}
 
     async def check_register(self, caller: Principal, unit: ConsumeUnit) -> bool:
         """Whether one more worker may join."""
-        topic = self._topic(caller, unit.resource)
+        topic = self._topic(caller, unit.group, unit.resource)
         with self._tenant(caller, unit.group, topic) as user:
             return await self._groups.can_register(user, unit.worker)
 
@@ -55,7 +69,7 @@ class ConsumerService:
         Raises: TooManyConsumers: the safe refusal, since Go fails on a plain False;
             PermissionDenied: the group belongs to another tenant.
         """
-        topic = self._topic(caller, unit.resource)
+        topic = self._topic(caller, unit.group, unit.resource)
         with self._tenant(caller, unit.group, topic) as user:
             await self._groups.lock_worker(user, _seat(unit, address))
         return True
@@ -64,7 +78,7 @@ class ConsumerService:
         self, caller: Principal, unit: ConsumeUnit, address: str
     ) -> LockedPartitions:
         """Take each listed partition that is free or already the worker's."""
-        topic = self._topic(caller, unit.resource)
+        topic = self._topic(caller, unit.group, unit.resource)
         wanted = _existing(topic, unit.partitions)
         with self._tenant(caller, unit.group, topic) as user:
             locked = await self._groups.lock_partitions(user, _seat(unit, address), wanted)
@@ -73,7 +87,7 @@ class ConsumerService:
 
     async def unlock_partitions(self, caller: Principal, unit: ConsumeUnit) -> None:
         """Drop the worker's leases on the listed partitions; others are ignored."""
-        topic = self._topic(caller, unit.resource)
+        topic = self._topic(caller, unit.group, unit.resource)
         with self._tenant(caller, unit.group, topic) as user:
             await self._groups.unlock_partitions(user, unit.worker, unit.partitions)
 
@@ -84,7 +98,7 @@ class ConsumerService:
 
         The heartbeat is False only if the worker's lease ran out and its seat was taken.
         """
-        topic = self._topic(caller, unit.resource)
+        topic = self._topic(caller, unit.group, unit.resource)
         listed = list(dict.fromkeys(unit.partitions))
         wanted = _existing(topic, listed)
         try:
@@ -99,7 +113,7 @@ class ConsumerService:
         self, caller: Principal, group: str, resource: str
     ) -> Mapping[str, Sequence[int]]:
         """All live workers with the partitions they hold, idle ones too."""
-        topic = self._topic(caller, resource)
+        topic = self._topic(caller, group, resource)
         with self._tenant(caller, group, topic) as user:
             return await self._groups.holdings(user, topic.consumer_partitions)
 
@@ -107,23 +121,23 @@ class ConsumerService:
         self, caller: Principal, group: str, resource: str, partition: int
     ) -> int:
         """Last committed offset; -1 if none."""
-        topic = self._topic(caller, resource)
+        topic = self._topic(caller, group, resource)
         _check_partition(topic, partition)
         with self._tenant(caller, group, topic) as user:
-            checkpoint = await self._groups.checkpoint(user, partition)
-        await self.positions.check(topic, partition, group, checkpoint)
-        return checkpoint
+            stored = await self._groups.progress.checkpoint(user, partition)
+        await self.positions.check(topic, partition, group, stored)
+        return stored.offset
 
     async def update_offset(self, caller: Principal, commit: Commit) -> bool:
         """Commit a checkpoint; False if the worker does not hold the partition.
 
         Raises: UnexpectedOffset: negative, or beyond the log's end; Unavailable; OutcomeUnknown.
         """
-        topic = self._topic(caller, commit.resource)
+        topic = self._topic(caller, commit.group, commit.resource)
         _check_partition(topic, commit.partition)
         if commit.offset < 0:
             raise UnexpectedOffset(f"checkpoint {commit.offset} is negative")
-        next_offset = await self._next_offset(topic, commit.partition, commit.offset)
+        end = await self._end_above(topic, commit.partition, commit.offset)
         with self._tenant(caller, commit.group, topic) as user:
             return await self._groups.commit(
                 user,
@@ -131,17 +145,18 @@ class ConsumerService:
                     partition=commit.partition,
                     worker=commit.worker,
                     offset=commit.offset,
-                    next_offset=next_offset,
+                    next_offset=end.next_offset,
                     last_offset=commit.last_offset,
+                    epoch=end.epoch,
                 ),
             )
 
     async def worker_id(self, caller: Principal, group: str, resource: str, partition: int) -> str:
         """Worker that holds the partition; empty if nobody does."""
-        topic = self._topic(caller, resource)
+        topic = self._topic(caller, group, resource)
         _check_partition(topic, partition)
         with self._tenant(caller, group, topic) as user:
-            progress = await self._groups.progress(user)
+            progress = await self._groups.progress.of_group(user)
         return progress[partition].worker if partition in progress else ""
 
     async def org_offsets(
@@ -159,7 +174,7 @@ class ConsumerService:
             for topic in self._context.topics.all()
             if permissions_of(caller, topic)
         }
-        found = await self._groups.directory.checkpoints(organisation, prefix)
+        found = await self._groups.rows.checkpoints(organisation, prefix)
         return {
             CheckpointKey(key.group, resources[key.topic_uuid], partition): offset
             for key, partition, offset in found
@@ -168,7 +183,7 @@ class ConsumerService:
 
     async def delete_group(self, caller: Principal, group: str, resource: str) -> None:
         """Forget a group's checkpoints. Raises: ConsumerGroupWorking, ConsumerGroupNotExist."""
-        topic = self._topic(caller, resource)
+        topic = self._topic(caller, group, resource)
         with self._tenant(caller, group, topic) as user:
             await self._groups.directory.delete_group(user)
 
@@ -179,12 +194,13 @@ class ConsumerService:
 
         Raises: UnexpectedOffset: beyond the log's end; ConsumerGroupNotExist.
         """
-        topic = self._topic(caller, key.resource)
+        topic = self._topic(caller, key.group, key.resource)
         _check_partition(topic, key.partition)
-        if not NO_CHECKPOINT <= offset < await self._next_offset(topic, key.partition, offset):
+        end = await self._end_above(topic, key.partition, offset)
+        if not NO_CHECKPOINT <= offset < end.next_offset:
             raise UnexpectedOffset(f"checkpoint {offset} is beyond the log's end")
         with self._tenant(caller, key.group, topic) as user:
-            revoked = await self._groups.reset(user, key.partition, offset)
+            revoked = await self._groups.reset(user, key.partition, offset, end.epoch)
         fields = {
             "principal": caller.id,
             "action": "reset checkpoint",
@@ -194,17 +210,17 @@ class ConsumerService:
         }
         _AUDIT.warning("reset %s", fields, extra={"audit": fields})
 
-    async def _next_offset(self, topic: Topic, partition: int, offset: int) -> int:
-        """A next offset of the log; a known one that is above ``offset`` will do."""
+    async def _end_above(self, topic: Topic, partition: int, offset: int) -> _KnownEnd:
+        """An end of the log; a known one that is above ``offset`` will do."""
         key = PartitionKey(topic.uuid, partition)
-        known = self._known_next.get(key, 0)
-        if offset < known:
+        known = self._known_ends.get(key)
+        if known is not None and offset < known.next_offset:
             return known
-        offsets = await self._context.partition_log(topic, partition).offsets()
-        if len(self._known_next) >= ENDS_MAX:
-            self._known_next.clear()
-        self._known_next[key] = offsets.next
-        return offsets.next
+        facts = await self._logs.facts(topic, partition)
+        if len(self._known_ends) >= ENDS_MAX:
+            self._known_ends.clear()
+        known = self._known_ends[key] = _KnownEnd(facts.offsets.next, facts.epoch)
+        return known
 
     @contextmanager
     def _tenant(self, caller: Principal, group: str, topic: Topic) -> Iterator[GroupUser]:
@@ -216,7 +232,9 @@ class ConsumerService:
             resource = f"{topic.resource}/{group}"
             self._context.authorizer.refuse(caller, "use another tenant's group", resource)
 
-    def _topic(self, caller: Principal, resource: str) -> Topic:
+    def _topic(self, caller: Principal, group: str, resource: str) -> Topic:
+        """The topic, at the coordinator of the group. Raises: NotOwner at another server."""
+        self._context.ownership.check_group(group)
         return self._context.topic(caller, Permission.GET_MESSAGE, resource)
 
 

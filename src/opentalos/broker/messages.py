@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from opentalos.broker.cluster.remote_logs import RemoteLogs
 from opentalos.broker.context import BrokerContext
 from opentalos.catalog.topic import Topic
 from opentalos.log.partition_log import PartitionLog
@@ -89,6 +90,7 @@ class MessageService:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._limits = context.config.message
+        self._logs = RemoteLogs(context)
         self._put_routes: dict[tuple[str, str, int], _Route] = {}
         self._held_bytes = 0  # of puts that wait for rate
         self._holds = 0  # gets that wait for messages
@@ -285,13 +287,8 @@ class MessageService:
     ) -> Sequence[OffsetRange | TalosError]:
         """Retained offsets by partition; a partition that cannot tell has its error there."""
         topic = self._context.topic(caller, Permission.GET_MESSAGE, resource)
-        answers: list[OffsetRange | TalosError] = []
-        for partition in range(topic.consumer_partitions):
-            try:
-                answers.append(await self._context.partition_log(topic, partition).offsets())
-            except TalosError as error:
-                answers.append(error)
-        return answers
+        found = await self._logs.look(topic, range(topic.consumer_partitions))
+        return [one if isinstance(one, TalosError) else one.offsets for one in found]
 
     async def offset_at(
         self, caller: Principal, resource: str, partition: int, time_ms: int

@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
+from opentalos.broker.cluster.remote_logs import RemoteLogs
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.topic_state import TopicReader
 from opentalos.broker.values import PartitionConsumeUnit, Topic, TopicDescription
 from opentalos.catalog.authorize import permissions_of
-from opentalos.group.coordinator import Coordinator, Progress
+from opentalos.group.coordinator import Coordinator
 from opentalos.group.directory import GroupUser
+from opentalos.group.progress import Progress
 from opentalos.group.row_format import NO_CHECKPOINT, GroupKey
-from opentalos.model.errors import ConsumerGroupNotExist
+from opentalos.model.errors import ConsumerGroupNotExist, PartitionNotServing, TalosError
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.message import OffsetRange
 from opentalos.model.names import check_name
@@ -21,10 +23,13 @@ class MetricService:
     """Source: metric.thrift; getDataPreview is in MessageService.
 
     A topic's owner sees every consumer group of it, other callers those of their own tenant.
+    Calls over all groups are answered by any server from what the rows tell; only a group's
+    coordinator knows that a worker which they name is dead.
     """
 
     def __init__(self, context: BrokerContext, groups: Coordinator, reader: TopicReader) -> None:
         self._context, self._groups, self._reader = context, groups, reader
+        self._logs = RemoteLogs(context)
 
     async def list_topics_info(self, caller: Principal) -> Sequence[TopicDescription]:
         """Descriptions of the caller's topics (listTopicsInfo and MetricService.listTopics)."""
@@ -42,6 +47,7 @@ class MetricService:
 
         Raises: ConsumerGroupNotExist: unknown, or another tenant's: both answer alike.
         """
+        self._context.ownership.check_group(group)
         topic = self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource)
         if check_name(group, "consumer group") not in await self._visible(caller, topic):
             raise ConsumerGroupNotExist(f"no consumer group {group}")
@@ -57,26 +63,34 @@ class MetricService:
         return {group: await self._units(topic, group, ranges) for group in visible}
 
     async def _visible(self, caller: Principal, topic: Topic) -> Sequence[str]:
-        groups = await self._groups.directory.groups(topic.uuid)
+        groups = await self._groups.rows.groups(topic.uuid)
         if permissions_of(caller, topic) & Permission.CHANGE_TOPIC:
             return list(groups)
-        return [name for name, tenant in groups.items() if tenant == caller.owner_id]
+        return [name for name, group in groups.items() if group.tenant == caller.owner_id]
 
     async def _ranges(self, topic: Topic) -> Sequence[OffsetRange]:
-        return [
-            await self._context.partition_log(topic, partition).offsets()
-            for partition in range(topic.consumer_partitions)
-        ]
+        ranges: list[OffsetRange] = []
+        for found in await self._logs.look(topic, range(topic.consumer_partitions)):
+            if isinstance(found, TalosError):
+                raise found
+            ranges.append(found.offsets)
+        return ranges
 
     async def _units(
         self, topic: Topic, group: str, ranges: Sequence[OffsetRange]
     ) -> Sequence[PartitionConsumeUnit]:
-        # The caller may see the group, whoever its tenant is.
-        user = GroupUser(GroupKey(topic.uuid, group), tenant="", admin=True)
-        progress = await self._groups.progress(user)
+        progress = await self._progress(GroupKey(topic.uuid, group))
         units: list[PartitionConsumeUnit] = []
         for partition, offsets in enumerate(ranges):
             _, address, checkpoint = progress.get(partition, _NOBODY)
             lag = max(0, offsets.next - max(checkpoint + 1, offsets.start))
             units.append(PartitionConsumeUnit(partition, address, checkpoint, lag))
         return units
+
+    async def _progress(self, key: GroupKey) -> Mapping[int, Progress]:
+        try:
+            self._context.ownership.check_group(key.group)
+        except PartitionNotServing:  # another server coordinates the group
+            return await self._groups.progress.of_rows(key)
+        # The caller may see the group, whoever its tenant is.
+        return await self._groups.progress.of_group(GroupUser(key, tenant="", admin=True))

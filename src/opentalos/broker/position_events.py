@@ -8,8 +8,9 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from opentalos.broker.context import BrokerContext
+from opentalos.broker.cluster.remote_logs import RemoteLogs
 from opentalos.catalog.topic import Topic
+from opentalos.group.progress import StoredOffset
 from opentalos.model.errors import TalosError
 
 _LOG = logging.getLogger("opentalos.group")
@@ -28,19 +29,19 @@ class PositionCounters:
 class PositionEvents:
     """Compares a checkpoint with the log when a worker asks where to start."""
 
-    def __init__(self, context: BrokerContext) -> None:
-        self._context = context
+    def __init__(self, logs: RemoteLogs) -> None:
+        self._logs = logs
         self._reported: dict[tuple[str, int, str], int] = {}
         self.counters = PositionCounters()
 
-    async def check(self, topic: Topic, partition: int, group: str, checkpoint: int) -> None:
+    async def check(self, topic: Topic, partition: int, group: str, stored: StoredOffset) -> None:
         """Report a checkpoint outside the log; a log that cannot tell now reports nothing."""
-        key = (topic.uuid, partition, group)
+        key, checkpoint = (topic.uuid, partition, group), stored.offset
         if checkpoint < 0 or self._reported.get(key) == checkpoint:
             return
         try:
             async with asyncio.timeout(CHECK_S):
-                offsets = await self._context.partition_log(topic, partition).offsets()
+                offsets, epoch, _ = await self._logs.facts(topic, partition)
         except (TalosError, TimeoutError):
             return
         if checkpoint >= offsets.next:
@@ -55,12 +56,14 @@ class PositionEvents:
             self._reported.clear()
         self._reported[key] = checkpoint
         _LOG.warning(
-            "%s topic=%s partition=%d group=%s checkpoint=%d start=%d end=%d",
+            "%s topic=%s partition=%d group=%s checkpoint=%d of epoch=%d start=%d end=%d epoch=%d",
             event,
             topic.resource,
             partition,
             group,
             checkpoint,
+            stored.epoch,
             offsets.start,
             offsets.end,
+            epoch,
         )

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from opentalos.broker.cluster.remote_logs import RemoteLogs, Wanted
 from opentalos.broker.context import BrokerContext
 from opentalos.catalog.topic import Topic
 from opentalos.model.errors import TalosError
@@ -17,10 +18,16 @@ IDLE_PARTITIONS_MAX = 8
 
 
 class SpaceUpkeep:
-    """One loop per server: topics that are put to first, the others in turn."""
+    """One loop per server: topics that are put to first, the others in turn.
+
+    Every server keeps accounts of all topics: it measures the partitions it serves and asks the
+    others for theirs, so a quota holds for the whole topic at each of them. Puts at other servers
+    count here from the next pass on; a topic with a partition that cannot tell keeps its figure.
+    """
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
+        self._logs = RemoteLogs(context)
         self._task: asyncio.Task[None] | None = None
         self._next_idle = 0
 
@@ -73,9 +80,11 @@ class SpaceUpkeep:
     async def _measure_partitions(self, topic: Topic) -> None:
         spaces, used_bytes = self._context.spaces, 0
         charged_before = spaces.used(topic)
-        for partition in range(topic.partitions_ever):
-            stats = await self._context.partition_log(topic, partition).stats()
-            used_bytes += stats.retained_bytes
+        partitions = range(topic.partitions_ever)
+        for found in await self._logs.look(topic, partitions, Wanted.AMOUNTS):
+            if isinstance(found, TalosError):
+                raise found
+            used_bytes += found.stats.retained_bytes if found.stats else 0
         if self._context.topics.by_resource(topic.resource) is None:
             return  # deleted meanwhile: its account is closed and must not come back
         # Puts that came meanwhile may not be in the figure; the next pass is exact about them.

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+from opentalos.broker.cluster.remote_logs import PartitionFacts, RemoteLogs, Wanted
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.values import PartitionState, QuotaUse, Topic, TopicDescription
 from opentalos.catalog.grants import grants_of
 from opentalos.catalog.quotas import topic_rates
+from opentalos.log.results import PartitionStats
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Principal
 
@@ -17,6 +19,7 @@ class TopicReader:
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
+        self._logs = RemoteLogs(context)
 
     def owned_by(self, caller: Principal) -> Sequence[Topic]:
         """Topics of the caller and of its organisation, by name."""
@@ -30,12 +33,13 @@ class TopicReader:
 
     async def describe(self, topic: Topic) -> TopicDescription:
         """Everything; a partition that cannot tell its state now is left out."""
-        states: list[PartitionState] = []
-        for partition in range(topic.consumer_partitions):
-            try:
-                states.append(await self._state(topic, partition))
-            except TalosError:
-                continue
+        partitions = range(topic.consumer_partitions)
+        found = await self._logs.look(topic, partitions, Wanted.STATE)
+        states = [
+            _state(partition, facts)
+            for partition, facts in zip(partitions, found, strict=True)
+            if not isinstance(facts, TalosError)
+        ]
         return self._description(topic, states)
 
     async def describe_all(self, topics: Sequence[Topic]) -> Sequence[TopicDescription]:
@@ -44,20 +48,20 @@ class TopicReader:
             return [self._description(topic, []) for topic in topics]
         return [await self.describe(topic) for topic in topics]
 
-    async def _state(self, topic: Topic, partition: int) -> PartitionState:
-        log = self._context.partition_log(topic, partition)
-        offsets, stats = await log.offsets(), await log.stats()
-        return PartitionState(
-            partition,
-            offsets.start,
-            offsets.end,
-            stats.retained_messages,
-            stats.retained_bytes,
-            stats.total_messages,
-            stats.total_bytes,
-        )
-
     def _description(self, topic: Topic, states: list[PartitionState]) -> TopicDescription:
         rates = topic_rates(self._context.config.quota, topic.quota)
         use = QuotaUse(rates, self._context.spaces.used(topic))
         return TopicDescription(topic, tuple(states), use, grants_of(topic))
+
+
+def _state(partition: int, facts: PartitionFacts) -> PartitionState:
+    stats = facts.stats or PartitionStats(0, 0, 0, 0)
+    return PartitionState(
+        partition,
+        facts.offsets.start,
+        facts.offsets.end,
+        stats.retained_messages,
+        stats.retained_bytes,
+        stats.total_messages,
+        stats.total_bytes,
+    )

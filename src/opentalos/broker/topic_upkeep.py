@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from opentalos.broker.cluster.remote_logs import RemoteLogs
 from opentalos.broker.context import BrokerContext
 from opentalos.catalog.topic import Topic
 from opentalos.catalog.topic_change import shrunk_topic
@@ -17,10 +18,15 @@ LOOK_S = 1.0  # a log that takes longer to answer is looked at again in the next
 
 
 class TopicUpkeep:
-    """One loop per server. A deletion is a tombstone, then fences and files, then the record."""
+    """One loop per server; in a cluster only the leader's does anything.
+
+    A deletion is a tombstone, then fences and files, then the record. The server that was asked
+    for it completes it at once; a leader that does the same meanwhile is harmless.
+    """
 
     def __init__(self, context: BrokerContext, groups: GroupDirectory) -> None:
         self._context, self._groups = context, groups
+        self._logs = RemoteLogs(context)
         self._removing: dict[str, asyncio.Task[None]] = {}
         self._loop_task: asyncio.Task[None] | None = None
 
@@ -43,6 +49,8 @@ class TopicUpkeep:
 
     async def run_once(self) -> None:
         """One pass."""
+        if not self._context.ownership.leads():
+            return
         room = REMOVALS_MAX - len(self._removing)
         for dead in self._context.topics.tombstones()[: max(0, room)]:
             self._remove_task(dead)
@@ -96,10 +104,10 @@ class TopicUpkeep:
         if since_s >= self._context.config.topic.shrink_force_s:
             return "forced"
         for partition in range(topic.partitions, topic.consumer_partitions):
-            offsets = await self._context.partition_log(topic, partition).offsets()
+            offsets, _, _ = await self._logs.facts(topic, partition)
             if offsets.start == offsets.next:
                 continue
             # Without any group nobody has read the messages, so they wait for retention.
-            if not await self._groups.drained(topic.uuid, partition, offsets.next):
+            if not await self._groups.rows.drained(topic.uuid, partition, offsets.next):
                 return ""
         return "drained"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from opentalos.group.directory import GroupDirectory, GroupUser
+from opentalos.group.group_rows import GroupRows
+from opentalos.group.progress import GroupProgress
 from opentalos.group.row_writer import RowWriter
 from opentalos.group.state import GroupPartition, GroupState
 from opentalos.group.writes import Checkpoint, Grant, Release, Reset
@@ -40,14 +42,6 @@ class Commit(NamedTuple):
     epoch: int = 0
 
 
-class Progress(NamedTuple):
-    """How far a group is on a partition, and who holds it (empty: nobody)."""
-
-    worker: str
-    address: str
-    checkpoint: int
-
-
 @dataclass(slots=True)
 class GroupCounters:
     """What happened since the start."""
@@ -60,12 +54,19 @@ class GroupCounters:
 
 
 class Coordinator:
-    """Leases and checkpoints. Behaviour per call: talos-consumer.md section 4."""
+    """Leases and checkpoints of the groups that ``server`` coordinates.
 
-    def __init__(self, rows: RowStore, clock: Clock, limits: GroupLimits) -> None:
+    Behaviour per call: talos-consumer.md section 4. Rows decide: a grant, release or commit is a
+    compare-and-set, and nobody is told a checkpoint, nor that a commit or lock succeeded or that a
+    commit was refused, from memory alone. Memory answers renewals and who works in a group.
+    """
+
+    def __init__(self, rows: RowStore, clock: Clock, limits: GroupLimits, server: str = "") -> None:
         self._limits = limits
         self._writer = RowWriter(rows, clock)
-        self.directory = GroupDirectory(rows, self._writer, clock, limits)
+        self.rows = GroupRows(rows)
+        self.directory = GroupDirectory(self.rows, self._writer, clock, limits, server)
+        self.progress = GroupProgress(self.rows, self.directory)
         self.counters = GroupCounters()
 
     async def start(self) -> None:
@@ -77,13 +78,23 @@ class Coordinator:
         await self.directory.close()
         await self._writer.close()
 
+    # --- which groups ------------------------------------------------------------------------
+
+    def ownership_changed(self, keeps: Callable[[str], bool]) -> None:
+        """The ring changed: forget groups that another server coordinates now, by name."""
+        self.directory.forget(keeps)
+
+    def forget_all(self) -> None:
+        """This server's session lapsed: others may have taken every group over."""
+        self.directory.forget(lambda group: False)
+
     # --- workers -------------------------------------------------------------------------------
 
     async def can_register(self, user: GroupUser, worker: str) -> bool:
         """Whether one more worker may join."""
         group = await self.directory.find(user)
         if group is None:
-            return len(await self.directory.groups(user.key.topic_uuid)) < self._limits.groups_max
+            return len(await self.rows.groups(user.key.topic_uuid)) < self._limits.groups_max
         live = group.live_workers(_now())
         return worker in live or len(live) < self._limits.workers_max
 
@@ -97,7 +108,7 @@ class Coordinator:
         """Take each partition that is free; return those that the worker now holds."""
         group = await self.directory.find_or_create(user)
         self._seat(group, seat)
-        return await self._grant(group, seat.worker, list(dict.fromkeys(partitions)))
+        return await self._grant(group, seat, list(dict.fromkeys(partitions)))
 
     async def unlock_partitions(
         self, user: GroupUser, worker: str, partitions: Iterable[int]
@@ -133,7 +144,7 @@ class Coordinator:
                 part.expires_s = now_s + self._limits.lease_s
             else:
                 lost.append(partition)
-        regained = await self._grant(group, seat.worker, lost)
+        regained = await self._grant(group, seat, lost)
         return [partition for partition in lost if partition not in regained]
 
     async def holdings(self, user: GroupUser, partitions: int) -> Mapping[str, Sequence[int]]:
@@ -143,22 +154,13 @@ class Coordinator:
 
     # --- checkpoints ---------------------------------------------------------------------------
 
-    async def checkpoint(self, user: GroupUser, partition: int) -> int:
-        """Last committed offset; -1: none."""
-        group = await self.directory.find(user)
-        if group is None or partition not in group.partitions:
-            return -1
-        part = group.partitions[partition]
-        await self.directory.read_again([part])
-        return part.value.checkpoint
-
     async def commit(self, user: GroupUser, commit: Commit) -> bool:
         """Store a checkpoint; False if the worker does not hold the partition or lost a race.
 
         Raises: UnexpectedOffset: beyond the log's end; Unavailable, OutcomeUnknown.
         """
-        group = await self.directory.find(user)
-        if group is None or commit.partition not in group.partitions:
+        group = await self.directory.use(user)
+        if group is None:
             self.counters.commits_refused += 1
             return False
         write = Checkpoint(
@@ -176,33 +178,18 @@ class Coordinator:
         self.counters.commits_backward += write.backward
         return True
 
-    async def reset(self, user: GroupUser, partition: int, offset: int) -> str:
+    async def reset(self, user: GroupUser, partition: int, offset: int, epoch: int = 0) -> str:
         """Revoke the lease and set the checkpoint in one write; return who lost the lease.
 
         Raises: ConsumerGroupNotExist.
         """
-        group = await self.directory.find(user)
+        group = await self.directory.use(user)
         if group is None:
             raise ConsumerGroupNotExist(f"no consumer group {user.key.group}")
-        write = Reset(*self._write_args(group, partition, ""), offset=offset)
+        write = Reset(*self._write_args(group, partition, ""), offset=offset, epoch=epoch)
         await self._writer.write(write)
         self.counters.resets += 1
         return write.revoked
-
-    async def progress(self, user: GroupUser) -> Mapping[int, Progress]:
-        """How far the group is, by partition."""
-        group = await self.directory.find(user)
-        if group is None:
-            return {}
-        await self.directory.read_again(group.partitions.values())
-        now_s = _now()
-        found: dict[int, Progress] = {}
-        for partition, part in group.partitions.items():
-            holder = part.holder(now_s)
-            worker = group.workers.get(holder)
-            address = worker.address if worker else ""
-            found[partition] = Progress(holder, address, part.value.checkpoint)
-        return found
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -221,17 +208,20 @@ class Coordinator:
     ) -> tuple[GroupState, GroupPartition, str, Callable[[], float], float]:
         return group, group.partition(partition), worker, _now, self._limits.lease_s
 
-    async def _grant(self, group: GroupState, worker: str, wanted: list[int]) -> list[int]:
+    async def _grant(self, group: GroupState, seat: WorkerSeat, wanted: list[int]) -> list[int]:
         """Partitions of ``wanted`` that the worker holds now; one that could not be written is
         not held, and the client asks again."""
-        writes = [Grant(*self._write_args(group, partition, worker)) for partition in wanted]
+        writes = [
+            Grant(*self._write_args(group, partition, seat.worker), address=seat.address)
+            for partition in wanted
+        ]
         outcomes = await asyncio.gather(
             *(self._writer.write(write) for write in writes), return_exceptions=True
         )
         granted: list[int] = []
         for partition, write, outcome in zip(wanted, writes, outcomes, strict=True):
             if isinstance(outcome, TalosError):
-                _LOG.warning("grant of partition %d to %s: %s", partition, worker, outcome)
+                _LOG.warning("grant of partition %d to %s: %s", partition, seat.worker, outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome
             elif write.granted:

@@ -1,25 +1,25 @@
-"""Which consumer groups there are: read from rows at a topic's first use, then kept in memory."""
+"""Which consumer groups this server coordinates: read from rows at first use, then in memory."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from opentalos.group.group_rows import GroupRows
 from opentalos.group.row_format import (
-    TABLE,
     GroupKey,
     GroupRow,
     PartitionRow,
+    group_row_key,
     parse_row_key,
-    topic_range,
 )
-from opentalos.group.row_writer import RowWriter
-from opentalos.group.state import GroupPartition, GroupState
-from opentalos.group.writes import CreateGroup, RemoveRow
+from opentalos.group.row_writer import RowEntry, RowWriter
+from opentalos.group.state import GroupState
+from opentalos.group.writes import ClaimGroup, CreateGroup, DeleteGroup, RemoveRow
 from opentalos.model.errors import (
     ConsumerGroupNotExist,
-    ConsumerGroupWorking,
     OutcomeUnknown,
+    PartitionNotServing,
     PermissionDenied,
     StoreUnavailable,
     TalosError,
@@ -27,11 +27,12 @@ from opentalos.model.errors import (
 )
 from opentalos.model.limits import GroupLimits
 from opentalos.ports.clock import Clock
-from opentalos.ports.row_store import Row, RowStore
+from opentalos.ports.row_store import Row
 
 _LOG = logging.getLogger("opentalos.group")
-SCAN_ROWS_MAX = 1_000  # of one page
-CHECKPOINTS_MAX = 100_000  # of one answer over all topics
+LOOKS_MAX = 3  # reads of a group whose rows others change meanwhile
+CLEAR_PASSES_MAX = 5  # over the rows of a deleted group; two remove all unless others write
+REMOVE_PASSES_MAX = 1_000  # pages of rows of one deleted topic
 
 
 class GroupUser(NamedTuple):
@@ -42,191 +43,261 @@ class GroupUser(NamedTuple):
     admin: bool = False
 
 
-class FoundCheckpoint(NamedTuple):
-    """A checkpoint of any topic."""
-
-    key: GroupKey
-    partition: int
-    offset: int
-
-
 class GroupDirectory:
     """Finds, makes and removes groups.
 
-    A lease found in a row counts as live for a full ``lease_s`` from this coordinator's start,
-    since until then its worker may have renewed it elsewhere.
+    Only groups that exist are kept, so no group is called unknown without a look at its rows. A
+    lease found in a row counts as live for a full ``lease_s``, since until then its worker may
+    have renewed it elsewhere: from the load, or from this server's start if no other server has
+    used the group since.
     """
 
     def __init__(
-        self, rows: RowStore, writer: RowWriter, clock: Clock, limits: GroupLimits
+        self, rows: GroupRows, writer: RowWriter, clock: Clock, limits: GroupLimits, server: str
     ) -> None:
-        self._rows, self._writer, self._clock, self._limits = rows, writer, clock, limits
+        self.rows, self._writer, self._clock, self._limits = rows, writer, clock, limits
+        self._server = server
         self._topics: dict[str, dict[str, GroupState]] = {}
-        self._loading: dict[str, asyncio.Task[None]] = {}
-        self._found_leases_until_s = 0.0
+        self._loading: dict[GroupKey, asyncio.Task[GroupState | None]] = {}
+        self._tasks: set[asyncio.Task[GroupState | None]] = set()
+        self._started_s: float | None = None  # None: this server has given up groups since
 
     async def start(self) -> None:
         """Open the table; leases of a former coordinator run from now."""
-        await self._rows.open_table(TABLE)
-        self._found_leases_until_s = _now() + self._limits.lease_s
+        await self.rows.open()
+        self._started_s = _now()
 
     async def close(self) -> None:
         """Give up loading."""
-        tasks = list(self._loading.values())
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- finding -------------------------------------------------------------------------------
 
     async def find(self, user: GroupUser) -> GroupState | None:
         """The group, or None if nobody has used it.
 
         Raises: PermissionDenied: it belongs to another tenant.
         """
-        group = (await self._groups(user.key.topic_uuid)).get(user.key.group)
-        if group is None or group.deleted or not group.exists:
+        group = self._topics.get(user.key.topic_uuid, {}).get(user.key.group)
+        if group is None:
+            group = await self._loaded(user.key)
+        if group is None:
             return None
+        if group.deleted:
+            raise StoreUnavailable(f"consumer group {user.key.group} is being deleted")
         if not user.admin and group.tenant != user.tenant:
             raise PermissionDenied(
                 f"consumer group {user.key.group} of this topic belongs to another tenant"
             )
         return group
 
+    async def use(self, user: GroupUser) -> GroupState | None:
+        """The group, and no other server can delete it from now on; None if nobody has used it.
+
+        Raises: PermissionDenied; Unavailable.
+        """
+        for _ in range(LOOKS_MAX):
+            group = await self.find(user)
+            if group is None or group.coordinator == self._server:
+                return group
+            claim = ClaimGroup(group, self._server)
+            try:
+                await self._writer.write(claim)
+            except OutcomeUnknown as error:  # what the caller wanted has not begun
+                raise StoreUnavailable(f"the group could not be taken over: {error}") from error
+            if group.exists and not claim.moved and not group.forgotten:
+                return group
+            self._drop(group)
+        raise StoreUnavailable(f"consumer group {user.key.group} changes too often")
+
     async def find_or_create(self, user: GroupUser) -> GroupState:
         """The group; its first user becomes its tenant.
 
         Raises: PermissionDenied, TooManyConsumers; Unavailable, OutcomeUnknown.
         """
-        found = await self.find(user)
-        if found is not None:
-            return found
-        groups = await self._groups(user.key.topic_uuid)
-        group = groups.get(user.key.group)
-        if group is None:
-            if len(groups) >= self._limits.groups_max:
-                raise TooManyConsumers(
-                    f"consumer groups of the topic: limit {self._limits.groups_max}, "
-                    f"measured {len(groups)}"
-                )
-            group = groups[user.key.group] = GroupState.empty(user.key)
-        elif group.deleted:
-            raise StoreUnavailable(f"consumer group {user.key.group} is being deleted")
-        try:
-            await self._writer.write(CreateGroup(group, user.tenant, self._clock.wall_ms()))
-        except OutcomeUnknown:
-            raise  # the row may be there: the next user reads it again
-        except TalosError:
-            if not group.exists:
-                group.deleted = True
-                groups.pop(user.key.group, None)
-            raise
-        found = await self.find(user)
+        found = await self.use(user)
+        if found is None:
+            await self._create(user)
+            found = await self.use(user)
         if found is None:
             raise StoreUnavailable(f"consumer group {user.key.group} was deleted meanwhile")
         return found
 
-    async def groups(self, topic_uuid: str) -> Mapping[str, str]:
-        """Groups of a topic with their tenants, by name."""
-        groups = await self._groups(topic_uuid)
-        return {name: groups[name].tenant for name in sorted(groups) if groups[name].exists}
+    async def look(self, user: GroupUser) -> GroupState | None:
+        """Like ``find``, with every row as it is stored now."""
+        for _ in range(LOOKS_MAX):
+            group = await self.find(user)
+            if group is None:
+                return None
+            rows = await self.rows.of_group(user.key)
+            if self._is_current(group, _own(rows)):
+                self._see(group, rows)
+                return group
+        raise StoreUnavailable(f"consumer group {user.key.group} changes too often")
 
-    async def drained(self, topic_uuid: str, partition: int, next_offset: int) -> bool | None:
-        """Whether every group has read the partition to its end; None if there is no group."""
-        groups = [group for group in (await self._groups(topic_uuid)).values() if group.exists]
-        if not groups:
-            return None
-        return all(group.drained(partition, next_offset) for group in groups)
+    async def stored(self, user: GroupUser, partition: int) -> PartitionRow | None:
+        """A partition's row as it is stored now; None if nobody has used the group."""
+        for _ in range(LOOKS_MAX):
+            group = await self.find(user)
+            if group is None:
+                return None
+            own, row = await self.rows.of_partition(user.key, partition)
+            if self._is_current(group, own):
+                self._see(group, [row] if row else [])
+                return PartitionRow.decode(row.cells) if row else PartitionRow()
+        raise StoreUnavailable(f"consumer group {user.key.group} changes too often")
+
+    # --- removing and forgetting ---------------------------------------------------------------
 
     async def delete_group(self, user: GroupUser) -> None:
-        """Forget a group. Raises: ConsumerGroupNotExist, ConsumerGroupWorking."""
-        group = await self.find(user)
+        """Forget a group. Raises: ConsumerGroupNotExist, ConsumerGroupWorking.
+
+        Rows that cannot be removed now are removed when a group of that name is made.
+        """
+        group = await self.use(user)
         if group is None:
             raise ConsumerGroupNotExist(f"no consumer group {user.key.group}")
-        if group.working(_now()):
-            raise ConsumerGroupWorking(f"consumer group {user.key.group} has live workers")
-        await self._remove(group)
-
-    async def delete_topic(self, topic_uuid: str) -> None:
-        """Forget every group of a topic that is gone; idempotent."""
-        for group in list((await self._groups(topic_uuid)).values()):
-            await self._remove(group)
-        self._topics.pop(topic_uuid, None)
-
-    async def read_again(self, parts: Iterable[GroupPartition]) -> None:
-        """Read rows whose last write ended as unknown. Raises: Unavailable."""
-        stale = [part for part in parts if part.row.stale]
-        if not stale:
-            return
-        rows = await self._rows.get(TABLE, [part.row.key for part in stale])
-        for part, row in zip(stale, rows, strict=True):
-            if part.row.stale:
-                part.row.load(row)
-                part.expires_s = _now() + self._limits.lease_s
-
-    async def checkpoints(self, tenant: str, prefix: str) -> Sequence[FoundCheckpoint]:
-        """Checkpoints of a tenant's groups, on every topic, whose name starts with a prefix."""
-        found: list[FoundCheckpoint] = []
-        of_tenant = False
-        async for page in self._pages(b"", b""):
-            for row in page:
-                key, partition = parse_row_key(row.key)
-                if partition is None:  # a group's own row comes before its partitions
-                    owner = GroupRow.decode(row.cells).tenant
-                    of_tenant = owner == tenant and key.group.startswith(prefix)
-                elif of_tenant:
-                    offset = PartitionRow.decode(row.cells).checkpoint
-                    if offset >= 0:
-                        found.append(FoundCheckpoint(key, partition, offset))
-            if len(found) >= CHECKPOINTS_MAX:
-                _LOG.warning("checkpoints of %s: only the first %d", tenant, CHECKPOINTS_MAX)
-                return found[:CHECKPOINTS_MAX]
-        return found
-
-    async def _remove(self, group: GroupState) -> None:
-        group.deleted = True  # from here on no write can bring a row back
+        group.deleted = True  # from here on nothing is written for it
         try:
-            await asyncio.gather(
-                *(self._writer.write(RemoveRow(part.row)) for part in group.partitions.values())
-            )
-            await self._writer.write(RemoveRow(group.row))  # last: until then it can be repeated
+            await self._writer.write(DeleteGroup(group, self._server, _now))
+        except OutcomeUnknown:
+            self._drop(group)  # the rows tell
+            raise
         except TalosError:
             group.deleted = False
             raise
+        self._drop(group)
+        try:
+            await self._clear(user.key)
+        except TalosError as error:
+            _LOG.warning("rows of deleted group %s are left: %s", user.key.group, error)
+
+    async def delete_topic(self, topic_uuid: str) -> None:
+        """Remove every group of a topic that is gone; idempotent, on any server."""
+        self.forget_topic(topic_uuid)
+        for _ in range(REMOVE_PASSES_MAX):
+            rows = await self.rows.of_topic(topic_uuid)
+            if not rows:
+                return
+            await self._remove(rows)
+        raise StoreUnavailable(f"consumer groups of topic {topic_uuid} are left")
+
+    def forget_topic(self, topic_uuid: str) -> None:
+        """Nothing of a topic that is gone stays in memory."""
+        for group in list(self._topics.get(topic_uuid, {}).values()):
+            self._drop(group)
+
+    def forget(self, keeps: Callable[[str], bool]) -> None:
+        """Keep only groups that the server goes on coordinating, by name; the others are read
+        anew when they come back. Writes through forgotten ones are refused."""
+        self._started_s = None
+        for groups in list(self._topics.values()):
+            for group in list(groups.values()):
+                if not keeps(group.key.group):
+                    self._drop(group)
+        for key in list(self._loading):
+            if not keeps(key.group):
+                del self._loading[key]
+
+    # --- inside --------------------------------------------------------------------------------
+
+    async def _create(self, user: GroupUser) -> None:
+        await self._clear(user.key)
+        groups = await self.rows.groups(user.key.topic_uuid)
+        # Servers that create at the same time may exceed the limit by one group each.
+        if len(groups) >= self._limits.groups_max and user.key.group not in groups:
+            raise TooManyConsumers(
+                f"consumer groups of the topic: limit {self._limits.groups_max}, "
+                f"measured {len(groups)}"
+            )
+        wanted = GroupRow(user.tenant, self._clock.wall_ms(), self._server)
+        entry = RowEntry(group_row_key(user.key), GroupRow.decode)
+        await self._writer.write(CreateGroup(entry, wanted))
+
+    async def _clear(self, key: GroupKey) -> None:
+        """Remove what is left of a deleted group; one that is alive is not touched."""
+        for _ in range(CLEAR_PASSES_MAX):
+            rows = await self.rows.of_group(key)
+            own = _own(rows)
+            if not rows or (own and not GroupRow.decode(own.cells).deleting):
+                return
+            # The own row goes last: until then another server knows what the others are.
+            await self._remove(rows[1:] if own and len(rows) > 1 else rows)
+        raise StoreUnavailable(f"rows of the former consumer group {key.group} are left")
+
+    async def _remove(self, rows: Sequence[Row]) -> None:
+        await asyncio.gather(*(self._writer.write(RemoveRow(row, _decoder(row))) for row in rows))
+
+    def _is_current(self, group: GroupState, own: Row | None) -> bool:
+        """Whether memory still tells about this group; else it is dropped, to be read anew."""
+        if group.forgotten:
+            return False
+        changed = own is not None and group.row.see(own)
+        taken = changed and group.coordinator != self._server
+        if own is None or taken or not group.exists:
+            self._drop(group)
+            return False
+        return True
+
+    def _see(self, group: GroupState, rows: Sequence[Row]) -> None:
+        lease_until_s = _now() + self._limits.lease_s
+        for row in rows:
+            partition = parse_row_key(row.key)[1]
+            if partition is not None:
+                group.partition(partition).seen(row, lease_until_s)
+
+    def _drop(self, group: GroupState) -> None:
+        group.forgotten = True
         groups = self._topics.get(group.key.topic_uuid, {})
         if groups.get(group.key.group) is group:
             del groups[group.key.group]
+            if not groups:
+                del self._topics[group.key.topic_uuid]
 
-    async def _groups(self, topic_uuid: str) -> dict[str, GroupState]:
-        while topic_uuid not in self._topics:
-            task = self._loading.get(topic_uuid)
-            if task is None:
-                name = f"load groups of {topic_uuid}"
-                task = asyncio.create_task(self._load(topic_uuid), name=name)
-                self._loading[topic_uuid] = task
-            # One caller's cancellation must not fail the others that wait for the same rows.
-            await asyncio.shield(task)
-        return self._topics[topic_uuid]
+    async def _loaded(self, key: GroupKey) -> GroupState | None:
+        task = self._loading.get(key)
+        if task is None:
+            task = asyncio.create_task(self._load(key), name=f"load group {key.group}")
+            self._loading[key] = task
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        # One caller's cancellation must not fail the others that wait for the same rows.
+        return await asyncio.shield(task)
 
-    async def _load(self, topic_uuid: str) -> None:
-        groups: dict[str, GroupState] = {}
+    async def _load(self, key: GroupKey) -> GroupState | None:
+        me = asyncio.current_task()
         try:
-            async for page in self._pages(*topic_range(topic_uuid)):
-                for row in page:
-                    key, partition = parse_row_key(row.key)
-                    group = groups.get(key.group)
-                    if group is None:
-                        group = groups[key.group] = GroupState.empty(key)
-                    group.load_row(partition, row, self._found_leases_until_s)
-            self._topics[topic_uuid] = groups
+            rows = await self.rows.of_group(key)
+            if self._loading.get(key) is not me:
+                raise PartitionNotServing(f"consumer group {key.group} has just moved")
+            own = _own(rows)
+            if own is None or GroupRow.decode(own.cells).deleting:
+                return None
+            group = GroupState.empty(key)
+            lease_until_s = self._found_lease_until_s(GroupRow.decode(own.cells))
+            for row in rows:
+                group.load_row(parse_row_key(row.key)[1], row, lease_until_s)
+            self._topics.setdefault(key.topic_uuid, {})[key.group] = group
+            return group
         finally:
-            del self._loading[topic_uuid]
+            if self._loading.get(key) is me:
+                del self._loading[key]
 
-    async def _pages(self, start: bytes, stop: bytes) -> AsyncIterator[Sequence[Row]]:
-        while True:
-            page = await self._rows.scan(TABLE, start, stop, limit=SCAN_ROWS_MAX)
-            yield page
-            if len(page) < SCAN_ROWS_MAX:
-                return
-            start = page[-1].key + b"\0"
+    def _found_lease_until_s(self, row: GroupRow) -> float:
+        started_s = self._started_s if row.coordinator == self._server else None
+        return (_now() if started_s is None else started_s) + self._limits.lease_s
+
+
+def _own(rows: Sequence[Row]) -> Row | None:
+    """The group's own row; it comes first."""
+    return rows[0] if rows and parse_row_key(rows[0].key)[1] is None else None
+
+
+def _decoder(row: Row) -> Callable[[Mapping[bytes, bytes]], GroupRow | PartitionRow]:
+    of_group = parse_row_key(row.key)[1] is None
+    return GroupRow.decode if of_group else PartitionRow.decode
 
 
 def _now() -> float:

@@ -27,10 +27,17 @@ class GroupKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group on a topic: it belongs to the tenant that first used it."""
+    """A group on a topic: it belongs to the tenant that first used it.
+
+    ``coordinator`` is the server that used it last; one that takes the group over writes itself
+    here first, so that nobody else can delete it. ``deleting``: the group does not exist any more,
+    only rows of it may be left.
+    """
 
     tenant: str
     created_ms: int
+    coordinator: str = ""
+    deleting: bool = False
 
     def cells(self) -> Mapping[bytes, bytes]:
         """The row's data family."""
@@ -38,6 +45,8 @@ class GroupRow:
             b"v": _VERSION,
             b"tenant": self.tenant.encode(),
             b"created_ms": str(self.created_ms).encode(),
+            b"coordinator": self.coordinator.encode(),
+            b"deleting": b"1" if self.deleting else b"",
         }
 
     @classmethod
@@ -45,7 +54,12 @@ class GroupRow:
         """Read a row. Raises: NewerFormat, CorruptLog."""
         _check_version(cells)
         try:
-            return cls(cells[b"tenant"].decode(), int(cells[b"created_ms"]))
+            return cls(
+                cells[b"tenant"].decode(),
+                int(cells[b"created_ms"]),
+                cells.get(b"coordinator", b"").decode(),
+                bool(cells.get(b"deleting")),
+            )
         except (KeyError, ValueError) as error:
             raise CorruptLog(f"unreadable consumer group row: {error!r}") from error
 
@@ -55,13 +69,14 @@ class PartitionRow:
     """A group on a partition: who was granted it, and how far the group is.
 
     ``generation`` counts grants and resets. ``epoch`` is the log's epoch in which the checkpoint
-    was committed.
+    was committed. ``address`` is where the owner's connection came from.
     """
 
     owner: str = ""
     generation: int = 0
     checkpoint: int = NO_CHECKPOINT
     epoch: int = 0
+    address: str = ""
 
     def cells(self) -> Mapping[bytes, bytes]:
         """The row's data family."""
@@ -71,6 +86,7 @@ class PartitionRow:
             b"generation": str(self.generation).encode(),
             b"checkpoint": str(self.checkpoint).encode(),
             b"epoch": str(self.epoch).encode(),
+            b"address": self.address.encode(),
         }
 
     @classmethod
@@ -83,6 +99,7 @@ class PartitionRow:
                 int(cells[b"generation"]),
                 int(cells[b"checkpoint"]),
                 int(cells[b"epoch"]),
+                cells.get(b"address", b"").decode(),
             )
         except (KeyError, ValueError) as error:
             raise CorruptLog(f"unreadable checkpoint row: {error!r}") from error
@@ -91,6 +108,12 @@ class PartitionRow:
 def topic_range(topic_uuid: str) -> tuple[bytes, bytes]:
     """First key and stop key of a topic's rows."""
     return topic_uuid.encode() + b"\0", topic_uuid.encode() + b"\1"
+
+
+def group_range(key: GroupKey) -> tuple[bytes, bytes]:
+    """First key and stop key of a group's rows on a topic."""
+    start = key.topic_uuid.encode() + b"\0" + key.group.encode()
+    return start + b"\0", start + b"\1"
 
 
 def group_row_key(key: GroupKey) -> bytes:

@@ -34,6 +34,7 @@ class RowValue(Protocol):
 
 V = TypeVar("V", bound=RowValue)
 DELETE = object()  # a decision: remove the row
+LOOK = object()  # a decision: read the row first, then decide again
 
 
 @dataclass(slots=True, eq=False)
@@ -52,20 +53,33 @@ class RowEntry(Generic[V]):
         self.value = self.decode(row.cells) if row else None
         self.stale = False
 
+    def see(self, row: Row | None) -> bool:
+        """Take over what a read found, unless it is older than a write that has returned since;
+        True if somebody else has changed the row."""
+        if row is None:
+            self.stale = self.stale or self.version != ABSENT
+            return False
+        newer = row.version > self.version
+        if newer:
+            self.load(row)
+        elif row.version == self.version:
+            self.stale = False
+        return newer
+
 
 class Write(Protocol):
     """One intended write; ``decide`` runs at the commit point, when the row is not in flight.
 
-    ``decide`` returns the new value, DELETE, or None for nothing to write; it may raise to
-    refuse. ``written`` runs once the store has it, before anybody else decides on the row;
-    ``reloaded`` when the copy was read again because somebody else had changed the row.
+    ``decide`` returns the new value, DELETE, LOOK (at most once), or None for nothing to write; it
+    may raise to refuse. ``written`` runs once the store has it, before anybody else decides on the
+    row; ``looked`` when the copy was read again, with whether the row had changed.
     """
 
     @property
     def entry(self) -> RowEntry[Any]: ...
     def decide(self) -> Any: ...
     def written(self) -> None: ...
-    def reloaded(self) -> None: ...
+    def looked(self, changed: bool) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -163,8 +177,10 @@ class RowWriter:
         try:
             rows = await self._rows.get(TABLE, [queued.write.entry.key for queued in stale])
             for queued, row in zip(stale, rows, strict=True):
-                queued.write.entry.load(row)
-                queued.write.reloaded()
+                entry = queued.write.entry
+                before = entry.version
+                entry.load(row)
+                queued.write.looked(entry.version != before)
         except TalosError as error:
             self._flight = [queued for queued in self._flight if queued not in stale]
             for queued in stale:
@@ -182,6 +198,10 @@ class RowWriter:
                 queued.finish(False)
                 continue
             entry = queued.write.entry
+            if value is LOOK:
+                entry.stale = True
+                self._queue.appendleft(queued)
+                continue
             queued.value = value
             queued.mutation = RowMutation(
                 key=entry.key,

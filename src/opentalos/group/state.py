@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from opentalos.group.row_format import (
-    NO_CHECKPOINT,
     GroupKey,
     GroupRow,
     PartitionRow,
@@ -38,6 +37,11 @@ class GroupPartition:
         """The row's content; of an absent row: nobody, no checkpoint."""
         return self.row.value or PartitionRow()
 
+    def seen(self, row: Row, lease_until_s: float) -> None:
+        """Take over what a read found; a lease granted elsewhere counts as live until then."""
+        if self.row.see(row):
+            self.expires_s = lease_until_s
+
     def holder(self, now_s: float) -> str:
         """Worker with a live lease; empty if nobody has one."""
         return self.value.owner if now_s < self.expires_s else ""
@@ -51,7 +55,10 @@ class GroupState:
     row: RowEntry[GroupRow]
     workers: dict[str, Worker] = field(default_factory=dict)
     partitions: dict[int, GroupPartition] = field(default_factory=dict)
-    deleted: bool = False  # this object is no longer the group; writes through it are refused
+    # Writes through this object are refused while the group is being deleted, and for ever once
+    # this server has stopped coordinating it.
+    deleted: bool = False
+    forgotten: bool = False
 
     @classmethod
     def empty(cls, key: GroupKey) -> "GroupState":
@@ -60,13 +67,18 @@ class GroupState:
 
     @property
     def exists(self) -> bool:
-        """Somebody has used the group."""
-        return self.row.value is not None
+        """Somebody has used the group, and nobody has deleted it."""
+        return self.row.value is not None and not self.row.value.deleting
 
     @property
     def tenant(self) -> str:
         """Who used it first; empty if nobody did."""
         return self.row.value.tenant if self.row.value else ""
+
+    @property
+    def coordinator(self) -> str:
+        """The server that used the group last, as far as known here."""
+        return self.row.value.coordinator if self.row.value else ""
 
     def partition(self, partition: int) -> GroupPartition:
         """The group's part for a partition; made on first use."""
@@ -113,9 +125,3 @@ class GroupState:
         return bool(self.live_workers(now_s)) or any(
             part.holder(now_s) for part in self.partitions.values()
         )
-
-    def drained(self, partition: int, next_offset: int) -> bool:
-        """Whether the group has committed everything below ``next_offset``."""
-        part = self.partitions.get(partition)
-        checkpoint = part.value.checkpoint if part else NO_CHECKPOINT
-        return checkpoint >= next_offset - 1

@@ -1,21 +1,48 @@
 """The writes of consumer groups, each with its decision at the commit point."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from opentalos.group.row_format import GroupRow, PartitionRow
-from opentalos.group.row_writer import DELETE, RowEntry
+from opentalos.group.row_writer import DELETE, LOOK, RowEntry, RowValue
 from opentalos.group.state import GroupPartition, GroupState
-from opentalos.model.errors import ConsumerGroupNotExist, UnexpectedOffset
+from opentalos.model.errors import (
+    ConsumerGroupNotExist,
+    ConsumerGroupWorking,
+    PartitionNotServing,
+    UnexpectedOffset,
+)
+from opentalos.ports.row_store import Row
 
 
 @dataclass(slots=True, eq=False)
 class CreateGroup:
     """The first use of a group decides its tenant."""
 
+    entry: RowEntry[GroupRow]
+    wanted: GroupRow
+
+    def decide(self) -> GroupRow | None:
+        """Nothing to write if somebody was quicker."""
+        return self.wanted if self.entry.value is None else None
+
+    def written(self) -> None:
+        """Nothing else depends on the row."""
+
+    def looked(self, changed: bool) -> None:
+        """The decision looks at the row itself."""
+
+
+@dataclass(slots=True, eq=False)
+class ClaimGroup:
+    """A server writes itself into a group that it now coordinates.
+
+    ``moved``: somebody else had changed the row, so what is in memory may be outdated.
+    """
+
     group: GroupState
-    tenant: str
-    created_ms: int
+    server: str
+    moved: bool = False
 
     @property
     def entry(self) -> RowEntry[GroupRow]:
@@ -23,14 +50,49 @@ class CreateGroup:
         return self.group.row
 
     def decide(self) -> GroupRow | None:
-        """Nothing to write if somebody was quicker."""
+        """Nothing to write if it is there already, or the group is gone."""
         _check_alive(self.group)
-        return None if self.group.exists else GroupRow(self.tenant, self.created_ms)
+        row = self.group.row.value
+        if row is None or row.deleting or row.coordinator == self.server:
+            return None
+        return replace(row, coordinator=self.server)
 
     def written(self) -> None:
-        """Nothing else depends on the row."""
+        """The group's coordinator is known from the row."""
 
-    def reloaded(self) -> None:
+    def looked(self, changed: bool) -> None:
+        """Another server used or deleted the group meanwhile."""
+        self.moved = self.moved or changed
+
+
+@dataclass(slots=True, eq=False)
+class DeleteGroup:
+    """Ends a group: from the moment this is written it does not exist for any server."""
+
+    group: GroupState
+    server: str
+    now: Callable[[], float]
+
+    @property
+    def entry(self) -> RowEntry[GroupRow]:
+        """The group's own row."""
+        return self.group.row
+
+    def decide(self) -> GroupRow | None:
+        """Only the coordinator that used the group last knows that nobody works in it."""
+        row = self.group.row.value
+        if row is None or row.deleting:
+            return None
+        if self.group.forgotten or row.coordinator != self.server:
+            raise _moved(self.group)
+        if self.group.working(self.now()):
+            raise ConsumerGroupWorking(f"consumer group {self.group.key.group} has live workers")
+        return replace(row, deleting=True)
+
+    def written(self) -> None:
+        """What is left of the rows is removed by whoever made this write."""
+
+    def looked(self, changed: bool) -> None:
         """The decision looks at the row itself."""
 
 
@@ -43,6 +105,7 @@ class PartitionWrite:
     worker: str
     now: Callable[[], float]
     lease_s: float
+    fresh: bool = field(default=False, init=False)  # the row was read for this very write
 
     @property
     def entry(self) -> RowEntry[PartitionRow]:
@@ -52,29 +115,35 @@ class PartitionWrite:
     def written(self) -> None:
         """By default a write changes no lease."""
 
-    def reloaded(self) -> None:
-        """Another coordinator changed the row: the lease it granted is live for all we know."""
-        self.part.expires_s = self.now() + self.lease_s
+    def looked(self, changed: bool) -> None:
+        """A lease that another coordinator granted is live for all we know."""
+        self.fresh = True
+        if changed:
+            self.part.expires_s = self.now() + self.lease_s
 
 
 @dataclass(slots=True, eq=False)
 class Grant(PartitionWrite):
     """Give a free partition to a worker; its own is its own."""
 
+    address: str = ""
     granted: bool = False
 
-    def decide(self) -> PartitionRow | None:
+    def decide(self) -> object | None:
         """A lease that ran out may be taken; the former owner's may be refreshed by itself."""
         _check_alive(self.group)
         holder = self.part.holder(self.now())
         if holder and holder != self.worker:
             return None
-        if self.part.value.owner == self.worker:
-            # Nobody else had it meanwhile, so the row need not change.
-            self.written()
-            return None
         row = self.part.value
-        return replace(row, owner=self.worker, generation=row.generation + 1)
+        if row.owner != self.worker:
+            generation = row.generation + 1
+            return replace(row, owner=self.worker, generation=generation, address=self.address)
+        if not self.fresh:
+            return LOOK  # memory may not know that another coordinator gave it away
+        # Nobody else had it meanwhile, so the row need not change.
+        self.written()
+        return None
 
     def written(self) -> None:
         """The lease runs from when the grant is durable."""
@@ -103,22 +172,24 @@ class Checkpoint(PartitionWrite):
     accepted: bool = False
     backward: bool = False
 
-    def decide(self) -> PartitionRow | None:
-        """Refuse a worker without the lease and a lost race; an equal commit needs no write."""
+    def decide(self) -> object | None:
+        """Refuse a worker without the lease and a lost race; an equal commit needs no write.
+
+        Neither is answered from memory alone.
+        """
         _check_alive(self.group)
         row = self.part.value
-        if self.part.holder(self.now()) != self.worker:
-            return None
-        if self.last_offset is not None and self.last_offset != row.checkpoint:
-            return None
+        held = self.part.holder(self.now()) == self.worker
+        if not held or self.last_offset not in (None, row.checkpoint):
+            return None if self.fresh else LOOK
         if self.offset >= self.next_offset:
             raise UnexpectedOffset(
                 f"checkpoint {self.offset} is beyond the log's end {self.next_offset - 1}"
             )
         committed = replace(row, checkpoint=self.offset, epoch=self.epoch)
         if committed == row:
-            self.accepted = True
-            return None
+            self.accepted = self.fresh
+            return None if self.fresh else LOOK
         self.backward = self.offset < row.checkpoint
         return committed
 
@@ -132,6 +203,7 @@ class Reset(PartitionWrite):
     """An operator's reset: one write revokes the lease and sets the checkpoint."""
 
     offset: int = 0
+    epoch: int = 0
     revoked: str = field(default="")  # worker that lost its lease by it
 
     def decide(self) -> PartitionRow:
@@ -139,26 +211,36 @@ class Reset(PartitionWrite):
         _check_alive(self.group)
         row = self.part.value
         self.revoked = self.part.holder(self.now())
-        return PartitionRow("", row.generation + 1, self.offset, row.epoch)
+        return PartitionRow("", row.generation + 1, self.offset, self.epoch)
 
 
-@dataclass(slots=True, eq=False)
 class RemoveRow:
-    """Remove one row of a group that is being deleted."""
+    """Remove one row of what was deleted, as it was found; one changed since is not touched."""
 
-    entry: RowEntry[GroupRow] | RowEntry[PartitionRow]
+    def __init__(self, row: Row, decode: Callable[[Mapping[bytes, bytes]], RowValue]) -> None:
+        self.entry: RowEntry[RowValue] = RowEntry(row.key, decode)
+        self.entry.load(row)
+        self._version = row.version
 
     def decide(self) -> object | None:
         """An absent row is gone already."""
-        return None if self.entry.value is None else DELETE
+        return DELETE if self.entry.version == self._version else None
 
     def written(self) -> None:
         """Nothing depends on the row any more."""
 
-    def reloaded(self) -> None:
+    def looked(self, changed: bool) -> None:
         """The decision looks at the row itself."""
 
 
 def _check_alive(group: GroupState) -> None:
     if group.deleted:
         raise ConsumerGroupNotExist(f"consumer group {group.key.group} was deleted")
+    if group.forgotten:
+        raise _moved(group)
+
+
+def _moved(group: GroupState) -> PartitionNotServing:
+    return PartitionNotServing(
+        f"consumer group {group.key.group} is not coordinated by this server any more"
+    )

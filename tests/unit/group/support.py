@@ -70,12 +70,16 @@ class FaultyRows(MemoryRowStore):
 
 
 async def open_coordinator(
-    rows: MemoryRowStore, limits: GroupLimits | None = None, first_token: int = 0
+    rows: MemoryRowStore,
+    limits: GroupLimits | None = None,
+    first_token: int = 0,
+    server: str = "s1",
 ) -> Coordinator:
+    """``first_token`` keeps the write ids of two coordinators apart."""
     clock = CountingClock()
     for _ in range(first_token):
         clock.token(12)
-    coordinator = Coordinator(rows, clock, limits or GroupLimits())
+    coordinator = Coordinator(rows, clock, limits or GroupLimits(), server)
     await coordinator.start()
     return coordinator
 
@@ -84,3 +88,11 @@ def commit(
     worker: str, offset: int, *, next_offset: int = 100, last: int | None = None, partition: int = 0
 ) -> Commit:
     return Commit(partition, worker, offset, next_offset, last)
+
+
+async def checkpoint(groups: Coordinator, user: GroupUser, partition: int) -> int:
+    return (await groups.progress.checkpoint(user, partition)).offset
+
+
+async def tenants(groups: Coordinator, topic_uuid: str) -> dict[str, str]:
+    return {name: row.tenant for name, row in (await groups.rows.groups(topic_uuid)).items()}

@@ -12,8 +12,10 @@ from tests.unit.group.support import (
     W2,
     W3,
     FaultyRows,
+    checkpoint,
     commit,
     open_coordinator,
+    tenants,
 )
 
 from opentalos.group.coordinator import Coordinator, WorkerSeat
@@ -160,9 +162,9 @@ async def test_workers_and_groups_are_bounded(rows: FaultyRows) -> None:
 
 
 async def test_without_a_commit_the_checkpoint_is_minus_one(groups: Coordinator) -> None:
-    assert await groups.checkpoint(ALICE, 0) == -1
+    assert await checkpoint(groups, ALICE, 0) == -1
     await groups.lock_partitions(ALICE, W1, [0])
-    assert await groups.checkpoint(ALICE, 0) == -1
+    assert await checkpoint(groups, ALICE, 0) == -1
 
 
 async def test_only_the_holder_commits(groups: Coordinator) -> None:
@@ -170,7 +172,7 @@ async def test_only_the_holder_commits(groups: Coordinator) -> None:
     assert await groups.commit(ALICE, commit("w1", 41))
     assert not await groups.commit(ALICE, commit("w2", 42))
     assert not await groups.commit(ALICE, commit("w1", 42, partition=1))
-    assert await groups.checkpoint(ALICE, 0) == 41
+    assert await checkpoint(groups, ALICE, 0) == 41
     assert groups.counters.commits_refused == 2
 
 
@@ -184,7 +186,7 @@ async def test_a_worker_whose_lease_ran_out_cannot_commit(
     assert await groups.lock_partitions(ALICE, W2, [0]) == [0]
     assert not await groups.commit(ALICE, commit("w1", 12))
     assert await groups.commit(ALICE, commit("w2", 13))
-    assert await groups.checkpoint(ALICE, 0) == 13
+    assert await checkpoint(groups, ALICE, 0) == 13
 
 
 async def test_the_last_commit_before_the_unlock_counts(groups: Coordinator) -> None:
@@ -192,7 +194,7 @@ async def test_the_last_commit_before_the_unlock_counts(groups: Coordinator) -> 
     assert await groups.commit(ALICE, commit("w1", 5))
     await groups.unlock_partitions(ALICE, "w1", [0])
     assert not await groups.commit(ALICE, commit("w1", 6))
-    assert await groups.checkpoint(ALICE, 0) == 5
+    assert await checkpoint(groups, ALICE, 0) == 5
 
 
 async def test_a_guarded_commit_compares_with_the_stored_checkpoint(groups: Coordinator) -> None:
@@ -201,7 +203,7 @@ async def test_a_guarded_commit_compares_with_the_stored_checkpoint(groups: Coor
     assert await groups.commit(ALICE, commit("w1", 5, last=-1))
     assert await groups.commit(ALICE, commit("w1", 9, last=5))
     assert not await groups.commit(ALICE, commit("w1", 12, last=5))
-    assert await groups.checkpoint(ALICE, 0) == 9
+    assert await checkpoint(groups, ALICE, 0) == 9
 
 
 async def test_nobody_commits_beyond_the_end_of_the_log(groups: Coordinator) -> None:
@@ -209,14 +211,14 @@ async def test_nobody_commits_beyond_the_end_of_the_log(groups: Coordinator) -> 
     assert await groups.commit(ALICE, commit("w1", 99, next_offset=100))
     with pytest.raises(UnexpectedOffset, match="checkpoint 100 is beyond the log's end 99"):
         await groups.commit(ALICE, commit("w1", 100, next_offset=100))
-    assert await groups.checkpoint(ALICE, 0) == 99
+    assert await checkpoint(groups, ALICE, 0) == 99
 
 
 async def test_a_holder_may_go_back_and_it_is_counted(groups: Coordinator) -> None:
     await groups.lock_partitions(ALICE, W1, [0])
     await groups.commit(ALICE, commit("w1", 50))
     assert await groups.commit(ALICE, commit("w1", 20))
-    assert await groups.checkpoint(ALICE, 0) == 20
+    assert await checkpoint(groups, ALICE, 0) == 20
     assert groups.counters.commits_backward == 1
 
 
@@ -234,7 +236,7 @@ async def test_a_reset_revokes_the_lease_first(groups: Coordinator) -> None:
     await groups.lock_partitions(ALICE, W1, [0])
     await groups.commit(ALICE, commit("w1", 50))
     assert await groups.reset(ROOT, 0, 7) == "w1"
-    assert await groups.checkpoint(ALICE, 0) == 7
+    assert await checkpoint(groups, ALICE, 0) == 7
     assert not await groups.commit(ALICE, commit("w1", 51))
     assert await groups.holdings(ALICE, 8) == {"w1": []}
     assert await groups.lock_partitions(ALICE, W2, [0]) == [0]
@@ -247,10 +249,10 @@ async def test_progress_shows_who_holds_what_from_where(groups: Coordinator) -> 
     await groups.commit(ALICE, commit("w1", 5))
     await groups.lock_partitions(ALICE, W2, [1])
     await groups.unlock_partitions(ALICE, "w2", [1])
-    progress = await groups.progress(ALICE)
+    progress = await groups.progress.of_group(ALICE)
     assert tuple(progress[0]) == ("w1", "10.0.0.1", 5)
     assert tuple(progress[1]) == ("", "", -1)
-    assert await groups.progress(GroupUser(GroupKey("u1", "none"), "alice")) == {}
+    assert await groups.progress.of_group(GroupUser(GroupKey("u1", "none"), "alice")) == {}
 
 
 # --- groups ------------------------------------------------------------------------------------
@@ -263,22 +265,22 @@ async def test_a_group_belongs_to_the_tenant_that_first_used_it(groups: Coordina
         groups.lock_partitions(BOB, W2, [0]),
         groups.renew(BOB, W2, []),
         groups.commit(BOB, commit("w2", 1)),
-        groups.checkpoint(BOB, 0),
+        groups.progress.checkpoint(BOB, 0),
         groups.holdings(BOB, 8),
         groups.directory.delete_group(BOB),
     ):
         with pytest.raises(PermissionDenied):
             await attempt
     assert await groups.holdings(ROOT, 8) == {"w1": []}
-    assert await groups.directory.groups("u1") == {"g": "alice"}
+    assert await tenants(groups, "u1") == {"g": "alice"}
 
 
 async def test_reading_does_not_make_a_group(groups: Coordinator) -> None:
-    assert await groups.checkpoint(BOB, 0) == -1
+    assert await checkpoint(groups, BOB, 0) == -1
     assert await groups.holdings(BOB, 8) == {}
     assert not await groups.commit(BOB, commit("w1", 1))
     await groups.unlock_partitions(BOB, "w1", [0])
-    assert await groups.directory.groups("u1") == {}
+    assert await tenants(groups, "u1") == {}
     with pytest.raises(ConsumerGroupNotExist):
         await groups.reset(BOB, 0, 1)
 
@@ -301,9 +303,9 @@ async def test_a_group_is_deleted_only_when_nobody_works(
     await groups.directory.delete_group(ALICE)
     with pytest.raises(ConsumerGroupNotExist):
         await groups.directory.delete_group(ALICE)
-    assert await groups.checkpoint(ALICE, 0) == -1
+    assert await checkpoint(groups, ALICE, 0) == -1
     await groups.lock_partitions(BOB, W2, [0])
-    assert await groups.checkpoint(BOB, 0) == -1
+    assert await checkpoint(groups, BOB, 0) == -1
 
 
 async def test_a_topic_that_is_gone_leaves_no_row(groups: Coordinator, rows: FaultyRows) -> None:
@@ -316,21 +318,21 @@ async def test_a_topic_that_is_gone_leaves_no_row(groups: Coordinator, rows: Fau
     await groups.directory.delete_topic("u1")
     left = await rows.scan("groups", b"", b"", limit=100)
     assert {row.key.split(b"\0")[0] for row in left} == {b"u2"}
-    assert await groups.directory.groups("u1") == {}
+    assert await tenants(groups, "u1") == {}
 
 
 async def test_a_partition_is_drained_when_every_group_read_it_to_the_end(
     groups: Coordinator,
 ) -> None:
-    assert await groups.directory.drained("u1", 0, 10) is None
+    assert await groups.rows.drained("u1", 0, 10) is None
     other = GroupUser(GroupKey("u1", "other"), "bob")
     await groups.lock_partitions(ALICE, W1, [0])
     await groups.lock_partitions(other, WorkerSeat("x", ""), [0])
-    assert await groups.directory.drained("u1", 0, 10) is False
+    assert await groups.rows.drained("u1", 0, 10) is False
     await groups.commit(ALICE, commit("w1", 9))
-    assert await groups.directory.drained("u1", 0, 10) is False
+    assert await groups.rows.drained("u1", 0, 10) is False
     await groups.commit(other, commit("x", 9))
-    assert await groups.directory.drained("u1", 0, 10) is True
+    assert await groups.rows.drained("u1", 0, 10) is True
 
 
 async def test_checkpoints_of_a_tenant_are_found_over_all_topics(groups: Coordinator) -> None:
@@ -343,7 +345,7 @@ async def test_checkpoints_of_a_tenant_are_found_over_all_topics(groups: Coordin
         user = GroupUser(GroupKey(uuid, name), tenant)
         await groups.lock_partitions(user, W1, [0, 1])
         await groups.commit(user, commit("w1", 7, partition=1))
-    found = await groups.directory.checkpoints("CLx", "app-")
+    found = await groups.rows.checkpoints("CLx", "app-")
     assert [(f.key.topic_uuid, f.key.group, f.partition, f.offset) for f in found] == [
         ("u1", "app-a", 1, 7),
         ("u2", "app-b", 1, 7),

@@ -11,8 +11,10 @@ from tests.unit.group.support import (
     W1,
     W2,
     FaultyRows,
+    checkpoint,
     commit,
     open_coordinator,
+    tenants,
 )
 
 from opentalos.adapters.memory import MemoryStorage
@@ -44,7 +46,7 @@ async def test_leases_found_after_a_restart_are_live_for_a_full_lease(time: Mova
     assert await groups.commit(ALICE, commit("w1", 6))
     time.advance(LEASE_S * 0.2)
     assert await groups.lock_partitions(ALICE, W2, [0, 1]) == [1]
-    assert await groups.checkpoint(ALICE, 0) == 6
+    assert await checkpoint(groups, ALICE, 0) == 6
 
 
 async def test_the_tenant_of_a_group_survives_a_restart(time: MovableTime) -> None:
@@ -76,7 +78,7 @@ async def test_a_zombie_coordinator_can_neither_commit_nor_grant(time: MovableTi
     assert not await zombie.commit(ALICE, commit("w1", 6))
     assert await zombie.lock_partitions(ALICE, W1, [0, 1]) == []
     assert await successor.commit(ALICE, commit("w2", 7))
-    assert await successor.checkpoint(ALICE, 0) == 7
+    assert await checkpoint(successor, ALICE, 0) == 7
 
 
 async def test_a_commit_in_flight_ends_before_the_partition_changes_hands(
@@ -90,7 +92,7 @@ async def test_a_commit_in_flight_ends_before_the_partition_changes_hands(
         groups.commit(ALICE, commit("w1", 5)), groups.lock_partitions(ALICE, W2, [0])
     )
     assert (committed, granted) == (True, [0])
-    assert await groups.checkpoint(ALICE, 0) == 5
+    assert await checkpoint(groups, ALICE, 0) == 5
     assert not await groups.commit(ALICE, commit("w1", 6))
 
 
@@ -107,7 +109,7 @@ async def test_a_write_of_unknown_outcome_is_repeated_identically(
     setattr(rows, fault, UNKNOWN_ATTEMPTS_MAX)
     assert await groups.commit(ALICE, commit("w1", 5))
     assert await groups.commit(ALICE, commit("w1", 6))
-    assert await groups.checkpoint(ALICE, 0) == 6
+    assert await checkpoint(groups, ALICE, 0) == 6
 
 
 @pytest.mark.parametrize(("fault", "stored"), [("apply_then_unknown", 5), ("unknown", -1)])
@@ -120,7 +122,7 @@ async def test_a_commit_that_stays_unknown_says_so_and_is_read_again(
     setattr(rows, fault, UNKNOWN_ATTEMPTS_MAX + 1)
     with pytest.raises(OutcomeUnknown):
         await groups.commit(ALICE, commit("w1", 5))
-    assert await groups.checkpoint(ALICE, 0) == stored
+    assert await checkpoint(groups, ALICE, 0) == stored
     assert await groups.commit(ALICE, commit("w1", 6))
 
 
@@ -132,7 +134,7 @@ async def test_a_refusal_of_the_repeat_does_not_make_an_unknown_write_undone(
     await groups.lock_partitions(ALICE, W1, [0])
     rows.script = ["apply_then_unknown", "unavailable"]
     assert await groups.commit(ALICE, commit("w1", 5))
-    assert await groups.checkpoint(ALICE, 0) == 5
+    assert await checkpoint(groups, ALICE, 0) == 5
 
 
 async def test_an_unknown_commit_that_was_overtaken_stays_unknown(time: MovableTime) -> None:
@@ -149,7 +151,7 @@ async def test_an_unknown_commit_that_was_overtaken_stays_unknown(time: MovableT
     rows.meanwhile = lambda: setattr(rows, "meanwhile", overtake)
     with pytest.raises(OutcomeUnknown):
         await groups.commit(ALICE, commit("w1", 5))
-    assert await groups.checkpoint(ALICE, 0) == 5
+    assert await checkpoint(groups, ALICE, 0) == 5
 
 
 async def test_a_refused_write_is_not_done(time: MovableTime) -> None:
@@ -158,12 +160,12 @@ async def test_a_refused_write_is_not_done(time: MovableTime) -> None:
     rows.unavailable = 1
     with pytest.raises(StoreUnavailable):
         await groups.lock_worker(ALICE, W1)
-    assert await groups.directory.groups("u1") == {}
+    assert await tenants(groups, "u1") == {}
     await groups.lock_partitions(ALICE, W1, [0])
     rows.unavailable = 1
     with pytest.raises(StoreUnavailable):
         await groups.commit(ALICE, commit("w1", 5))
-    assert await groups.checkpoint(ALICE, 0) == -1
+    assert await checkpoint(groups, ALICE, 0) == -1
     rows.unavailable = 1
     assert await groups.lock_partitions(ALICE, W1, [1]) == []
     assert await groups.holdings(ALICE, 8) == {"w1": [0]}
@@ -201,7 +203,7 @@ async def test_commits_of_one_partition_keep_their_order(time: MovableTime) -> N
         *(groups.commit(ALICE, commit("w1", offset, last=offset - 1)) for offset in range(20))
     )
     assert all(done)
-    assert await groups.checkpoint(ALICE, 0) == 19
+    assert await checkpoint(groups, ALICE, 0) == 19
 
 
 async def test_a_topics_rows_are_read_once_even_for_many_callers(time: MovableTime) -> None:
@@ -209,7 +211,7 @@ async def test_a_topics_rows_are_read_once_even_for_many_callers(time: MovableTi
     await (await open_coordinator(rows)).lock_worker(ALICE, W1)
     groups = await open_coordinator(rows, first_token=100)
     rows.scans = 0
-    await asyncio.gather(*(groups.checkpoint(ALICE, 0) for _ in range(20)))
+    await asyncio.gather(*(groups.progress.checkpoint(ALICE, 0) for _ in range(20)))
     assert rows.scans == 1
 
 
@@ -222,7 +224,7 @@ async def test_a_group_deletion_that_was_cut_short_can_be_repeated(time: Movable
     rows.unavailable = 1
     with pytest.raises(StoreUnavailable):
         await groups.directory.delete_group(ALICE)
-    assert await groups.directory.groups("u1") == {"g": "alice"}
+    assert await tenants(groups, "u1") == {"g": "alice"}
     await groups.directory.delete_group(ALICE)
     assert await rows.scan("groups", b"", b"", limit=10) == []
 

@@ -1,0 +1,120 @@
+"""Reads the rows of consumer groups as they are stored now, whoever coordinates the groups."""
+
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import NamedTuple
+
+from opentalos.group.row_format import (
+    TABLE,
+    GroupKey,
+    GroupRow,
+    PartitionRow,
+    group_range,
+    group_row_key,
+    parse_row_key,
+    partition_row_key,
+    topic_range,
+)
+from opentalos.ports.row_store import Row, RowStore
+
+_LOG = logging.getLogger("opentalos.group")
+SCAN_ROWS_MAX = 1_000  # of one page
+CHECKPOINTS_MAX = 100_000  # of one answer over all topics
+
+
+class FoundCheckpoint(NamedTuple):
+    """A checkpoint of any topic."""
+
+    key: GroupKey
+    partition: int
+    offset: int
+
+
+class GroupRows:
+    """The table ``groups``, read only. Every answer is as new as the call. Raises: Unavailable."""
+
+    def __init__(self, rows: RowStore) -> None:
+        self._rows = rows
+
+    async def open(self) -> None:
+        """Make the table if there is none."""
+        await self._rows.open_table(TABLE)
+
+    async def of_group(self, key: GroupKey) -> Sequence[Row]:
+        """All rows of a group, its own first."""
+        start, stop = group_range(key)
+        return [row async for page in self._pages(start, stop) for row in page]
+
+    async def of_topic(self, topic_uuid: str) -> Sequence[Row]:
+        """The first rows of a topic's groups, at most a page."""
+        start, stop = topic_range(topic_uuid)
+        return await self._rows.scan(TABLE, start, stop, limit=SCAN_ROWS_MAX)
+
+    async def of_partition(self, key: GroupKey, partition: int) -> tuple[Row | None, Row | None]:
+        """A group's own row and that of one of its partitions."""
+        keys = [group_row_key(key), partition_row_key(key, partition)]
+        own, row = await self._rows.get(TABLE, keys)
+        return own, row
+
+    async def partitions(self, key: GroupKey) -> Mapping[int, PartitionRow]:
+        """A group's partition rows, by partition."""
+        found: dict[int, PartitionRow] = {}
+        for row in await self.of_group(key):
+            partition = parse_row_key(row.key)[1]
+            if partition is not None:
+                found[partition] = PartitionRow.decode(row.cells)
+        return found
+
+    async def groups(self, topic_uuid: str) -> Mapping[str, GroupRow]:
+        """Groups of a topic by name, sorted, without those that were deleted."""
+        found: dict[str, GroupRow] = {}
+        start, stop = topic_range(topic_uuid)
+        while True:
+            page = await self._rows.scan(TABLE, start, stop, limit=SCAN_ROWS_MAX)
+            for row in page:
+                key, partition = parse_row_key(row.key)
+                if partition is None:
+                    found[key.group] = GroupRow.decode(row.cells)
+            if len(page) < SCAN_ROWS_MAX:
+                return {name: row for name, row in sorted(found.items()) if not row.deleting}
+            start = group_range(key)[1]  # the last group's other rows are not needed
+
+    async def drained(self, topic_uuid: str, partition: int, next_offset: int) -> bool | None:
+        """Whether every group has read the partition to its end; None if there is no group."""
+        names = await self.groups(topic_uuid)
+        if not names:
+            return None
+        keys = [partition_row_key(GroupKey(topic_uuid, name), partition) for name in names]
+        rows = await self._rows.get(TABLE, keys)
+        return all(
+            row is not None and PartitionRow.decode(row.cells).checkpoint >= next_offset - 1
+            for row in rows
+        )
+
+    async def checkpoints(self, tenant: str, prefix: str) -> Sequence[FoundCheckpoint]:
+        """Checkpoints of a tenant's groups, on every topic, whose name starts with a prefix."""
+        found: list[FoundCheckpoint] = []
+        wanted: GroupKey | None = None
+        async for page in self._pages(b"", b""):
+            for row in page:
+                key, partition = parse_row_key(row.key)
+                if partition is None:  # a group's own row comes before its partitions
+                    group = GroupRow.decode(row.cells)
+                    fits = group.tenant == tenant and key.group.startswith(prefix)
+                    wanted = key if fits and not group.deleting else None
+                elif key == wanted:
+                    offset = PartitionRow.decode(row.cells).checkpoint
+                    if offset >= 0:
+                        found.append(FoundCheckpoint(key, partition, offset))
+            if len(found) >= CHECKPOINTS_MAX:
+                _LOG.warning("checkpoints of %s: only the first %d", tenant, CHECKPOINTS_MAX)
+                return found[:CHECKPOINTS_MAX]
+        return found
+
+    async def _pages(self, start: bytes, stop: bytes) -> AsyncIterator[Sequence[Row]]:
+        while True:
+            page = await self._rows.scan(TABLE, start, stop, limit=SCAN_ROWS_MAX)
+            yield page
+            if len(page) < SCAN_ROWS_MAX:
+                return
+            start = page[-1].key + b"\0"

@@ -1,0 +1,57 @@
+"""How far consumer groups are, always as the rows tell now."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from opentalos.group.directory import GroupDirectory, GroupUser
+from opentalos.group.group_rows import GroupRows
+from opentalos.group.row_format import GroupKey, PartitionRow
+
+
+class StoredOffset(NamedTuple):
+    """A checkpoint, and the log's epoch in which it was committed; -1: none."""
+
+    offset: int
+    epoch: int
+
+
+class Progress(NamedTuple):
+    """How far a group is on a partition, and who holds it (empty: nobody)."""
+
+    worker: str
+    address: str
+    checkpoint: int
+
+
+class GroupProgress:
+    """Reads checkpoints; no group comes into being by it."""
+
+    def __init__(self, rows: GroupRows, directory: GroupDirectory) -> None:
+        self._rows, self._directory = rows, directory
+
+    async def checkpoint(self, user: GroupUser, partition: int) -> StoredOffset:
+        """Last committed offset, whoever wrote it; -1: none."""
+        row = await self._directory.stored(user, partition) or PartitionRow()
+        return StoredOffset(row.checkpoint, row.epoch)
+
+    async def of_group(self, user: GroupUser) -> Mapping[int, Progress]:
+        """A group that this server coordinates, by partition."""
+        group = await self._directory.look(user)
+        if group is None:
+            return {}
+        now_s = asyncio.get_running_loop().time()
+        found: dict[int, Progress] = {}
+        for partition, part in group.partitions.items():
+            holder, row = part.holder(now_s), part.value
+            worker = group.workers.get(holder)
+            address = worker.address if worker else row.address if holder else ""
+            found[partition] = Progress(holder, address, row.checkpoint)
+        return found
+
+    async def of_rows(self, key: GroupKey) -> Mapping[int, Progress]:
+        """Any group, by partition; a worker that died may still be shown."""
+        return {
+            partition: Progress(row.owner, row.address if row.owner else "", row.checkpoint)
+            for partition, row in (await self._rows.partitions(key)).items()
+        }
