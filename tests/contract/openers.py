@@ -8,11 +8,18 @@ uses, and assumes nothing about time but that things happen within ``PATIENCE_S`
 import asyncio
 import random
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+import struct
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast
+
+import pytest
+from _pytest.mark import ParameterSet
+from tests.conftest import RunningBackends
+from tests.tcp_proxy import TcpProxy
 
 from opentalos.adapters.local import open_local_file_store
 from opentalos.adapters.memory import (
@@ -22,6 +29,8 @@ from opentalos.adapters.memory import (
     MemoryStorage,
 )
 from opentalos.adapters.sqlite import open_sqlite_meta_store, open_sqlite_row_store
+from opentalos.adapters.zookeeper import open_zookeeper_meta_store
+from opentalos.model.limits import ZookeeperLimits
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
 from opentalos.ports.row_store import RowStore
@@ -66,11 +75,25 @@ class Storage(Generic[StoreT]):
                 await client.close()
 
 
-Opener = Callable[[Path], AbstractAsyncContextManager[Storage[StoreT]]]
+@dataclass(frozen=True)
+class Place:
+    """Where a case may make storages: a folder of its own, and real backends, which all share."""
+
+    folder: Path
+    backends: Callable[[], RunningBackends]  # starts them if need be
+
+
+Opener = Callable[[Place], AbstractAsyncContextManager[Storage[StoreT]]]
+BACKEND_MARKS = (pytest.mark.backend, pytest.mark.timeout(180))  # the first case starts it
+
+
+def params_of(stores: Mapping[str, Opener[StoreT]]) -> list[ParameterSet]:
+    """The names as parameters of a fixture, marked if they need a real backend."""
+    return [pytest.param(name, marks=BACKEND_MARKS if name in BACKENDS else ()) for name in stores]
 
 
 @asynccontextmanager
-async def memory_files(_folder: Path) -> AsyncIterator[Storage[FileStore]]:
+async def memory_files(_place: Place) -> AsyncIterator[Storage[FileStore]]:
     """Files of one MemoryStorage."""
     shared = MemoryStorage()
 
@@ -83,11 +106,11 @@ async def memory_files(_folder: Path) -> AsyncIterator[Storage[FileStore]]:
 
 
 @asynccontextmanager
-async def local_files(folder: Path) -> AsyncIterator[Storage[FileStore]]:
+async def local_files(place: Place) -> AsyncIterator[Storage[FileStore]]:
     """Files of one directory."""
 
     async def client() -> FileStore:
-        return await open_local_file_store(folder / "files")
+        return await open_local_file_store(place.folder / "files")
 
     storage: Storage[FileStore] = Storage(client)
     yield storage
@@ -95,11 +118,11 @@ async def local_files(folder: Path) -> AsyncIterator[Storage[FileStore]]:
 
 
 @asynccontextmanager
-async def local_files_of_one_process(folder: Path) -> AsyncIterator[Storage[FileStore]]:
+async def local_files_of_one_process(place: Place) -> AsyncIterator[Storage[FileStore]]:
     """Files of one directory that no other process uses, as a server's."""
 
     async def client() -> FileStore:
-        return await open_local_file_store(folder / "files", exclusive=True)
+        return await open_local_file_store(place.folder / "files", exclusive=True)
 
     storage: Storage[FileStore] = Storage(client)
     yield storage
@@ -107,7 +130,7 @@ async def local_files_of_one_process(folder: Path) -> AsyncIterator[Storage[File
 
 
 @asynccontextmanager
-async def memory_records(_folder: Path) -> AsyncIterator[Storage[MetaStore]]:
+async def memory_records(_place: Place) -> AsyncIterator[Storage[MetaStore]]:
     """Records of one MemoryStorage."""
     shared = MemoryStorage()
 
@@ -140,11 +163,11 @@ def lose_sqlite_reply() -> None:
 
 
 @asynccontextmanager
-async def sqlite_records(folder: Path) -> AsyncIterator[Storage[MetaStore]]:
+async def sqlite_records(place: Place) -> AsyncIterator[Storage[MetaStore]]:
     """Records of one file, each client with a connection of its own."""
 
     async def client() -> MetaStore:
-        path = folder / "meta.sqlite"
+        path = place.folder / "meta.sqlite"
         return await open_sqlite_meta_store(path, connection_class=LosingConnection)
 
     storage: Storage[MetaStore] = Storage(client, lose_reply=lose_sqlite_reply)
@@ -152,8 +175,36 @@ async def sqlite_records(folder: Path) -> AsyncIterator[Storage[MetaStore]]:
     await storage.close()
 
 
+def writes_zookeeper(chunk: bytes) -> bool:
+    """Whether these bytes of a client begin with a request that changes a node."""
+    create, delete, set_data, multi = 1, 2, 5, 14  # Source: ZooKeeper, ZooDefs.OpCode
+    return len(chunk) >= 12 and struct.unpack_from("!i", chunk, 8)[0] in (
+        create,
+        delete,
+        set_data,
+        multi,
+    )
+
+
 @asynccontextmanager
-async def memory_rows(_folder: Path) -> AsyncIterator[Storage[RowStore]]:
+async def zookeeper_records(place: Place) -> AsyncIterator[Storage[MetaStore]]:
+    """Records below a znode of their own, reached through a proxy that can lose an answer."""
+    host, port = place.backends().zookeeper_hosts.rsplit(":", 1)
+    with TcpProxy(int(port), host) as proxy:
+        url = f"zookeeper://{proxy.address}/contract/{uuid.uuid4().hex}"
+
+        async def client() -> MetaStore:
+            return await open_zookeeper_meta_store(url, ZookeeperLimits())
+
+        storage: Storage[MetaStore] = Storage(
+            client, lose_reply=lambda: proxy.lose_answer(writes_zookeeper)
+        )
+        yield storage
+        await storage.close()
+
+
+@asynccontextmanager
+async def memory_rows(_place: Place) -> AsyncIterator[Storage[RowStore]]:
     """Rows of one MemoryStorage."""
     shared = MemoryStorage()
 
@@ -166,11 +217,11 @@ async def memory_rows(_folder: Path) -> AsyncIterator[Storage[RowStore]]:
 
 
 @asynccontextmanager
-async def sqlite_rows(folder: Path) -> AsyncIterator[Storage[RowStore]]:
+async def sqlite_rows(place: Place) -> AsyncIterator[Storage[RowStore]]:
     """Rows of one file, each client with a connection of its own."""
 
     async def client() -> RowStore:
-        path = folder / "rows.sqlite"
+        path = place.folder / "rows.sqlite"
         return await open_sqlite_row_store(path, connection_class=LosingConnection)
 
     storage: Storage[RowStore] = Storage(client, lose_reply=lose_sqlite_reply)
@@ -185,7 +236,7 @@ def simulated_disk() -> tuple[SimulatedDisk, SimulatedProcess]:
 
 
 @asynccontextmanager
-async def simulated_files(_folder: Path) -> AsyncIterator[Storage[FileStore]]:
+async def simulated_files(_place: Place) -> AsyncIterator[Storage[FileStore]]:
     """Files of one simulated disk: what simulation shows holds only if it keeps the contract."""
     disk, process = simulated_disk()
 
@@ -198,7 +249,7 @@ async def simulated_files(_folder: Path) -> AsyncIterator[Storage[FileStore]]:
 
 
 @asynccontextmanager
-async def simulated_records(_folder: Path) -> AsyncIterator[Storage[MetaStore]]:
+async def simulated_records(_place: Place) -> AsyncIterator[Storage[MetaStore]]:
     """Records beside one simulated disk."""
     disk, process = simulated_disk()
 
@@ -211,7 +262,7 @@ async def simulated_records(_folder: Path) -> AsyncIterator[Storage[MetaStore]]:
 
 
 @asynccontextmanager
-async def simulated_rows(_folder: Path) -> AsyncIterator[Storage[RowStore]]:
+async def simulated_rows(_place: Place) -> AsyncIterator[Storage[RowStore]]:
     """Rows beside one simulated disk."""
     disk, process = simulated_disk()
 
@@ -223,6 +274,8 @@ async def simulated_rows(_folder: Path) -> AsyncIterator[Storage[RowStore]]:
     await storage.close()
 
 
+BACKENDS = {"hdfs", "zookeeper", "hbase"}  # stores that need a real one
+
 FILE_STORES: dict[str, Opener[FileStore]] = {
     "memory": memory_files,
     "local": local_files,
@@ -233,6 +286,7 @@ META_STORES: dict[str, Opener[MetaStore]] = {
     "memory": memory_records,
     "sqlite": sqlite_records,
     "simulated": simulated_records,
+    "zookeeper": zookeeper_records,
 }
 ROW_STORES: dict[str, Opener[RowStore]] = {
     "memory": memory_rows,
@@ -241,5 +295,5 @@ ROW_STORES: dict[str, Opener[RowStore]] = {
 }
 
 # Those that can lose the reply of a write that took effect; memory has no reply to lose.
-LOSING_META_STORES = {name: META_STORES[name] for name in ("sqlite",)}
+LOSING_META_STORES = {name: META_STORES[name] for name in ("sqlite", "zookeeper")}
 LOSING_ROW_STORES = {name: ROW_STORES[name] for name in ("sqlite",)}

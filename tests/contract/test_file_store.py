@@ -3,10 +3,9 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-from tests.contract.openers import FILE_STORES, RECOVER_S, Storage
+from tests.contract.openers import FILE_STORES, RECOVER_S, Place, Storage, params_of
 
 from opentalos.model.errors import (
     AlreadyExists,
@@ -23,11 +22,11 @@ SYNCED = Durability.SYNCED
 RECORDS_MAX = 100_000  # of a busy writer; it is fenced long before
 
 
-@pytest.fixture(params=list(FILE_STORES))
+@pytest.fixture(params=params_of(FILE_STORES))
 async def storage(
-    request: pytest.FixtureRequest, tmp_path: Path
+    request: pytest.FixtureRequest, place: Place
 ) -> AsyncIterator[Storage[FileStore]]:
-    async with FILE_STORES[request.param](tmp_path) as opened:
+    async with FILE_STORES[request.param](place) as opened:
         yield opened
 
 

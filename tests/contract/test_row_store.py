@@ -4,10 +4,9 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 
 import pytest
-from tests.contract.openers import LOSING_ROW_STORES, ROW_STORES, Storage
+from tests.contract.openers import LOSING_ROW_STORES, ROW_STORES, Place, Storage, params_of
 
 from opentalos.model.errors import (
     NotFound,
@@ -21,11 +20,9 @@ from opentalos.ports.row_store import ABSENT, FamilyName, Row, RowMutation, RowS
 PENDING = FamilyName.PENDING
 
 
-@pytest.fixture(params=list(ROW_STORES))
-async def storage(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> AsyncIterator[Storage[RowStore]]:
-    async with ROW_STORES[request.param](tmp_path) as opened:
+@pytest.fixture(params=params_of(ROW_STORES))
+async def storage(request: pytest.FixtureRequest, place: Place) -> AsyncIterator[Storage[RowStore]]:
+    async with ROW_STORES[request.param](place) as opened:
         yield opened
 
 
@@ -285,11 +282,11 @@ async def test_of_identical_writes_at_once_all_succeed_with_one_version(
     assert len(set(versions)) == 1
 
 
-@pytest.mark.parametrize("name", list(LOSING_ROW_STORES))
+@pytest.mark.parametrize("name", params_of(LOSING_ROW_STORES))
 async def test_an_unknown_write_is_resolved_by_repeating_it(
-    name: str, tmp_path: Path, table: str
+    name: str, place: Place, table: str
 ) -> None:
-    async with LOSING_ROW_STORES[name](tmp_path) as storage:
+    async with LOSING_ROW_STORES[name](place) as storage:
         lose_reply = storage.lose_reply
         assert lose_reply is not None
         store = await storage.client()

@@ -2,19 +2,18 @@
 
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-from tests.contract.openers import META_STORES, Storage
+from tests.contract.openers import META_STORES, Place, Storage, params_of
 
 from opentalos.ports.meta_store import MetaStore
 
 
-@pytest.fixture(params=list(META_STORES))
+@pytest.fixture(params=params_of(META_STORES))
 async def storage(
-    request: pytest.FixtureRequest, tmp_path: Path
+    request: pytest.FixtureRequest, place: Place
 ) -> AsyncIterator[Storage[MetaStore]]:
-    async with META_STORES[request.param](tmp_path) as opened:
+    async with META_STORES[request.param](place) as opened:
         yield opened
 
 

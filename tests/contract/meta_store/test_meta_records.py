@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from pathlib import Path
 
 import pytest
-from tests.contract.openers import LOSING_META_STORES, Storage
+from tests.contract.openers import LOSING_META_STORES, Place, Storage, params_of
 
 from opentalos.model.errors import (
     AlreadyExists,
@@ -241,12 +240,10 @@ async def test_a_reopened_client_sees_what_was_written(
 # --- a reply that is lost -------------------------------------------------------------------------
 
 
-@pytest.fixture(params=list(LOSING_META_STORES))
-async def losing(
-    request: pytest.FixtureRequest, tmp_path: Path
-) -> AsyncIterator[Storage[MetaStore]]:
+@pytest.fixture(params=params_of(LOSING_META_STORES))
+async def losing(request: pytest.FixtureRequest, place: Place) -> AsyncIterator[Storage[MetaStore]]:
     """A storage that can lose the reply of a write that took effect."""
-    async with LOSING_META_STORES[request.param](tmp_path) as opened:
+    async with LOSING_META_STORES[request.param](place) as opened:
         assert opened.lose_reply is not None
         yield opened
 

@@ -1,0 +1,164 @@
+"""A port that leads to another one, with faults on demand: delay, silence, cut, a lost answer."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+HOST = "127.0.0.1"
+CHUNK_BYTES = 64 << 10
+MUTE_S = 0.1  # between a request whose answer is lost and the end of its connection
+POLL_S = 0.005
+
+
+class _Link:
+    """One client's connection and ours behind it."""
+
+    def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
+        self.client, self.server = client, server
+        self.mute = False  # answers are thrown away
+
+    def close(self) -> None:
+        self.client.transport.abort()
+        self.server.transport.abort()
+
+
+class TcpProxy:
+    """Runs on a thread of its own; all methods may be called from any thread."""
+
+    def __init__(self, port: int, host: str = HOST) -> None:
+        self._target = (host, port)
+        self._links: dict[_Link, None] = {}
+        self._silent = False
+        self._delay_s = 0.0
+        self._loses: Callable[[bytes], bool] | None = None
+        self._server: asyncio.Server | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.port = 0
+        self.restore()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT for clients."""
+        return f"{HOST}:{self.port}"
+
+    def delay(self, seconds: float) -> None:
+        """Hold every chunk back for so long, in both directions; 0 ends it."""
+        self._delay_s = seconds
+
+    def silence(self) -> None:
+        """Forward nothing; connections stay open, new ones are taken but hear nothing."""
+        self._silent = True
+
+    def cut(self) -> None:
+        """Break all connections and refuse new ones."""
+        self._run(self._close())
+
+    def drop(self) -> None:
+        """Break all connections; new ones are taken."""
+        self._loop.call_soon_threadsafe(self._drop)
+
+    def restore(self) -> None:
+        """End silence and refusal."""
+        self._silent = False
+        self._run(self._listen())
+
+    def lose_answer(self, matches: Callable[[bytes], bool]) -> None:
+        """Forward the next chunk of a client that ``matches``, then throw the answers on that
+        connection away and break it."""
+        self._loses = matches
+
+    def close(self) -> None:
+        """End the proxy and its thread."""
+        if self._thread.is_alive():
+            self._run(self._end())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def __enter__(self) -> "TcpProxy":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+
+    # --- on the thread --------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        if self._server is None:
+            self._server = await asyncio.start_server(self._serve, HOST, self.port)
+            self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self._drop()
+
+    async def _end(self) -> None:
+        await self._close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.sleep(0)  # transports close in the loop's next turn
+
+    def _drop(self) -> None:
+        for link in self._links:
+            link.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            server_reader, server_writer = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        link = _Link(writer, server_writer)
+        self._links[link] = None
+        pumps = [
+            asyncio.create_task(self._to_server(reader, link)),
+            asyncio.create_task(self._to_client(server_reader, link)),
+        ]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            link.close()
+            del self._links[link]
+
+    async def _to_server(self, reader: asyncio.StreamReader, link: _Link) -> None:
+        while chunk := await reader.read(CHUNK_BYTES):
+            await self._hold()
+            if self._loses is not None and self._loses(chunk):
+                self._loses = None
+                link.mute = True
+                self._loop.call_later(MUTE_S, link.close)
+            link.server.write(chunk)
+            await link.server.drain()
+
+    async def _to_client(self, reader: asyncio.StreamReader, link: _Link) -> None:
+        while chunk := await reader.read(CHUNK_BYTES):
+            await self._hold()
+            if not link.mute:
+                link.client.write(chunk)
+                await link.client.drain()
+
+    async def _hold(self) -> None:
+        if self._delay_s:
+            await asyncio.sleep(self._delay_s)
+        while self._silent:  # noqa: ASYNC110 - set by another thread
+            await asyncio.sleep(POLL_S)
