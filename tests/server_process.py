@@ -34,6 +34,8 @@ class ServerProcess:
     config: str = ""  # text of the TOML file
     launcher: tuple[str, ...] = (str(TALOS), "serve")
     port: int = 0
+    ready_timeout_s: float = READY_TIMEOUT_S
+    stop_timeout_s: float = STOP_TIMEOUT_S
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -75,7 +77,7 @@ class ServerProcess:
     def _ready_line(self) -> str:
         assert self.process is not None
         assert self.process.stdout is not None
-        deadline = time.monotonic() + READY_TIMEOUT_S
+        deadline = time.monotonic() + self.ready_timeout_s
         seen = b""
         while not seen.endswith(b"\n"):
             left = deadline - time.monotonic()
@@ -98,18 +100,26 @@ class ServerProcess:
         """End the process with SIGTERM and return its exit status."""
         return self._end(signal.SIGTERM)
 
+    def pause(self) -> None:
+        """SIGSTOP: it does nothing, but its connections stay open."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
     def _end(self, how: signal.Signals) -> int:
         process, self.process = self.process, None
         if process is None:
             return 0
         process.send_signal(how)
         try:
-            return process.wait(STOP_TIMEOUT_S)
+            return process.wait(self.stop_timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
             raise AssertionError(
-                f"did not end within {STOP_TIMEOUT_S} s\n{self.stderr()}"
+                f"did not end within {self.stop_timeout_s} s\n{self.stderr()}"
             ) from None
         finally:
             if process.stdout is not None:

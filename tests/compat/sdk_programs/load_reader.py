@@ -3,7 +3,7 @@
 import time
 
 from load_history import History, stop_at_end_of_input
-from sdk import Arguments, config, credential, run, say
+from sdk import Arguments, config, credential, reason, run, say
 from talos.consumer.SimpleConsumer import SimpleConsumer
 
 PAUSE_AFTER_FAILURE_S = 0.02
@@ -26,13 +26,14 @@ def program(arguments: Arguments) -> None:
         try:
             fetched = consumer.fetch_message(offset, 500)
         except Exception as error:
-            history.fail(read, f"{type(error).__name__}: {error}"[:200])
+            history.fail(read, reason(error))
             time.sleep(PAUSE_AFTER_FAILURE_S)
             continue
         blocks = [[one.messageOffset, [one.message.message.decode()]] for one in fetched]
         history.ok(read, blocks=blocks)
         if fetched:
             offset = fetched[-1].messageOffset + 1
+        time.sleep(arguments.get("pause_s", 0))
     say(event="stopped", next=offset)
 
 

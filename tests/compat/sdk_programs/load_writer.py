@@ -7,7 +7,7 @@ connection was refused, so when nothing was done.
 import time
 
 from load_history import History, stop_at_end_of_input
-from sdk import Arguments, config, credential, run, say, topic_and_partition
+from sdk import Arguments, config, credential, reason, run, say, topic_and_partition
 from talos.client.TalosClientFactory import TalosClientFactory
 from talos.client.TalosErrors import TalosTransportError
 from talos.producer.SimpleProducer import SimpleProducer
@@ -54,14 +54,12 @@ def program(arguments: Arguments) -> None:
         try:
             producer.put_message_list([Message(message=one.encode()) for one in ids])
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"[:200]
-            if is_not_done(error):
-                history.fail(put, reason)
-            else:
-                history.unknown(put, reason)
+            end = history.fail if is_not_done(error) else history.unknown
+            end(put, reason(error))
             time.sleep(PAUSE_AFTER_FAILURE_S)
         else:
             history.ok(put)
+            time.sleep(arguments.get("pause_s", 0))
     say(event="stopped", messages=count)
 
 

@@ -91,6 +91,13 @@ def error_of(call: Callable[[], Any]) -> dict[str, Any]:
     return {}
 
 
+def reason(error: Exception) -> str:
+    """Why a call failed, in the words that ``opentalos.testing.checker`` knows."""
+    code = getattr(error, "errorCode", None)
+    known = code == ErrorCode.MESSAGE_OFFSET_OUT_OF_RANGE
+    return f"{'OffsetOutOfRange' if known else type(error).__name__}: {error}"[:200]
+
+
 def run(program: Callable[[Arguments], None]) -> NoReturn:
     """Run a program on its argument and leave at once, whatever threads the SDK left."""
     logging.disable(logging.CRITICAL)

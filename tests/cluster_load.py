@@ -1,0 +1,227 @@
+"""Load of the official SDK on a cluster, and what the history checker says of it."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tests.cluster_processes import LEASE_S, ClusterProcesses
+from tests.compat.conftest import Sdk, sdk_environment
+from tests.raw_client import RawClient, RawTopic, TalosError, idl
+
+from opentalos.testing.checker import check
+from opentalos.testing.history import History, Recorder
+
+PARTITIONS = 3
+PAUSE_S = 0.02  # between two puts of one writer: two cores carry servers, backends and clients
+STOP_TIMEOUT_S = 40.0
+PROGRESS_TIMEOUT_S = 60.0
+PINNED = {"galaxy.talos.client.is.auto.location": False}  # always asks the server of its URL
+ZOMBIE_TIMEOUT_S = 60.0
+UNKNOWN_CODE = 2
+
+
+class Program:
+    """One load program in its own process, with the history it writes."""
+
+    def __init__(self, command: list[str], path: Path) -> None:
+        self.path = path
+        self.stderr = path.with_suffix(".stderr").open("w+")
+        self.process = subprocess.Popen(
+            command,
+            env=sdk_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.stderr,
+            text=True,
+        )
+
+    def wait_started(self) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline(), self._complaint()
+
+    def stop(self) -> None:
+        """Close its stdin, which it takes as the end."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        assert self.process.wait(STOP_TIMEOUT_S) == 0, self._complaint()
+
+    def close(self) -> None:
+        """Kill it if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout, self.stderr):
+            if stream is not None and not stream.closed:
+                stream.close()
+
+    def _complaint(self) -> str:
+        self.stderr.seek(0)
+        return f"{self.path.stem}: {self.stderr.read()[-2000:]}"
+
+
+class Traffic:
+    """Writers, readers and group workers on one fresh topic, until ``stop``; then ``judge``."""
+
+    def __init__(self, cluster: ClusterProcesses, folder: Path, durability: str) -> None:
+        self.cluster, self.folder = cluster, folder
+        self.topic = f"t{os.urandom(4).hex()}"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.programs: list[Program] = []
+        self.zombies: list[threading.Thread] = []
+        self.resource = self._sdk(0).topic(self.topic, partitions=PARTITIONS, durability=durability)
+        self.notes = (folder / "notes.jsonl").open("w")
+        self.recorder = Recorder(time.monotonic, self.notes)
+        self.recorder.note("settings", lease_s=LEASE_S)
+
+    def _sdk(self, number: int) -> Sdk:
+        running = self.cluster.running
+        return Sdk(self.cluster.servers[running[number % len(running)]])
+
+    def start(self) -> None:
+        """Start every program; each server is the first address of some of them."""
+        number = 0
+        for partition in range(PARTITIONS):
+            self._add(number, "load_writer", f"direct-{partition}", partition=partition)
+            self._add(number + 1, "load_reader", f"reader-{partition}", partition=partition)
+            number += 1
+        for server in range(len(self.cluster.running)):
+            partition = (server + 1) % PARTITIONS
+            name = f"pinned-{server}"
+            self._add(server, "load_writer", name, partition=partition, config=PINNED)
+        for worker in range(2):
+            more = {"group": "g", "partitions": PARTITIONS, "first": worker}
+            self._add(worker, "load_group", f"worker-{worker}", **more)
+        for program in self.programs:
+            program.wait_started()
+        self.wait_progress()
+
+    def _add(self, server: int, program: str, name: str, **more: Any) -> None:
+        path = self.folder / f"{name}.jsonl"
+        command = self._sdk(server).command(
+            program, topic=self.topic, prefix=name, history=str(path), pause_s=PAUSE_S, **more
+        )
+        self.programs.append(Program(command, path))
+
+    def history(self) -> History:
+        """Everything so far."""
+        return History.load(sorted(self.folder.glob("*.jsonl")))
+
+    def acknowledged(self) -> dict[int, int]:
+        """How many puts of each partition were acknowledged."""
+        found = dict.fromkeys(range(PARTITIONS), 0)
+        for put in self.history().of("put"):
+            found[put.args["partition"]] += put.ok
+        return found
+
+    def wait_progress(self) -> None:
+        """Wait until every partition has acknowledged something more."""
+        before = self.acknowledged()
+        deadline = time.monotonic() + PROGRESS_TIMEOUT_S
+        while True:
+            now = self.acknowledged()
+            if all(now[partition] > count for partition, count in before.items()):
+                return
+            stuck = [partition for partition, count in before.items() if now[partition] <= count]
+            said = f"partitions {stuck} acknowledge nothing\n{self.cluster.said()}"
+            assert time.monotonic() < deadline, said
+            time.sleep(0.3)
+
+    def owner(self, partition: int = 0) -> str:
+        """The server of a partition."""
+        return self.cluster.owners(self.resource)[partition]
+
+    def put_at(self, server: str, partition: int) -> None:
+        """Send one put to a server that may be paused, and record what it ever answers."""
+        port = self.cluster.servers[server].port
+        sent = threading.Thread(target=self._put, args=(port, partition), daemon=True)
+        sent.start()
+        self.zombies.append(sent)
+
+    def _put(self, port: int, partition: int) -> None:
+        client = RawClient(port, timeout_s=ZOMBIE_TIMEOUT_S)
+        name = idl("topic").TopicTalosResourceName(self.resource)
+        one = f"zombie-{os.urandom(4).hex()}"
+        put = self.recorder.invoke(one, "put", topic=self.topic, partition=partition, ids=[one])
+        try:
+            RawTopic(client, self.topic, name).put(one.encode(), partition=partition)
+        except TalosError as error:
+            ended = self.recorder.unknown if error.code == UNKNOWN_CODE else self.recorder.fail
+            ended(put, str(error)[:200])
+        except Exception as error:
+            self.recorder.unknown(put, repr(error)[:200])
+        else:
+            self.recorder.ok(put)
+        finally:
+            client.close()
+
+    def stop(self) -> None:
+        """End all programs in order, and read what the logs hold at last."""
+        for program in self.programs:
+            program.stop()
+        for zombie in self.zombies:
+            zombie.join(ZOMBIE_TIMEOUT_S)
+        final = str(self.folder / "final.jsonl")
+        self._sdk(0).run("load_final", topic=self.topic, partitions=PARTITIONS, history=final)
+
+    def judge(self, fault: str) -> None:
+        """Print figures; fail on every promise that the history breaks."""
+        self.notes.flush()
+        history = self.history()
+        commits = sum(1 for each in history.of("commit") if each.ok)
+        acked = self.acknowledged()
+        shown = ", ".join(
+            f"{partition}: {seconds:.1f} s" for partition, seconds in longest_silence(history)
+        )
+        unknown = sum(put.outcome.value in ("unknown", "open") for put in history.of("put"))
+        sys.stdout.write(
+            f"\n| {fault}: longest without an ack {shown}; "
+            f"{sum(acked.values())} acked, {unknown} unknown, {commits} commits\n"
+        )
+        anomalies = [str(anomaly) for anomaly in check(history)]
+        assert not anomalies, "\n".join([*anomalies, self.cluster.said()])
+        assert min(acked.values()) > 0, "a partition had no load"
+        assert commits > 0, "the group did nothing"
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        for program in self.programs:
+            program.close()
+        self.notes.close()
+
+
+def longest_silence(history: History) -> list[tuple[int, float]]:
+    """Partition and the longest time between two acknowledgements of its puts, in seconds."""
+    acks: dict[int, list[float]] = defaultdict(list)
+    for put in history.of("put"):
+        if put.ok:
+            acks[put.args["partition"]].append(put.ended_s)
+    found = []
+    for partition, times in sorted(acks.items()):
+        times.sort()
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        found.append((partition, max(gaps, default=0.0)))
+    return found
+
+
+@contextmanager
+def traffic(
+    cluster: ClusterProcesses, folder: Path, fault: str, durability: str = "synced"
+) -> Iterator[Traffic]:
+    """Load while the body does harm; at its end the cluster must work, and is judged."""
+    load = Traffic(cluster, folder, durability)
+    try:
+        load.start()
+        yield load
+        load.wait_progress()
+        load.stop()
+        load.judge(fault)
+    finally:
+        load.close()

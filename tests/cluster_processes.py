@@ -1,0 +1,200 @@
+"""Several real ``talos serve`` processes that make one cluster over real backends, for tests."""
+
+import base64
+import http.client
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import RunningBackends
+from tests.raw_client import RawClient, idl
+from tests.server_process import ROOT_KEY, ServerProcess
+
+from opentalos.cli.backend.ports import free_ports
+
+READY_TIMEOUT_S = 90.0  # a Java machine starts in each process, several at once
+STOP_TIMEOUT_S = 30.0
+SETTLE_TIMEOUT_S = 60.0
+REST_TIMEOUT_S = 10.0
+POLL_S = 0.1
+SESSION_S = 3.0
+LEASE_S = 4.0
+KEY_BYTES = 32
+
+CONFIG = """
+[storage]
+files = "{hdfs_url}/{name}"
+meta = "zookeeper://{zookeeper_hosts}/{name}"
+rows = "{hbase_url}/{name}"
+[cluster]
+name = "{server}"
+key_file = "{key_file}"
+stable_after_s = 1.0
+[zookeeper]
+session_s = {session_s}
+[hdfs]
+conf_dir = "{hdfs_conf_dir}"
+[jvm]
+jars = "{jars}"
+heap_mb = 128
+[group]
+lease_s = {lease_s}
+"""
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float) -> float:
+    """Wait, and return how long it took. AssertionError when time is over."""
+    began = time.monotonic()
+    while not condition():
+        waited_s = time.monotonic() - began
+        assert waited_s < timeout_s, f"not after {waited_s:.0f} s: {what}"
+        time.sleep(POLL_S)
+    return time.monotonic() - began
+
+
+@dataclass
+class ClusterProcesses:
+    """Servers by name, each with its own data directory and a port that it keeps.
+
+    ``name`` is the corner of the shared backends: HDFS directory, ZooKeeper chroot, namespace.
+    """
+
+    folder: Path
+    backends: RunningBackends
+    names: Sequence[str] = ("s1", "s2", "s3")
+    config: str = ""  # more sections of the TOML file
+    name: str = field(default_factory=lambda: f"c{os.urandom(5).hex()}")
+    launchers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    servers: dict[str, ServerProcess] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        key_file = self.folder / "cluster.key"
+        key_file.write_bytes(base64.b64encode(os.urandom(KEY_BYTES)) + b"\n")
+        for server, port in zip(self.names, free_ports(len(self.names)), strict=True):
+            config = CONFIG.format(
+                hdfs_url=self.backends.hdfs_url,
+                hdfs_conf_dir=self.backends.hdfs_conf_dir,
+                zookeeper_hosts=self.backends.zookeeper_hosts,
+                hbase_url=self.backends.hbase_url,
+                jars=self.backends.jars,
+                name=self.name,
+                server=server,
+                key_file=key_file,
+                session_s=SESSION_S,
+                lease_s=LEASE_S,
+            )
+            process = ServerProcess(
+                self.folder / server,
+                config + self.config,
+                port=port,
+                ready_timeout_s=READY_TIMEOUT_S,
+                stop_timeout_s=STOP_TIMEOUT_S,
+            )
+            if server in self.launchers:
+                process.launcher = self.launchers[server]
+            self.servers[server] = process
+
+    def start(self, *names: str) -> None:
+        """Start servers, all that do not run unless named, at the same time."""
+        chosen = [self.servers[name] for name in names or self.names]
+        with ThreadPoolExecutor(len(chosen)) as pool:
+            list(pool.map(ServerProcess.start, [one for one in chosen if one.process is None]))
+
+    def stop(self, *names: str) -> None:
+        """SIGTERM, all at the same time."""
+        with ThreadPoolExecutor(len(self.names)) as pool:
+            list(pool.map(ServerProcess.stop, [self.servers[one] for one in names or self.names]))
+
+    def kill(self, *names: str) -> None:
+        """SIGKILL."""
+        for name in names or self.names:
+            self.servers[name].kill()
+
+    @contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """SIGSTOP, and SIGCONT at the end."""
+        self.servers[name].pause()
+        try:
+            yield
+        finally:
+            self.servers[name].resume()
+
+    @property
+    def running(self) -> list[str]:
+        """Names of servers whose process runs."""
+        return [name for name, one in self.servers.items() if one.process is not None]
+
+    def status(self, name: str | None = None) -> dict[str, Any]:
+        """What one server, by default any that answers, says of the cluster."""
+        problems = []
+        for one in [name] if name else self.running:
+            try:
+                return self._get(one, "/rest/v1/cluster")
+            except (OSError, http.client.HTTPException, AssertionError) as error:
+                problems.append(f"{one}: {error!r}")
+        raise AssertionError(f"no server tells its status: {problems}")
+
+    def _get(self, name: str, path: str) -> dict[str, Any]:
+        port = self.servers[name].port
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REST_TIMEOUT_S)
+        pair = f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}".encode()
+        headers = {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+        try:
+            connection.request("GET", path, headers=headers)
+            reply = connection.getresponse()
+            text = reply.read()
+        finally:
+            connection.close()
+        assert reply.status == http.client.OK, f"{reply.status} {text!r}"
+        document: dict[str, Any] = json.loads(text)
+        return document
+
+    def controller(self) -> str:
+        """Name of the controller."""
+        return str(self.status()["leader"])
+
+    def owners(self, resource: str, name: str | None = None) -> dict[int, str]:
+        """Which server serves each partition of a topic, as ``name`` tells clients."""
+        by_address = {f"127.0.0.1:{one.port}": key for key, one in self.servers.items()}
+        client = RawClient(self.servers[name or self.running[0]].port)
+        topic = idl("topic").TopicTalosResourceName(resource)
+        try:
+            request = idl("message").GetScheduleInfoRequest(topic)
+            told = client.call("message", "getScheduleInfo", request).scheduleInfo
+        finally:
+            client.close()
+        return {place.partitionId: by_address[host] for place, host in told.items()}
+
+    def settled(self) -> bool:
+        """All running servers serve, see each other, and nothing moves."""
+        try:
+            status = self.status()
+        except AssertionError:
+            return False
+        serving = {one["name"] for one in status["servers"] if one["state"] == "serving"}
+        quiet = not status["moving"] and not status["unassigned"]
+        return serving == set(self.running) and quiet and bool(status["leader"])
+
+    def wait_settled(self, timeout_s: float = SETTLE_TIMEOUT_S) -> float:
+        """Wait until it is settled; returns the seconds that took."""
+        try:
+            return wait_until(self.settled, "the cluster settles", timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.said()}") from None
+
+    def said(self) -> str:
+        """The end of every server's log."""
+        return "\n".join(f"--- {name}\n{one.stderr()}" for name, one in self.servers.items())
+
+    def close(self) -> None:
+        """End all at once."""
+        for server in self.servers.values():
+            if server.process is not None:
+                server.kill()
