@@ -4,7 +4,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from opentalos.broker.cluster.cluster import Cluster
 from opentalos.broker.cluster.ownership import Alone
+from opentalos.broker.cluster.peer_calls import PeerCalls
+from opentalos.broker.cluster.remote_logs import CALL as PARTITIONS_CALL
+from opentalos.broker.cluster.remote_logs import RemoteLogs
+from opentalos.broker.cluster.service import ClusterService
 from opentalos.broker.consumers import ConsumerService
 from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
 from opentalos.broker.messages import MessageService
@@ -33,6 +38,7 @@ from opentalos.model.errors import TalosError
 from opentalos.ports.clock import Clock
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
+from opentalos.ports.peers import Peers
 from opentalos.ports.row_store import RowStore
 
 __all__ = ["Broker", "BrokerConfig", "open_broker"]
@@ -53,9 +59,16 @@ class Catalogs:
 class Broker:
     """All use cases of one server; ``start`` before use, ``close`` after."""
 
-    def __init__(self, context: BrokerContext, catalogs: Catalogs, groups: Coordinator) -> None:
+    def __init__(
+        self,
+        context: BrokerContext,
+        catalogs: Catalogs,
+        groups: Coordinator,
+        cluster: Cluster | None = None,
+    ) -> None:
         reader = TopicReader(context)
         quotas = catalogs.quotas
+        self._cluster = cluster
         self.context, self.catalogs, self.groups = context, catalogs, groups
         self._upkeep = TopicUpkeep(context, groups.directory)
         self._space_upkeep = SpaceUpkeep(context)
@@ -69,32 +82,54 @@ class Broker:
         self.partition_quotas = PartitionQuotaService(context, quotas)
         self.metrics = MetricService(context, groups, reader)
         self.principals = PrincipalService(catalogs.principals, context.authorizer)
+        self.peer_calls = PeerCalls()
+        self.peer_calls.register(PARTITIONS_CALL, RemoteLogs(context).answer)
+        # None: this server is alone.
+        self.cluster: ClusterService | None = None
+        if cluster is not None:
+            self.cluster = ClusterService(context, cluster.state, cluster.controller, cluster.peers)
+            self.peer_calls.register("status", self.cluster.answer_status)
 
     async def start(self) -> None:
-        """Open the log, load the catalog, start the background loops.
+        """Enter the cluster, open the log, load the catalog, start the background loops.
 
         Raises: NewerFormat, CorruptLog, ConfigError: a record names what cannot be used.
         """
         try:
+            if self._cluster is not None:
+                await self._cluster.enter()
             await self.context.log.start()
             await self.catalogs.principals.start()
             await self.catalogs.quotas.start()
             await self.catalogs.topics.start()
             await self.catalogs.topic_groups.start()
             await self.groups.start()
+            if self._cluster is not None:
+                await self._cluster.serve()
         except BaseException:
             await self.close()
             raise
         self._upkeep.start()
         self._space_upkeep.start()
 
+    async def announce_restart(self) -> None:
+        """Tell the cluster before the port refuses, so that it does not take this for a crash."""
+        if self._cluster is not None:
+            await self._cluster.announce_restart()
+
     async def close(self) -> None:
-        """Stop the loops, seal the log; the stores stay open for their owner to close."""
+        """Stop the loops, seal the log; the stores stay open for their owner to close.
+
+        A member of a cluster announces its restart first and leaves once all is sealed.
+        """
+        cluster = self._cluster
         closers: tuple[Callable[[], Awaitable[None]], ...] = (
+            *((cluster.retire,) if cluster else ()),
             self._upkeep.close,
             self._space_upkeep.close,
             self.groups.close,
             self.context.log.close,
+            *((cluster.leave,) if cluster else ()),
             self.catalogs.topic_groups.close,
             self.catalogs.topics.close,
             self.catalogs.quotas.close,
@@ -113,10 +148,24 @@ class Broker:
 
 
 def open_broker(
-    *, files: FileStore, meta: MetaStore, rows: RowStore, clock: Clock, config: BrokerConfig
+    *,
+    files: FileStore,
+    meta: MetaStore,
+    rows: RowStore,
+    clock: Clock,
+    config: BrokerConfig,
+    peers: Peers | None = None,
 ) -> Broker:
-    """Compose a broker; no I/O happens before ``start``."""
-    log = LogStore(files=files, meta=meta, clock=clock, server=config.server, limits=config.log)
+    """Compose a broker; no I/O happens before ``start``. With ``peers`` it joins a cluster."""
+    cluster = Cluster(meta, peers, clock, config) if peers is not None else None
+    log = LogStore(
+        files=files,
+        meta=meta,
+        clock=clock,
+        server=config.server,
+        limits=config.log,
+        gate=cluster.gate if cluster else None,
+    )
 
     def forget_handles() -> None:
         throttle.invalidate()
@@ -131,6 +180,11 @@ def open_broker(
         elif old is not None:
             throttle.invalidate()
             broker.messages.forget_routes()
+        if old is not None and (new is None or new.uuid != old.uuid):
+            spaces.forget(old)
+            broker.groups.directory.forget_topic(old.uuid)
+        if cluster is not None:
+            cluster.topic_changed()
 
     catalogs = Catalogs(
         principals=PrincipalDirectory(meta, clock, config.secret_box, forget_handles),
@@ -148,7 +202,14 @@ def open_broker(
         authorizer=Authorizer(config.auth),
         throttle=throttle,
         spaces=spaces,
-        ownership=Alone(config.advertise),
+        ownership=cluster.ownership if cluster else Alone(config.advertise),
+        peers=peers,
     )
-    broker = Broker(context, catalogs, Coordinator(rows, clock, config.group))
+    groups = Coordinator(rows, clock, config.group, config.server)
+    if cluster is not None:
+        ownership = cluster.ownership
+        cluster.attach(log, catalogs.topics)
+        cluster.lapsed = groups.forget_all
+        cluster.ring_changed = lambda: groups.ownership_changed(ownership.coordinates)
+    broker = Broker(context, catalogs, groups, cluster)
     return broker

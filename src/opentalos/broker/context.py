@@ -15,6 +15,7 @@ from opentalos.model.errors import TopicNotExist
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.limits import (
     AuthLimits,
+    ClusterLimits,
     GroupLimits,
     LogLimits,
     MessageLimits,
@@ -22,17 +23,23 @@ from opentalos.model.limits import (
     TopicLimits,
 )
 from opentalos.ports.clock import Clock
+from opentalos.ports.peers import Peers
 
 SETTINGS_MAX = 10_000  # topics whose log settings are kept at hand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """What a broker has to know besides its stores. ``advertise`` is ``host:port``."""
+    """What a broker has to know besides its stores. ``advertise`` is ``host:port``.
+
+    ``server`` stays the same after a restart; ``incarnation`` is another one after each start.
+    """
 
     server: str
     advertise: str
     secret_box: SecretBox
+    incarnation: str = ""
+    cluster: ClusterLimits | None = None  # needed with peers
     log: LogLimits = field(default_factory=LogLimits)
     auth: AuthLimits = field(default_factory=AuthLimits)
     message: MessageLimits = field(default_factory=MessageLimits)
@@ -53,6 +60,7 @@ class BrokerContext:
     throttle: Throttle
     spaces: SpaceLedger
     ownership: Ownership
+    peers: Peers | None = None  # None: this server is alone
     _settings: dict[str, tuple[Topic, TopicLogSettings]] = field(default_factory=dict)
 
     def topic(self, caller: Principal, action: Permission, resource: str) -> Topic:

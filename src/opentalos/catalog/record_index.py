@@ -148,6 +148,14 @@ class RecordIndex(Generic[T]):
                 self._apply(path, record)
             return
 
+    async def reload(self) -> None:
+        """Read all records again, as after a session that was lost."""
+        states = self._meta.watch(self._prefix)
+        try:
+            await self._settle(await anext(states))
+        finally:
+            await _close(states)
+
     async def _written(
         self, path: str, before: tuple[_Stored[T] | None, int], after: _Stored[T] | None
     ) -> None:

@@ -22,6 +22,7 @@ class TopicCatalog:
         self._records = RecordIndex(meta, PREFIX, codec, self._record_changed)
         self._listener = listener
         self._by_resource: dict[str, Topic] = {}
+        self._by_uuid: dict[str, Topic] = {}
         self._by_name: dict[str, dict[str, Topic]] = {}  # name, then owner
         self._by_owner: dict[str, dict[str, Topic]] = {}  # owner, then name
         self._tombstones: dict[str, Topic] = {}  # by resource name
@@ -38,6 +39,18 @@ class TopicCatalog:
     def by_resource(self, resource: str) -> Topic | None:
         """The topic of that resource name; sync, for the hot path."""
         return self._by_resource.get(resource)
+
+    async def confirm(self, topic_uuid: str) -> None:
+        """Look, past all copies, whether a topic still exists.
+
+        Raises: TopicNotExist: it was deleted, or is being deleted. Unavailable: it is not known.
+        """
+        topic = self._by_uuid.get(topic_uuid)
+        if topic is not None:
+            await self._records.refresh(_path(topic.owner, topic.name))
+            topic = self._by_uuid.get(topic_uuid)
+        if topic is None:
+            raise topic_not_exist(topic_uuid)
 
     def find(self, caller: Principal, name: str) -> Topic:
         """Resolve a plain name, ``owner/name`` or a resource name for a caller.
@@ -120,7 +133,7 @@ class TopicCatalog:
             self._forget(old)
         if new is not None:
             if new.status == TopicStatus.ACTIVE:
-                self._by_resource[new.resource] = new
+                self._by_resource[new.resource] = self._by_uuid[new.uuid] = new
                 self._by_name.setdefault(new.name, {})[new.owner] = new
                 self._by_owner.setdefault(new.owner, {})[new.name] = new
                 if new.shrinking:
@@ -134,6 +147,7 @@ class TopicCatalog:
         self._shrinking.pop(old.resource, None)
         if self._by_resource.pop(old.resource, None) is None:
             return
+        del self._by_uuid[old.uuid]
         for index, key, inner in (
             (self._by_name, old.name, old.owner),
             (self._by_owner, old.owner, old.name),

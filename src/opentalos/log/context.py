@@ -4,7 +4,9 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
+from opentalos.log.aside import Aside
 from opentalos.log.counters import LogCounters
+from opentalos.log.gate import Gate
 from opentalos.log.lanes import Lanes
 from opentalos.log.manifest_store import ManifestStore
 from opentalos.log.segment_view import ViewCache
@@ -26,8 +28,10 @@ class LogContext:
     clock: Clock
     limits: LogLimits
     server: str
+    gate: Gate
     counters: LogCounters
     lanes: Lanes
+    aside: Aside
     cache: TailCache
     views: ViewCache
     graves: deque[tuple[float, str]]  # (loop time from which it may be deleted, path)

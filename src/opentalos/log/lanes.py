@@ -7,6 +7,7 @@ that one partition, and the partitions that only wait there move on.
 
 import asyncio
 import logging
+import math
 from collections import deque
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from opentalos.model.limits import LogLimits
 _log = logging.getLogger(__name__)
 
 DONE = -1.0  # a step's answer: no work is left
+PARKED = math.inf  # a step's answer: the next turn comes with ``resume``
 _MS_PER_S = 1_000
 
 
@@ -26,7 +28,7 @@ class Worker(Protocol):
     pending_bytes: int
 
     async def work(self) -> float:
-        """One step; seconds until the next one may be taken, or ``DONE``. Does not raise."""
+        """One step; seconds until the next may be taken, ``DONE`` or ``PARKED``. Never raises."""
         ...
 
     def work_failed(self, error: BaseException) -> None:
@@ -52,7 +54,7 @@ class Lane:
         self.ready: deque[Worker] = deque()
         self.pending_bytes = 0  # of the partitions that have this lane
         self.busy: Worker | None = None
-        self.delayed = 0  # partitions that wait for their next attempt
+        self.delayed = 0  # partitions that wait for their next attempt or are parked
         self.started_s = 0.0  # loop time at which the step under way began
         self.retired = False
         self.wakeup: asyncio.Future[None] | None = None
@@ -88,6 +90,11 @@ class Lanes:
         worker.lane = lane
         lane.pending_bytes += worker.pending_bytes
         lane.push(worker)
+
+    def resume(self, worker: Worker) -> None:
+        """Give a parked partition its turn again."""
+        if worker.lane is not None:
+            self._again(worker.lane, worker)
 
     def count(self) -> int:
         """Lanes that exist now."""
@@ -154,6 +161,8 @@ class Lanes:
             lane.pending_bytes -= worker.pending_bytes
         else:
             lane.delayed += 1
+            if delay_s == PARKED:
+                return
             asyncio.get_running_loop().call_later(delay_s, self._again, lane, worker)
 
     def _again(self, lane: Lane, worker: Worker) -> None:

@@ -3,13 +3,17 @@
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Iterable
 from functools import partial
 
+from opentalos.log.aside import Aside
 from opentalos.log.context import LogContext
 from opentalos.log.counters import LogCounters
+from opentalos.log.gate import Gate, OpenGate
 from opentalos.log.lanes import Lanes
+from opentalos.log.learner import Learner
 from opentalos.log.manifest_store import ROOT, ManifestStore
-from opentalos.log.partition_jobs import delete, seal
+from opentalos.log.partition_jobs import close_later, delete, seal
 from opentalos.log.partition_log import PartitionLog
 from opentalos.log.partition_writer import PartitionWriter
 from opentalos.log.results import TopicLogSettings
@@ -41,23 +45,29 @@ class LogStore:
         clock: Clock,
         server: str,
         limits: LogLimits,
+        gate: Gate | None = None,
     ) -> None:
         self.counters = LogCounters()
         self._partitions: dict[PartitionKey, PartitionLog] = {}
         self._topics: dict[str, TopicLogSettings] = {}
+        self._leaving: dict[PartitionWriter, None] = {}  # released, not yet sealed
+        lanes = Lanes(limits, self.counters)
         self._context = LogContext(
             files=files,
             manifests=ManifestStore(meta, clock.token(INSTANCE_BYTES).hex()),
             clock=clock,
             limits=limits,
             server=server,
+            gate=gate or OpenGate(),
             counters=self.counters,
-            lanes=Lanes(limits, self.counters),
+            lanes=lanes,
+            aside=Aside(lanes),
             cache=TailCache(limits.tail_cache_bytes_max),
             views=ViewCache(files, limits.index_interval_bytes),
             graves=deque(),
         )
         self.upkeep = Upkeep(self._context, self._partitions, self._topics)
+        self._learner = Learner(self._context, self._known_log)
 
     async def start(self) -> None:
         """Look at the free space and start the upkeep; no partition is opened."""
@@ -71,6 +81,60 @@ class LogStore:
             self._topics.setdefault(topic.topic_uuid, topic)
             log = self.upkeep.log_of(topic, PartitionKey(topic.topic_uuid, partition))
         return log
+
+    def learn(self, keys: Iterable[PartitionKey]) -> None:
+        """These partitions came to this server: soon they are ready for reads and puts.
+
+        Those with an unsealed segment are recovered, many at a time; of the others only the
+        manifest is read.
+        """
+        for key in keys:
+            self._learner.learn(key)
+
+    async def release(self, key: PartitionKey, error: TalosError) -> None:
+        """Another server is to have the partition: refuse with ``error``, commit, seal, forget.
+
+        Raises: TalosError: it was not sealed, so the next owner recovers it; also if cancelled,
+            everything that waited was told by then.
+        """
+        log = self._partitions.pop(key, None)
+        if log is None:
+            return
+        writer = log.writer
+        writer.released = error
+        writer.wake_readers()
+        self._leaving[writer] = None
+        try:
+            if writer.segment is not None or writer.busy():
+                await writer.run(partial(seal, writer))
+        finally:
+            del self._leaving[writer]
+            self._drop_writer(writer, error)
+
+    def drop(self, key: PartitionKey, error: TalosError) -> None:
+        """Stop serving a partition at once: in flight is unknown, queued is not done."""
+        log = self._partitions.pop(key, None)
+        if log is not None:
+            self._drop_writer(log.writer, error)
+        for writer in self._leaving:
+            if writer.key == key:
+                self._drop_writer(writer, error)
+
+    def drop_all(self, error: TalosError) -> None:
+        """Stop serving every partition at once, as after a lapsed session."""
+        for key in list(self._partitions):
+            self.drop(key, error)
+        for writer in self._leaving:
+            self._drop_writer(writer, error)
+
+    def _drop_writer(self, writer: PartitionWriter, error: TalosError) -> None:
+        writer.drop(error)
+        if (writer.abandoned or writer.busy()) and not self._context.closed:
+            self.upkeep.start_job(writer, partial(close_later, writer))
+
+    def _known_log(self, key: PartitionKey) -> PartitionLog | None:
+        settings = self._topics.get(key.topic_uuid)
+        return self.upkeep.log_of(settings, key) if settings is not None else None
 
     def update_topic(self, settings: TopicLogSettings) -> None:
         """Take over changed retention or durability; at start, tells retention of the topic.
@@ -113,6 +177,7 @@ class LogStore:
         if context.closing:
             return
         context.closing = True
+        await self._learner.close()
         await self.upkeep.close()
         writers = [log.writer for log in self._partitions.values()]
         open_ones = [one for one in writers if one.segment is not None or one.busy()]
@@ -122,6 +187,7 @@ class LogStore:
         except TimeoutError:
             _log.warning("not every partition was sealed; the next start recovers them")
         context.closed = True
+        await context.aside.close()
         await context.lanes.close()
         for writer in writers:
             if writer.busy() or writer.queue or writer.group is not None:

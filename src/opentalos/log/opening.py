@@ -3,6 +3,7 @@
 A crash between any two steps leaves at most an orphan file, which the next owner deletes.
 """
 
+import asyncio
 import logging
 from typing import NamedTuple, Protocol
 
@@ -39,7 +40,13 @@ from opentalos.log.segment_writer import (
     write_side_index,
 )
 from opentalos.log.state_format import LogState
-from opentalos.model.errors import CorruptLog, NotFound, PartitionNotServing, TalosError
+from opentalos.model.errors import (
+    CorruptLog,
+    NotFound,
+    PartitionNotServing,
+    TalosError,
+    TopicNotExist,
+)
 from opentalos.model.message import Durability, MessageBlock, PartitionKey
 from opentalos.ports.file_store import FileStore
 
@@ -95,16 +102,12 @@ async def open_partition(
 ) -> Opened:
     """Take over, recover and register a new segment.
 
-    Raises: PartitionNotServing: somebody else took over. CorruptLog: acknowledged bytes are
-    damaged or gone, so nothing may be written. Other Unavailable or OutcomeUnknown: try again.
+    Raises: PartitionNotServing: somebody else took over, or is to serve it. TopicNotExist.
+    CorruptLog: acknowledged bytes are damaged or gone, so nothing may be written. Other
+    Unavailable or OutcomeUnknown: try again.
     """
     context.counters.openings += 1
-    held = await context.manifests.load(key)
-    if held.manifest.deleted:
-        raise PartitionNotServing(f"{name_of(key)} is being deleted")
-    claim.former_seen(held.manifest)
-    owned = held.manifest.taken_over(context.server, context.manifests.instance)
-    held = await context.manifests.change(key, held, owned)
+    held = await _claimed(context, key, claim)
     former = held.manifest.unsealed
     try:
         await _delete_orphans(context, key, held.manifest)
@@ -125,6 +128,7 @@ async def open_partition(
     sealed = held.manifest.with_last_sealed(recovered.sealed)
     entry = Segment(segment.view.base_offset, segment.epoch)
     try:
+        _check_gate(context, key)
         held = await context.manifests.change(key, held, sealed.registered(entry))
     except TalosError:
         await _close_quietly(segment)
@@ -132,6 +136,46 @@ async def open_partition(
     if former is not None:
         await _after_seal(context, former.path(key), recovered.side)
     return Opened(held, segment)
+
+
+async def _claimed(context: LogContext, key: PartitionKey, claim: Claim) -> Held:
+    """The manifest with the next epoch, owned by this server.
+
+    A partition without any segment may be one of a deleted topic that this server still has in
+    memory. Its manifest stands now, so a deletion that begins later will find it.
+    """
+    _check_gate(context, key)
+    while True:
+        held = await context.manifests.load(key)
+        if held.manifest.deleted:
+            raise PartitionNotServing(f"{name_of(key)} is being deleted")
+        if held.manifest.unsealed is None or _is_ours(context, held.manifest):
+            break
+        wait_s = context.gate.wait_s(key, held.manifest)
+        if wait_s <= 0:
+            break
+        await asyncio.sleep(wait_s)  # the gate bounds how often
+    _check_gate(context, key)
+    claim.former_seen(held.manifest)
+    owned = held.manifest.taken_over(context.server, context.manifests.instance)
+    held = await context.manifests.change(key, held, owned)
+    if not held.manifest.segments and held.manifest.state_of is None:
+        try:
+            await context.gate.confirm_topic(key)
+        except TopicNotExist:
+            await context.manifests.remove(key, held)
+            raise
+    return held
+
+
+def _is_ours(context: LogContext, former: Manifest) -> bool:
+    return former.instance == context.manifests.instance
+
+
+def _check_gate(context: LogContext, key: PartitionKey) -> None:
+    refusal = context.gate.refusal(key)
+    if refusal is not None:
+        raise refusal
 
 
 async def _sealed_end(

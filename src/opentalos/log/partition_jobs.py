@@ -27,7 +27,7 @@ async def open_now(writer: PartitionWriter) -> None:
     """Job: open although nothing waits to be written, so that readers know the end."""
     if writer.context.closing:
         raise PartitionNotServing("the server is stopping")
-    if writer.segment is None and writer.broken is None and not writer.deleted:
+    if writer.segment is None and writer.refusal() is None:
         await writer.open_step()
     if writer.segment is None and not (writer.broken is not None and writer.known):
         raise writer.refusal() or PartitionNotServing(f"{name_of(writer.key)} cannot be opened")
@@ -93,6 +93,11 @@ async def drop(writer: PartitionWriter, count: int) -> None:
         if writer.held.manifest.state_of != (segment.base_offset, segment.epoch):
             context.bury(index_path(path), due_s)
     context.counters.segments_dropped += len(gone)
+
+
+async def close_later(writer: PartitionWriter) -> None:
+    """Job: close what a partition that was dropped left open, behind its last step."""
+    await close_abandoned(writer)
 
 
 async def _metered(writer: PartitionWriter, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:

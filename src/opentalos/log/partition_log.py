@@ -1,6 +1,7 @@
 """One partition's log, as the broker uses it: append, read, offsets, time lookup."""
 
 import asyncio
+import copy
 import logging
 from bisect import bisect_right
 from functools import partial
@@ -72,7 +73,7 @@ class PartitionLog:
             await self._ready()
             if offset == self.writer.next_offset:
                 await self._arrival(offset, deadline_s)
-                self._check_deleted(self.writer.deleted)
+                self._check_served()
                 if offset == self.writer.next_offset:
                     return ReadResult([], self.writer.range())
             if not self._holds(offset):
@@ -107,15 +108,11 @@ class PartitionLog:
     async def offset_at(self, time_ms: int) -> int:
         """First offset appended at or after the time, or the next offset."""
         await self.offsets()
-        for segment in self.writer.held.manifest.sealed:
-            if segment.last_append_ms >= time_ms:
-                view = await self._context.views.get(self.key, segment)
-                found = await self._reader(view).first_at(time_ms)
-                if found < view.next_offset:
-                    return max(found, self.writer.held.manifest.start)
-        if self.writer.view is not None:
-            return await self._reader(self.writer.view).first_at(time_ms)
-        return self.writer.next_offset
+        try:
+            return await self._find_time(time_ms)
+        except (CorruptLog, NotFound):
+            await self._confirm()  # a new owner may have dropped the file
+            raise
 
     async def stats(self) -> PartitionStats:
         """Retained and total amounts; of a damaged log the total bytes are those retained."""
@@ -124,7 +121,7 @@ class PartitionLog:
         if writer.total_bytes is None and writer.broken is None:
             try:
                 state = await last_state(self._context, self.key, writer.held.manifest)
-            except CorruptLog as error:
+            except (CorruptLog, NotFound) as error:
                 _log.warning("%s: total bytes are not known: %s", name_of(self.key), error)
             else:
                 if writer.total_bytes is None:
@@ -153,7 +150,23 @@ class PartitionLog:
         if self.writer.segment is not None:
             self.writer.segment.state.metered_offset = offset
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the manifest that this server knows; 0: none."""
+        return self.writer.held.manifest.epoch
+
     # --- inside ---------------------------------------------------------------------------------
+
+    async def _find_time(self, time_ms: int) -> int:
+        for segment in self.writer.held.manifest.sealed:
+            if segment.last_append_ms >= time_ms:
+                view = await self._context.views.get(self.key, segment)
+                found = await self._reader(view).first_at(time_ms)
+                if found < view.next_offset:
+                    return max(found, self.writer.held.manifest.start)
+        if self.writer.view is not None:
+            return await self._reader(self.writer.view).first_at(time_ms)
+        return self.writer.next_offset
 
     def _holds(self, offset: int) -> bool:
         return self.writer.held.manifest.start <= offset < self.writer.next_offset
@@ -171,22 +184,26 @@ class PartitionLog:
         """Know the manifest and the durable end; opens a log that was not closed cleanly."""
         writer = self.writer
         while not writer.known and writer.broken is None:
-            self._check_deleted(writer.deleted)
+            self._check_served()
             if writer.busy():
                 await writer.run(partial(open_now, writer))
                 continue
             held = await self._context.manifests.load(self.key)
-            self._check_deleted(held.manifest.deleted)
+            if held.manifest.deleted:
+                raise PartitionNotServing(f"{name_of(self.key)} is being deleted")
             if held.manifest.unsealed is not None:
                 await writer.run(partial(open_now, writer))
             elif not writer.busy():
                 writer.adopt(held)
-        self._check_deleted(writer.deleted)
+        self._check_served()
         if not writer.known:
             raise writer.refusal() or PartitionNotServing(f"{name_of(self.key)} cannot be opened")
 
-    def _check_deleted(self, deleted: bool) -> None:
-        if deleted:
+    def _check_served(self) -> None:
+        """Raises: why readers have nothing to expect here any more."""
+        if self.writer.released is not None:
+            raise copy.copy(self.writer.released)
+        if self.writer.deleted:
             raise PartitionNotServing(f"{name_of(self.key)} is being deleted")
 
     async def _confirm(self) -> None:
@@ -198,7 +215,7 @@ class PartitionLog:
             held = await self._context.manifests.load(self.key)
         except Unavailable as error:
             raise PartitionNotServing(f"{name_of(self.key)}: no manifest: {error}") from error
-        self._check_deleted(writer.deleted)  # its offsets are gone, which is no "out of range"
+        self._check_served()  # its offsets are gone, which is no "out of range"
         mine = writer.held
         if held.version == mine.version:
             return
@@ -212,7 +229,12 @@ class PartitionLog:
     async def _arrival(self, offset: int, deadline_s: float) -> None:
         """Wait until there is a message at ``offset``, at most until the deadline."""
         loop, writer = asyncio.get_running_loop(), self.writer
-        while writer.next_offset == offset and loop.time() < deadline_s and not writer.deleted:
+        while (
+            writer.next_offset == offset
+            and loop.time() < deadline_s
+            and not writer.deleted
+            and writer.released is None
+        ):
             future: asyncio.Future[None] = loop.create_future()
             if writer.arrivals is None:
                 writer.arrivals = []
@@ -239,17 +261,22 @@ class PartitionLog:
             segment = _segment_of(writer.held.manifest.sealed, wanted.offset)
             if segment is None:
                 return []
-            view = await self._context.views.get(self.key, segment)
         try:
+            if segment is not None:
+                view = await self._context.views.get(self.key, segment)
+            assert view is not None
             blocks = await self._reader(view).collect(wanted)
         except NotFound as error:
+            await self._confirm()  # a new owner may have dropped it
             if not self._holds(wanted.offset):
                 return []
-            raise CorruptLog(f"{name_of(self.key)}: {view.path} is missing") from error
+            raise CorruptLog(f"{name_of(self.key)}: a segment is missing: {error}") from error
         except CorruptLog:
+            await self._confirm()
             counters.corrupt += 1
             raise
         if not blocks and wanted.offset < view.next_offset:
+            await self._confirm()
             raise CorruptLog(
                 f"{name_of(self.key)}: {view.path} position {view.position_of(wanted.offset)} "
                 f"offset {wanted.offset}: the block is missing"

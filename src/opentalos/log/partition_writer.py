@@ -8,7 +8,7 @@ import asyncio
 import logging
 
 from opentalos.log.context import LogContext
-from opentalos.log.lanes import DONE
+from opentalos.log.lanes import DONE, PARKED
 from opentalos.log.manifest import SEGMENTS_SOFT_MAX, Manifest, Segment
 from opentalos.log.manifest_store import NOTHING, Held
 from opentalos.log.opening import open_partition
@@ -29,10 +29,12 @@ from opentalos.log.state_format import NOT_METERED, LogState
 from opentalos.model.errors import (
     CorruptLog,
     NewerFormat,
+    NotOwner,
     OutcomeUnknown,
     PartitionNotServing,
     StorageFull,
     TalosError,
+    TopicNotExist,
 )
 from opentalos.model.message import OffsetRange, PartitionKey
 from opentalos.ports.file_store import AppendFile
@@ -56,6 +58,7 @@ class PartitionWriter(PutQueue):
         "_job_turn",
         "abandoned",
         "arrivals",
+        "dropped",
         "held",
         "known",
         "last_put_s",
@@ -87,6 +90,7 @@ class PartitionWriter(PutQueue):
         self._attempts = 0  # to open, since the last success or the last time all were told
         self._first_attempt_s = 0.0
         self.abandoned: list[AppendFile] | None = None  # still open, but never written again
+        self.dropped = False  # all waiters were told; what is under way changes nothing any more
 
     def range(self) -> OffsetRange:
         """Retained durable offsets; only while ``known``."""
@@ -117,19 +121,38 @@ class PartitionWriter(PutQueue):
         self.let_go()
         super().work_failed(error)
 
+    def drop(self, error: TalosError) -> None:
+        """Another server may own the partition: in flight is unknown, queued is not done."""
+        self.released, self.dropped, self.known = error, True, False
+        self._give_up(self.segment)
+        self.let_go()
+        self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: {error}"))
+        self.refuse_queue(error)
+        self.refuse_jobs(error)
+        self.tail.clear()
+        self.wake_readers()
+
     # --- the lane's side ------------------------------------------------------------------------
 
     async def work(self) -> float:
-        """One step; see lanes.Worker."""
+        """One step; see lanes.Worker. Commits run in the lane, all else aside."""
         if self.jobs and (self._job_turn or not (self.queue or self.group)):
             self._job_turn = False
-            await self.run_job()
-        elif self.queue or self.group is not None:
+            self.context.aside.start(self, self._job_step)
+            return PARKED
+        if self.queue or self.group is not None:
             self._job_turn = True
+            if self.segment is None:
+                self.context.aside.start(self, self.open_step)
+                return PARKED
             delay_s = await self.write_step()
             if delay_s > 0:
                 return delay_s
         return 0.0 if self.queue or self.jobs or self.group is not None else DONE
+
+    async def _job_step(self) -> float:
+        await self.run_job()
+        return 0.0
 
     async def write_step(self) -> float:
         """Open, or commit one group; seconds to wait before the next step."""
@@ -153,7 +176,14 @@ class PartitionWriter(PutQueue):
         group = self.group = Group(segment.view.next_offset)
         segment.fill(group, self.queue, context.limits, context.clock.wall_ms())
         if group.entries:
-            segment.committed(group, await segment.file.commit(group.chunks))
+            length = await segment.file.commit(group.chunks)
+            if self.group is not group:
+                return  # dropped meanwhile, and its waiters were told
+            segment.committed(group, length)
+        elif group.answered:
+            await self._confirm_answers(group)
+            if self.group is not group:
+                return
         self.group = None
         self._committed(segment, group)
 
@@ -182,6 +212,31 @@ class PartitionWriter(PutQueue):
         for waiter, base, error in group.answered:
             self.answer(waiter, base, error)
         counters.duplicates += len(group.followers) + len(group.answered)
+
+    async def _confirm_answers(self, group: Group) -> None:
+        """No commit proves that a group without blocks was judged by the owner: the manifest must.
+
+        Without that proof a refusal, on which producers give up, is only "not done".
+        """
+        if all(error is None for _, _, error in group.answered):
+            return
+        try:
+            await self.confirm_owner()
+        except TalosError as error:
+            refused = PartitionNotServing(f"{name_of(self.key)}: {error}")
+            group.answered = [
+                (waiter, base, answer and refused) for waiter, base, answer in group.answered
+            ]
+
+    async def confirm_owner(self) -> None:
+        """Make sure, by a linearizable look, that this process holds the partition's epoch.
+
+        Raises: PartitionNotServing: another owner took over; Unavailable: it is not known.
+        """
+        held = await self.context.manifests.load(self.key)
+        mine = (self.held.manifest.epoch, self.context.manifests.instance)
+        if (held.manifest.epoch, held.manifest.instance) != mine:
+            raise PartitionNotServing("another owner took over")
 
     def wake_readers(self) -> None:
         """Let held readers look again."""
@@ -220,6 +275,9 @@ class PartitionWriter(PutQueue):
         except Exception as error:
             return self._open_failed(error)
         self._attempts = 0
+        if self.dropped:
+            self._give_up(opened.segment)
+            return 0.0
         self.held, self.segment, self.known = opened.held, opened.segment, True
         self.view = opened.segment.view
         self.next_offset = self.view.next_offset
@@ -290,7 +348,11 @@ class PartitionWriter(PutQueue):
         elif isinstance(error, StorageFull):
             context.note_full()
             self.refuse_queue(StorageFull(str(error)))
+        refused: TalosError = PartitionNotServing(f"{name_of(self.key)}: {error}")
         lasting = self.broken is not None or context.closing or self.deleted
+        if isinstance(error, NotOwner | TopicNotExist):
+            refused, lasting = error, True
+        lasting = lasting or self.released is not None
         tried_s = asyncio.get_running_loop().time() - self._first_attempt_s
         lasting = lasting or tried_s > limits.recover_deadline_s
         if not lasting and self._attempts < limits.reopen_attempts_max:
@@ -299,7 +361,7 @@ class PartitionWriter(PutQueue):
             return 0.0
         self._attempts = 0
         self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: {error}"))
-        self.refuse_queue(PartitionNotServing(f"{name_of(self.key)}: {error}"))
+        self.refuse_queue(refused)
         return 0.0
 
     def _outdated(self, segment: OpenSegment) -> bool:
@@ -315,7 +377,9 @@ class PartitionWriter(PutQueue):
         size, age_s = limits.segment_bytes_max, limits.segment_age_max_s
         if len(self.held.manifest.segments) > SEGMENTS_SOFT_MAX:
             size, age_s = size * SOFT_MAX_ROLL_FACTOR, age_s * SOFT_MAX_ROLL_FACTOR
-        if segment.view.end_position >= size:
+        if not self.context.gate.steady():  # the roll needs the coordination, so it waits
+            return segment.view.end_position >= limits.segment_bytes_hard_max
+        if segment.view.end_position >= min(size, limits.segment_bytes_hard_max):
             return True
         return asyncio.get_running_loop().time() - segment.opened_s >= age_s
 
@@ -331,6 +395,8 @@ class PartitionWriter(PutQueue):
         manifest = self.held.manifest.with_last_sealed(sealed)
         entry = Segment(new.view.base_offset, new.epoch)
         held = await context.manifests.change(self.key, self.held, manifest.registered(entry))
+        if self.dropped:
+            raise PartitionNotServing("dropped while it rolled")
         self.held, self.segment, self.view = held, new, new.view
         self.abandoned = None
         context.counters.rolls += 1

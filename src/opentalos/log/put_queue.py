@@ -1,6 +1,7 @@
 """Blocks of one partition that wait for their commit, and the upkeep steps that wait with them."""
 
 import asyncio
+import copy
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
@@ -49,6 +50,7 @@ class PutQueue(ABC):
         "lane",
         "pending_bytes",
         "queue",
+        "released",
     )
 
     def __init__(self, context: LogContext, key: PartitionKey) -> None:
@@ -60,6 +62,7 @@ class PutQueue(ABC):
         self.jobs: deque[tuple[Job, asyncio.Future[None]]] | None = None
         self.broken: TalosError | None = None  # why nothing can be written until a restart
         self.deleted = False
+        self.released: TalosError | None = None  # why this server serves the partition no more
 
     @abstractmethod
     async def work(self) -> float:
@@ -70,6 +73,10 @@ class PutQueue(ABC):
         self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: {error}"))
         refused = PartitionNotServing(f"{name_of(self.key)}: {error}")
         self.refuse_queue(refused)
+        self.refuse_jobs(refused)
+
+    def refuse_jobs(self, refused: TalosError) -> None:
+        """Tell those who wait for upkeep steps that none will be taken."""
         while self.jobs:
             _, future = self.jobs.popleft()
             if not future.done():
@@ -84,6 +91,7 @@ class PutQueue(ABC):
             or not context.started
             or self.broken is not None
             or self.deleted
+            or self.released is not None
         ):
             self._check_refusal()
         fault = block_error(block)
@@ -103,6 +111,8 @@ class PutQueue(ABC):
 
     def refusal(self) -> TalosError | None:
         """Why this partition takes no block; not done."""
+        if self.released is not None:
+            return copy.copy(self.released)
         if self.broken is not None:
             return type(self.broken)(*self.broken.args)
         if self.deleted:
@@ -194,7 +204,9 @@ class PutQueue(ABC):
         for _, waiter, _, _ in (*group.entries, *group.followers):
             self.answer(waiter, -1, error)
         for waiter, base, answer in group.answered:
-            self.answer(waiter, base, answer)
+            # A refusal may rest on a table that a new owner has changed: it is "not done" only.
+            refused = answer and PartitionNotServing(f"{name_of(self.key)}: {error}")
+            self.answer(waiter, base, refused)
 
     def refuse_queue(self, error: TalosError) -> None:
         """Nothing of the queue was handed to a file: not done."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from opentalos.log.context import LogContext
+from opentalos.log.gate import OpenGate
 from opentalos.log.manifest_store import ROOT
 from opentalos.log.partition_jobs import drop, open_now, seal
 from opentalos.log.partition_log import PartitionLog
@@ -40,7 +41,10 @@ class Upkeep:
         self._context, self._partitions, self._topics = context, partitions, topics
         self._tasks: list[asyncio.Task[None]] = []
         self._jobs: dict[asyncio.Task[None], None] = {}  # at most one per partition
-        self._unseen: list[PartitionKey] | None = None  # left by earlier runs; None: not listed
+        # Left by earlier runs; None: not listed. In a cluster a server is told what it has.
+        self._unseen: list[PartitionKey] | None = None
+        if not isinstance(context.gate, OpenGate):
+            self._unseen = []
         self._watch: ClockWatch | None = None
         self._standing = False
         self._bytes_seen = -1
@@ -75,17 +79,22 @@ class Upkeep:
             context.note_space(await context.files.space())
 
     async def run_pass(self) -> None:
-        """One pass: learn of earlier partitions, seal, drop, delete."""
+        """One pass: learn of earlier partitions, seal, drop, delete; only what is served here."""
+        if not self._context.gate.steady():
+            return
         await self._learn()
         now_ms, loop_s = self._context.clock.wall_ms(), asyncio.get_running_loop().time()
         agrees = self._clocks_agree(now_ms, loop_s)
         for number, log in enumerate(list(self._partitions.values())):
             writer = log.writer
-            if not writer.upkeep_waits and not writer.deleted:
+            if not writer.upkeep_waits and not writer.deleted and self._is_ours(writer):
                 self._look_at(writer, now_ms if agrees else None, loop_s)
             if number % LOOKS_PER_STEP == 0 and not await self._room():
                 break
         await self._delete_due(loop_s)
+
+    def _is_ours(self, writer: PartitionWriter) -> bool:
+        return self._context.gate.refusal(writer.key) is None
 
     async def _room(self) -> bool:
         """Give way to the loop; False: too many jobs hang, the next pass does the rest."""
@@ -125,7 +134,7 @@ class Upkeep:
             await writer.run(job)
         except TalosError as error:
             _log.warning("upkeep of %s failed: %s", writer.key, error)
-            if not writer.known and self._unseen is not None:
+            if not writer.known and not writer.dropped and self._unseen is not None:
                 self._unseen.append(writer.key)
         finally:
             writer.upkeep_waits = False
@@ -174,7 +183,7 @@ class Upkeep:
             if settings is None:
                 continue  # a topic that nobody serves here any more
             writer = self.log_of(settings, key).writer
-            if writer.known or writer.busy() or writer.deleted:
+            if writer.known or writer.busy() or writer.deleted or not self._is_ours(writer):
                 continue
             held = await manifests.load(key)
             if held.manifest.deleted or writer.busy():

@@ -21,6 +21,7 @@ class LogLimits:
     pending_bytes_max: int = 64 << 20  # waiting for commit, per partition
     pending_bytes_total_max: int = 256 << 20  # waiting for commit, whole server
     segment_bytes_max: int = 128 << 20  # a segment is sealed at this size
+    segment_bytes_hard_max: int = 2 << 30  # it grows so far while coordination is away
     segment_age_max_s: float = 3600.0  # an open segment is sealed at this age
     segments_open_max: int = 256  # files open for writing at once; the idlest is sealed first
     idle_seal_s: float = 300.0  # a partition without puts for so long is sealed
@@ -44,6 +45,8 @@ class LogLimits:
         _need(0 < self.lanes <= self.lanes_max, "need 0 < lanes <= lanes_max")
         _need(self.group_blocks_max > 0, "need group_blocks_max > 0")
         _need(self.segment_bytes_max >= 1 << 10, "need segment_bytes_max >= 1 KiB")
+        hard_max = self.segment_bytes_hard_max
+        _need(self.segment_bytes_max <= hard_max, "need segment_bytes_max <= _hard_max")
         _need(self.segments_open_max > 0, "need segments_open_max > 0")
         _need(self.index_interval_bytes >= 1 << 9, "need index_interval_bytes >= 512")
         _need(self.retention_interval_s > 0, "need retention_interval_s > 0")
@@ -178,6 +181,7 @@ class ClusterLimits:
     moves_at_once: int = 64  # planned moves under way, whole cluster
     peer_connections_max: int = 64  # to one other server
     peer_timeout_s: float = 10.0  # of one call to another server
+    stop_s: float = 15.0  # from SIGTERM to the exit; half of it for sealing. Below restart_s
 
     def __post_init__(self) -> None:
         _need(self.virtual_nodes > 0, "need virtual_nodes > 0")
@@ -185,6 +189,7 @@ class ClusterLimits:
         _need(self.moves_at_once > 0, "need moves_at_once > 0")
         _need(self.peer_connections_max > 0, "need peer_connections_max > 0")
         _need(self.peer_timeout_s > 0, "need peer_timeout_s > 0")
+        _need(5.0 <= self.stop_s < self.restart_s, "need 5 <= stop_s < restart_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +198,6 @@ class JvmLimits:
 
     jars: str = ""  # folder with the client jars; empty: where talos backend fetch puts them
     heap_mb: int = 256  # its largest heap
-    start_timeout_s: float = 30.0
 
     def __post_init__(self) -> None:
         _need(self.heap_mb >= 64, "need heap_mb >= 64")
@@ -207,15 +211,24 @@ class HdfsLimits:
     replication: int = 3
     replicas_min: int = 1  # a commit on fewer DataNodes is refused as not done
     block_bytes: int = 256 << 20  # above segment + largest group: a sync covers one block only
-    threads: int = 16  # calls under way at once
-    call_timeout_s: float = 30.0  # of one call to the NameNode
+    threads: int = 8  # commits under way at once; up to four times as many while HDFS is slow
+    commit_timeout_s: float = 20.0  # a commit without an answer for so long ends its file
+    datanode_timeout_s: float = 20.0  # the client's own, before it gives a DataNode up
+    call_timeout_s: float = 15.0  # of one call to the NameNode
     kerberos_principal: str = ""  # with kerberos_keytab; empty: no login
     kerberos_keytab: str = ""
 
     def __post_init__(self) -> None:
         _need(0 < self.replicas_min <= self.replication, "need 0 < replicas_min <= replication")
         _need(self.block_bytes >= 1 << 20, "need block_bytes >= 1 MiB")
+        _need(self.block_bytes % 4096 == 0, "need block_bytes to be a multiple of 4096")
         _need(self.threads > 0, "need threads > 0")
+        timeouts_s = (self.commit_timeout_s, self.datanode_timeout_s, self.call_timeout_s)
+        _need(min(timeouts_s) > 0, "need commit_, datanode_ and call_timeout_s > 0")
+        _need(
+            bool(self.kerberos_principal) == bool(self.kerberos_keytab),
+            "need kerberos_principal and kerberos_keytab, or neither",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,16 +31,23 @@ class HangingSteps(Steps):
             await self.hang.released.wait()
 
 
-async def hanging_bed(hang: Hang) -> Bed:
+async def hanging_bed(hang: Hang, partitions: int) -> Bed:
+    """A bed with open partitions, whose commits hang from now on."""
     storage, steps = MemoryStorage(), HangingSteps(hang)
-    return await open_bed(
+    bed = await open_bed(
         storage, files=FaultyFiles(storage, steps), meta=FaultyMeta(storage, steps), limits=LIMITS
     )
+    hanging, hang.partitions = hang.partitions, set()
+    for partition in range(partitions):
+        assert await put(bed.log(partition), b"first") == 0
+    bed.store.counters.stalls = 0
+    hang.partitions = hanging
+    return bed
 
 
 async def test_partitions_that_only_wait_leave_a_stalled_lane() -> None:
     hang = Hang({0, 1})
-    bed = await hanging_bed(hang)
+    bed = await hanging_bed(hang, 6)
     stuck, fine = Answers(), Answers()
     for partition in range(6):
         bed.log(partition).append(block(b"x"), stuck if partition in (0, 1) else fine)
@@ -52,7 +59,7 @@ async def test_partitions_that_only_wait_leave_a_stalled_lane() -> None:
     bed.log(0).append(block(b"z"), stuck)
     hang.released.set()
     await until(lambda: len(stuck.got) >= 3)
-    assert sorted(stuck.bases) == [0, 0, 1]
+    assert sorted(stuck.bases) == [1, 1, 2]
     await asyncio.sleep(0)
     assert bed.store._context.lanes.count() <= LIMITS.lanes
     await bed.store.close()
@@ -60,7 +67,7 @@ async def test_partitions_that_only_wait_leave_a_stalled_lane() -> None:
 
 async def test_lanes_are_bounded_and_all_recover_when_storage_does() -> None:
     hang = Hang(set(range(8)))
-    bed = await hanging_bed(hang)
+    bed = await hanging_bed(hang, 10)
     answers = Answers()
     for partition in range(10):
         bed.log(partition).append(block(b"x"), answers)
@@ -72,6 +79,22 @@ async def test_lanes_are_bounded_and_all_recover_when_storage_does() -> None:
     assert len(answers.bases) == 11
     assert bed.store._context.pending_bytes == 0
     assert all(lane.pending_bytes == 0 for lane in bed.store._context.lanes._active)
+    await bed.store.close()
+
+
+async def test_openings_that_hang_keep_no_lane() -> None:
+    hang = Hang(set(range(20)))
+    storage, steps = MemoryStorage(), HangingSteps(hang)
+    bed = await open_bed(storage, files=FaultyFiles(storage, steps), limits=LIMITS)
+    stuck = Answers()
+    for partition in range(20):
+        bed.log(partition).append(block(b"x"), stuck)
+    assert await asyncio.wait_for(put(bed.log(20), b"y"), 1) == 0
+    assert bed.store.counters.stalls == 0
+    assert not stuck.got
+    hang.released.set()
+    await until(lambda: len(stuck.got) == 20)
+    assert not stuck.errors
     await bed.store.close()
 
 

@@ -12,7 +12,8 @@ class Ownership(Protocol):
     ``host:port`` per partition of a topic, for schedule info; this server's own where nobody is
     known. ``owner`` is the address of the other server that serves the partition, empty: this one.
     ``catch_up`` reads a topic's records (empty: only the ring) anew, once a peer knew something
-    newer; after it returns, answers are at least as new as the call. ``leads`` tells whether this
+    newer; after it returns, answers are at least as new as the call. ``settled`` waits, within a
+    bound, until every partition of a new or grown topic is assigned. ``leads`` tells whether this
     server does the cluster's background work (complete deletions, end shrinks) now.
     """
 
@@ -21,6 +22,7 @@ class Ownership(Protocol):
     def owner(self, topic_uuid: str, partition: int) -> str: ...
     def addresses(self, topic_uuid: str, partitions: int) -> Sequence[str]: ...
     async def catch_up(self, topic_uuid: str) -> None: ...
+    async def settled(self, topic_uuid: str, partitions: int) -> None: ...
     def leads(self) -> bool: ...
 
 
@@ -46,6 +48,9 @@ class Alone:
 
     async def catch_up(self, topic_uuid: str) -> None:
         """There is nothing newer to know."""
+
+    async def settled(self, topic_uuid: str, partitions: int) -> None:
+        """Nothing has to be assigned."""
 
     def leads(self) -> bool:
         """Always."""

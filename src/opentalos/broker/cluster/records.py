@@ -39,20 +39,28 @@ class LeavingKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Which cluster this is. ``key_check`` tells whether a server has the same key."""
+    """Which cluster this is. ``key_check`` tells whether a server has the same key.
+
+    ``complete``: the other stores bear the cluster's mark, so one without it is another store.
+    """
 
     id: str
     key_check: str
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRecord:
-    """One living server. ``incarnation`` is another one after each start."""
+    """One living server. ``incarnation`` is another one after each start.
+
+    ``session``: of that process; it tells its own record from one that a lost session left.
+    """
 
     name: str
     incarnation: str
     address: str  # host:port for clients and peers
     started_ms: int
+    session: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +127,7 @@ _KINDS: Mapping[str, type[Any]] = {
 
 def encode_record(record: Any) -> bytes:
     """The record's value; keys in order, so that equal records have equal bytes."""
-    content = {"version": FORMAT_VERSION, "kind": type(record).__name__, **asdict(record)}
+    content = {"version": FORMAT_VERSION, "record": type(record).__name__, **asdict(record)}
     return json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
 
 
@@ -135,7 +143,7 @@ def decode_any(value: bytes) -> Any:
     """Read a record by the kind it names. Raises: NewerFormat, CorruptLog."""
     try:
         content = json.loads(value)
-        version, name = content.pop("version"), content.pop("kind")
+        version, name = content.pop("version"), content.pop("record")
         if version > FORMAT_VERSION:
             raise NewerFormat(f"{name} of format {version}, this version reads up to 1")
         if "owners" in content:

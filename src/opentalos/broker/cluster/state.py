@@ -1,6 +1,6 @@
 """ClusterState: this server's copy of every control record, kept up to date by watches."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opentalos.broker.cluster.records import (
@@ -90,6 +90,11 @@ class ClusterState:
         if topic_uuid:
             await self.assignments.refresh(assignment_path(topic_uuid))
 
+    async def reload(self) -> None:
+        """Read everything anew; after it returns, answers are as new as the call."""
+        for index in self._indexes:
+            await index.reload()
+
     def live(self) -> Mapping[str, ServerRecord]:
         """Registered servers by name."""
         return {record.name: record for _, record in self.servers.items()}
@@ -111,6 +116,10 @@ class ClusterState:
         """Virtual nodes that were asked for."""
         found = self.control.get(WEIGHTS)
         return found if isinstance(found, WeightsRecord) else None
+
+    def assigned_topics(self) -> Sequence[str]:
+        """Uuids of all topics with an assignment."""
+        return [path.partition("/")[2] for path, _ in self.assignments.items()]
 
     def assignment(self, topic_uuid: str) -> AssignmentRecord | None:
         """A topic's assignment."""

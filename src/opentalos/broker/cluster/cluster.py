@@ -1,0 +1,138 @@
+"""Cluster: this server's part in a cluster, composed; a lone server has none."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from opentalos.broker.cluster.cluster_gate import ClusterGate
+from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
+from opentalos.broker.cluster.controller import Controller, ControllerContext
+from opentalos.broker.cluster.handover import Handover
+from opentalos.broker.cluster.membership import Membership, Turns
+from opentalos.broker.cluster.records import RING, ServerRecord
+from opentalos.broker.cluster.state import ClusterState
+from opentalos.broker.context import BrokerConfig
+from opentalos.catalog.topics import TopicCatalog
+from opentalos.log.log_store import LogStore
+from opentalos.model.errors import TalosError
+from opentalos.model.limits import ClusterLimits
+from opentalos.ports.clock import Clock
+from opentalos.ports.meta_store import MetaStore
+from opentalos.ports.peers import Peers
+
+_log = logging.getLogger("opentalos.cluster")
+
+ANNOUNCE_S = 1.0  # of each word to the others while stopping; the stop itself has few seconds
+
+
+class Cluster:
+    """Control records, membership, ownership, handover and controller of one server.
+
+    ``attach`` gives it the log and the topics; then ``enter``, load the catalogs, ``serve``.
+    A graceful stop is ``retire``, seal the log, ``leave``.
+    """
+
+    def __init__(self, meta: MetaStore, peers: Peers, clock: Clock, config: BrokerConfig) -> None:
+        self.limits = config.cluster or ClusterLimits()
+        me = ServerRecord(
+            name=config.server,
+            incarnation=config.incarnation,
+            address=config.advertise,
+            started_ms=clock.wall_ms(),
+        )
+        self.peers = peers
+        self._clock = clock
+        self.state = ClusterState(meta, self._record_changed)
+        self.ownership = ClusterOwnership(self.state, me)
+        self.membership = Membership(self.state, peers, self.limits, me)
+        self.gate = ClusterGate(self.state, self.ownership, self.membership, self.limits)
+        self.handover: Handover
+        self.controller: Controller
+        self.lapsed: Callable[[], None] = lambda: None  # forget what the session vouched for
+        self.ring_changed: Callable[[], None] = lambda: None  # groups have other coordinators
+        self._attached = False
+
+    def attach(self, log: LogStore, topics: TopicCatalog) -> None:
+        """Join what this composition needs of the rest of the broker."""
+
+        def placed() -> Iterable[tuple[str, int]]:
+            return [(topic.uuid, topic.consumer_partitions) for topic in topics.all()]
+
+        self.gate.topics = topics
+        self.handover = Handover(self.state, self.ownership, self.gate, log)
+        self.controller = Controller(
+            ControllerContext(
+                state=self.state,
+                peers=self.peers,
+                clock=self._clock,
+                limits=self.limits,
+                me=self.membership.me,
+                topics=placed,
+                session=self.state.meta.session,
+            )
+        )
+        self.ownership.leading = lambda: self.controller.leading
+        self._attached = True
+
+    def topic_changed(self) -> None:
+        """A topic was made, changed or deleted."""
+        self.controller.wake()
+
+    async def enter(self) -> None:
+        """Load the control records and become a member. Raises: ConfigError, TalosError."""
+        await self.state.start()
+        await self.membership.register()
+
+    async def serve(self) -> None:
+        """The catalogs are loaded: take what is assigned, and take part in control."""
+        self.ownership.serving = True
+        self.membership.watch(Turns(lapsed=self._lapsed, returned=self._returned))
+        self.handover.start()
+        await self.controller.start()
+
+    async def announce_restart(self) -> None:
+        """Ask the others to keep this server's partitions for its return; never raises."""
+        try:
+            async with asyncio.timeout(ANNOUNCE_S):
+                await self.membership.announce_restart()
+        except (TalosError, TimeoutError) as error:
+            _log.warning("the restart was not announced, partitions will move: %r", error)
+
+    async def retire(self) -> None:
+        """Announce the restart; stop deciding and following."""
+        await self.announce_restart()
+        await self.controller.close()
+        await self.handover.close()
+
+    async def leave(self) -> None:
+        """Everything is sealed: be a member no more."""
+        self.ownership.serving = False
+        try:
+            async with asyncio.timeout(ANNOUNCE_S):
+                await self.membership.close()
+        except (TalosError, TimeoutError) as error:
+            _log.warning("the record of this server goes with its session: %r", error)
+        await self.state.close()
+
+    def _record_changed(self, path: str) -> None:
+        self.ownership.record_changed(path)
+        self.membership.record_changed(path)
+        if path == RING:
+            # Only after this call is the new ring seen.
+            asyncio.get_running_loop().call_soon(self._ring_changed)
+        if self._attached:
+            self.handover.record_changed(path)
+            self.controller.wake()
+
+    def _ring_changed(self) -> None:
+        self.ring_changed()
+
+    def _lapsed(self) -> None:
+        self.ownership.serving = False
+        self.handover.drop_all()
+        self.lapsed()
+
+    def _returned(self) -> None:
+        self.ownership.serving = True
+        self.handover.begin_anew()
+        self.controller.wake()

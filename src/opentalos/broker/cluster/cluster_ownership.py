@@ -1,0 +1,134 @@
+"""ClusterOwnership: who serves what, from this server's copy of the control records."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from opentalos.broker.cluster.records import ASSIGNMENT, RING, SERVERS, ServerRecord
+from opentalos.broker.cluster.state import ClusterState
+from opentalos.model.errors import NotOwner, PartitionNotServing, TalosError
+from opentalos.placement.ring import Ring
+
+SETTLED_WAIT_S = 2.0  # for the controller to place a new topic; below a client's own timeout
+_SETTLED_LOOK_S = 0.02
+_LAPSED = "this server has lost its session with the cluster"
+
+
+class ClusterOwnership:
+    """See Ownership. Answers come from caches that a changed record empties.
+
+    ``serving`` is set by the membership: False while this server's own session is not valid.
+    """
+
+    def __init__(self, state: ClusterState, me: ServerRecord) -> None:
+        self._state, self._me = state, me
+        self.serving = False
+        self.leading: Callable[[], bool] = lambda: False  # asks this server's controller
+        self._owners: dict[str, tuple[str, ...]] = {}  # by topic uuid
+        self._addresses: dict[str, str] = {}  # by server name
+        self._ring: Ring | None = None
+
+    def record_changed(self, path: str) -> None:
+        """A control record is about to change: forget what was derived from it."""
+        kind, _, name = path.partition("/")
+        if kind == ASSIGNMENT:
+            self._owners.pop(name, None)
+        elif kind == SERVERS:
+            self._addresses.clear()
+        elif path == RING:
+            self._ring = None
+
+    def check(self, topic_uuid: str, partition: int) -> None:
+        """See Ownership; hot path."""
+        owners = self._owners.get(topic_uuid) or self._owners_of(topic_uuid)
+        if partition >= len(owners) or owners[partition] != self._me.name or not self.serving:
+            raise self._refusal(topic_uuid, partition)
+
+    def check_group(self, group: str) -> None:
+        """See Ownership."""
+        if not self.serving:
+            raise PartitionNotServing(_LAPSED)
+        ring = self._ring or self._load_ring()
+        if ring is None:
+            raise PartitionNotServing("no server coordinates consumer groups yet")
+        owner = ring.owner(f"group/{group}")
+        if owner != self._me.name:
+            address = self.address_of(owner)
+            raise NotOwner(f"consumer group {group} is coordinated by {owner}", address)
+
+    def coordinates(self, group: str) -> bool:
+        """Whether this server is the coordinator of the groups of this name."""
+        try:
+            self.check_group(group)
+        except PartitionNotServing:
+            return False
+        return True
+
+    def owner(self, topic_uuid: str, partition: int) -> str:
+        """See Ownership."""
+        name = self.owner_name(topic_uuid, partition)
+        return "" if name == self._me.name else self.address_of(name)
+
+    def addresses(self, topic_uuid: str, partitions: int) -> Sequence[str]:
+        """See Ownership."""
+        names = (self.owner_name(topic_uuid, partition) for partition in range(partitions))
+        return [self.address_of(name) or self._me.address for name in names]
+
+    async def catch_up(self, topic_uuid: str) -> None:
+        """See Ownership. Raises: Unavailable."""
+        await self._state.refresh(topic_uuid)
+
+    async def settled(self, topic_uuid: str, partitions: int) -> None:
+        """See Ownership."""
+        deadline_s = asyncio.get_running_loop().time() + SETTLED_WAIT_S
+        while not all(self.owner_name(topic_uuid, number) for number in range(partitions)):
+            if asyncio.get_running_loop().time() >= deadline_s:
+                return
+            await asyncio.sleep(_SETTLED_LOOK_S)
+
+    def leads(self) -> bool:
+        """See Ownership."""
+        return self.serving and self.leading()
+
+    def owner_name(self, topic_uuid: str, partition: int) -> str:
+        """The server that a partition is assigned to; empty: none."""
+        owners = self._owners.get(topic_uuid) or self._owners_of(topic_uuid)
+        return owners[partition] if partition < len(owners) else ""
+
+    def address_of(self, name: str) -> str:
+        """Where a server is reached; empty if it is not registered now."""
+        if not self._addresses:
+            self._addresses = {one.name: one.address for one in self._state.live().values()}
+        return self._addresses.get(name, "")
+
+    def refusal(self, topic_uuid: str, partition: int) -> TalosError | None:
+        """What ``check`` raises; None: it is served here."""
+        if self.serving and self.owner_name(topic_uuid, partition) == self._me.name:
+            return None
+        return self._refusal(topic_uuid, partition)
+
+    def mine(self, topic_uuid: str) -> frozenset[int]:
+        """The partitions of a topic that are assigned to this server."""
+        owners = self._owners_of(topic_uuid)
+        return frozenset(number for number, name in enumerate(owners) if name == self._me.name)
+
+    def _refusal(self, topic_uuid: str, partition: int) -> TalosError:
+        if not self.serving:
+            return PartitionNotServing(_LAPSED)
+        name = self.owner_name(topic_uuid, partition)
+        where = f"topic {topic_uuid} partition {partition}"
+        if not name:
+            return PartitionNotServing(f"no server serves {where} yet")
+        return NotOwner(f"{where} is served by {name}", self.address_of(name), topic_uuid)
+
+    def _owners_of(self, topic_uuid: str) -> tuple[str, ...]:
+        record = self._state.assignment(topic_uuid)
+        if record is None:
+            return ()
+        self._owners[topic_uuid] = record.owners
+        return record.owners
+
+    def _load_ring(self) -> Ring | None:
+        record = self._state.ring
+        if record is not None and record.servers:
+            self._ring = Ring(record.servers)
+        return self._ring

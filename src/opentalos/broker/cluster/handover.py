@@ -1,0 +1,115 @@
+"""Handover: the log follows the published assignments."""
+
+import asyncio
+import logging
+
+from opentalos.broker.cluster.cluster_gate import ClusterGate
+from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
+from opentalos.broker.cluster.records import ASSIGNMENT
+from opentalos.broker.cluster.state import ClusterState
+from opentalos.log.log_store import LogStore
+from opentalos.model.errors import PartitionNotServing, TalosError
+from opentalos.model.message import PartitionKey
+
+_log = logging.getLogger("opentalos.cluster")
+
+
+class Handover:
+    """Releases partitions that left this server, learns those that came; one task.
+
+    A partition that left is refused at once and sealed within ``handover_s``, all in parallel;
+    what is not sealed by then is dropped and recovered by its new owner.
+    """
+
+    def __init__(
+        self, state: ClusterState, ownership: ClusterOwnership, gate: ClusterGate, log: LogStore
+    ) -> None:
+        self._state, self._ownership, self._gate, self._log = state, ownership, gate, log
+        self._mine: dict[str, frozenset[int]] = {}  # partitions by topic uuid
+        self._noted: dict[str, None] = {}  # topics whose assignment changed
+        self._wakeup = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._releases: dict[asyncio.Task[None], None] = {}  # bounded by the partitions there are
+
+    def record_changed(self, path: str) -> None:
+        """A control record is about to change."""
+        kind, _, topic_uuid = path.partition("/")
+        if kind == ASSIGNMENT:
+            self._noted[topic_uuid] = None
+            self._wakeup.set()
+
+    def start(self) -> None:
+        """Take what is assigned now, then follow."""
+        self.begin_anew()
+        self._task = asyncio.create_task(self._run(), name="handover")
+
+    async def close(self) -> None:
+        """Stop following; partitions that are being released are dropped."""
+        tasks = list(self._releases)
+        if self._task is not None:
+            tasks.append(self._task)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def drop_all(self) -> None:
+        """The session lapsed: others may own everything by now."""
+        self._mine.clear()
+        self._log.drop_all(PartitionNotServing("this server has lost its session"))
+
+    def begin_anew(self) -> None:
+        """Take everything that is assigned to this server."""
+        for topic_uuid in self._state.assigned_topics():
+            self._noted[topic_uuid] = None
+        self._wakeup.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            noted, self._noted = self._noted, {}
+            if not self._ownership.serving:
+                continue  # what is dropped is looked at anew when the session is back
+            came: list[PartitionKey] = []
+            for topic_uuid in noted:
+                came += self._compare(topic_uuid)
+            if came:
+                self._log.learn(came)
+
+    def _compare(self, topic_uuid: str) -> list[PartitionKey]:
+        """Let go of what left; return what came."""
+        before = self._mine.get(topic_uuid, frozenset())
+        now = self._ownership.mine(topic_uuid)
+        if now:
+            self._mine[topic_uuid] = now
+        else:
+            self._mine.pop(topic_uuid, None)
+        came = [PartitionKey(topic_uuid, number) for number in sorted(now - before)]
+        left = [PartitionKey(topic_uuid, number) for number in sorted(before - now)]
+        self._gate.forget((*came, *left))
+        for key in left:
+            if self._state.assignment(topic_uuid) is None:
+                self._log.drop(key, PartitionNotServing(f"topic {topic_uuid} is gone"))
+            else:
+                self._start_release(key)
+        return came
+
+    def _start_release(self, key: PartitionKey) -> None:
+        refusal = self._ownership.refusal(key.topic_uuid, key.partition)
+        if refusal is None:
+            return
+        task = asyncio.get_running_loop().create_task(
+            self._release(key, refusal), name=f"release {key.topic_uuid}/{key.partition}"
+        )
+        self._releases[task] = None
+        task.add_done_callback(self._release_ended)
+
+    def _release_ended(self, task: asyncio.Task[None]) -> None:
+        self._releases.pop(task, None)
+
+    async def _release(self, key: PartitionKey, refusal: TalosError) -> None:
+        try:
+            async with asyncio.timeout(self._gate.handover_s):
+                await self._log.release(key, refusal)
+        except (TalosError, TimeoutError) as error:
+            _log.warning("%s was not sealed, its new owner recovers it: %r", key, error)

@@ -1,0 +1,208 @@
+"""Membership: this server's ephemeral record, and what happens when its session lapses."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from opentalos.broker.cluster.records import (
+    LeavingKind,
+    LeavingRecord,
+    ServerRecord,
+    decode_record,
+    encode_record,
+)
+from opentalos.broker.cluster.state import ClusterState, leaving_path, put_record, server_path
+from opentalos.model.errors import (
+    AlreadyExists,
+    ConfigError,
+    OutcomeUnknown,
+    TalosError,
+    VersionConflict,
+)
+from opentalos.model.limits import ClusterLimits
+from opentalos.ports.meta_store import Session
+from opentalos.ports.peers import Peers
+
+_log = logging.getLogger("opentalos.cluster")
+
+LOOK_S = 0.1  # between two looks at the session
+NAME_WAIT_S = 10.0  # for a record of a session that has no end
+NAME_WAIT_MAX_S = 60.0  # of a session that lasts very long
+NAME_SLACK_S = 1.0  # a store may end a session a little late
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """What a membership calls, sync: ``lapsed`` drops everything, ``returned`` begins anew."""
+
+    lapsed: Callable[[], None]
+    returned: Callable[[], None]
+
+
+class Membership:
+    """Registers this server; notices a lapsed session and registers anew.
+
+    A lapse is told first, so that nothing is served which others may have taken over; serving
+    begins again only after the new record stands and the control records were read again.
+    """
+
+    def __init__(
+        self, state: ClusterState, peers: Peers, limits: ClusterLimits, me: ServerRecord
+    ) -> None:
+        self._state, self._peers, self._limits, self._me = state, peers, limits, me
+        self._path = server_path(me.name)
+        self._registered = False
+        self._noted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def me(self) -> ServerRecord:
+        """This server's record as it was registered last."""
+        return self._me
+
+    @property
+    def valid(self) -> bool:
+        """Whether this server is a member at this very moment."""
+        return self._registered and self._holds(self._state.meta.session())
+
+    @property
+    def steady(self) -> bool:
+        """Whether something new may be begun: a member, and coordination answers."""
+        session = self._state.meta.session()
+        return self._registered and session.connected and self._holds(session)
+
+    def record_changed(self, path: str) -> None:
+        """A control record changed."""
+        if path == self._path:
+            self._noted.set()
+
+    async def register(self) -> None:
+        """Become a member. Raises: ConfigError: another server of this name is alive."""
+        session = self._state.meta.session()
+        left_s = session.valid_until_s - asyncio.get_running_loop().time()
+        wait_s = min(left_s, NAME_WAIT_MAX_S) + NAME_SLACK_S
+        await self._register(NAME_WAIT_S if math.isinf(left_s) else max(wait_s, NAME_SLACK_S))
+        await self._remove_restart()
+
+    def watch(self, turns: Turns) -> None:
+        """Look after the session from now on."""
+        self._task = asyncio.create_task(self._watch(turns), name="membership")
+
+    async def announce_restart(self) -> None:
+        """Ask the others to keep this server's partitions for it. Raises: TalosError."""
+        path = leaving_path(self._me.name)
+        found = self._state.leaving.get(path)
+        if not self._registered or (found and found.kind == LeavingKind.DRAIN.value):
+            return
+        record = LeavingRecord(
+            name=self._me.name,
+            kind=LeavingKind.RESTART.value,
+            incarnation=self._me.incarnation,
+            wait_s=self._limits.restart_s,
+        )
+        await put_record(self._state.leaving, path, record)
+
+    async def close(self) -> None:
+        """Stop looking and remove the own record, so that others need not wait for the session."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._registered:
+            self._registered = False
+            found = await self._state.meta.get(self._path)
+            if found is not None and found.value == encode_record(self._me):
+                await self._state.meta.delete(self._path, found.version)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _holds(self, session: Session) -> bool:
+        return (
+            not session.lost
+            and session.incarnation == self._me.session
+            and asyncio.get_running_loop().time() <= session.valid_until_s
+        )
+
+    async def _register(self, wait_s: float) -> None:
+        """Make the record; one that is there must go first."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + wait_s
+        self._me = replace(self._me, session=self._state.meta.session().incarnation)
+        value = encode_record(self._me)
+        while True:
+            try:
+                await self._state.meta.create(self._path, value, ephemeral=True)
+                break
+            except (AlreadyExists, OutcomeUnknown):
+                found = await self._state.meta.get(self._path)
+            if found is None:
+                continue
+            if found.value == value:
+                break
+            other = decode_record(ServerRecord, found.value)
+            if await self._is_dead(other):
+                await self._remove_record(found.version)
+            elif loop.time() >= deadline_s:
+                raise ConfigError(
+                    f"a server named {other.name} is alive at {other.address}: names are unique"
+                )
+            else:
+                await asyncio.sleep(LOOK_S)
+        await self._state.servers.refresh(self._path)
+        self._registered = True
+
+    async def _is_dead(self, other: ServerRecord) -> bool:
+        """Whether a record of this name is left over: nobody can be behind it any more."""
+        mine = other.incarnation == self._me.incarnation or other.address == self._me.address
+        return mine or await self._peers.refuses(other.address)
+
+    async def _remove_record(self, version: int) -> None:
+        try:
+            await self._state.meta.delete(self._path, version)
+        except VersionConflict:  # it went by itself, or a successor came: look again
+            _log.debug("the record of %s changed meanwhile", self._me.name)
+
+    async def _remove_restart(self) -> None:
+        """This server is back, so nothing waits for it any more."""
+        path = leaving_path(self._me.name)
+        found = self._state.leaving.get(path)
+        if found is not None and found.kind == LeavingKind.RESTART.value:
+            await self._state.leaving.remove(path, found)
+
+    async def _watch(self, turns: Turns) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._noted.wait()
+            except TimeoutError:
+                pass
+            self._noted.clear()
+            if not self._holds(self._state.meta.session()):
+                _log.warning("the session with the cluster lapsed: all partitions are dropped")
+            elif self._state.servers.get(self._path) != self._me:
+                _log.warning("the record of this server is gone: all partitions are dropped")
+            else:
+                continue
+            self._registered = False
+            turns.lapsed()
+            await self._come_back()
+            turns.returned()
+
+    async def _come_back(self) -> None:
+        """Register under the new session and read everything again, however long it takes."""
+        while not self.valid:
+            self._registered = False
+            try:
+                session = self._state.meta.session()
+                if session.connected and not session.lost:
+                    await self._register(0.0)
+                    await self._remove_restart()
+                    await self._state.reload()
+                    continue
+            except TalosError as error:
+                self._registered = False
+                _log.warning("not a member of the cluster yet: %s", error)
+            await asyncio.sleep(LOOK_S)
+        _log.warning("this server is a member of the cluster again")
