@@ -2,8 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from opentalos.model.message import PartitionKey
+
+# A server's virtual nodes: by sector of the ring, or one number, spread evenly.
+Nodes = int | Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +51,11 @@ class Situation:
     partitions: Sequence[PartitionKey]
     owners: Mapping[PartitionKey, str]
     moved_from: Mapping[PartitionKey, str] = field(default_factory=dict)
-    ring: Mapping[str, int] = field(default_factory=dict)
-    weights: Mapping[str, int] = field(default_factory=dict)
+    ring: Mapping[str, Nodes] = field(default_factory=dict)
+    weights: Mapping[str, Nodes] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+class Assignment(NamedTuple):
     """Server by partition, and the ring (virtual nodes by server) that it follows.
 
     ``moved_from``: partitions of a planned move with the living server that serves them until it
@@ -61,7 +65,7 @@ class Assignment:
     """
 
     owners: Mapping[PartitionKey, str]
-    ring: Mapping[str, int]
-    moved_from: Mapping[PartitionKey, str] = field(default_factory=dict)
+    ring: Mapping[str, Nodes]
+    moved_from: Mapping[PartitionKey, str] = MappingProxyType({})
     waiting: int = 0
     next_look_s: float = float("inf")

@@ -1,0 +1,135 @@
+"""plan: who serves what, from who is there and who served it until now. Pure, deterministic."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from math import ceil
+from typing import NamedTuple
+
+from opentalos.model.message import PartitionKey
+from opentalos.placement.ring import Ring, node_count, partition_key
+from opentalos.placement.values import Assignment, Candidate, Nodes, Policy, Situation
+
+NEVER_S = float("inf")
+# A planned move fills no server above so many times its share, so that a join moves no more than
+# that times the ideal; the ring alone strays by 10 % (128 nodes, 200 partitions per server).
+OVERFILL = 1.15
+
+
+class _Servers(NamedTuple):
+    """``ring``: who takes part. ``keep``: who may keep what it has. ``take``: who may get more."""
+
+    ring: Sequence[str]
+    keep: Set[str]
+    take: Set[str]
+
+
+def plan(situation: Situation, policy: Policy) -> Assignment:
+    """The next assignment; with nobody alive or reserved, every partition is without owner.
+
+    A partition stays where it is unless its server is gone (it moves at once) or the ring names
+    another living one (it moves when fewer than ``moves_at_once`` are under way). So a crash moves
+    only what the dead server had, and a restart in time moves nothing.
+    """
+    servers = _sort_servers(situation, policy)
+    next_look_s = _next_look_s(situation, policy)
+    if not servers.ring:
+        owners = dict.fromkeys(situation.partitions, "")
+        return Assignment(owners, {}, next_look_s=next_look_s)
+    nodes = {name: _nodes(name, situation, policy) for name in situation.candidates}
+    ring_nodes = {name: nodes[name] for name in servers.ring}
+    ring = Ring(ring_nodes)
+    takers = {name: nodes[name] for name in sorted(servers.take)} or ring_nodes
+    spare = ring if takers == ring_nodes else Ring(takers)
+    homes = {key: ring.owner(partition_key(key)) for key in situation.partitions}
+    owners = {}
+    for key, home in homes.items():
+        owner = situation.owners.get(key, "")
+        if owner not in servers.keep:
+            owner = home if home in servers.take else spare.owner(partition_key(key))
+        owners[key] = owner
+    moving = dict(_still_moving(situation, owners))
+    wishes = [
+        key
+        for key, home in homes.items()
+        if owners[key] != home and home in servers.take and situation.candidates[owners[key]].alive
+    ]
+    # What leaves a draining server goes first: somebody waits for it to be empty.
+    wishes.sort(key=lambda key: not situation.candidates[owners[key]].draining)
+    room = _room(owners, ring_nodes)
+    waiting = 0
+    for key in wishes:
+        source, home = owners[key], homes[key]
+        if room[home] <= 0 and not situation.candidates[source].draining:
+            continue
+        if key in moving or len(moving) >= policy.moves_at_once:
+            waiting += 1
+            continue
+        moving[key], owners[key] = source, home
+        room[home] -= 1
+        room[source] += 1
+    return Assignment(owners, ring_nodes, moving, waiting, next_look_s)
+
+
+def full_at(partitions: int, nodes: Mapping[str, Nodes]) -> Mapping[str, int]:
+    """How many partitions planned moves leave on each server of a ring, at most."""
+    all_nodes = sum(map(node_count, nodes.values()))
+    return {
+        name: ceil(OVERFILL * partitions * max(node_count(own) / all_nodes, 1 / len(nodes)))
+        for name, own in nodes.items()
+    }
+
+
+def _room(owners: Mapping[PartitionKey, str], nodes: Mapping[str, Nodes]) -> Counter[str]:
+    room = Counter(full_at(len(owners), nodes))
+    room.subtract(owners.values())
+    return room
+
+
+def _sort_servers(situation: Situation, policy: Policy) -> _Servers:
+    candidates = situation.candidates.values()
+    alive = [one for one in candidates if one.alive]
+    ready = [one for one in alive if not one.draining]
+    settled = [one.name for one in ready if _settled(one, situation, policy)]
+    reserved = [one.name for one in candidates if _reserved(one, situation)]
+    # A server that is not yet stable, or is to be emptied, serves if there is no better one.
+    take = settled or [one.name for one in ready] or [one.name for one in alive]
+    placed = [name for name in reserved if name in situation.ring]
+    return _Servers(
+        ring=sorted({*settled, *placed}) or sorted(take) or sorted(reserved),
+        keep={*reserved, *(one.name for one in alive)},
+        take=set(take),
+    )
+
+
+def _settled(candidate: Candidate, situation: Situation, policy: Policy) -> bool:
+    stable_s = candidate.since_s + policy.stable_after_s
+    return candidate.name in situation.ring or situation.now_s >= stable_s
+
+
+def _reserved(candidate: Candidate, situation: Situation) -> bool:
+    return not candidate.alive and situation.now_s < candidate.reserved_until_s
+
+
+def _nodes(name: str, situation: Situation, policy: Policy) -> Nodes:
+    return situation.weights.get(name, policy.virtual_nodes)
+
+
+def _still_moving(
+    situation: Situation, owners: Mapping[PartitionKey, str]
+) -> Iterator[tuple[PartitionKey, str]]:
+    """Moves under way whose new owner is the same and whose former one can still seal."""
+    for key, source in situation.moved_from.items():
+        former = situation.candidates.get(source)
+        same = key in owners and owners[key] == situation.owners.get(key) != source
+        if same and former is not None and former.alive:
+            yield key, source
+
+
+def _next_look_s(situation: Situation, policy: Policy) -> float:
+    times_s = [NEVER_S]
+    for one in situation.candidates.values():
+        if one.alive and not _settled(one, situation, policy):
+            times_s.append(one.since_s + policy.stable_after_s)
+        elif _reserved(one, situation):
+            times_s.append(one.reserved_until_s)
+    return min(times_s)
