@@ -16,7 +16,7 @@ from pathlib import Path
 
 from opentalos.adapters.local import LocalFaults, open_local_file_store
 from opentalos.cli.main import main as talos
-from opentalos.server import lifecycle
+from opentalos.server import stores
 
 POLL_S = 0.05
 
@@ -36,7 +36,7 @@ def main() -> None:
     own, rest = parser.parse_known_args()
     faults = LocalFaults(sync_delay_s=own.sync_delay_s)
     faulty: Callable[..., Awaitable[object]] = partial(open_local_file_store, faults=faults)
-    vars(lifecycle)["open_local_file_store"] = faulty
+    vars(stores)["open_local_file_store"] = faulty
     if own.hang_file is not None:
         arguments = (own.hang_file, faults)
         threading.Thread(target=_hang_when_told, args=arguments, daemon=True).start()

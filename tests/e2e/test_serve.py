@@ -167,7 +167,7 @@ def test_rest_answers_problems_and_authorises(server: ServerProcess) -> None:
     ("text", "complaint"),
     [
         ("[http]\nbody_bytes_maxx = 1\n", "did you mean body_bytes_max?"),
-        ("[storage]\nmeta = 'zookeeper://z'\n", "is not served by this version"),
+        ("[storage]\nmeta = 'zookeeper://z'\n", "zookeeper:// meta needs hbase:// rows"),
         ("[", "is not TOML"),
     ],
 )

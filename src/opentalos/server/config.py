@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from opentalos.model.errors import ConfigError
+from opentalos.model.errors import ConfigError, InvalidName
 from opentalos.model.limits import (
     AuthLimits,
     ClusterLimits,
@@ -23,11 +23,13 @@ from opentalos.model.limits import (
     TopicLimits,
     ZookeeperLimits,
 )
+from opentalos.model.names import check_name
 
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 _PORT_MAX = 65_535
 _REQUEST_OVERHEAD_BYTES = 64 << 10  # of a put around its block: Thrift fields and names
 _CONFIG_BYTES_MAX = 1 << 20
+_REMOTE = ("hdfs", "zookeeper", "hbase")  # schemes of services
 _WANTED = {
     int: "a whole number of 0 or more",
     float: "a number of 0 or more",
@@ -55,16 +57,36 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageSettings:
-    """[storage] Backends by URL. This version keeps everything below the data directory."""
+    """[storage] Backends: file and sqlite for one server; hdfs, zookeeper, hbase for many."""
 
-    files: str = "file://"  # message logs: a file:// URL; empty path: DATA/log
-    meta: str = "sqlite://"  # control records: DATA/meta.sqlite
-    rows: str = "sqlite://"  # consumer groups: DATA/rows.sqlite
+    files: str = "file://"  # message logs: file:// (no path: DATA/log) or hdfs://HOST:PORT/PATH
+    files_shared: bool = False  # the file:// path is one file system that all servers mount
+    meta: str = "sqlite://"  # control records: DATA/meta.sqlite, or zookeeper://HOST:PORT,.../PATH
+    rows: str = "sqlite://"  # consumer groups: DATA/rows.sqlite, or hbase://HOST:PORT,.../NAMESPACE
+    open_timeout_s: float = 60.0  # the start fails when a backend is not reached for so long
 
     def __post_init__(self) -> None:
-        _need_scheme("files", self.files, "file")
-        _need_scheme("meta", self.meta, "sqlite")
-        _need_scheme("rows", self.rows, "sqlite")
+        files = _scheme_of("files", self.files, ("file", "hdfs"))
+        meta = _scheme_of("meta", self.meta, ("sqlite", "zookeeper"))
+        rows = _scheme_of("rows", self.rows, ("sqlite", "hbase"))
+        if self.clustered:
+            if rows != "hbase":
+                raise ValueError("zookeeper:// meta needs hbase:// rows: servers must share them")
+            if files == "file" and not self.files_shared:
+                raise ValueError("file:// storage with ZooKeeper needs files_shared = true")
+            if files == "file" and not self.files.removeprefix("file://").startswith("/"):
+                raise ValueError('files_shared needs a path: files = "file:///SHARED/PATH"')
+        elif meta == "sqlite" and (files, rows) != ("file", "sqlite"):
+            other = "files" if files != "file" else "rows"
+            raise ValueError(
+                f"{getattr(self, other).partition('/')[0]}// {other} need zookeeper:// meta: "
+                "sqlite:// is for one server with file:// and sqlite://"
+            )
+
+    @property
+    def clustered(self) -> bool:
+        """Whether several servers share the storage."""
+        return self.meta.startswith("zookeeper://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +119,18 @@ class Config:
             raise ValueError(
                 f"[message] block_bytes_max ({block}) must not exceed [log] pending_bytes_max "
                 f"({self.log.pending_bytes_max})"
+            )
+        if self.cluster.name:
+            try:
+                check_name(self.cluster.name, "server name")
+            except InvalidName as error:
+                raise ValueError(f"[cluster] {error}") from error
+        # A sync covers one HDFS block only, so a segment with its last group must fit into one.
+        largest = self.log.segment_bytes_max + max(self.log.group_bytes_max, block)
+        if self.storage.files.startswith("hdfs://") and self.hdfs.block_bytes < largest:
+            raise ValueError(
+                f"[hdfs] block_bytes ({self.hdfs.block_bytes}) must be {largest} or "
+                "more: [log] segment_bytes_max and the largest group must fit into it"
             )
 
     def with_server(self, **changes: str) -> "Config":
@@ -189,9 +223,15 @@ def parse_address(text: str, what: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _need_scheme(key: str, url: str, scheme: str) -> None:
-    if not url.startswith(f"{scheme}://"):
-        raise ValueError(f"{key} must be a {scheme}:// URL, {url!r} is not served by this version")
+def _scheme_of(key: str, url: str, schemes: tuple[str, ...]) -> str:
+    """The URL's scheme. Raises: ValueError: another one, or one that needs a host has none."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in schemes:
+        wanted = " or ".join(f"{one}://" for one in schemes)
+        raise ValueError(f"{key} must be a URL that begins with {wanted}, not {url!r}")
+    if scheme in _REMOTE and not rest.partition("/")[0]:
+        raise ValueError(f"{key}: {url!r} names no host")
+    return scheme
 
 
 def to_toml(config: Config) -> str:

@@ -82,7 +82,7 @@ class DataDirectory:
 
     def server_key(self) -> bytes:
         """The key that seals secrets at rest; made at the first start."""
-        path = self.path / "server.key"
+        path = self.key_path
         if not path.exists():
             if (self.path / "meta.sqlite").exists():
                 raise ConfigError(
@@ -92,13 +92,12 @@ class DataDirectory:
             write_atomically(
                 path, base64.b64encode(self._clock.token(SERVER_KEY_BYTES)) + b"\n", _PRIVATE
             )
-        try:
-            key = base64.b64decode(path.read_bytes(), validate=False)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{path} is unreadable: {error}") from error
-        if len(key) != SERVER_KEY_BYTES:
-            raise ConfigError(f"{path} holds {len(key)} bytes, need {SERVER_KEY_BYTES}")
-        return key
+        return read_server_key(path)
+
+    @property
+    def key_path(self) -> Path:
+        """Where ``server_key`` lies."""
+        return self.path / "server.key"
 
     def root_key(self) -> tuple[str, str]:
         """Key id and secret of the first administrator, from its file or newly made."""
@@ -122,6 +121,19 @@ class DataDirectory:
         os.close(self._lock)
         os.close(self._directory)
         self._lock = -1
+
+
+def read_server_key(path: Path) -> bytes:
+    """The key in a file, in base64. Raises: ConfigError."""
+    try:
+        key = base64.b64decode(path.read_bytes(), validate=False)
+    except OSError as error:
+        raise ConfigError(f"cannot read key file {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is unreadable: {error}") from error
+    if len(key) != SERVER_KEY_BYTES:
+        raise ConfigError(f"{path} holds {len(key)} bytes, need {SERVER_KEY_BYTES}")
+    return key
 
 
 def read_root_key(path: Path) -> tuple[str, str]:

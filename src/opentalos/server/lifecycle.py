@@ -9,29 +9,27 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from opentalos.adapters.local import open_local_file_store
 from opentalos.adapters.secret_box import AesGcmSecretBox
-from opentalos.adapters.sqlite import open_sqlite_meta_store, open_sqlite_row_store
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.broker.broker import Broker, BrokerConfig, open_broker
 from opentalos.gateway.http.server import HttpServer
-from opentalos.gateway.rest.gateway import RestGateway
-from opentalos.gateway.thrift_http.authentication import Authenticator
+from opentalos.gateway.rest.gateway import reply_alive, reply_starting
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
-from opentalos.gateway.thrift_http.handlers import HANDLERS
 from opentalos.model.errors import ConfigError
-from opentalos.ports.file_store import FileStore
-from opentalos.ports.meta_store import MetaStore
-from opentalos.ports.row_store import RowStore
 from opentalos.server.config import Config, parse_address
 from opentalos.server.data_directory import DataDirectory
+from opentalos.server.gateways import open_gateways
 from opentalos.server.loop_watch import LoopWatch
+from opentalos.server.member import Member, become_member
+from opentalos.server.root import RootKey, ensure_root
+from opentalos.server.stores import Stores, open_stores
 
-STOP_S = 4.5  # from the signal to the exit, even if storage hangs; promised are 5 s
+STOP_S = 4.5  # of a server alone: from the signal to the exit, even if storage hangs; promised: 5 s
 _CALLS_S = 0.2  # for calls whose connections were cut after the drain time
 _SEAL_S_MIN = 1.0  # left for sealing when draining took all its time
 _OPEN_FILES_MAX = 65_536  # asked of the kernel: connections and segments
@@ -44,16 +42,13 @@ _WILDCARDS = ("0.0.0.0", "::")
 _log = logging.getLogger("opentalos.server")
 
 
-@dataclass(slots=True)
-class _Stores:
-    files: FileStore
-    meta: MetaStore
-    rows: RowStore
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a server is: ``listen`` for this machine, ``advertise`` for clients and peers."""
 
-    async def close(self) -> None:
-        await self.files.close()
-        await self.rows.close()
-        await self.meta.close()
+    listen: str
+    advertise: str
+    port: int
 
 
 @dataclass(slots=True)
@@ -61,23 +56,27 @@ class Server:
     """The parts of a running server, in the order they are closed."""
 
     config: Config
-    directory: DataDirectory
-    stores: _Stores
+    stores: Stores
     broker: Broker
     thrift: ThriftGateway
     http: HttpServer
+    member: Member | None
+    place: Place
     watch: LoopWatch = field(default_factory=LoopWatch)
-    address: str = ""  # host:port listened on
 
     @property
     def url(self) -> str:
         """Where the server is reached."""
-        return f"http://{self.address}"
+        return f"http://{self.place.listen}"
 
     async def stop(self) -> None:
-        """Refuse what is new, answer what is under way, seal; bounded by ``STOP_S``."""
+        """Refuse what is new, answer what is under way, seal; bounded by ``stop_s``.
+
+        A member of a cluster first tells the others, who would take a refusing port for a crash.
+        """
         loop = asyncio.get_running_loop()
-        end_s = loop.time() + STOP_S
+        end_s = loop.time() + stop_s(self.config)
+        await self.broker.announce_restart()
         if not await self.http.drain(self.config.http.drain_s):
             _log.warning("requests under way were cut after the drain time")
         self.watch.stop()
@@ -85,66 +84,118 @@ class Server:
             async with asyncio.timeout_at(max(end_s, loop.time() + _SEAL_S_MIN)):
                 await self.thrift.drain(_CALLS_S)
                 await self.broker.close()
+                if self.member is not None:
+                    await self.member.peers.close()
                 await self.stores.close()
         except TimeoutError:
             _log.warning("storage did not finish in time; the next start recovers")
             raise
 
 
-async def open_server(
-    config: Config, directory: DataDirectory, root_key: tuple[str, str] | None
-) -> Server:
-    """Open everything and listen. Raises: ConfigError and other leaves, everything closed."""
+def stop_s(config: Config) -> float:
+    """How long a stop may take."""
+    return config.cluster.stop_s if config.storage.clustered else STOP_S
+
+
+async def open_server(config: Config, directory: DataDirectory, root_key: RootKey) -> Server:
+    """Open everything and listen. Raises: ConfigError and other leaves, everything closed.
+
+    A server of a cluster listens first: it has to know what to advertise, and the others must not
+    take it for dead while it starts.
+    """
     async with contextlib.AsyncExitStack() as undo:
-        key = directory.server_key()
-        stores = await _open_stores(config, directory.path)
+        http = HttpServer(config.http)
+        undo.push_async_callback(http.drain, 0.0)
+        place = None
+        key = b"" if config.storage.clustered else directory.server_key()
+        if config.storage.clustered:
+            http.serve({b"/healthz": reply_alive}, [(b"/", reply_starting)])
+            place = await _listen(http, config)
+        stores = await open_stores(config, directory.path)
         undo.push_async_callback(stores.close)
-        host, port = parse_address(config.server.listen, "listen")
+        member = None
+        if config.storage.clustered:
+            member = await become_member(config, directory, stores)
+            undo.push_async_callback(member.peers.close)
+            key = member.key
+        settings = _broker_config(config, directory.server, key)
+        if member is not None and place is not None:
+            settings = _as_member(settings, config, member, place)
         broker = open_broker(
             files=stores.files,
             meta=stores.meta,
             rows=stores.rows,
             clock=SystemClock(),
-            config=BrokerConfig(
-                server=directory.server,
-                advertise=config.server.advertise or config.server.listen,
-                secret_box=AesGcmSecretBox(key),
-                log=config.log,
-                auth=config.auth,
-                message=config.message,
-                topic=config.topic,
-                group=config.group,
-                quota=config.quota,
-            ),
+            config=settings,
+            peers=member.peers if member else None,
         )
         await broker.start()
         undo.push_async_callback(broker.close)
-        await _ensure_root(broker, directory, root_key)
-        authenticator = Authenticator(broker.principals, config.auth)
-        thrift = ThriftGateway(broker, authenticator, HANDLERS)
-        rest = RestGateway(broker, authenticator)
-        http = HttpServer(config.http, thrift.routes() | rest.exact_routes(), rest.prefix_routes())
-        try:
-            port = await http.listen(host, port)
-        except OSError as error:
-            raise ConfigError(f"cannot listen on {config.server.listen}: {error}") from error
-        server = Server(config, directory, stores, broker, thrift, http)
-        server.address = _address(host, port)
-        advertise = config.server.advertise or _reachable(host, port)
-        broker.set_advertise(advertise)
-        directory.write_server_json(
-            {
-                "version": 1,
-                "pid": os.getpid(),
-                "server": directory.server,
-                "url": server.url,
-                "advertise": advertise,
-                "ports": {"http": port},
-            }
-        )
+        await ensure_root(broker, directory, root_key, stores if member else None)
+        gateways = open_gateways(broker, config, member)
+        http.serve(gateways.exact, gateways.prefixes)
+        if place is None:
+            place = await _listen(http, config)
+            broker.set_advertise(place.advertise)
+        server = Server(config, stores, broker, gateways.thrift, http, member, place)
+        _tell(directory, server)
         server.watch.start()
         undo.pop_all()
         return server
+
+
+def _broker_config(config: Config, server: str, key: bytes) -> BrokerConfig:
+    return BrokerConfig(
+        server=server,
+        advertise=config.server.advertise or config.server.listen,
+        secret_box=AesGcmSecretBox(key),
+        log=config.log,
+        auth=config.auth,
+        message=config.message,
+        topic=config.topic,
+        group=config.group,
+        quota=config.quota,
+    )
+
+
+def _as_member(
+    settings: BrokerConfig, config: Config, member: Member, place: Place
+) -> BrokerConfig:
+    close_s = max(config.log.close_s, config.cluster.stop_s / 2)
+    return replace(
+        settings,
+        server=member.name,
+        incarnation=member.incarnation,
+        advertise=place.advertise,
+        cluster=config.cluster,
+        log=replace(config.log, close_s=close_s),
+    )
+
+
+async def _listen(http: HttpServer, config: Config) -> Place:
+    host, port = parse_address(config.server.listen, "listen")
+    try:
+        port = await http.listen(host, port)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {config.server.listen}: {error}") from error
+    advertise = config.server.advertise or _reachable(host, port)
+    return Place(_address(host, port), advertise, port)
+
+
+def _tell(directory: DataDirectory, server: Server) -> None:
+    """Write ``server.json``."""
+    member = server.member
+    record = {
+        "version": 1,
+        "pid": os.getpid(),
+        "server": member.name if member else directory.server,
+        "url": server.url,
+        "advertise": server.place.advertise,
+        "ports": {"http": server.place.port},
+    }
+    if member is not None:
+        record["cluster"] = {"id": member.cluster, "incarnation": member.incarnation}
+    directory.write_server_json(record)
 
 
 def _address(host: str, port: int) -> str:
@@ -160,38 +211,10 @@ def _reachable(host: str, port: int) -> str:
     return _address(name, port)
 
 
-async def _open_stores(config: Config, data: Path) -> _Stores:
-    files_path = config.storage.files.removeprefix("file://")
-    meta_path = config.storage.meta.removeprefix("sqlite://")
-    rows_path = config.storage.rows.removeprefix("sqlite://")
-    async with contextlib.AsyncExitStack() as undo:
-        files = await open_local_file_store(
-            Path(files_path) if files_path else data / "log",
-            exclusive=not files_path,  # below the directory that this process has locked
-        )
-        undo.push_async_callback(files.close)
-        meta = await open_sqlite_meta_store(Path(meta_path) if meta_path else data / "meta.sqlite")
-        undo.push_async_callback(meta.close)
-        rows = await open_sqlite_row_store(Path(rows_path) if rows_path else data / "rows.sqlite")
-        undo.pop_all()
-        return _Stores(files, meta, rows)
-
-
-async def _ensure_root(
-    broker: Broker, directory: DataDirectory, root_key: tuple[str, str] | None
-) -> None:
-    if root_key is not None:
-        await broker.principals.ensure_root(*root_key)
-    elif not broker.principals.has_root():
-        key = directory.root_key()
-        await broker.principals.ensure_root(*key)
-        print(f"root key: {directory.path / 'root.key'}", file=sys.stderr, flush=True)  # noqa: T201
-
-
 async def serve(
     config: Config,
     directory: DataDirectory,
-    root_key: tuple[str, str] | None,
+    root_key: RootKey,
     ready: Callable[[str], None],
 ) -> None:
     """Run a server until SIGTERM or SIGINT; ``ready`` gets its URL."""
@@ -206,18 +229,34 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     _raise_open_files()
-    server = await open_server(config, directory, root_key)
+    server = await _opened(open_server(config, directory, root_key), stop)
+    if server is None:
+        return
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
     ready(server.url)
     await stop.wait()
     # A thread that hangs in storage would keep the interpreter from ending.
-    loop.call_later(STOP_S, _leave)
+    loop.call_later(stop_s(config), _leave)
     try:
         await server.stop()
     except TimeoutError:
         _leave()
+
+
+async def _opened(opening: Coroutine[Any, Any, Server], stop: asyncio.Event) -> Server | None:
+    """The opened server; None when a signal came first, as it may while a backend is awaited."""
+    opener, stopper = asyncio.ensure_future(opening), asyncio.ensure_future(stop.wait())
+    await asyncio.wait((opener, stopper), return_when=asyncio.FIRST_COMPLETED)
+    stopper.cancel()
+    if opener.done():
+        return opener.result()
+    _log.warning("stopped before the server was open")
+    asyncio.get_running_loop().call_later(STOP_S, _leave)
+    opener.cancel()
+    await asyncio.gather(opener, return_exceptions=True)
+    return None
 
 
 def _leave() -> None:
@@ -234,9 +273,7 @@ def _raise_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def run_server(
-    config: Config, root_key: tuple[str, str] | None, ready: Callable[[str], None]
-) -> None:
+def run_server(config: Config, root_key: RootKey, ready: Callable[[str], None]) -> None:
     """``serve`` on uvloop where it is installed, else on asyncio's own loop."""
     directory = DataDirectory(Path(config.server.data).absolute(), SystemClock())
     try:

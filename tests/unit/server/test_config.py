@@ -47,7 +47,30 @@ def test_the_shown_configuration_reads_back_as_itself() -> None:
         ("[log]\nlanes = 0", "[log] need 0 < lanes <= lanes_max"),
         ("[server]\nlisten = 'here'", "listen must be HOST:PORT, not 'here'"),
         ("[server]\nlog_level = 'loud'", "log_level must be one of"),
-        ("[storage]\nfiles = 'hdfs://n/x'", "'hdfs://n/x' is not served by this version"),
+        ("[storage]\nfiles = 's3://b'", "files must be a URL that begins with file:// or hdfs://"),
+        (
+            "[storage]\nmeta = 'sqlite'",
+            "meta must be a URL that begins with sqlite:// or zookeeper",
+        ),
+        ("[storage]\nmeta = 'zookeeper:///x'", "meta: 'zookeeper:///x' names no host"),
+        ("[storage]\nfiles = 'hdfs://n/x'", "hdfs:// files need zookeeper:// meta"),
+        ("[storage]\nrows = 'hbase://z/n'", "hbase:// rows need zookeeper:// meta"),
+        ("[storage]\nmeta = 'zookeeper://z'", "zookeeper:// meta needs hbase:// rows"),
+        (
+            "[storage]\nmeta = 'zookeeper://z'\nrows = 'hbase://z/n'",
+            "file:// storage with ZooKeeper needs files_shared = true",
+        ),
+        (
+            "[storage]\nmeta = 'zookeeper://z'\nrows = 'hbase://z/n'\nfiles_shared = true",
+            "files_shared needs a path",
+        ),
+        ("[cluster]\nname = 'a b'", "[cluster] invalid server name 'a b'"),
+        ("[cluster]\nstop_s = 30", "[cluster] need 5 <= stop_s < restart_s"),
+        (
+            "[storage]\nfiles = 'hdfs://n/x'\nmeta = 'zookeeper://z'\nrows = 'hbase://z/n'\n"
+            "[hdfs]\nblock_bytes = 134217728",
+            "[hdfs] block_bytes (134217728) must be 155189248 or more",
+        ),
         ("[message]\nblock_bytes_max = 33554432", "must fit into [http] body_bytes_max"),
         ("[log]\npending_bytes_max = 4194304", "must not exceed [log] pending_bytes_max"),
     ],
@@ -56,6 +79,14 @@ def test_a_wrong_line_is_named(text: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match="the file: ") as caught:
         parse_config(tomllib.loads(text), "the file")
     assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("files", ["hdfs://n:8020/talos", "file:///mnt/talos"])
+def test_a_cluster_is_hdfs_or_shared_files_with_zookeeper_and_hbase(files: str) -> None:
+    storage = {"files": files, "meta": "zookeeper://a:1,b:2/t", "rows": "hbase://a:1/talos"}
+    config = parse_config({"storage": storage | {"files_shared": files[:4] == "file"}}, "x")
+    assert config.storage.clustered
+    assert not Config().storage.clustered
 
 
 def test_every_wrong_key_is_named_at_once() -> None:

@@ -29,7 +29,7 @@ class HttpServer:
     def __init__(
         self,
         limits: HttpLimits,
-        exact: Mapping[bytes, Handler],
+        exact: Mapping[bytes, Handler] | None = None,
         prefixes: Sequence[tuple[bytes, Handler]] = (),
     ) -> None:
         self.limits = limits
@@ -42,8 +42,7 @@ class HttpServer:
         self.refused = 0
         self.cut = 0
         self.accepted = 0
-        self._exact = dict(exact)
-        self._prefixes = tuple(prefixes)
+        self.serve(exact or {}, prefixes)
         self._connections: set[HttpConnection] = set()
         self._unsent: dict[HttpConnection, int] = {}
         self._listener: asyncio.Server | None = None
@@ -54,6 +53,12 @@ class HttpServer:
     def connections(self) -> int:
         """Open connections."""
         return len(self._connections)
+
+    def serve(
+        self, exact: Mapping[bytes, Handler], prefixes: Sequence[tuple[bytes, Handler]]
+    ) -> None:
+        """Replace the handlers, from the next request on."""
+        self._exact, self._prefixes = dict(exact), tuple(prefixes)
 
     async def listen(self, host: str, port: int) -> int:
         """Start to accept; returns the port, which the kernel chose if ``port`` was 0."""

@@ -29,12 +29,22 @@ _OWN_HEADERS = frozenset(
     (b"connection", b"content-length", b"content-type", b"date", b"keep-alive")
 )
 
+# Whether another server has just made the topic that a call did not find.
+Appeared = Callable[[TopicNotExist], Awaitable[bool]]
+
 
 class Forwarding:
     """Forwards once, verbatim; a request that was forwarded to this server never goes further."""
 
-    def __init__(self, peers: Peers, proofs: ProofReader, ownership: Ownership) -> None:
+    def __init__(
+        self,
+        peers: Peers,
+        proofs: ProofReader,
+        ownership: Ownership,
+        appeared: Appeared | None = None,
+    ) -> None:
         self._peers, self._proofs, self._ownership = peers, proofs, ownership
+        self._appeared = appeared
         self.requests = 0  # sent on
         self.bytes_out = 0  # their bodies
         self.bytes_in = 0  # bodies of their replies
@@ -73,14 +83,25 @@ class Forwarding:
 
         Raises: PartitionNotServing: not done; OutcomeUnknown; what ``again`` raises.
         """
+        if isinstance(error, TopicNotExist):
+            if self._appeared is None or not await self._appeared(error):
+                if not exchange.forwarder:
+                    raise error
+                await _until_known(again)
+                return
+            try:
+                await again()
+                return
+            except NotOwner as elsewhere:
+                if not is_elsewhere(exchange, elsewhere):
+                    raise
+                error = elsewhere
+        assert isinstance(error, NotOwner)
         if not exchange.forwarder:
-            assert isinstance(error, NotOwner)
             await self._forward(exchange, error)
-        elif isinstance(error, NotOwner):
+        else:
             await self._ownership.catch_up(error.topic_uuid)
             await again()
-        else:
-            await _until_known(again)
 
     async def _forward(self, exchange: Exchange, error: NotOwner) -> None:
         query = b"?" + exchange.query if exchange.query else b""
@@ -108,7 +129,7 @@ def is_elsewhere(exchange: Exchange, error: BaseException) -> bool:
         return False
     if isinstance(error, NotOwner):
         return bool(error.address or exchange.forwarder)
-    return isinstance(error, TopicNotExist) and bool(exchange.forwarder)
+    return isinstance(error, TopicNotExist) and bool(exchange.forwarder or error.records)
 
 
 async def _until_known(again: Callable[[], Awaitable[None]]) -> None:

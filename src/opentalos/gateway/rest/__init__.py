@@ -1,1 +1,1 @@
-"""REST under /rest/v1: principals, keys and health; errors as problem documents."""
+"""REST under /rest/v1: principals, keys, cluster and health; errors as problem documents."""

@@ -11,8 +11,13 @@ class NotServed(BadRequest):
     """The path and method name nothing that REST serves."""
 
 
+class NotClustered(BadRequest):
+    """Only a server of a cluster can do this."""
+
+
 STATUS: dict[type[TalosError], int] = {
     NotServed: 404,
+    NotClustered: 409,
     errors.BadRequest: 400,
     errors.RequestTooLarge: 413,
     errors.InvalidName: 400,

@@ -14,6 +14,7 @@ from opentalos.broker.broker import Broker
 from opentalos.broker.values import PrincipalInfo
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
+from opentalos.gateway.rest.cluster import ClusterRoutes
 from opentalos.gateway.rest.errors import NotServed, problem
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import (
@@ -37,23 +38,23 @@ _log = logging.getLogger("opentalos.rest")
 
 
 class RestGateway:
-    """Principals, keys and health; the console's and the tools' door."""
+    """Principals, keys, the cluster and health; the console's and the tools' door."""
 
-    def __init__(self, broker: Broker, authenticator: Authenticator) -> None:
+    def __init__(
+        self, broker: Broker, authenticator: Authenticator, cluster: ClusterRoutes
+    ) -> None:
         self._principals = broker.principals
+        self._cluster = cluster
         self._authenticator = authenticator
         self._tasks: set[asyncio.Task[None]] = set()
 
     def exact_routes(self) -> dict[bytes, Callable[[Exchange], None]]:
         """Handlers by whole path."""
-        return {b"/healthz": self._health}
+        return {b"/healthz": reply_alive, b"/readyz": reply_alive}
 
     def prefix_routes(self) -> list[tuple[bytes, Callable[[Exchange], None]]]:
         """Handlers by the beginning of the path."""
         return [(PREFIX, self._serve)]
-
-    def _health(self, exchange: Exchange) -> None:
-        exchange.reply(head(200, _JSON), b'{"status":"ok"}\n', _NO_STORE)
 
     def _serve(self, exchange: Exchange) -> None:
         if len(self._tasks) >= TASKS_MAX:
@@ -94,6 +95,9 @@ class RestGateway:
             case b"DELETE", ["keys", key_id]:
                 await self._principals.disable_key(caller, key_id)
                 return 204, None
+            case method, ["cluster", *rest]:
+                document = _document(exchange) if method == b"PUT" else {}
+                return await self._cluster.call(method, rest, caller, document)
         raise NotServed("no such resource, or not with this method")
 
     def _caller(self, exchange: Exchange) -> Principal:
@@ -125,6 +129,16 @@ class RestGateway:
             admin=document.get("admin") is True,
         )
         return _fields(principal)
+
+
+def reply_alive(exchange: Exchange) -> None:
+    """The process runs (``/healthz``), or serves (``/readyz``)."""
+    exchange.reply(head(200, _JSON), b'{"status":"ok"}\n', _NO_STORE)
+
+
+def reply_starting(exchange: Exchange) -> None:
+    """Not done: the server has not opened its storage yet."""
+    exchange.reply_text(503, "the server is starting")
 
 
 def _document(exchange: Exchange) -> dict[str, Any]:

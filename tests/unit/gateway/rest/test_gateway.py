@@ -52,8 +52,14 @@ class Bench:
         self.principals = Principals()
         authenticator: Any = SimpleNamespace(by_secret=self._by_secret)
         broker: Any = SimpleNamespace(principals=self.principals)
-        self.gateway = RestGateway(broker, authenticator)
+        cluster: Any = SimpleNamespace(call=self._cluster_call)
+        self.gateway = RestGateway(broker, authenticator, cluster)
         self.extra = b""
+
+    async def _cluster_call(
+        self, method: bytes, parts: Any, caller: Principal, document: Any
+    ) -> tuple[int, Any]:
+        return 200, {"method": method.decode(), "parts": parts, "sent": document}
 
     @staticmethod
     def _by_secret(key_id: str, secret: str, peer: str) -> Principal:

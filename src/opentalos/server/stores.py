@@ -1,0 +1,131 @@
+"""Opens the stores that [storage] names; a backend of a cluster is waited for, within a bound."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from opentalos.adapters.local import open_local_file_store
+from opentalos.adapters.sqlite import open_sqlite_meta_store, open_sqlite_row_store
+from opentalos.model.errors import ConfigError, Unavailable
+from opentalos.ports.file_store import FileStore
+from opentalos.ports.meta_store import MetaStore
+from opentalos.ports.row_store import RowStore
+from opentalos.server.config import Config
+
+TELL_S = 5.0  # between two lines about a backend that is not reached
+_RETRY_S = 1.0
+
+StoreT = TypeVar("StoreT", FileStore, MetaStore, RowStore)
+
+_log = logging.getLogger("opentalos.server")
+
+
+@dataclass(slots=True)
+class Stores:
+    """The three stores of one server."""
+
+    files: FileStore
+    meta: MetaStore
+    rows: RowStore
+
+    async def close(self) -> None:
+        """Close all; coordination last, since its session says that this server is there."""
+        await self.files.close()
+        await self.rows.close()
+        await self.meta.close()
+
+
+async def open_stores(config: Config, data: Path) -> Stores:
+    """Open what the configuration names.
+
+    Raises: ConfigError: it cannot be used, or was not reached within ``open_timeout_s``.
+    """
+    storage = config.storage
+    wait = _Wait(storage.open_timeout_s if storage.clustered else 0.0)
+    async with contextlib.AsyncExitStack() as undo:
+        files = await wait.reached(storage.files, lambda: open_files(config, data))
+        undo.push_async_callback(files.close)
+        meta = await wait.reached(storage.meta, lambda: open_meta(config, data))
+        undo.push_async_callback(meta.close)
+        rows = await wait.reached(storage.rows, lambda: open_rows(config, data))
+        undo.pop_all()
+        return Stores(files, meta, rows)
+
+
+# Clients of a cluster's backends are imported only where one is configured: one server alone needs
+# neither their packages nor a Java virtual machine.
+
+
+async def open_files(config: Config, data: Path) -> FileStore:
+    """The store of message logs."""
+    url = config.storage.files
+    if url.startswith("hdfs://"):
+        from opentalos.adapters.hdfs import open_hdfs_file_store
+
+        return await open_hdfs_file_store(url, config.jvm, config.hdfs)
+    path = url.removeprefix("file://")
+    # Below the directory that this process has locked, nobody else writes.
+    return await open_local_file_store(Path(path) if path else data / "log", exclusive=not path)
+
+
+async def open_meta(config: Config, data: Path) -> MetaStore:
+    """The store of control records."""
+    url = config.storage.meta
+    if url.startswith("zookeeper://"):
+        from opentalos.adapters.zookeeper import open_zookeeper_meta_store
+
+        return await open_zookeeper_meta_store(url, config.zookeeper)
+    path = url.removeprefix("sqlite://")
+    return await open_sqlite_meta_store(Path(path) if path else data / "meta.sqlite")
+
+
+async def open_rows(config: Config, data: Path) -> RowStore:
+    """The store of consumer groups."""
+    url = config.storage.rows
+    if url.startswith("hbase://"):
+        from opentalos.adapters.hbase import open_hbase_row_store
+
+        return await open_hbase_row_store(url, config.jvm, config.hbase)
+    path = url.removeprefix("sqlite://")
+    return await open_sqlite_row_store(Path(path) if path else data / "rows.sqlite")
+
+
+class _Wait:
+    """Patience with backends that do not answer yet; one line now and then says which."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._deadline_s = asyncio.get_running_loop().time() + patience_s
+        self._told = ""
+
+    async def reached(self, url: str, opener: Callable[[], Awaitable[StoreT]]) -> StoreT:
+        """Call the opener until it succeeds. Raises: ConfigError: it did not in time."""
+        if not self._patience_s:
+            return await opener()
+        self._told = f"cannot reach {url}: no answer yet"
+        teller = asyncio.create_task(self._tell())
+        try:
+            async with asyncio.timeout_at(self._deadline_s):
+                while True:
+                    try:
+                        return await opener()
+                    except Unavailable as error:
+                        self._told = f"cannot reach {url}: {error}"
+                    await asyncio.sleep(_RETRY_S)
+        except TimeoutError as error:
+            text = f"{self._told}; tried for {self._patience_s:g} s ([storage] open_timeout_s)"
+            raise ConfigError(text) from error
+        finally:
+            teller.cancel()
+            await asyncio.gather(teller, return_exceptions=True)
+
+    async def _tell(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(TELL_S)
+            left_s = max(0.0, self._deadline_s - loop.time())
+            _log.warning("%s; trying for %.0f s more", self._told, left_s)
