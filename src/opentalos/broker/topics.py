@@ -81,6 +81,7 @@ class TopicService:
                 await context.topics.create(topic)
             except AlreadyExists:
                 raise TopicExists(f"topic {name} exists") from None
+        await context.ownership.settled(topic.uuid, topic.partitions)
         return topic
 
     async def delete_topic(self, caller: Principal, resource: str) -> None:
@@ -106,9 +107,12 @@ class TopicService:
             if change.partitions is not None and change.partitions > topic.partitions:
                 changed_topic(topic, change, now_ms, context.config.topic)  # its errors go first
                 self._check_counts(topic.owner, change.partitions - topic.partitions, topics=0)
-            return await context.topics.change(
+            changed = await context.topics.change(
                 topic, lambda now: changed_topic(now, change, now_ms, context.config.topic)
             )
+        if change.partitions is not None:
+            await context.ownership.settled(changed.uuid, changed.partitions)
+        return changed
 
     async def delete_attribute(self, caller: Principal, resource: str, key: str) -> Topic:
         """Remove one key of the free attribute map; an unknown key is no error."""
