@@ -51,7 +51,7 @@ class ConsumerService:
     """
 
     def __init__(self, context: BrokerContext, groups: Coordinator) -> None:
-        self._context, self._groups = context, groups
+        self.context, self._groups = context, groups
         self._logs = RemoteLogs(context)
         self.positions = PositionEvents(self._logs)
         # A log's end only grows, so a commit below a known end needs no look at the log.
@@ -168,10 +168,10 @@ class ConsumerService:
         """
         member = not caller.anonymous and organisation == caller.organisation
         if not organisation or not (member or caller.admin):
-            self._context.authorizer.refuse(caller, "query an organisation's offsets", organisation)
+            self.context.authorizer.refuse(caller, "query an organisation's offsets", organisation)
         resources = {
             topic.uuid: topic.resource
-            for topic in self._context.topics.all()
+            for topic in self.context.topics.all()
             if permissions_of(caller, topic)
         }
         found = await self._groups.rows.checkpoints(organisation, prefix)
@@ -230,12 +230,12 @@ class ConsumerService:
             yield GroupUser(key, caller.owner_id, caller.admin)
         except PermissionDenied:
             resource = f"{topic.resource}/{group}"
-            self._context.authorizer.refuse(caller, "use another tenant's group", resource)
+            self.context.authorizer.refuse(caller, "use another tenant's group", resource)
 
     def _topic(self, caller: Principal, group: str, resource: str) -> Topic:
         """The topic, at the coordinator of the group. Raises: NotOwner at another server."""
-        self._context.ownership.check_group(group)
-        return self._context.topic(caller, Permission.GET_MESSAGE, resource)
+        self.context.ownership.check_group(group)
+        return self.context.topic(caller, Permission.GET_MESSAGE, resource)
 
 
 def _seat(unit: ConsumeUnit, address: str) -> WorkerSeat:

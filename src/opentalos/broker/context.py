@@ -79,9 +79,15 @@ class BrokerContext:
         topic = self.topics.find(caller, name)
         try:
             self.authorizer.authorize(caller, action, topic)
-        except TopicNotExist:
-            raise topic_not_exist(name) from None  # the same words as for an unknown name
+        except TopicNotExist as error:
+            # The same words as for an unknown name.
+            raise TopicNotExist(str(topic_not_exist(name)), error.records) from None
         return topic
+
+    async def appeared(self, error: TopicNotExist) -> bool:
+        """Whether another server has just made or changed the topic, so that the call that
+        failed is worth another try. Raises: Unavailable."""
+        return self.peers is not None and await self.topics.look_again(error.records)
 
     def partition_log(self, topic: Topic, partition: int) -> PartitionLog:
         """The log of a partition that this server serves; no I/O; hot path.

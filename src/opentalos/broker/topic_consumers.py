@@ -1,12 +1,15 @@
 """Consumer use cases of many topics at once (the ...ForTopics calls)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
 
 from opentalos.broker.consumers import ConsumerService
 from opentalos.broker.values import ConsumeUnit
 from opentalos.model.errors import BadRequest, TopicNotExist
 from opentalos.model.identity import Principal
 
+T = TypeVar("T")
 TOPICS_MAX = 1_000  # of one call
 
 
@@ -44,7 +47,9 @@ class TopicsConsumerService:
         for resource, held in partitions.items():
             unit = ConsumeUnit(group, resource, worker, tuple(held))
             try:
-                heartbeat, failed = await self._consumers.renew(caller, unit, address)
+                heartbeat, failed = await self._once_more(
+                    partial(self._consumers.renew, caller, unit, address)
+                )
             except TopicNotExist:
                 heartbeat, failed = True, list(held)
             alive = alive and heartbeat
@@ -59,13 +64,24 @@ class TopicsConsumerService:
         found: dict[str, list[tuple[str, int]]] = {}
         for resource in dict.fromkeys(resources):
             try:
-                workers = await self._consumers.query_workers(caller, group, resource)
+                workers = await self._once_more(
+                    partial(self._consumers.query_workers, caller, group, resource)
+                )
             except TopicNotExist:
                 continue
             for worker, held in workers.items():
                 pairs = found.setdefault(worker, [])
                 pairs += [(resource, partition) for partition in held]
         return found
+
+    async def _once_more(self, call: Callable[[], Awaitable[T]]) -> T:
+        """A topic that another server has just made is not lost."""
+        try:
+            return await call()
+        except TopicNotExist as error:
+            if not await self._consumers.context.appeared(error):
+                raise
+            return await call()
 
 
 def _check_count(topics: Sequence[str] | Mapping[str, Sequence[int]]) -> None:

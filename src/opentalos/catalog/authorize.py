@@ -5,9 +5,10 @@ import logging
 from typing import NoReturn
 
 from opentalos.catalog.topic import Topic
-from opentalos.model.errors import PermissionDenied, TopicNotExist
+from opentalos.model.errors import InvalidName, PermissionDenied, TopicNotExist
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.limits import AuthLimits
+from opentalos.model.names import ResourceName
 
 _AUDIT = logging.getLogger("opentalos.audit")
 _ALL = int(Permission.ADMIN)
@@ -97,6 +98,19 @@ class Authorizer:
         )
 
 
-def topic_not_exist(name: str) -> TopicNotExist:
-    """The one answer for unknown and not granted: both must read alike."""
-    return TopicNotExist(f"topic {name[:_RESOURCE_CHARS_MAX]} does not exist")
+def topic_not_exist(name: str, *owners: str) -> TopicNotExist:
+    """The one answer for unknown and not granted: both must read alike.
+
+    Args: owners: whose topics a plain ``name`` may mean; any other name tells its owner.
+    """
+    text = f"topic {name[:_RESOURCE_CHARS_MAX]} does not exist"
+    if owners:
+        return TopicNotExist(text, tuple((owner, name) for owner in dict.fromkeys(owners)))
+    owner, slash, plain = name.rpartition("/")
+    if slash:
+        return TopicNotExist(text, ((owner, plain),))
+    try:
+        resource = ResourceName.parse(name)
+    except InvalidName:
+        return TopicNotExist(text)
+    return TopicNotExist(text, ((resource.owner, resource.topic),))

@@ -1,5 +1,6 @@
 """All topics in memory, loaded from the MetaStore and changed by compare-and-set."""
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from opentalos.catalog.authorize import permissions_of, topic_not_exist
@@ -11,6 +12,8 @@ from opentalos.model.names import check_name
 from opentalos.ports.meta_store import MetaStore
 
 PREFIX = "topics"
+RECORD_NAME_CHARS_MAX = 128  # of an owner or a name; longer ones have no record
+LOOKS_PER_S_MAX = 50  # reads of records of topics that this server does not know
 Listener = Callable[[Topic | None, Topic | None], None]  # (old, new), each None when absent
 
 
@@ -27,6 +30,7 @@ class TopicCatalog:
         self._by_owner: dict[str, dict[str, Topic]] = {}  # owner, then name
         self._tombstones: dict[str, Topic] = {}  # by resource name
         self._shrinking: dict[str, Topic] = {}  # by resource name
+        self._looks, self._looks_since_s = 0, float("-inf")
 
     async def start(self) -> None:
         """Load all topics. Raises: NewerFormat, CorruptLog."""
@@ -62,7 +66,8 @@ class TopicCatalog:
         """
         topic = self._resolve(caller, name)
         if topic is None:
-            raise topic_not_exist(name)
+            plain = "#" not in name and "/" not in name and not caller.anonymous
+            raise topic_not_exist(name, *((caller.owner_id, caller.id) if plain else ()))
         return topic
 
     def _resolve(self, caller: Principal, name: str) -> Topic | None:
@@ -127,6 +132,30 @@ class TopicCatalog:
     async def remove(self, dead: Topic) -> None:
         """Remove a tombstone once its logs are gone; the name is free afterwards."""
         await self._records.remove(_path(dead.owner, dead.name), dead)
+
+    async def look_again(self, records: Sequence[tuple[str, str]]) -> bool:
+        """Read records anew, by owner and name; True if one of them had changed unnoticed.
+
+        At most LOOKS_PER_S_MAX per second: what is left out is False, and the watch will tell.
+        Raises: Unavailable.
+        """
+        changed = False
+        for owner, name in records:
+            path = _path(owner, name)
+            named = 0 < len(owner) <= RECORD_NAME_CHARS_MAX and len(name) <= RECORD_NAME_CHARS_MAX
+            if not named or not name or not self._may_look():
+                continue
+            before = self._records.get(path)
+            await self._records.refresh(path)
+            changed = changed or self._records.get(path) is not before
+        return changed
+
+    def _may_look(self) -> bool:
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._looks_since_s >= 1.0:
+            self._looks_since_s, self._looks = now_s, 0
+        self._looks += 1
+        return self._looks <= LOOKS_PER_S_MAX
 
     def _record_changed(self, path: str, old: Topic | None, new: Topic | None) -> None:
         if old is not None:

@@ -44,7 +44,12 @@ class TopicExists(RequestError):
 
 
 class TopicNotExist(RequestError):
-    """No such topic, or the caller was granted nothing on it: both answer alike."""
+    """No such topic, or the caller was granted nothing on it: both answer alike. ``records``: owner
+    and name of the topics that it may be about; another server may just have made them."""
+
+    def __init__(self, text: str, records: tuple[tuple[str, str], ...] = ()) -> None:
+        super().__init__(text)
+        self.records = records
 
 
 class PartitionNotExist(RequestError):

@@ -42,10 +42,17 @@ def topic(partitions: int = 4, consumer_partitions: int = 6) -> Topic:
     )  # fmt: skip
 
 
+class Writer:
+    """What a route asks of it."""
+
+    released: TalosError | None = None
+
+
 class Log:
     """Appends are answered when a test says so; reads return what it sets."""
 
     def __init__(self) -> None:
+        self.writer = Writer()
         self.appended: list[MessageBlock] = []
         self.waiters: list[Callable[[int, TalosError | None], None]] = []
         self.errors: list[TalosError | None] = []  # of the next appends
