@@ -21,6 +21,7 @@ from _pytest.mark import ParameterSet
 from tests.conftest import RunningBackends
 from tests.tcp_proxy import TcpProxy
 
+from opentalos.adapters.hdfs import open_hdfs_file_store
 from opentalos.adapters.local import open_local_file_store
 from opentalos.adapters.memory import (
     MemoryFileStore,
@@ -30,7 +31,7 @@ from opentalos.adapters.memory import (
 )
 from opentalos.adapters.sqlite import open_sqlite_meta_store, open_sqlite_row_store
 from opentalos.adapters.zookeeper import open_zookeeper_meta_store
-from opentalos.model.limits import ZookeeperLimits
+from opentalos.model.limits import HdfsLimits, JvmLimits, ZookeeperLimits
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
 from opentalos.ports.row_store import RowStore
@@ -123,6 +124,22 @@ async def local_files_of_one_process(place: Place) -> AsyncIterator[Storage[File
 
     async def client() -> FileStore:
         return await open_local_file_store(place.folder / "files", exclusive=True)
+
+    storage: Storage[FileStore] = Storage(client)
+    yield storage
+    await storage.close()
+
+
+@asynccontextmanager
+async def hdfs_files(place: Place) -> AsyncIterator[Storage[FileStore]]:
+    """Files of a folder of their own in a real HDFS."""
+    backends = place.backends()
+    url = f"{backends.hdfs_url}/contract/{uuid.uuid4().hex}"
+    jvm = JvmLimits(jars=str(backends.jars))
+    limits = HdfsLimits(conf_dir=str(backends.hdfs_conf_dir), block_bytes=16 << 20)
+
+    async def client() -> FileStore:
+        return await open_hdfs_file_store(url, jvm, limits)
 
     storage: Storage[FileStore] = Storage(client)
     yield storage
@@ -281,6 +298,7 @@ FILE_STORES: dict[str, Opener[FileStore]] = {
     "local": local_files,
     "local-exclusive": local_files_of_one_process,
     "simulated": simulated_files,
+    "hdfs": hdfs_files,
 }
 META_STORES: dict[str, Opener[MetaStore]] = {
     "memory": memory_records,

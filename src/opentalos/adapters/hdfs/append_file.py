@@ -1,0 +1,168 @@
+"""AppendFile on HDFS: one write and hflush or hsync per commit, then a look at the pipeline."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opentalos.adapters.hdfs.client import HdfsClient
+from opentalos.adapters.hdfs.commit_call import Sync
+from opentalos.adapters.hdfs.java_errors import lease_lost, text_of
+from opentalos.adapters.io_threads import IoThreads
+from opentalos.model.errors import Fenced, NotFound, OutcomeUnknown, TalosError, WriterDead
+from opentalos.model.limits import HdfsLimits
+from opentalos.model.message import Durability
+
+
+@dataclass(frozen=True, slots=True)
+class WriterContext:
+    """What the open files of one store share."""
+
+    client: HdfsClient
+    limits: HdfsLimits
+    commits: IoThreads
+    others: IoThreads
+
+
+class HdfsAppendFile:
+    """A file open for writing. It counts as dead from a call's start until that call succeeded.
+
+    HDFS refuses a writer whose lease was recovered: the DataNodes have finished the block and the
+    NameNode gives it no other. So fencing needs no look of our own after a commit.
+
+    A commit that reached fewer DataNodes than ``replicas_min`` is OutcomeUnknown: its bytes are in
+    the file, but not as safe as promised. The log then goes on in a new file with a new pipeline;
+    while that one is too small as well, its first commit fails and nothing is acknowledged.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stream: Any,
+        context: WriterContext,
+        *,
+        durability: Durability,
+        on_release: Callable[["HdfsAppendFile"], None],
+    ) -> None:
+        self._name, self._stream, self._context = name, stream, context
+        self._synced = durability is Durability.SYNCED
+        self._on_release = on_release
+        self._replicas = 0  # of the last commit
+        self._length = 0
+        self._dead: TalosError | None = None
+        self._closed = False
+        self._call: asyncio.Future[int] | None = None  # under way
+
+    async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
+        """Write ``chunks`` at the end, durable as the file's durability says; see the port."""
+        return await self._run(self._context.limits.commit_timeout_s, self._write, chunks)
+
+    async def close(self) -> int:
+        """Make the file immutable, all of it on disk; see the port."""
+        if self._closed and self._dead is None:
+            return self._length
+        length = await self._run(self._context.limits.call_timeout_s, self._finish)
+        self._closed = True
+        self._on_release(self)
+        return length
+
+    def abandon(self, error: TalosError) -> None:
+        """End the file's life at once, because its store closes; wakes whoever waits."""
+        if self._dead is None:
+            self._dead = error
+        if self._call is not None and not self._call.done():
+            self._call.set_exception(OutcomeUnknown(f"{self._name}: {error}"))
+
+    async def _run(self, timeout_s: float, work: Callable[..., int], *args: object) -> int:
+        if self._dead is not None:
+            raise WriterDead(f"{self._name}: an earlier call failed") from self._dead
+        if self._closed:
+            raise WriterDead(f"{self._name}: closed")
+        self._dead = WriterDead(f"{self._name}: a call is under way or was interrupted")
+        call: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._call = call
+        try:
+            self._context.commits.submit(work, args, self._finished)
+        except BaseException:
+            self._call = None
+            raise
+        try:
+            async with asyncio.timeout(timeout_s):
+                length = await call
+        except TimeoutError as error:
+            text = f"{self._name}: HDFS did not answer within {timeout_s} s"
+            raise OutcomeUnknown(text) from error
+        self._dead = None
+        self._length = length
+        return length
+
+    def _finished(self, length: int, error: BaseException | None, _seconds: float) -> None:
+        """On the loop, when the thread is done with the stream."""
+        call, self._call = self._call, None
+        assert call is not None
+        if error is None and not call.done():
+            call.set_result(length)
+            return
+        if error is None:
+            error = WriterDead(f"{self._name}: interrupted")
+        elif not isinstance(error, TalosError):
+            error = WriterDead(f"{self._name}: {error}")
+        self._dead = error
+        if not call.done():
+            call.set_exception(error)
+        self._release()
+
+    def _release(self) -> None:
+        """Let the Java client forget a dead stream; how the file ends does not matter."""
+        self._on_release(self)
+        with contextlib.suppress(TalosError):  # the threads have ended: the client closes the rest
+            self._context.others.submit(self._stream.close, (), _ignore)
+
+    # --- on I/O threads -------------------------------------------------------------------------
+
+    def _write(self, chunks: Sequence[bytes | memoryview]) -> int:
+        client = self._context.client
+        try:
+            replicas = client.commit_call.commit(self._stream, chunks, self._how())
+        except client.java_exception as error:
+            raise self._commit_error(error) from error
+        self._replicas = replicas
+        if replicas < self._context.limits.replicas_min:
+            raise WriterDead(
+                f"{self._name}: written to {replicas} DataNodes, "
+                f"replicas_min is {self._context.limits.replicas_min}"
+            )
+        return self._length + sum(map(len, chunks))
+
+    def _how(self) -> Sync:
+        """On a single DataNode plain hsync can leave a file whose recovery never ends, so there,
+        and before the pipeline is known, the NameNode is told the length as well."""
+        if not self._synced:
+            return Sync.FLUSH
+        return Sync.SYNC if self._replicas > 1 else Sync.SYNC_LENGTH
+
+    def _commit_error(self, error: Any) -> TalosError:
+        text = f"{self._name}: {text_of(error)}"
+        if lease_lost(error):
+            return Fenced(text)
+        try:
+            fenced = self._context.client.is_closed(self._name)
+        except NotFound:
+            fenced = True  # deleted, which fences first
+        except TalosError:
+            fenced = False
+        return Fenced(text) if fenced else WriterDead(text)
+
+    def _finish(self) -> int:
+        """SYNC_BLOCK puts every block on disk when it ends, whatever the commits promised."""
+        client = self._context.client
+        try:
+            self._stream.close()
+        except client.java_exception as error:
+            raise WriterDead(f"{self._name}: {text_of(error)}") from error
+        return self._length
+
+
+def _ignore(_result: object, _error: BaseException | None, _seconds: float) -> None:
+    """The file is dead; recovery finds what is in it."""

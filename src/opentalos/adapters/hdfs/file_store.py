@@ -1,0 +1,239 @@
+"""FileStore on a folder of HDFS."""
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from opentalos.adapters.hdfs.append_file import HdfsAppendFile, WriterContext
+from opentalos.adapters.hdfs.client import HdfsClient, OpenStream, Reader, ReadPlace
+from opentalos.adapters.hdfs.configuration import parse_hdfs_url
+from opentalos.adapters.io_threads import IoThreads
+from opentalos.adapters.jvm import configured_folder, leave_thread, start_jvm
+from opentalos.adapters.store_path import check_file_path, check_file_prefix
+from opentalos.model.errors import (
+    BadRequest,
+    NotFound,
+    OutcomeUnknown,
+    RecoveryStuck,
+    StoreUnavailable,
+    TalosError,
+    WriterDead,
+)
+from opentalos.model.limits import HdfsLimits, JvmLimits
+from opentalos.model.message import Durability
+
+T = TypeVar("T")
+
+OTHER_THREADS = 4  # for reads and NameNode calls, so that commits do not wait for them
+THREADS_GROWTH = 4  # so many times the threads while calls hang or HDFS is slow
+READERS_MAX = 128  # input streams kept open
+CLOSE_S = 2.0  # for calls under way when the store closes; a server has 5 s to end
+DELETE_FENCE_S = 10.0  # a file that is still open is taken from its writer before it is deleted
+# The DataNodes end a recovery within about a heartbeat (1 to 3 s).
+POLL_MIN_S, POLL_MAX_S, POLL_GROWTH = 0.02, 0.1, 1.5
+# A recovery whose DataNode died or whose NameNode restarted needs to be asked for again; the
+# NameNode ignores it while one is under way.
+REISSUE_S = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class HdfsFileStore:
+    """Files below one folder. A file's writer is fenced by recovering its lease.
+
+    Java calls run on threads of the store and never on the loop; a DataNode that hangs under one
+    file stops neither the loop nor another file.
+    """
+
+    def __init__(self, client: HdfsClient, limits: HdfsLimits, others: IoThreads) -> None:
+        """For ``open_hdfs_file_store``; ``others`` are the threads the client was made on."""
+        self._client, self._limits, self._others = client, limits, others
+        self._commits = IoThreads(
+            "hdfs-commit",
+            threads=limits.threads,
+            threads_max=limits.threads * THREADS_GROWTH,
+            leave=leave_thread,
+        )
+        self._writers = WriterContext(client, limits, self._commits, others)
+        self._files: dict[HdfsAppendFile, None] = {}
+        self._readers: OrderedDict[str, Reader] = OrderedDict()
+        self._closed = False
+
+    async def create(self, path: str, *, durability: Durability) -> HdfsAppendFile:
+        """Make a new file, its entry in the NameNode's journal; see the port."""
+        check_file_path(path)
+        opened = await self._run(path, self._client.create, path, changes=True)
+        file = HdfsAppendFile(
+            path,
+            opened.stream,
+            self._writers,
+            durability=durability,
+            on_release=lambda released: self._files.pop(released, None),
+        )
+        self._files[file] = None
+        if self._closed:
+            file.abandon(WriterDead(f"{path}: the store was closed"))
+        return file
+
+    async def recover(self, path: str, *, deadline_s: float) -> int:
+        """Fence the file and return its final length; see the port."""
+        check_file_path(path)
+        await self._fence(path, deadline_s)
+        return await self._run(path, self._client.length, path)
+
+    async def read(self, path: str, *, position: int, bytes_max: int) -> bytes:
+        """Read committed bytes; see the port. One NameNode call even if the file is known."""
+        check_file_path(path)
+        if position < 0 or bytes_max < 0:
+            raise BadRequest(f"{path}: cannot read {bytes_max} bytes at {position}")
+        while True:
+            reader = self._readers.get(path)
+            fresh = reader is None
+            if reader is None:
+                reader = self._keep(path, await self._run(path, self._client.open_reader, path))
+            self._readers.move_to_end(path)
+            reader.users += 1
+            try:
+                place = ReadPlace(path, position, bytes_max, fresh)
+                content = await self._run(path, self._client.read, reader, place)
+            except TalosError:
+                self._forget(path, reader)
+                raise
+            finally:
+                reader.users -= 1
+                self._dismiss(path, reader)
+            if content is not None:
+                return content
+            self._forget(path, reader)
+
+    async def list(self, prefix: str) -> Sequence[str]:
+        """Paths below the folder ``prefix``, sorted; see the port."""
+        folder = check_file_prefix(prefix)
+        return await self._run(folder, self._client.list, folder)
+
+    async def delete(self, path: str) -> None:
+        """Fence and remove the file; see the port. Raises: RecoveryStuck: not done."""
+        check_file_path(path)
+        reader = self._readers.pop(path, None)
+        if reader is not None:
+            self._dismiss(path, reader)
+        try:
+            await self._fence(path, DELETE_FENCE_S)
+        except NotFound:
+            return
+        await self._run(path, self._client.delete, path, changes=True)
+
+    async def space(self) -> int:
+        """Bytes that HDFS can still store, replicas counted; see the port."""
+        return await self._run("space", self._client.space)
+
+    async def close(self) -> None:
+        """Refuse new calls, let those under way end for a bounded time, then let go of HDFS."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._commits.close(deadline_s=CLOSE_S)
+        for file in list(self._files):
+            file.abandon(WriterDead("the file store was closed"))
+        self._readers.clear()
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self._others.run(self._client.close)
+        except (TalosError, TimeoutError) as error:
+            _log.warning("HDFS was not let go of cleanly: %s", str(error) or "no answer")
+        await self._others.close(deadline_s=CLOSE_S)
+
+    async def _fence(self, path: str, deadline_s: float) -> None:
+        """Return when no former writer can commit any more. No thread waits meanwhile."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(deadline_s):
+                while not await self._run(path, self._client.recover_lease, path):
+                    reissue_s = loop.time() + REISSUE_S
+                    poll_s = POLL_MIN_S
+                    while loop.time() < reissue_s:
+                        await asyncio.sleep(poll_s)
+                        if await self._run(path, self._client.is_closed, path):
+                            return
+                        poll_s = min(poll_s * POLL_GROWTH, POLL_MAX_S)
+        except TimeoutError as error:
+            raise RecoveryStuck(
+                f"{path}: HDFS did not end the lease recovery of {self._client.full_name(path)} "
+                f"within {deadline_s} s"
+            ) from error
+
+    async def _run(
+        self, name: str, work: Callable[..., T], *args: object, changes: bool = False
+    ) -> T:
+        """Run on a thread for a bounded time."""
+        if self._closed:
+            raise StoreUnavailable("the file store is closed")
+        timeout_s = self._limits.call_timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._others.run(work, *args)
+        except TimeoutError as error:
+            text = f"{name}: HDFS did not answer within {timeout_s} s"
+            raise (OutcomeUnknown if changes else StoreUnavailable)(text) from error
+
+    # --- readers, on the loop -----------------------------------------------------------------
+
+    def _keep(self, path: str, reader: Reader) -> Reader:
+        """Add a reader that was just opened, in place of an older one."""
+        older = self._readers.pop(path, None)
+        self._readers[path] = reader
+        if older is not None:
+            self._dismiss(path, older)
+        if len(self._readers) > READERS_MAX:
+            oldest_path, oldest = self._readers.popitem(last=False)
+            self._dismiss(oldest_path, oldest)
+        return reader
+
+    def _forget(self, path: str, reader: Reader) -> None:
+        if self._readers.get(path) is reader:
+            del self._readers[path]
+            self._dismiss(path, reader)
+
+    def _dismiss(self, path: str, reader: Reader) -> None:
+        """Close a reader that nobody uses and the store no longer keeps."""
+        if reader.users == 0 and self._readers.get(path) is not reader:
+            _close_stream(self._others, reader)
+
+
+def _close_stream(threads: IoThreads, opened: object) -> None:
+    """Close a stream that nobody uses, or whose caller was cancelled while it was opened."""
+    if isinstance(opened, OpenStream):
+        with contextlib.suppress(TalosError):  # the threads have ended: the client closes all
+            threads.submit(opened.stream.close, (), _ignore)
+
+
+def _ignore(_result: object, _error: BaseException | None, _seconds: float) -> None:
+    """Nothing depends on it."""
+
+
+async def open_hdfs_file_store(url: str, jvm: JvmLimits, limits: HdfsLimits) -> HdfsFileStore:
+    """A store whose folder exists and may be written. Starts the JVM if it does not run.
+
+    Raises: ConfigError: URL, jars, JVM, ``conf_dir`` or permissions; the text says which.
+    StoreUnavailable: the NameNode cannot be reached, now.
+    """
+    location = parse_hdfs_url(url)
+    conf_dir = configured_folder(limits.conf_dir, "HADOOP_CONF_DIR")
+    start_jvm(jvm, [] if conf_dir is None else [conf_dir])
+    threads = IoThreads(
+        "hdfs-call",
+        threads=OTHER_THREADS,
+        threads_max=max(OTHER_THREADS, limits.threads) * THREADS_GROWTH,
+        unwanted=lambda result: _close_stream(threads, result),
+        leave=leave_thread,
+    )
+    try:
+        client = await threads.run(HdfsClient, location, conf_dir, limits)
+        await threads.run(client.make_root)
+    except BaseException:
+        await threads.close(deadline_s=CLOSE_S)
+        raise
+    return HdfsFileStore(client, limits, threads)
