@@ -1,27 +1,48 @@
-"""``python -m opentalos.testing SEED [--count N] [--trace]``: replay seeds of the simulation."""
+"""``python -m opentalos.testing [--cluster] SEED [--count N] [--trace]``: replay seeds."""
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from opentalos.testing.history import Operation, dump
-from opentalos.testing.simulation import Report, WorldConfig, run_seed
+from opentalos.testing.simulation import (
+    ClusterConfig,
+    Report,
+    WorldConfig,
+    run_cluster_seed,
+    run_seed,
+)
 
 
 @click.command()
 @click.argument("seed", type=int)
+@click.option("--cluster", is_flag=True, help="Several servers and a network between them.")
 @click.option("--count", default=1, show_default=True, help="Seeds to run, from SEED upwards.")
 @click.option("--chaos-s", default=None, type=float, help="Virtual seconds with faults.")
 @click.option("--trace", is_flag=True, help="Print every operation and fault in its order.")
 @click.option("--history", type=click.Path(path_type=Path), help="Write the history here (JSONL).")
-def main(seed: int, count: int, chaos_s: float | None, trace: bool, history: Path | None) -> None:
+def main(
+    seed: int,
+    cluster: bool,
+    count: int,
+    chaos_s: float | None,
+    trace: bool,
+    history: Path | None,
+) -> None:
     """Run whole servers in virtual time from a seed and check what their clients saw."""
-    config = WorldConfig() if chaos_s is None else WorldConfig(chaos_s=chaos_s)
+    config, cluster_config = WorldConfig(), ClusterConfig()
+    if chaos_s is not None:
+        config = replace(config, chaos_s=chaos_s)
+        cluster_config = replace(cluster_config, chaos_s=chaos_s)
     began_s, failed = time.monotonic(), 0
     for number in range(seed, seed + count):
-        report = run_seed(number, config)
+        if cluster:
+            report = run_cluster_seed(number, cluster_config)
+        else:
+            report = run_seed(number, config)
         failed += not report.ok
         if trace:
             _print_trace(report)

@@ -11,7 +11,7 @@ function of the history or of one partition's view, added to its table here, wit
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from opentalos.testing.checks import groups, messages, offsets, servers
+from opentalos.testing.checks import cluster, groups, messages, offsets, servers
 from opentalos.testing.checks.anomaly import Anomaly
 from opentalos.testing.checks.log_view import LogView, log_views
 from opentalos.testing.history import History
@@ -47,6 +47,10 @@ ANOMALIES: dict[str, str] = {
     "two-writers": "an older epoch's commit succeeded after a newer one's",
     "tenant-leak": "a caller learned of something it was not granted",
     "stuck-partition": "a call failed though every fault was over",
+    "never-rebalanced": "a partition stayed without a living owner, or a server without a part",
+    "moved-for-announced-restart": "a partition moved although its server was back in time",
+    "stale-schedule": "schedule info sent clients to the wrong server for good",
+    "forward-loop": "a request was forwarded more than once",
     "verify-fault": "stored files, offsets and manifests disagree",
     "left-behind": "files of a deleted topic are still there",
     "unanswered": "a waiter was never called",
@@ -83,6 +87,7 @@ HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
     servers.tenant_leaks,
     servers.stuck_partitions,
     servers.reported,
+    cluster.moved_for_announced_restarts,
 )
 
 

@@ -18,7 +18,6 @@ from opentalos.testing.world import World
 
 T = TypeVar("T")
 
-CALL_S = 6.0  # a client waits so long for an answer
 RETRY_S = 0.3  # between two tries of one put
 FILLER_BYTES_MAX = 200
 GET_BYTES = 4 << 10
@@ -38,6 +37,7 @@ class LiveTopic:
     flushed: bool
     deleted: bool = False
     reached: dict[int, int] = field(default_factory=dict)  # next offsets that readers saw
+    addresses: dict[int, str] = field(default_factory=dict)  # by the last schedule info
 
     @property
     def uuid(self) -> str:
@@ -57,10 +57,11 @@ class Client:
         mean_s = self.world.config.think_s * factor
         await asyncio.sleep(mean_s * (0.1 + 1.8 * self.rng.random()))
 
-    async def server(self) -> SimulatedServer:
-        """A server to ask; waits while none runs."""
+    async def server(self, topic: LiveTopic | None = None, partition: int = 0) -> SimulatedServer:
+        """A server to ask, about a partition if one is named; waits while none runs."""
         while True:
-            server = self.world.pick(self.rng)
+            address = topic.addresses.get(partition, "") if topic is not None else ""
+            server = self.world.pick(self.rng, address)
             if server is not None:
                 return server
             await asyncio.sleep(RETRY_S * self.rng.random())
@@ -73,7 +74,7 @@ class Client:
     ) -> T | None:
         """Call and record a failure; a success is left to the caller, who knows the result."""
         try:
-            return await server.call(operation.action, make, timeout_s=CALL_S)
+            return await server.call(operation.action, make, timeout_s=self.world.config.call_s)
         except (TalosError, ServerLost, UnansweredBug) as error:
             self.record_failure(operation, error)
             return None
@@ -110,7 +111,7 @@ class Client:
         caller = STRANGER if args.get("granted") is False else OWNER
         try:
             target = PutTarget(topic.resource, partition)
-            await server.put(caller, target, blocks, timeout_s=CALL_S)
+            await server.put(caller, target, blocks, timeout_s=self.world.config.call_s)
         except (TalosError, ServerLost, UnansweredBug) as error:
             self.record_failure(operation, error)
         else:
@@ -203,7 +204,8 @@ class Producer(Client):
             count = self.rng.choice([1, 1, 1, 2, 3])
             blocks = [self.block(self.new_ids()) for _ in range(count)]
             for _ in range(self.rng.choice([1, 3])):
-                put = await self.put(await self.server(), topic, partition, blocks)
+                server = await self.server(topic, partition)
+                put = await self.put(server, topic, partition, blocks)
                 if put.ok or topic.deleted:
                     break
                 await asyncio.sleep(RETRY_S)
@@ -237,7 +239,7 @@ class IdempotentProducer(Producer):
             stamp = ProducerStamp(self._id, self._epoch, sequence)
             blocks = [self.block(ids, stamp)]
             for _ in range(SAME_PUT_TRIES_MAX):
-                server = await self.server()
+                server = await self.server(topic, partition)
                 put = await self.put(server, topic, partition, blocks, idempotent=True)
                 if put.ok or put.error.startswith(("SequenceGap", "ProducerFenced")):
                     break
@@ -274,7 +276,7 @@ class Reader(Client):
 
     async def _follow(self, topic: LiveTopic, partition: int) -> None:
         key = (topic.resource, partition)
-        server = await self.server()
+        server = await self.server(topic, partition)
         read, result = await self.get(server, topic, partition, self._positions.get(key, -1))
         if result is not None and result.blocks:
             self._positions[key] = result.blocks[-1].next_offset

@@ -50,6 +50,7 @@ class FileFaults(_Faults):
     close_fails: float = 0.0  # unknown
     recover_slow: float = 0.0  # takes up to ``slow_s``
     recover_stuck: float = 0.0  # RecoveryStuck at the deadline
+    recover_refused: float = 0.0  # not done; not drawn: drawing one more fault changes every seed
     read_fails: float = 0.0  # not done
     delete_fails: float = 0.0  # not done
     writeback: float = 0.0  # a flushed commit reaches the platter by itself
@@ -133,4 +134,55 @@ class WorldFaults(_Faults):
         "clock_jump": 0.1,
         "disk_full": 0.1,
         "rot": 0.015,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFaults(_Faults):
+    """What happens to the servers of a cluster and between them: probabilities per second."""
+
+    crash: float = 0.0  # of one server, which starts again
+    crash_controller: float = 0.0
+    restart: float = 0.0  # announced, and back in time
+    restart_late: float = 0.0  # announced, and back too late
+    leave: float = 0.0  # announced or crashed, and never back
+    join: float = 0.0  # of a server that was never there
+    drain: float = 0.0
+    pause: float = 0.0  # shorter or longer than a session
+    cut_peers: float = 0.0  # between two servers, one way or both
+    cut_meta: float = 0.0
+    cut_storage: float = 0.0  # files or rows
+    isolate: float = 0.0  # from all other servers and the meta store, not from clients
+    slow_link: float = 0.0
+    meta_down: float = 0.0  # nobody reaches it
+    all_down: float = 0.0
+    power_loss: float = 0.0  # everywhere: everything unsynced is lost
+    clock_jump: float = 0.0  # of one server's wall time, up to ``clock_jump_s`` either way
+    disk_full: float = 0.0
+    pause_s: float = 6.0
+    cut_s: float = 6.0
+    meta_down_s: float = 4.0
+    full_s: float = 4.0
+    slow_link_s: float = 1.0
+    clock_jump_s: float = 600.0
+
+    WORST: ClassVar[dict[str, float]] = {
+        "crash": 0.2,
+        "crash_controller": 0.1,
+        "restart": 0.15,
+        "restart_late": 0.1,
+        "leave": 0.1,
+        "join": 0.15,
+        "drain": 0.1,
+        "pause": 0.3,
+        "cut_peers": 0.2,
+        "cut_meta": 0.2,
+        "cut_storage": 0.15,
+        "isolate": 0.15,
+        "slow_link": 0.15,
+        "meta_down": 0.1,
+        "all_down": 0.05,
+        "power_loss": 0.06,
+        "clock_jump": 0.15,
+        "disk_full": 0.08,
     }

@@ -89,6 +89,10 @@ class FaultyMetaStore:
             del storage.records[path]
             storage.record_changed(path)
 
+    def end_session(self) -> None:
+        """The service ended the session: its ephemeral records go, later calls are refused."""
+        run_now(self._inner.close())
+
     async def _read(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         disk = self._disk
         if disk.hits(self._faults.unavailable):

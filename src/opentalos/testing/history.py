@@ -39,6 +39,11 @@ Notes are facts without an outcome.
 | file-commit | path of the segment, process |
 | verify-fault, left-behind | text |
 | unanswered, answered-twice, unhandled-error, deadlock | text |
+| never-rebalanced, stale-schedule, forward-loop | text |
+| assigned | topic uuid, owners by partition: what a cluster's controller published |
+| announced | host, wait_s: a restart that was announced, once the process had ended |
+| started | server, host |
+| drain | host: it is to be emptied |
 """
 
 import json

@@ -66,15 +66,17 @@ class SimulatedServer:
     ) -> None:
         self.name, self.disk, self.clock = name, disk, clock
         self.process = disk.loop.process(name)
-        self.files = FaultyFileStore(disk, self.process, faults.files)
-        self.meta = FaultyMetaStore(disk, self.process, faults.meta)
-        self.rows = FaultyRowStore(disk, self.process, faults.rows)
-        self.broker: Broker = open_broker(
-            files=self.files, meta=self.meta, rows=self.rows, clock=clock, config=config
-        )
+        self.broker = self._compose(config, faults)
         self.ready = False
         self.twice: list[str] = []  # calls whose waiter was called more than once
         self._open: dict[asyncio.Future[Any], str] = {}
+
+    def _compose(self, config: BrokerConfig, faults: StoreFaults) -> Broker:
+        files = FaultyFileStore(self.disk, self.process, faults.files)
+        rows = FaultyRowStore(self.disk, self.process, faults.rows)
+        meta = FaultyMetaStore(self.disk, self.process, faults.meta)
+        self._end_session = meta.lose_process
+        return open_broker(files=files, meta=meta, rows=rows, clock=self.clock, config=config)
 
     @property
     def alive(self) -> bool:
@@ -102,7 +104,7 @@ class SimulatedServer:
         """End the process at once; what the disk keeps is the world's business."""
         self.ready = False
         self.process.crash()
-        self.meta.lose_process()
+        self._end_session()
         for answer in [*self._open]:
             self._settle(answer, None, ServerLost(f"{self.name} crashed"))
 
@@ -114,11 +116,19 @@ class SimulatedServer:
         timeout_s: float | None,
     ) -> T:
         """One request and its answer. Raises: TalosError, ServerLost, UnansweredBug."""
+        return await self._answered(what, lambda: self._serve(make), timeout_s)
+
+    async def _serve(self, make: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
+        return await make(self.broker)
+
+    async def _answered(
+        self, what: str, make: Callable[[], Coroutine[Any, Any, T]], timeout_s: float | None
+    ) -> T:
         answer = self._ask(what)
 
         async def serve() -> None:
             try:
-                self._settle(answer, await make(self.broker), None)
+                self._settle(answer, await make(), None)
             except TalosError as error:
                 self._settle(answer, None, error)
             except Exception as error:

@@ -9,14 +9,18 @@
 import gc
 import hashlib
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from opentalos.testing.checker import Anomaly, check
+from opentalos.testing.cluster_workload import cluster_workload
+from opentalos.testing.cluster_world import ClusterConfig, ClusterWorld
 from opentalos.testing.history import History, dump
 from opentalos.testing.workload import standard_workload
 from opentalos.testing.world import World, WorldConfig
 
-__all__ = ["Report", "WorldConfig", "run_seed"]
+__all__ = ["ClusterConfig", "Report", "WorldConfig", "run_cluster_seed", "run_seed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class Report:
     anomalies: list[Anomaly]
     history: History = field(repr=False)
     virtual_s: float = 0.0
+    option: str = ""  # of the command that replays it
 
     @property
     def ok(self) -> bool:
@@ -50,18 +55,33 @@ class Report:
         shown = "\n  ".join(map(str, self.anomalies))
         return (
             f"seed {self.seed}: {len(self.anomalies)} anomalies\n  {shown}\n"
-            f"replay: python -m opentalos.testing {self.seed} --trace"
+            f"replay: python -m opentalos.testing {self.option}{self.seed} --trace"
         )
 
 
 def run_seed(seed: int, config: WorldConfig | None = None) -> Report:
     """Play the standard workload on the world that the seed draws, and check its history."""
-    was_enabled = gc.isenabled()
-    gc.disable()  # a run is short, and collecting cycles of the dead would disturb its order
-    try:
+    with _no_collection():
         world = World(seed, config)
         history = world.run(standard_workload)
         return Report(seed, check(history), history, world.loop.time())
+
+
+def run_cluster_seed(seed: int, config: ClusterConfig | None = None) -> Report:
+    """The same for a cluster of several servers."""
+    with _no_collection():
+        world = ClusterWorld(seed, config)
+        history = world.play(cluster_workload)
+        return Report(seed, check(history), history, world.loop.time(), "--cluster ")
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    # A run is short, and collecting cycles of the dead would disturb its order.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if was_enabled:
             gc.enable()

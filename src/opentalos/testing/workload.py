@@ -213,8 +213,8 @@ class Auditor(Client):
             for partition in range(topic.partitions):
                 await self._probe(topic, partition)
         await asyncio.sleep(ANSWER_S)
-        for server in [self.world.current]:
-            for call in server.unanswered() if server else ():
+        for server in self.world.running():
+            for call in server.unanswered():
                 self.world.recorder.note("unanswered", text=f"{call} at {server}")
 
     async def read_all(self) -> None:
@@ -265,13 +265,19 @@ class Auditor(Client):
     async def _probe(self, topic: LiveTopic, partition: int) -> None:
         until_s = self.world.loop.time() + PATIENCE_S
         while True:
-            self._number += 1
-            blocks = [self.block([f"probe.{self._number}"])]
-            late = {"healed": True} if self.world.loop.time() > until_s else {}
-            put = await self.put(await self.server(), topic, partition, blocks, **late)
-            if put.ok or late:
+            late = self.world.loop.time() > until_s
+            if await self.probe_once(await self.server(), topic, partition, late) or late:
                 return
             await asyncio.sleep(RETRY_S)
+
+    async def probe_once(
+        self, server: SimulatedServer, topic: LiveTopic, partition: int, late: bool = False
+    ) -> bool:
+        """One put; if it is ``late``, it must succeed."""
+        self._number += 1
+        blocks = [self.block([f"probe.{self._number}"])]
+        put = await self.put(server, topic, partition, blocks, **({"healed": True} if late else {}))
+        return put.ok
 
     async def _read_partition(self, topic: LiveTopic, partition: int) -> None:
         until_s = self.world.loop.time() + PATIENCE_S

@@ -72,6 +72,7 @@ class WorldConfig:
 
     chaos_s: float = 20.0  # virtual seconds with faults
     think_s: float = 0.25  # mean pause of a client between two calls
+    call_s: float = 6.0  # a client waits so long for an answer
     log: LogLimits = LOG_LIMITS
     message: MessageLimits = field(default_factory=lambda: MessageLimits(get_hold_s=0.2))
     topic: TopicLimits = field(
@@ -143,8 +144,15 @@ class World:
 
     # --- servers -------------------------------------------------------------------------------
 
-    def pick(self, rng: random.Random) -> SimulatedServer | None:
-        """A server that a client would ask: mostly the current one, sometimes a zombie."""
+    def running(self) -> list[SimulatedServer]:
+        """Servers that have to answer."""
+        return [self.current] if self.current else []
+
+    def pick(self, rng: random.Random, address: str = "") -> SimulatedServer | None:
+        """A server that a client would ask: mostly the current one, sometimes a zombie.
+
+        Args: address: where the schedule info sent the client; only a cluster knows it.
+        """
         zombies = [server for server in self.zombies if server.alive]
         if zombies and rng.random() < 0.3:
             return rng.choice(zombies)
@@ -205,13 +213,8 @@ class World:
             group=self.config.group,
             quota=self.quota,
         )
-        server = SimulatedServer(
-            self.disk,
-            f"{name}.{incarnation}",
-            config,
-            self.stores,
-            SimulatedClock(self.loop, rng, skew_ms=skew_ms),
-        )
+        clock = SimulatedClock(self.loop, rng, skew_ms=skew_ms)
+        server = SimulatedServer(self.disk, f"{name}.{incarnation}", config, self.stores, clock)
         self._servers.append(server)
         return server
 

@@ -16,6 +16,9 @@ from opentalos.testing.history import History
 _SEGMENT = re.compile(r"(?P<log>.+/\d+)/(?P<base>\d+)-(?P<epoch>\d+)\.log")
 HIDDEN = "TopicNotExist"  # what a caller without any right must be told
 REPORTED = (
+    "never-rebalanced",
+    "stale-schedule",
+    "forward-loop",
     "verify-fault",
     "left-behind",
     "unanswered",

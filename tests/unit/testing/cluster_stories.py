@@ -1,0 +1,38 @@
+"""Hand-made histories of clusters; see ``stories``."""
+
+from tests.unit.testing.stories import Story, acked_and_expired
+from tests.unit.testing.tale import Tale
+
+
+def restarted(tale: Tale, *, down_s: float, drained: bool = False) -> None:
+    """Server a announces a restart and its partition goes to b while it is away."""
+    tale.note("assigned", topic="u", owners=["a", "b"])
+    if drained:
+        tale.note("drain", host="a")
+    tale.note("announced", host="a", wait_s=20.0)
+    tale.note("assigned", topic="u", owners=["b", "b"])
+    tale.tick(down_s)
+    tale.note("started", server="a.2", host="a")
+
+
+def restarted_and_nothing_moved(tale: Tale) -> None:
+    tale.note("assigned", topic="u", owners=["a", "b"])
+    tale.note("announced", host="a", wait_s=20.0)
+    tale.note("assigned", topic="u", owners=["a", "a"])
+    tale.note("started", server="a.2", host="a")
+    tale.note("assigned", topic="u", owners=["b", "b"])
+
+
+CASES: dict[str, tuple[list[Story], list[Story]]] = {
+    "never-rebalanced": ([lambda tale: tale.note("never-rebalanced")], [acked_and_expired]),
+    "moved-for-announced-restart": (
+        [lambda tale: restarted(tale, down_s=5)],
+        [
+            restarted_and_nothing_moved,
+            lambda tale: restarted(tale, down_s=30),
+            lambda tale: restarted(tale, down_s=5, drained=True),
+        ],
+    ),
+    "stale-schedule": ([lambda tale: tale.note("stale-schedule")], [acked_and_expired]),
+    "forward-loop": ([lambda tale: tale.note("forward-loop")], [acked_and_expired]),
+}
