@@ -207,9 +207,9 @@ def open_broker(
     )
     groups = Coordinator(rows, clock, config.group, config.server)
     if cluster is not None:
-        ownership = cluster.ownership
+        coordinates = cluster.coordinates
         cluster.attach(log, catalogs.topics)
         cluster.lapsed = groups.forget_all
-        cluster.ring_changed = lambda: groups.ownership_changed(ownership.coordinates)
+        cluster.ring_changed = lambda: groups.ownership_changed(coordinates)
     broker = Broker(context, catalogs, groups, cluster)
     return broker

@@ -44,18 +44,6 @@ class TopicCatalog:
         """The topic of that resource name; sync, for the hot path."""
         return self._by_resource.get(resource)
 
-    async def confirm(self, topic_uuid: str) -> None:
-        """Look, past all copies, whether a topic still exists.
-
-        Raises: TopicNotExist: it was deleted, or is being deleted. Unavailable: it is not known.
-        """
-        topic = self._by_uuid.get(topic_uuid)
-        if topic is not None:
-            await self._records.refresh(_path(topic.owner, topic.name))
-            topic = self._by_uuid.get(topic_uuid)
-        if topic is None:
-            raise topic_not_exist(topic_uuid)
-
     def find(self, caller: Principal, name: str) -> Topic:
         """Resolve a plain name, ``owner/name`` or a resource name for a caller.
 
@@ -185,6 +173,19 @@ class TopicCatalog:
             del names[inner]
             if not names:
                 del index[key]
+
+
+async def confirm_topic(catalog: TopicCatalog, topic_uuid: str) -> None:
+    """Look, past all copies, whether a topic still exists.
+
+    Raises: TopicNotExist: it was deleted, or is being deleted. Unavailable: it is not known.
+    """
+    topic = catalog._by_uuid.get(topic_uuid)
+    if topic is not None:
+        await catalog._records.refresh(_path(topic.owner, topic.name))
+        topic = catalog._by_uuid.get(topic_uuid)
+    if topic is None:
+        raise topic_not_exist(topic_uuid)
 
 
 def _path(owner: str, name: str) -> str:

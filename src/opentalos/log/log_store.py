@@ -13,7 +13,7 @@ from opentalos.log.gate import Gate, OpenGate
 from opentalos.log.lanes import Lanes
 from opentalos.log.learner import Learner
 from opentalos.log.manifest_store import ROOT, ManifestStore
-from opentalos.log.partition_jobs import close_later, delete, seal
+from opentalos.log.partition_jobs import close_later, delete, seal, stop
 from opentalos.log.partition_log import PartitionLog
 from opentalos.log.partition_writer import PartitionWriter
 from opentalos.log.results import TopicLogSettings
@@ -128,7 +128,7 @@ class LogStore:
             self._drop_writer(writer, error)
 
     def _drop_writer(self, writer: PartitionWriter, error: TalosError) -> None:
-        writer.drop(error)
+        stop(writer, error)
         if (writer.abandoned or writer.busy()) and not self._context.closed:
             self.upkeep.start_job(writer, partial(close_later, writer))
 

@@ -10,7 +10,7 @@ from opentalos.log.manifest import Segment
 from opentalos.log.manifest_store import NOTHING
 from opentalos.log.opening import keeps_state, last_state
 from opentalos.log.partition_writer import PartitionWriter, close_abandoned
-from opentalos.log.put_queue import name_of
+from opentalos.log.put_queue import name_of, refuse_jobs
 from opentalos.log.segment_format import index_path
 from opentalos.log.segment_view import read_side_index, rebuild_side_index
 from opentalos.log.segment_writer import (
@@ -20,7 +20,7 @@ from opentalos.log.segment_writer import (
     write_side_index,
 )
 from opentalos.log.state_format import NOT_METERED
-from opentalos.model.errors import PartitionNotServing, TalosError
+from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosError
 
 
 async def open_now(writer: PartitionWriter) -> None:
@@ -93,6 +93,22 @@ async def drop(writer: PartitionWriter, count: int) -> None:
         if writer.held.manifest.state_of != (segment.base_offset, segment.epoch):
             context.bury(index_path(path), due_s)
     context.counters.segments_dropped += len(gone)
+
+
+def stop(writer: PartitionWriter, error: TalosError) -> None:
+    """Not a job: at once, in flight is unknown and queued is not done; refuse with ``error``.
+
+    Another server may own the partition. A step under way goes on but changes nothing any more.
+    """
+    writer.released, writer.dropped, writer.known = error, True, False
+    if writer.segment is not None:
+        writer.abandoned = [*(writer.abandoned or ()), writer.segment.file]
+    writer.let_go()
+    writer.settle_group(OutcomeUnknown(f"{name_of(writer.key)}: {error}"))
+    writer.refuse_queue(error)
+    refuse_jobs(writer, error)
+    writer.tail.clear()
+    writer.wake_readers()
 
 
 async def close_later(writer: PartitionWriter) -> None:

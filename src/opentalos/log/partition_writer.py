@@ -121,17 +121,6 @@ class PartitionWriter(PutQueue):
         self.let_go()
         super().work_failed(error)
 
-    def drop(self, error: TalosError) -> None:
-        """Another server may own the partition: in flight is unknown, queued is not done."""
-        self.released, self.dropped, self.known = error, True, False
-        self._give_up(self.segment)
-        self.let_go()
-        self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: {error}"))
-        self.refuse_queue(error)
-        self.refuse_jobs(error)
-        self.tail.clear()
-        self.wake_readers()
-
     # --- the lane's side ------------------------------------------------------------------------
 
     async def work(self) -> float:
@@ -220,23 +209,19 @@ class PartitionWriter(PutQueue):
         """
         if all(error is None for _, _, error in group.answered):
             return
-        try:
-            await self.confirm_owner()
-        except TalosError as error:
-            refused = PartitionNotServing(f"{name_of(self.key)}: {error}")
-            group.answered = [
-                (waiter, base, answer and refused) for waiter, base, answer in group.answered
-            ]
-
-    async def confirm_owner(self) -> None:
-        """Make sure, by a linearizable look, that this process holds the partition's epoch.
-
-        Raises: PartitionNotServing: another owner took over; Unavailable: it is not known.
-        """
-        held = await self.context.manifests.load(self.key)
         mine = (self.held.manifest.epoch, self.context.manifests.instance)
-        if (held.manifest.epoch, held.manifest.instance) != mine:
-            raise PartitionNotServing("another owner took over")
+        try:
+            held = await self.context.manifests.load(self.key)
+        except TalosError as error:
+            reason = str(error)
+        else:
+            if (held.manifest.epoch, held.manifest.instance) == mine:
+                return
+            reason = "another owner took over"
+        refused = PartitionNotServing(f"{name_of(self.key)}: {reason}")
+        group.answered = [
+            (waiter, base, answer and refused) for waiter, base, answer in group.answered
+        ]
 
     def wake_readers(self) -> None:
         """Let held readers look again."""

@@ -73,14 +73,7 @@ class PutQueue(ABC):
         self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: {error}"))
         refused = PartitionNotServing(f"{name_of(self.key)}: {error}")
         self.refuse_queue(refused)
-        self.refuse_jobs(refused)
-
-    def refuse_jobs(self, refused: TalosError) -> None:
-        """Tell those who wait for upkeep steps that none will be taken."""
-        while self.jobs:
-            _, future = self.jobs.popleft()
-            if not future.done():
-                future.set_exception(refused)
+        refuse_jobs(self, refused)
 
     def append(self, block: MessageBlock, waiter: AppendWaiter) -> None:
         """Queue a block; see PartitionLog."""
@@ -215,3 +208,11 @@ class PutQueue(ABC):
         self.release(sum(size for _, _, size in refused))
         for _, waiter, _ in refused:
             self.answer(waiter, -1, error)
+
+
+def refuse_jobs(queue: PutQueue, refused: TalosError) -> None:
+    """Tell those who wait for upkeep steps that none will be taken."""
+    while queue.jobs:
+        _, future = queue.jobs.popleft()
+        if not future.done():
+            future.set_exception(refused)

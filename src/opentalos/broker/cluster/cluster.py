@@ -14,7 +14,7 @@ from opentalos.broker.cluster.state import ClusterState
 from opentalos.broker.context import BrokerConfig
 from opentalos.catalog.topics import TopicCatalog
 from opentalos.log.log_store import LogStore
-from opentalos.model.errors import TalosError
+from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.limits import ClusterLimits
 from opentalos.ports.clock import Clock
 from opentalos.ports.meta_store import MetaStore
@@ -73,6 +73,14 @@ class Cluster:
         )
         self.ownership.leading = lambda: self.controller.leading
         self._attached = True
+
+    def coordinates(self, group: str) -> bool:
+        """Whether this server is the coordinator of the consumer groups of this name."""
+        try:
+            self.ownership.check_group(group)
+        except PartitionNotServing:
+            return False
+        return True
 
     def topic_changed(self) -> None:
         """A topic was made, changed or deleted."""

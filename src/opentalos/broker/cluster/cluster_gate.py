@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
 from opentalos.broker.cluster.membership import Membership
 from opentalos.broker.cluster.state import ClusterState
-from opentalos.catalog.topics import TopicCatalog
+from opentalos.catalog.topics import TopicCatalog, confirm_topic
 from opentalos.log.manifest import Manifest
 from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.limits import ClusterLimits
@@ -64,4 +64,4 @@ class ClusterGate:
     async def confirm_topic(self, key: PartitionKey) -> None:
         """See Gate."""
         if self.topics is not None:
-            await self.topics.confirm(key.topic_uuid)
+            await confirm_topic(self.topics, key.topic_uuid)

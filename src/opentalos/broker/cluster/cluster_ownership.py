@@ -55,14 +55,6 @@ class ClusterOwnership:
             address = self.address_of(owner)
             raise NotOwner(f"consumer group {group} is coordinated by {owner}", address)
 
-    def coordinates(self, group: str) -> bool:
-        """Whether this server is the coordinator of the groups of this name."""
-        try:
-            self.check_group(group)
-        except PartitionNotServing:
-            return False
-        return True
-
     def owner(self, topic_uuid: str, partition: int) -> str:
         """See Ownership."""
         name = self.owner_name(topic_uuid, partition)

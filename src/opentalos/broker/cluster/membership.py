@@ -179,16 +179,26 @@ class Membership:
             except TimeoutError:
                 pass
             self._noted.clear()
-            if not self._holds(self._state.meta.session()):
-                _log.warning("the session with the cluster lapsed: all partitions are dropped")
-            elif self._state.servers.get(self._path) != self._me:
-                _log.warning("the record of this server is gone: all partitions are dropped")
-            else:
-                continue
-            self._registered = False
-            turns.lapsed()
-            await self._come_back()
-            turns.returned()
+            try:
+                await self._look(turns)
+            except Exception:
+                # Without this loop a lapse would never be noticed.
+                _log.exception("looking after the session failed, next look in %.1f s", LOOK_S)
+
+    async def _look(self, turns: Turns) -> None:
+        """If the session lapsed: drop all, become a member again, begin anew."""
+        if not self._registered:
+            pass  # the last look failed half-way
+        elif not self._holds(self._state.meta.session()):
+            _log.warning("the session with the cluster lapsed: all partitions are dropped")
+        elif self._state.servers.get(self._path) != self._me:
+            _log.warning("the record of this server is gone: all partitions are dropped")
+        else:
+            return
+        self._registered = False
+        turns.lapsed()
+        await self._come_back()
+        turns.returned()
 
     async def _come_back(self) -> None:
         """Register under the new session and read everything again, however long it takes."""

@@ -1,0 +1,270 @@
+"""Handover: partitions move between brokers; nothing is lost, and nothing is told wrongly."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from tests.unit.broker.cluster.cluster_bed import ClusterBed, Server, in_cluster
+
+from opentalos.broker.values import Topic
+from opentalos.log.partition_jobs import drop
+from opentalos.model.errors import NotOwner, OutcomeUnknown, PartitionNotServing, TalosError
+from opentalos.model.message import ProducerStamp
+
+Scenario = Callable[[ClusterBed], Awaitable[None]]
+Run = Callable[[Scenario], None]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    return lambda scenario: in_cluster(monkeypatch, scenario)
+
+
+async def two_servers(bed: ClusterBed) -> tuple[Server, Server, Topic]:
+    """Two servers; the first one serves the only partition of a topic."""
+    a, b = await bed.server("a"), await bed.server("b")
+    return a, b, await bed.topic(a, ["a"])
+
+
+def test_a_server_refuses_what_another_serves_and_names_it(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        _, b, topic = await two_servers(bed)
+        with pytest.raises(NotOwner) as caught:
+            await b.put(topic, b"x")
+        assert caught.value.address == "a:1"
+
+    run(scenario)
+
+
+def test_a_planned_move_loses_no_put_and_leaves_none_unknown(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        a, b, topic = await two_servers(bed)
+        acked: list[bytes] = []
+        pauses: list[float] = []
+        loop = asyncio.get_running_loop()
+
+        async def produce(number: int) -> None:
+            server, last_s = a, loop.time()
+            for count in range(200):
+                payload = b"%d-%d" % (number, count)
+                while True:
+                    try:
+                        await server.put(topic, payload)
+                    except NotOwner as error:
+                        server = bed.servers[error.address.partition(":")[0]]
+                        await asyncio.sleep(0.001)
+                    else:
+                        break
+                acked.append(payload)
+                pauses.append(loop.time() - last_s)
+                last_s = loop.time()
+
+        async def move() -> None:
+            await asyncio.sleep(0.3)
+            await bed.assign(topic.uuid, ["b"], {"0": "a"})
+
+        await asyncio.gather(move(), *(produce(number) for number in range(4)))
+        assert b.broker.context.log.counters.commits > 0
+        assert sorted(await b.payloads(topic)) == sorted(acked)
+        assert not b.files.recovered  # it was sealed, so nothing had to be recovered
+        assert max(pauses) < 0.15
+
+    run(scenario)
+
+
+def test_an_owner_that_cannot_seal_is_recovered_after_the_hand_over_time(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        a, b, topic = await two_servers(bed)
+        await a.put(topic, b"kept")
+        a.files.held = bed.loop.create_future()
+        stuck = a.put(topic, b"stuck")
+        await asyncio.sleep(0.1)
+        began_s = bed.loop.time()
+        await bed.assign(topic.uuid, ["b"], {"0": "a"})
+        await asyncio.sleep(0.1)
+        await b.put(topic, b"new")
+        assert 1.9 < bed.loop.time() - began_s < 2.5
+        with pytest.raises(OutcomeUnknown):
+            await stuck
+        assert await b.payloads(topic) == [b"kept", b"new"]
+        a.files.held.set_result(None)
+        await asyncio.sleep(1)
+
+    run(scenario)
+
+
+def test_a_crashed_owner_is_not_waited_for(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        a, b, topic = await two_servers(bed)
+        await a.put(topic, b"kept")
+        a.crash()
+        began_s = bed.loop.time()
+        await bed.assign(topic.uuid, ["b"])
+        while True:
+            try:
+                await b.put(topic, b"new")
+            except NotOwner:
+                await asyncio.sleep(0.001)
+            else:
+                break
+        assert bed.loop.time() - began_s < 0.2
+        assert await b.payloads(topic) == [b"kept", b"new"]
+
+    run(scenario)
+
+
+def test_a_held_read_ends_at_once_when_the_partition_moves(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        a, _, topic = await two_servers(bed)
+        await a.put(topic, b"x")
+        log = next(iter(a.broker.context.log._partitions.values()))
+        reading = asyncio.create_task(
+            a.run(lambda: log.read(1, messages_max=1, bytes_max=100, hold_s=60.0))
+        )
+        await asyncio.sleep(1)
+        began_s = bed.loop.time()
+        await bed.assign(topic.uuid, ["b"], {"0": "a"})
+        with pytest.raises(NotOwner):
+            await reading
+        assert bed.loop.time() - began_s < 0.1
+
+    run(scenario)
+
+
+def test_many_recoveries_wait_at_the_same_time(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        a, b = await bed.server("a"), await bed.server("b")
+        topic = await bed.topic(a, ["a"] * 250)
+        await asyncio.gather(*(a.put(topic, b"kept", number) for number in range(250)))
+        b.files.recover_s = 1.0
+        a.crash()
+        await bed.assign(topic.uuid, ["b"] * 250)
+        await asyncio.sleep(3.0)
+        assert sum(log.writer.known for log in b.broker.context.log._partitions.values()) == 250
+
+    run(scenario)
+
+
+def test_sealed_partitions_are_readable_at_once_and_hold_no_file(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        a, b = await bed.server("a"), await bed.server("b")
+        topic = await bed.topic(a, ["a"] * 200)
+        await asyncio.gather(*(a.put(topic, b"kept", number) for number in range(200)))
+        await a.close()
+        began_s = bed.loop.time()
+        await bed.assign(topic.uuid, ["b"] * 200)
+        await asyncio.sleep(0.5)
+        for number in range(200):
+            assert await b.payloads(topic, number) == [b"kept"]
+        assert bed.loop.time() - began_s < 125.0  # each empty read at the end is held for 0.5 s
+        assert not b.broker.context.log._context.open_partitions
+        assert not b.files.recovered
+
+    run(scenario)
+
+
+def test_a_partition_that_comes_back_is_served_again(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        a, b, topic = await two_servers(bed)
+        await a.put(topic, b"1")
+        await bed.assign(topic.uuid, ["b"], {"0": "a"})
+        await asyncio.sleep(0.5)
+        await b.put(topic, b"2")
+        await bed.assign(topic.uuid, ["a"], {"0": "b"})
+        await asyncio.sleep(0.5)
+        await a.put(topic, b"3")
+        assert await a.payloads(topic) == [b"1", b"2", b"3"]
+
+    run(scenario)
+
+
+def test_a_paused_owner_never_acknowledges_after_a_take_over(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        a, b, topic = await two_servers(bed)
+        await a.put(topic, b"kept")
+        a.process.pause()
+        a.meta.expire()
+        await bed.assign(topic.uuid, ["b"])
+        await asyncio.sleep(10)
+        await b.put(topic, b"new")
+        first = a.put(topic, b"zombie")  # withheld with all else, so it comes first
+        a.meta.lost = True
+        a.process.resume()
+        with pytest.raises(TalosError):
+            await first
+        assert await b.payloads(topic) == [b"kept", b"new"]
+        for _ in range(20):
+            with pytest.raises((NotOwner, PartitionNotServing)):
+                await a.put(topic, b"zombie")
+            await asyncio.sleep(0.05)
+        assert await b.payloads(topic) == [b"kept", b"new"]
+
+    run(scenario)
+
+
+def test_puts_that_wait_for_an_opening_are_refused_when_the_partition_leaves(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        a, b, topic = await two_servers(bed)
+        await a.put(topic, b"kept")
+        a.crash()
+        b.files.recover_s = 5.0
+        await bed.assign(topic.uuid, ["b"])
+        await asyncio.sleep(0.1)
+        waiting = [b.put(topic, b"waits") for _ in range(3)]
+        c = await bed.server("c")
+        await asyncio.sleep(0.1)
+        await bed.assign(topic.uuid, ["c"])
+        told = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(error) for error in told] == [NotOwner] * 3
+        assert [getattr(error, "address", "") for error in told] == ["c:1"] * 3
+        await asyncio.sleep(1)
+        await c.put(topic, b"new")
+        assert await c.payloads(topic) == [b"kept", b"new"]
+
+    run(scenario)
+
+
+def test_an_idempotent_refusal_is_told_only_by_the_owner(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        a, b, topic = await two_servers(bed)
+        await a.put_stamped(topic, b"0", ProducerStamp(7, 1, 0))
+        a.process.pause()
+        await bed.assign(topic.uuid, ["b"])
+        await asyncio.sleep(0.5)
+        await b.put_stamped(topic, b"1", ProducerStamp(7, 1, 1))
+        gap = a.put_stamped(topic, b"2", ProducerStamp(7, 1, 2))
+        a.process.resume()
+        with pytest.raises(PartitionNotServing):  # by its old table it would call this a gap
+            await gap
+        await b.put_stamped(topic, b"2", ProducerStamp(7, 1, 2))
+        assert await b.payloads(topic) == [b"0", b"1", b"2"]
+
+    run(scenario)
+
+
+def test_a_file_that_the_new_owner_dropped_is_not_called_corrupt(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        a, b, topic = await two_servers(bed)
+        await a.put(topic, b"x" * 100)
+        log = next(iter(a.broker.context.log._partitions.values()))
+        a.process.pause()
+        await bed.assign(topic.uuid, ["b"])
+        await asyncio.sleep(0.5)
+        b.broker.context.log._context.limits = replace(
+            b.broker.context.log._context.limits, delete_grace_s=0.0
+        )
+        await b.put(topic, b"y")
+        mine = next(iter(b.broker.context.log._partitions.values())).writer
+        await b.run(lambda: mine.run(partial(drop, mine, 1)))
+        bed.clock.now_ms += 1
+        await b.run(lambda: b.broker.context.log.upkeep._delete_due(bed.loop.time() + 1))
+        log.writer.tail.clear()  # else memory answers
+        reading = asyncio.create_task(a.run(lambda: log.read(0, messages_max=1, bytes_max=100)))
+        await asyncio.sleep(0)
+        a.process.resume()
+        with pytest.raises(PartitionNotServing):
+            await reading
+
+    run(scenario)
