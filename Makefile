@@ -16,7 +16,7 @@ check: setup  ## what gates a commit: format, lint, types, layers, unit, contrac
 	@$(PY) scripts/run_lanes.py check
 
 test: setup  ## every test lane; this is CI
-	@$(PY) scripts/run_lanes.py check single backends
+	@$(PY) scripts/run_lanes.py check single backends faults
 
 demo: setup  ## a server and a tour with the official SDK; DEMO_EXIT=1 ends after the tour
 	@$(PY) -m opentalos.cli.main demo $(if $(DEMO_EXIT),--exit)
@@ -24,9 +24,10 @@ demo: setup  ## a server and a tour with the official SDK; DEMO_EXIT=1 ends afte
 bench: setup  ## measure speed and memory; BENCH="--quick" or names of figures
 	@$(PY) -m bench.run $(BENCH)
 
-faults: setup  ## kill -9 under load 50 times and 2,000 seeds of the simulation
+faults: setup  ## every fault many times under load, and 2,000 seeds of the simulation
 	@$(PY) -m opentalos.testing 100000 --count 2000
 	@OPENTALOS_KILLS=50 $(PY) -m pytest -q tests/e2e/test_kill.py
+	@OPENTALOS_FAULTS=full $(PY) scripts/run_lanes.py faults
 
 replay: setup  ## run one seed of the simulation again and print what happened: SEED=7
 	@$(PY) -m opentalos.testing $(SEED) --trace

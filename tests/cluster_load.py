@@ -1,5 +1,6 @@
 """Load of the official SDK on a cluster, and what the history checker says of it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -12,15 +13,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.cluster_processes import LEASE_S, ClusterProcesses
+from tests.cluster_processes import ClusterProcesses, wait_until
 from tests.compat.conftest import Sdk, sdk_environment
 from tests.raw_client import RawClient, RawTopic, TalosError, idl
+from tests.server_process import ServerProcess
 
 from opentalos.testing.checker import check
 from opentalos.testing.history import History, Recorder
 
 PARTITIONS = 3
 PAUSE_S = 0.02  # between two puts of one writer: two cores carry servers, backends and clients
+START_TIMEOUT_S = 40.0
 STOP_TIMEOUT_S = 40.0
 PROGRESS_TIMEOUT_S = 60.0
 PINNED = {"galaxy.talos.client.is.auto.location": False}  # always asks the server of its URL
@@ -33,19 +36,32 @@ class Program:
 
     def __init__(self, command: list[str], path: Path) -> None:
         self.path = path
+        self.stdout = path.with_suffix(".stdout").open("w+")
         self.stderr = path.with_suffix(".stderr").open("w+")
         self.process = subprocess.Popen(
             command,
             env=sdk_environment(),
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            stdout=self.stdout,
             stderr=self.stderr,
             text=True,
         )
 
     def wait_started(self) -> None:
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline(), self._complaint()
+        """Wait for its first line."""
+        path = Path(self.stdout.name)
+        wait_until(
+            lambda: path.stat().st_size > 0 or self.process.poll() is not None,
+            f"{path.stem} starts",
+            START_TIMEOUT_S,
+        )
+        assert path.stat().st_size > 0, self._complaint()
+
+    def said(self, *events: str) -> int:
+        """How often it told these events."""
+        lines = Path(self.stdout.name).read_text().splitlines(keepends=True)
+        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        return sum(line["event"] in events for line in whole)
 
     def stop(self) -> None:
         """Close its stdin, which it takes as the end."""
@@ -58,8 +74,8 @@ class Program:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.stderr):
-            if stream is not None and not stream.closed:
+        for stream in (self.process.stdin, self.stdout, self.stderr):
+            if stream is not None:
                 stream.close()
 
     def _complaint(self) -> str:
@@ -79,7 +95,7 @@ class Traffic:
         self.resource = self._sdk(0).topic(self.topic, partitions=PARTITIONS, durability=durability)
         self.notes = (folder / "notes.jsonl").open("w")
         self.recorder = Recorder(time.monotonic, self.notes)
-        self.recorder.note("settings", lease_s=LEASE_S)
+        self.recorder.note("settings", lease_s=cluster.lease_s)
 
     def _sdk(self, number: int) -> Sdk:
         running = self.cluster.running
@@ -103,9 +119,29 @@ class Traffic:
             program.wait_started()
         self.wait_progress()
 
-    def _add(self, server: int, program: str, name: str, **more: Any) -> None:
-        path = self.folder / f"{name}.jsonl"
+    def add_pinned(self, server: ServerProcess, name: str, partition: int) -> None:
+        """One more writer, which always asks this server."""
+        self._run(Sdk(server), "load_writer", name, partition=partition, config=PINNED)
+        self.programs[-1].wait_started()
+
+    def add_consumer(self, server: int, name: str, group: str) -> None:
+        """A TalosConsumer that keeps what it has; it says when it takes and gives up."""
         command = self._sdk(server).command(
+            "talos_consumer", topic=self.topic, group=group, worker=name
+        )
+        self.programs.append(Program(command, self.folder / f"{name}.jsonl"))
+        self.programs[-1].wait_started()
+
+    def takings(self) -> int:
+        """How often partitions were taken or given up by consumers added so."""
+        return sum(program.said("taken", "released") for program in self.programs)
+
+    def _add(self, server: int, program: str, name: str, **more: Any) -> None:
+        self._run(self._sdk(server), program, name, **more)
+
+    def _run(self, sdk: Sdk, program: str, name: str, **more: Any) -> None:
+        path = self.folder / f"{name}.jsonl"
+        command = sdk.command(
             program, topic=self.topic, prefix=name, history=str(path), pause_s=PAUSE_S, **more
         )
         self.programs.append(Program(command, path))
@@ -133,6 +169,14 @@ class Traffic:
             said = f"partitions {stuck} acknowledge nothing\n{self.cluster.said()}"
             assert time.monotonic() < deadline, said
             time.sleep(0.3)
+
+    def wait_commits(self) -> None:
+        """Wait until the group has committed something more."""
+        before = self._commits()
+        wait_until(lambda: self._commits() > before, "commits go on", PROGRESS_TIMEOUT_S)
+
+    def _commits(self) -> int:
+        return sum(1 for each in self.history().of("commit") if each.ok)
 
     def owner(self, partition: int = 0) -> str:
         """The server of a partition."""

@@ -69,6 +69,7 @@ class ClusterProcesses:
     backends: RunningBackends
     names: Sequence[str] = ("s1", "s2", "s3")
     config: str = ""  # more sections of the TOML file
+    lease_s: float = LEASE_S
     name: str = field(default_factory=lambda: f"c{os.urandom(5).hex()}")
     launchers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     servers: dict[str, ServerProcess] = field(default_factory=dict)
@@ -88,7 +89,7 @@ class ClusterProcesses:
                 server=server,
                 key_file=key_file,
                 session_s=SESSION_S,
-                lease_s=LEASE_S,
+                lease_s=self.lease_s,
             )
             process = ServerProcess(
                 self.folder / server,
