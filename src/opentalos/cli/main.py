@@ -1,12 +1,11 @@
 """The ``talos`` command: groups, errors, exit codes."""
 
-import importlib
-import importlib.util
 import sys
 
 import click
 
 from opentalos import __version__
+from opentalos.cli.lazy_group import LazyGroup
 
 # Each command is imported only when it is asked for, so that starting a server loads no other.
 _COMMANDS = {
@@ -15,37 +14,16 @@ _COMMANDS = {
     "user": ("opentalos.cli.principals", "user", "Users of a running server."),
     "key": ("opentalos.cli.principals", "key", "Access keys of users."),
     "backend": ("opentalos.cli.backend.command", "backend", "Real backends on this machine."),
+    "cluster": ("opentalos.cli.cluster", "cluster", "Servers that share their storage."),
     "log": ("opentalos.cli.log_verify", "log", "Inspect stored logs."),
     "demo": ("opentalos.cli.demo", "demo", "A tour with real traffic."),
 }
 EXIT_FAILURE = 1  # the command was understood and did not succeed; 2 is wrong usage
 
 
-class _LazyGroup(click.Group):
-    """Finds commands by module name; one whose module is absent does not exist."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in _COMMANDS if _exists(_COMMANDS[name][0])]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS or not _exists(_COMMANDS[cmd_name][0]):
-            return None
-        module, attribute, _ = _COMMANDS[cmd_name]
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, _COMMANDS[name][2]) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
-
-
-def _exists(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
-
-
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, entries=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="talos")
 def talos() -> None:
     """A multi-tenant message queue that speaks the Talos protocol."""

@@ -1,0 +1,154 @@
+"""``talos cluster``: what the servers of a cluster do, and what they are asked to."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from opentalos.cli.lazy_group import LazyGroup
+from opentalos.cli.rest_client import RestClient, with_server
+from opentalos.model.errors import TalosError
+
+_COMMANDS = {
+    "weights": ("opentalos.cli.cluster_weights", "weights", "Virtual nodes from past traffic."),
+    "demo": ("opentalos.cli.cluster_demo", "demo", "Three servers over real backends."),
+}
+_WATCH_S = 1.0
+_POLL_S = 0.5
+_MOVES_SHOWN = 10
+_CLEAR = "\033[H\033[2J"  # of a terminal
+
+
+@click.group(cls=LazyGroup, entries=_COMMANDS)
+def cluster() -> None:
+    """Servers that share their storage."""
+
+
+@cluster.command()
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option("--topic", help="Also the server, epoch and offsets of each partition of a topic.")
+@click.option("--watch", is_flag=True, help="Again each second, until Ctrl-C.")
+@with_server
+def status(form: str, topic: str | None, watch: bool, **server: Any) -> None:
+    """Show servers, weights, partitions and moves."""
+    call = RestClient(**server)
+    while True:
+        try:
+            shown = _status(call, topic)
+        except TalosError as error:
+            if not watch:
+                raise
+            shown = None
+            text = f"no answer: {error}"
+        if shown is not None:
+            text = json.dumps(shown, indent=2) if form == "json" else "\n".join(_lines(shown))
+        click.echo((_CLEAR if watch and form == "text" else "") + text)
+        if not watch:
+            return
+        time.sleep(_WATCH_S)
+
+
+@cluster.command()
+@click.argument("server_name", metavar="SERVER")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Until it is empty.")
+@with_server
+def drain(server_name: str, wait: bool, **server: Any) -> None:
+    """Move all partitions away from SERVER, which goes on serving meanwhile."""
+    call = RestClient(**server)
+    call("POST", f"cluster/servers/{quote(server_name, safe='')}/drain")
+    if not wait:
+        click.echo(f"{server_name} is being drained")
+        return
+    left = -1
+    while True:
+        one = _server(call("GET", "cluster"), server_name)
+        if one is None:
+            raise click.ClickException(f"{server_name} left while it was drained")
+        if one["partitions"] != left:
+            left = one["partitions"]
+            click.echo(f"{server_name}: {left} partitions left")
+        if not left:
+            click.echo(f"{server_name} is empty and may be stopped")
+            return
+        time.sleep(_POLL_S)
+
+
+@cluster.command()
+@click.argument("server_name", metavar="SERVER")
+@with_server
+def undrain(server_name: str, **server: Any) -> None:
+    """Let SERVER have partitions again."""
+    RestClient(**server)("DELETE", f"cluster/servers/{quote(server_name, safe='')}/drain")
+    click.echo(f"{server_name} gets partitions again")
+
+
+def _status(call: RestClient, topic: str | None) -> dict[str, Any]:
+    shown: dict[str, Any] = call("GET", "cluster")
+    if topic is not None:
+        shown["topic"] = call("GET", f"cluster/topics/{quote(topic, safe='')}")
+    return shown
+
+
+def _server(shown: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    return next((one for one in shown["servers"] if one["name"] == name), None)
+
+
+def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
+    leader = shown["leader"] or "nobody"
+    yield (
+        f"leader {leader}, ring {shown['ring_number']}, {shown['partitions']} partitions, "
+        f"{shown['unassigned']} unassigned, {len(shown['moving'])} moving"
+    )
+    heads = ("SERVER", "STATE", "ADDRESS", "WEIGHT", "PARTITIONS", "UP", "COUNTERS")
+    yield from _table([heads, *(_row(one) for one in shown["servers"])])
+    for title in ("moving", "recent"):
+        moves = shown[title][-_MOVES_SHOWN:]
+        if moves:
+            yield f"{title}:"
+            yield from (_move(one) for one in moves)
+    if "topic" in shown:
+        yield f"topic {shown['topic']['name']}:"
+        heads = ("PARTITION", "SERVER", "EPOCH", "OWNER OF THE LOG")
+        rows = [
+            (str(one["partition"]), one["server"] or "-", str(one["epoch"]), one["owner"] or "-")
+            for one in shown["topic"]["partitions"]
+        ]
+        yield from _table([heads, *rows])
+
+
+def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
+    up_s = time.time() - one["started_ms"] / 1000 if one["started_ms"] else 0.0
+    counters = " ".join(f"{name}={count}" for name, count in one["counters"].items() if count)
+    return (
+        one["name"],
+        one["state"] if one["answers"] or one["state"] != "serving" else "no answer",
+        one["address"] or "-",
+        str(one["virtual_nodes"]),
+        str(one["partitions"]),
+        _duration(up_s) if up_s > 0 else "-",
+        counters or "-",
+    )
+
+
+def _duration(seconds: float) -> str:
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+def _move(one: Mapping[str, Any]) -> str:
+    how = "planned" if one["planned"] else "taken over"
+    at = time.strftime("%H:%M:%S ", time.localtime(one["at_ms"] / 1000)) if one["at_ms"] else ""
+    source = one["source"] or "nobody"
+    return f"  {at}{one['topic_uuid']}/{one['partition']}: {source} -> {one['target']} ({how})"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()

@@ -1,0 +1,45 @@
+"""A command group that imports a command only when it is asked for."""
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+Entry = tuple[str, str, str]  # module, attribute, help
+
+
+class LazyGroup(click.Group):
+    """Finds commands by module name; one whose module is absent does not exist."""
+
+    def __init__(self, *arguments: Any, entries: Mapping[str, Entry], **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self._entries = entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Commands of this installation, in the order of the entries."""
+        lazy = [name for name, entry in self._entries.items() if _exists(entry[0])]
+        return [*super().list_commands(ctx), *lazy]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import it now."""
+        entry = self._entries.get(cmd_name)
+        if entry is None or not _exists(entry[0]):
+            return super().get_command(ctx, cmd_name)
+        command = getattr(importlib.import_module(entry[0]), entry[1])
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in ``--help``, without an import."""
+        rows = []
+        for name in self.list_commands(ctx):
+            entry = self._entries.get(name)
+            rows.append((name, entry[2] if entry else self.commands[name].get_short_help_str()))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _exists(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None

@@ -1,0 +1,119 @@
+"""Several servers in one process: real ports and gateways over shared stores in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from tests.raw_client import RawClient
+from tests.server_process import ROOT_KEY
+
+from opentalos.adapters.memory import (
+    MemoryFileStore,
+    MemoryMetaStore,
+    MemoryRowStore,
+    MemoryStorage,
+)
+from opentalos.adapters.peer_http import open_http_peers
+from opentalos.adapters.secret_box import AesGcmSecretBox
+from opentalos.adapters.system_clock import SystemClock
+from opentalos.broker.broker import Broker, BrokerConfig, open_broker
+from opentalos.gateway.http.server import HttpServer
+from opentalos.model.limits import ClusterLimits, GroupLimits, LogLimits
+from opentalos.server.config import Config
+from opentalos.server.gateways import Gateways, open_gateways
+from opentalos.server.member import Member
+
+KEY = b"c" * 32
+SETTLE_S = 10.0
+CLUSTER = ClusterLimits(
+    stable_after_s=0.0, probe_interval_s=0.05, probe_confirm_s=0.05, restart_s=6.0, stop_s=5.0
+)
+
+
+@dataclass
+class MemoryServer:
+    """One server of the cluster."""
+
+    name: str
+    storage: MemoryStorage
+    http: HttpServer = field(init=False)
+    broker: Broker = field(init=False)
+    gateways: Gateways = field(init=False)
+    member: Member = field(init=False)
+    meta: MemoryMetaStore = field(init=False)
+    port: int = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def client(self) -> RawClient:
+        return RawClient(self.port)
+
+    def counters(self) -> dict[str, int]:
+        """Of requests forwarded here and from here."""
+        assert self.gateways.thrift._forwarding is not None
+        return self.gateways.thrift._forwarding.counters()
+
+    async def start(self) -> "MemoryServer":
+        config = replace(Config(), cluster=CLUSTER)
+        self.http = HttpServer(config.http)
+        self.port = await self.http.listen("127.0.0.1", self.port)
+        clock = SystemClock()
+        peers = open_http_peers(CLUSTER, KEY, self.name)
+        self.member = Member(self.name, clock.token(8).hex(), "c1", KEY, peers)
+        self.meta = MemoryMetaStore(self.storage)
+        self.broker = open_broker(
+            files=MemoryFileStore(self.storage),
+            meta=self.meta,
+            rows=MemoryRowStore(self.storage),
+            clock=clock,
+            config=BrokerConfig(
+                server=self.name,
+                advertise=self.address,
+                secret_box=AesGcmSecretBox(KEY),
+                incarnation=self.member.incarnation,
+                cluster=CLUSTER,
+                log=LogLimits(close_s=3.0),
+                group=GroupLimits(),
+            ),
+            peers=peers,
+        )
+        await self.broker.start()
+        await self.broker.principals.ensure_root(ROOT_KEY.key_id, ROOT_KEY.secret)
+        self.gateways = open_gateways(self.broker, config, self.member)
+        self.http.serve(self.gateways.exact, self.gateways.prefixes)
+        return self
+
+    async def stop(self) -> None:
+        await self.broker.announce_restart()
+        await self.http.drain(1.0)
+        await self.gateways.thrift.drain(0.2)
+        await self.broker.close()
+        await self.member.peers.close()
+        await self.meta.close()
+
+
+@asynccontextmanager
+async def memory_cluster(count: int = 3) -> AsyncIterator[list[MemoryServer]]:
+    """Servers that all take part."""
+    storage = MemoryStorage()
+    async with AsyncExitStack() as undo:
+        servers = [MemoryServer(f"s{number + 1}", storage) for number in range(count)]
+        for server in servers:
+            await server.start()
+            undo.push_async_callback(server.stop)
+        yield servers
+
+
+async def settled(servers: list[MemoryServer], topic_uuid: str, partitions: int) -> list[int]:
+    """Index of the owner by partition, once all servers take part and agree."""
+    async with asyncio.timeout(SETTLE_S):
+        while True:
+            views = [list(s.broker.context.ownership.addresses(topic_uuid, partitions))
+                     for s in servers]  # fmt: skip
+            known = {server.address: number for number, server in enumerate(servers)}
+            if all(view == views[0] for view in views) and set(views[0]) == set(known):
+                return [known[address] for address in views[0]]
+            await asyncio.sleep(0.05)
