@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from opentalos.model.errors import CorruptLog, NewerFormat
+from opentalos.placement.values import Nodes
 
 FORMAT_VERSION = 1
 IDENTITY = "cluster/identity"
@@ -65,10 +66,11 @@ class ServerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """The controller."""
+    """The controller. ``session``: in which it was elected; a later one is another term."""
 
     name: str
     incarnation: str
+    session: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +78,14 @@ class RingRecord:
     """Virtual nodes by server. ``number`` grows with each change."""
 
     number: int
-    servers: Mapping[str, int]
+    servers: Mapping[str, Nodes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsRecord:
     """Virtual nodes that were asked for, by server."""
 
-    servers: Mapping[str, int]
+    servers: Mapping[str, Nodes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

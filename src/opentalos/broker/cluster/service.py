@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any
 
 from opentalos.broker.cluster.controller import Controller
+from opentalos.broker.cluster.publication import Move
 from opentalos.broker.cluster.state import ClusterState
 from opentalos.broker.context import BrokerContext
 from opentalos.model.identity import Principal
@@ -35,18 +36,6 @@ class ServerStatus:
     started_ms: int = 0
     answers: bool = False
     counters: Mapping[str, int] = field(default_factory=dict)  # openings, forwarded_bytes, ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """A partition that changed, or changes, its server. ``planned``: the former one was alive."""
-
-    topic_uuid: str
-    partition: int
-    source: str
-    target: str
-    planned: bool
-    at_ms: int = 0  # when it was published; 0: not known here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,71 @@
+"""Roster: which servers there are, since when, and whose partitions wait for them."""
+
+from collections.abc import Iterable, Mapping
+
+from opentalos.broker.cluster.records import LeavingKind, LeavingRecord, ServerRecord
+from opentalos.placement.values import Candidate
+
+RESERVED_S_MAX = 600.0  # whatever a server announced: no reservation is for ever
+
+
+class Roster:
+    """Turns records into candidates; times are on this process's loop clock.
+
+    An announced restart is counted from the first sight of the absence, so it ends even if clocks
+    differ. ``drain_kept_s``: a drain is forgotten when its server was away for so long.
+    """
+
+    def __init__(self, drain_kept_s: float) -> None:
+        self._drain_kept_s = drain_kept_s
+        self._seen: dict[str, tuple[ServerRecord, float]] = {}  # the living, since when
+        self._absent: dict[str, float] = {}  # those that leave or left, since when
+
+    def look(
+        self,
+        now_s: float,
+        alive: Mapping[str, ServerRecord],
+        leaving: Iterable[LeavingRecord],
+    ) -> Mapping[str, Candidate]:
+        """The candidates now. ``alive``: registered, and no port refuses."""
+        noted = {record.name: record for record in leaving}
+        self._seen = {
+            name: seen
+            if (seen := self._seen.get(name)) is not None and seen[0] == record
+            else (record, now_s)
+            for name, record in alive.items()
+        }
+        self._absent = {name: self._absent.get(name, now_s) for name in noted if name not in alive}
+        candidates = {}
+        for name in sorted({*alive, *noted}):
+            record = noted.get(name)
+            candidates[name] = Candidate(
+                name=name,
+                alive=name in alive,
+                since_s=self._seen[name][1] if name in alive else now_s,
+                reserved_until_s=self._reserved_until_s(record),
+                draining=record is not None and record.kind == LeavingKind.DRAIN.value,
+            )
+        return candidates
+
+    def outdated(self, now_s: float, leaving: Iterable[LeavingRecord]) -> list[LeavingRecord]:
+        """Records that have served their end: back, waited for long enough, or gone."""
+        return [record for record in leaving if self._is_outdated(now_s, record)]
+
+    def next_look_s(self, now_s: float) -> float:
+        """Loop time at which a drain may be outdated by itself."""
+        times = (absent_s + self._drain_kept_s for absent_s in self._absent.values())
+        return min((time_s for time_s in times if time_s > now_s), default=float("inf"))
+
+    def _is_outdated(self, now_s: float, record: LeavingRecord) -> bool:
+        seen, absent_s = self._seen.get(record.name), self._absent.get(record.name)
+        if record.kind == LeavingKind.RESTART.value:
+            if seen is not None:
+                return seen[0].incarnation != record.incarnation
+            return now_s >= self._reserved_until_s(record)
+        return absent_s is not None and now_s >= absent_s + self._drain_kept_s
+
+    def _reserved_until_s(self, record: LeavingRecord | None) -> float:
+        if record is None or record.kind != LeavingKind.RESTART.value:
+            return float("-inf")
+        absent_s = self._absent.get(record.name, float("-inf"))
+        return absent_s + min(max(record.wait_s, 0.0), RESERVED_S_MAX)
