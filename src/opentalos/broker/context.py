@@ -87,7 +87,7 @@ class BrokerContext:
     async def appeared(self, error: TopicNotExist) -> bool:
         """Whether another server has just made or changed the topic, so that the call that
         failed is worth another try. Raises: Unavailable."""
-        return self.peers is not None and await self.topics.look_again(error.records)
+        return self.peers is not None and await self.topics.unseen.look(error.records)
 
     def partition_log(self, topic: Topic, partition: int) -> PartitionLog:
         """The log of a partition that this server serves; no I/O; hot path.

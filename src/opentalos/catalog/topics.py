@@ -1,19 +1,16 @@
 """All topics in memory, loaded from the MetaStore and changed by compare-and-set."""
 
-import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from opentalos.catalog.authorize import permissions_of, topic_not_exist
-from opentalos.catalog.record_index import Codec, RecordIndex, record_path
+from opentalos.catalog.record_index import Codec, RecordIndex
 from opentalos.catalog.topic import Topic, TopicStatus, decode_topic, encode_topic
+from opentalos.catalog.unseen_topics import TOPICS, UnseenTopics, topic_path
 from opentalos.model.errors import NotFound
 from opentalos.model.identity import Principal
 from opentalos.model.names import check_name
 from opentalos.ports.meta_store import MetaStore
 
-PREFIX = "topics"
-RECORD_NAME_CHARS_MAX = 128  # of an owner or a name; longer ones have no record
-LOOKS_PER_S_MAX = 50  # reads of records of topics that this server does not know
 Listener = Callable[[Topic | None, Topic | None], None]  # (old, new), each None when absent
 
 
@@ -22,7 +19,8 @@ class TopicCatalog:
 
     def __init__(self, meta: MetaStore, listener: Listener = lambda old, new: None) -> None:
         codec = Codec(encode_topic, decode_topic)
-        self._records = RecordIndex(meta, PREFIX, codec, self._record_changed)
+        self._records = RecordIndex(meta, TOPICS, codec, self._record_changed)
+        self.unseen = UnseenTopics(self._records)
         self._listener = listener
         self._by_resource: dict[str, Topic] = {}
         self._by_uuid: dict[str, Topic] = {}
@@ -30,7 +28,6 @@ class TopicCatalog:
         self._by_owner: dict[str, dict[str, Topic]] = {}  # owner, then name
         self._tombstones: dict[str, Topic] = {}  # by resource name
         self._shrinking: dict[str, Topic] = {}  # by resource name
-        self._looks, self._looks_since_s = 0, float("-inf")
 
     async def start(self) -> None:
         """Load all topics. Raises: NewerFormat, CorruptLog."""
@@ -93,11 +90,11 @@ class TopicCatalog:
 
     def record(self, owner: str, name: str) -> Topic | None:
         """The record of that name, be it live or a tombstone."""
-        return self._records.get(_path(owner, name))
+        return self._records.get(topic_path(owner, name))
 
     async def create(self, topic: Topic) -> None:
         """Store a new topic. Raises: AlreadyExists: look at ``record`` for what is there."""
-        await self._records.create(_path(topic.owner, topic.name), topic)
+        await self._records.create(topic_path(topic.owner, topic.name), topic)
 
     async def change(self, topic: Topic, change: Callable[[Topic], Topic]) -> Topic:
         """Change this very topic, not one that was recreated under its name.
@@ -113,37 +110,13 @@ class TopicCatalog:
             return change(stored)
 
         try:
-            return await self._records.change(_path(topic.owner, topic.name), same_topic)
+            return await self._records.change(topic_path(topic.owner, topic.name), same_topic)
         except NotFound:
             raise topic_not_exist(topic.resource) from None
 
     async def remove(self, dead: Topic) -> None:
         """Remove a tombstone once its logs are gone; the name is free afterwards."""
-        await self._records.remove(_path(dead.owner, dead.name), dead)
-
-    async def look_again(self, records: Sequence[tuple[str, str]]) -> bool:
-        """Read records anew, by owner and name; True if one of them had changed unnoticed.
-
-        At most LOOKS_PER_S_MAX per second: what is left out is False, and the watch will tell.
-        Raises: Unavailable.
-        """
-        changed = False
-        for owner, name in records:
-            path = _path(owner, name)
-            named = 0 < len(owner) <= RECORD_NAME_CHARS_MAX and len(name) <= RECORD_NAME_CHARS_MAX
-            if not named or not name or not self._may_look():
-                continue
-            before = self._records.get(path)
-            await self._records.refresh(path)
-            changed = changed or self._records.get(path) is not before
-        return changed
-
-    def _may_look(self) -> bool:
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._looks_since_s >= 1.0:
-            self._looks_since_s, self._looks = now_s, 0
-        self._looks += 1
-        return self._looks <= LOOKS_PER_S_MAX
+        await self._records.remove(topic_path(dead.owner, dead.name), dead)
 
     def _record_changed(self, path: str, old: Topic | None, new: Topic | None) -> None:
         if old is not None:
@@ -182,11 +155,7 @@ async def confirm_topic(catalog: TopicCatalog, topic_uuid: str) -> None:
     """
     topic = catalog._by_uuid.get(topic_uuid)
     if topic is not None:
-        await catalog._records.refresh(_path(topic.owner, topic.name))
+        await catalog._records.refresh(topic_path(topic.owner, topic.name))
         topic = catalog._by_uuid.get(topic_uuid)
     if topic is None:
         raise topic_not_exist(topic_uuid)
-
-
-def _path(owner: str, name: str) -> str:
-    return record_path(PREFIX, owner, name)

@@ -108,7 +108,8 @@ class Coordinator:
         """Take each partition that is free; return those that the worker now holds."""
         group = await self.directory.find_or_create(user)
         self._seat(group, seat)
-        return await self._grant(group, seat, list(dict.fromkeys(partitions)))
+        wanted = list(dict.fromkeys(partitions))
+        return await self._grant(group, seat, wanted, held=False)
 
     async def unlock_partitions(
         self, user: GroupUser, worker: str, partitions: Iterable[int]
@@ -140,11 +141,11 @@ class Coordinator:
         lost: list[int] = []
         for partition in wanted:
             part = group.partition(partition)
-            if part.value.owner == seat.worker and not part.row.stale:
+            if part.holder(now_s) == seat.worker and not part.row.stale:
                 part.expires_s = now_s + self._limits.lease_s
             else:
                 lost.append(partition)
-        regained = await self._grant(group, seat, lost)
+        regained = await self._grant(group, seat, lost, held=True)
         return [partition for partition in lost if partition not in regained]
 
     async def holdings(self, user: GroupUser, partitions: int) -> Mapping[str, Sequence[int]]:
@@ -208,11 +209,17 @@ class Coordinator:
     ) -> tuple[GroupState, GroupPartition, str, Callable[[], float], float]:
         return group, group.partition(partition), worker, _now, self._limits.lease_s
 
-    async def _grant(self, group: GroupState, seat: WorkerSeat, wanted: list[int]) -> list[int]:
+    async def _grant(
+        self, group: GroupState, seat: WorkerSeat, wanted: list[int], *, held: bool
+    ) -> list[int]:
         """Partitions of ``wanted`` that the worker holds now; one that could not be written is
         not held, and the client asks again."""
         writes = [
-            Grant(*self._write_args(group, partition, seat.worker), address=seat.address)
+            Grant(
+                *self._write_args(group, partition, seat.worker),
+                address=seat.address,
+                held=held,
+            )
             for partition in wanted
         ]
         outcomes = await asyncio.gather(

@@ -124,9 +124,13 @@ class PartitionWrite:
 
 @dataclass(slots=True, eq=False)
 class Grant(PartitionWrite):
-    """Give a free partition to a worker; its own is its own."""
+    """Give a free partition to a worker; its own is its own.
+
+    ``held``: the worker says that it has the partition, so it is not refused from memory alone.
+    """
 
     address: str = ""
+    held: bool = False
     granted: bool = False
 
     def decide(self) -> object | None:
@@ -134,7 +138,7 @@ class Grant(PartitionWrite):
         _check_alive(self.group)
         holder = self.part.holder(self.now())
         if holder and holder != self.worker:
-            return None
+            return LOOK if self.held and not self.fresh else None
         row = self.part.value
         if row.owner != self.worker:
             generation = row.generation + 1

@@ -37,7 +37,7 @@ class World:
     async def restart(self) -> Broker:
         """Close the broker and start another over the same storage."""
         await self.broker.close()
-        self.broker = await _started(self.storage, self.clock, self.config)
+        self.broker = await started(self.storage, self.clock, self.config)
         return self.broker
 
     async def topic(self, caller: Principal, name: str = "t", **fields: Any) -> Topic:
@@ -55,7 +55,7 @@ class World:
             raise error
 
 
-async def _started(storage: MemoryStorage, clock: CountingClock, config: BrokerConfig) -> Broker:
+async def started(storage: MemoryStorage, clock: CountingClock, config: BrokerConfig) -> Broker:
     broker = open_broker(
         files=MemoryFileStore(storage),
         meta=MemoryMetaStore(storage),
@@ -77,7 +77,7 @@ async def world(**config: Any) -> AsyncIterator[World]:
         BrokerConfig(server="s1", advertise=ADDRESS, secret_box=PlainBox()), **config
     )
     time = MovableTime(asyncio.get_running_loop())
-    made = World(storage, clock, time, await _started(storage, clock, settings), settings)
+    made = World(storage, clock, time, await started(storage, clock, settings), settings)
     try:
         yield made
     finally:

@@ -70,7 +70,9 @@ class History:
     async def step(self, coordinators: Sequence[Coordinator], time: MovableTime) -> None:
         groups, seat = self.random.choice(coordinators), self.random.choice(self.workers)
         partition = self.random.randrange(PARTITIONS)
-        action = self.random.choice(["lock", "renew", "commit", "commit", "unlock", "sleep"])
+        action = self.random.choice(
+            ["lock", "renew", "commit", "commit", "unlock", "sleep", "move"]
+        )
         try:
             if action == "lock":
                 await groups.lock_partitions(ALICE, seat, [partition])
@@ -78,6 +80,8 @@ class History:
                 await groups.renew(ALICE, seat, range(PARTITIONS))
             elif action == "unlock":
                 await groups.unlock_partitions(ALICE, seat.worker, [partition])
+            elif action == "move":
+                groups.forget_all()
             elif action == "sleep":
                 time.advance(self.random.choice([1.0, LEASE_S / 2, LEASE_S]))
             else:
@@ -113,7 +117,9 @@ async def test_only_holders_move_checkpoints_whatever_the_store_does(
     source = random.Random(seed)
     rows = RecordingRows(MemoryStorage(), source)
     history = History(rows, source)
-    coordinators = [await open_coordinator(rows, first_token=n * 10_000) for n in range(2)]
+    coordinators = [
+        await open_coordinator(rows, first_token=n * 10_000, server=f"s{n}") for n in range(2)
+    ]
     for _ in range(STEPS // 3):
         await asyncio.gather(*(history.step(coordinators, time) for _ in range(3)))
     history.judge()

@@ -1,0 +1,149 @@
+"""Several brokers over one memory storage; a test says who serves what."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.unit.broker.support import World, started
+from tests.unit.catalog.support import CountingClock, MovableTime, PlainBox
+
+from opentalos.adapters.memory import MemoryStorage
+from opentalos.broker.broker import BrokerConfig
+from opentalos.broker.values import Topic
+from opentalos.model.errors import NotOwner, PartitionNotServing, TalosError
+from opentalos.ports.peers import Forwarded, Reply
+
+
+class Placed:
+    """Who serves which partition number and which group, for all topics; "" is nobody."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[int, str] = {}
+        self.groups: dict[str, str] = {}
+        self.leader = "a"
+
+    def of(self, server: str) -> "MovedOwnership":
+        return MovedOwnership(self, server)
+
+
+class MovedOwnership:
+    """Ownership as ``Placed`` says; ``behind`` servers learn only when they catch up."""
+
+    def __init__(self, placed: Placed, server: str) -> None:
+        self._placed, self._server = placed, server
+        self.known: dict[int, str] | None = None  # set: what this server believes
+        self.caught_up = 0
+
+    def owner(self, topic_uuid: str, partition: int) -> str:
+        known = self._placed.partitions if self.known is None else self.known
+        return known.get(partition, "a")
+
+    def check(self, topic_uuid: str, partition: int) -> None:
+        owner = self.owner(topic_uuid, partition)
+        if not owner:
+            raise PartitionNotServing(f"no server serves partition {partition} yet")
+        if owner != self._server:
+            raise NotOwner(f"partition {partition} is served by {owner}", owner, topic_uuid)
+
+    def check_group(self, group: str) -> None:
+        owner = self._placed.groups.get(group, "a")
+        if owner != self._server:
+            raise NotOwner(f"group {group} is coordinated by {owner}", owner)
+
+    def addresses(self, topic_uuid: str, partitions: int) -> Sequence[str]:
+        return [self.owner(topic_uuid, number) for number in range(partitions)]
+
+    async def catch_up(self, topic_uuid: str) -> None:
+        self.caught_up += 1
+        self.known = None
+
+    async def settled(self, topic_uuid: str, partitions: int) -> None:
+        """Everything is placed at once."""
+
+    def leads(self) -> bool:
+        return self._placed.leader == self._server
+
+
+class DirectPeers:
+    """Calls the other broker at once, with values as JSON carries them."""
+
+    def __init__(self, servers: Mapping[str, World]) -> None:
+        self._servers = servers
+        self.asked: list[tuple[str, str]] = []
+        self.errors: dict[str, TalosError] = {}  # by address
+        self.answers: dict[str, Mapping[str, Any]] = {}  # by address, instead of the broker's
+        self.hang = False
+
+    async def ask(self, address: str, call: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.asked.append((address, call))
+        if self.hang:
+            await asyncio.Event().wait()
+        if address in self.errors:
+            raise self.errors[address]
+        answer = self.answers.get(address)
+        if answer is None:
+            sent = json.loads(json.dumps(arguments))
+            answer = await self._servers[address].broker.peer_calls.answer(call, sent)
+        return dict(json.loads(json.dumps(answer)))
+
+    async def refuses(self, address: str) -> bool:
+        return False
+
+    async def forward(self, address: str, request: Forwarded) -> Reply:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class Several:
+    """Brokers by name; everything is placed at ``a`` until a test says otherwise."""
+
+    def __init__(self, servers: Mapping[str, World], placed: Placed) -> None:
+        self.servers, self.placed = servers, placed
+        self.peers = DirectPeers(servers)
+        for name, one in servers.items():
+            one.broker.context.ownership = placed.of(name)
+            one.broker.context.peers = self.peers
+
+    def __getitem__(self, name: str) -> World:
+        return self.servers[name]
+
+    def ownership(self, name: str) -> MovedOwnership:
+        found = self.servers[name].broker.context.ownership
+        assert isinstance(found, MovedOwnership)
+        return found
+
+    def move_group(self, group: str, to: str) -> None:
+        """The ring changes, and every server knows at once."""
+        self.placed.groups[group] = to
+        for name, one in self.servers.items():
+            one.broker.groups.ownership_changed(self._keeps(name))
+
+    def _keeps(self, server: str) -> Callable[[str], bool]:
+        return lambda group: self.placed.groups.get(group, "a") == server
+
+    async def show(self, topic: Topic) -> Topic:
+        """Every server has seen the topic's record."""
+        for one in self.servers.values():
+            await one.broker.context.topics.unseen.look([(topic.owner, topic.name)])
+        return topic
+
+
+@asynccontextmanager
+async def several(*names: str, **config: Any) -> AsyncIterator[Several]:
+    """Started brokers named ``names`` over one storage."""
+    storage, clock = MemoryStorage(), CountingClock()
+    time = MovableTime(asyncio.get_running_loop())
+    servers: dict[str, World] = {}
+    for name in names:
+        settings = BrokerConfig(server=name, advertise=name, secret_box=PlainBox(), **config)
+        broker = await started(storage, clock, settings)
+        servers[name] = World(storage, clock, time, broker, settings)
+    try:
+        yield Several(servers, Placed())
+    finally:
+        for one in servers.values():
+            await one.broker.close()
