@@ -128,7 +128,7 @@ class ZookeeperConnection:
         post = self._outbox.post
         listener = Listener(
             connected=lambda session_id, seconds: post(self._connected, session_id, seconds),
-            disconnected=lambda: post(self._up.clear),
+            disconnected=lambda: post(self._disconnected),
             session_lost=lambda: post(self._session_lost),
             watch_event=lambda path: post(self._changed, path),
         )
@@ -239,10 +239,16 @@ class ZookeeperConnection:
         if session_id != self._session_id:
             self._incarnation += 1
             self._session_id = session_id
+        _log.info("ZooKeeper session %x of %g s", session_id, session_s)
         self._session_s = session_s
         self._lost = False
         self._up.set()
         self.on_connected()
+
+    def _disconnected(self) -> None:
+        if not self._closed:
+            _log.warning("no connection to ZooKeeper at %s", self._address.hosts)
+        self._up.clear()
 
     def _session_lost(self) -> None:
         self._up.clear()
@@ -264,13 +270,13 @@ class ZookeeperConnection:
             session_id = self._session_id
             try:
                 async with asyncio.timeout(self._session_s * SILENCE_PART):
-                    await self._submit(Exists(self._address.root, None))
+                    await self._answer(Exists(self._address.root, None))
             except TimeoutError:
                 _log.warning("ZooKeeper is silent; the connection is dropped")
                 if self._client is not None:
                     self._client.drop_connection()
                 self._up.clear()
-            except (KazooException, StoreUnavailable):
+            except (*_UNKNOWN, StoreUnavailable):
                 await asyncio.sleep(LOST_PAUSE_S)  # the loss of the connection is told next
             else:
                 if session_id == self._session_id:
@@ -278,6 +284,15 @@ class ZookeeperConnection:
                 if not self._opened.done():
                     self._opened.set_result(None)
                 await asyncio.sleep(self._session_s / PROOFS_PER_SESSION)
+
+    async def _answer(self, request: Any) -> None:
+        """Await any answer, also a refusal."""
+        try:
+            await self._submit(request)
+        except _UNKNOWN:
+            raise
+        except KazooException:
+            return
 
 
 def _forget(future: "asyncio.Future[Any]") -> None:

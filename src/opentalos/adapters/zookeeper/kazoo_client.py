@@ -2,6 +2,7 @@
 the session's length as the servers granted it. Pinned to the parts of kazoo named here."""
 
 import contextlib
+import logging
 import socket
 import struct
 from collections.abc import Callable
@@ -20,6 +21,8 @@ ANY_WATCH = 3
 RECONNECT_DELAY_S = 0.05  # doubles up to the maximum
 RECONNECT_DELAY_MAX_S = 0.5
 _INT = struct.Struct("!i")
+_log = logging.getLogger(f"{__name__}.kazoo")
+_log.setLevel(logging.ERROR)  # it tells of every attempt to connect; ours tell of every change
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,7 @@ class Client:
             hosts=hosts,
             timeout=session_s,
             handler=threads,
+            logger=_log,
             auth_data=[auth] if auth else None,
             command_retry=KazooRetry(max_tries=1),
             connection_retry=KazooRetry(

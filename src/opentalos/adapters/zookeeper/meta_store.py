@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from kazoo.exceptions import (
     BadVersionError,
     KazooException,
+    NoAuthError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
 )
-from kazoo.protocol.serialization import Create, Delete, SetData, Transaction
+from kazoo.protocol.serialization import Create, Delete, GetChildren, SetData, Transaction
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from opentalos.adapters.store_path import check_meta_path, check_meta_prefix, check_meta_value
@@ -23,6 +24,7 @@ from opentalos.adapters.zookeeper.watch import RecordWatch
 from opentalos.model.errors import (
     AlreadyExists,
     BadRequest,
+    ConfigError,
     OutcomeUnknown,
     StoreUnavailable,
     VersionConflict,
@@ -134,6 +136,13 @@ class ZookeeperMetaStore:
         parts = self._address.root.split("/")
         for end in range(2, len(parts) + 1):
             await self._make_bare("/".join(parts[:end]))
+        try:
+            await self._connection.read(GetChildren(self._address.root, None))
+        except StoreUnavailable as error:
+            if isinstance(error.__cause__, NoAuthError):
+                text = f"[zookeeper] auth: ZooKeeper refuses access to {self._address.root}"
+                raise ConfigError(text) from error
+            raise
 
     # --- writes, each resolved if its answer is lost --------------------------------------------
 

@@ -44,10 +44,10 @@ def decode_content(path: str, data: bytes) -> Content:
     """What the znode at ``path`` holds. Raises: NewerFormat; CorruptLog: not written by us."""
     if not data:
         return BARE
-    if data[:2] != _MAGIC or len(data) < _HEADER_BYTES:
-        raise CorruptLog(f"znode {path}: not a record of this product")
-    if data[2] > _FORMAT:
+    if data[2:3] > bytes([_FORMAT]) and data.startswith(_MAGIC):
         raise NewerFormat(f"znode {path}: format {data[2]}, known up to {_FORMAT}")
+    if len(data) < _HEADER_BYTES or not data.startswith(_MAGIC):
+        raise CorruptLog(f"znode {path}: not a record of this product")
     try:
         kind = Kind(data[3:4])
     except ValueError as error:

@@ -1,0 +1,39 @@
+"""A process with an ephemeral record. ``python holder.py URL SESSION_S``; it tells on stdout, as
+lines of JSON, what it sees of its session, and ends when stdin is closed."""
+
+import asyncio
+import json
+import sys
+import time
+
+from opentalos.adapters.zookeeper import open_zookeeper_meta_store
+from opentalos.model.limits import ZookeeperLimits
+
+LOOK_S = 0.01
+
+
+def tell(**seen: object) -> None:
+    sys.stdout.write(json.dumps(seen) + "\n")
+    sys.stdout.flush()
+
+
+async def main(url: str, session_s: float) -> None:
+    store = await open_zookeeper_meta_store(url, ZookeeperLimits(session_s=session_s))
+    await store.create("live", b"me", ephemeral=True)
+    tell(event="ready")
+    loop, looked_s = asyncio.get_running_loop(), time.monotonic()
+    shown: tuple[bool, int, bool] | None = None
+    while True:
+        now_s = time.monotonic()
+        session = store.session()
+        valid = not session.lost and loop.time() <= session.valid_until_s
+        if now_s - looked_s > session_s:
+            tell(event="first look after a pause", valid=valid)
+        looked_s = now_s
+        if (valid, session.incarnation, session.connected) != shown:
+            shown = (valid, session.incarnation, session.connected)
+            tell(event="session", valid=valid, incarnation=session.incarnation)
+        await asyncio.sleep(LOOK_S)
+
+
+asyncio.run(main(sys.argv[1], float(sys.argv[2])))

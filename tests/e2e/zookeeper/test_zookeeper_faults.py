@@ -1,0 +1,372 @@
+"""What the MetaStore on ZooKeeper does when ZooKeeper, the network or the process fail."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from tests.e2e.zookeeper.conftest import Opener
+from tests.tcp_proxy import TcpProxy
+
+from opentalos.adapters.zookeeper import open_zookeeper_meta_store
+from opentalos.cli.backend.zookeeper import ZookeeperBackend
+from opentalos.model.errors import (
+    ConfigError,
+    CorruptLog,
+    OutcomeUnknown,
+    StoreUnavailable,
+    TalosError,
+    Unavailable,
+    VersionConflict,
+)
+from opentalos.model.limits import ZookeeperLimits
+from opentalos.ports.meta_store import MetaStore, Record
+
+pytestmark = [pytest.mark.backend, pytest.mark.timeout(120)]
+HOLDER = Path(__file__).with_name("holder.py")
+PATIENCE_S = 20.0
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110 - the other side is another system
+            await asyncio.sleep(0.02)
+
+
+async def until_done(write: Callable[[], Awaitable[int]]) -> int:
+    """Repeat a write that is surely not done."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                return await write()
+            except Unavailable:
+                await asyncio.sleep(0.1)
+
+
+# --- ZooKeeper goes and comes ---------------------------------------------------------------------
+
+
+async def test_zookeeper_may_be_gone_for_ten_seconds(
+    zookeeper: ZookeeperBackend, opened: Opener
+) -> None:
+    store = await opened(zookeeper.hosts)
+    version = await store.create("a", b"before")
+    states = store.watch("")
+    assert await anext(states) == {"a": Record(b"before", version)}
+    waiting = asyncio.ensure_future(anext(states))
+    zookeeper.daemon("zookeeper").kill()
+    gone_s = time.monotonic()
+    await eventually(lambda: not store.session().connected)
+    for call in (store.get("a"), store.replace("a", b"x", version), store.create("b", b"")):
+        asked_s = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await call
+        assert time.monotonic() - asked_s < 0.5
+    await eventually(lambda: store.session().lost)  # nobody can tell any more that it lives
+    await asyncio.sleep(10 - (time.monotonic() - gone_s))
+    assert not waiting.done()
+    zookeeper.start(print)
+    back_s = time.monotonic()
+    await eventually(lambda: store.session().connected and not store.session().lost)
+    assert time.monotonic() - back_s < 3
+    assert await store.get("a") == Record(b"before", version)
+    version = await store.replace("a", b"after", version)
+    async with asyncio.timeout(PATIENCE_S):
+        assert await waiting == {"a": Record(b"after", version)}
+
+
+async def test_a_silent_server_is_left_before_the_session_ends(
+    proxy: TcpProxy, opened: Opener
+) -> None:
+    store = await opened(proxy.address, call_timeout_s=3.0)
+    version = await store.create("a", b"1")
+    valid_until_s = store.session().valid_until_s
+    proxy.silence()
+    write = asyncio.ensure_future(store.replace("a", b"2", version))
+    silent_s = time.monotonic()
+    await eventually(lambda: not store.session().connected)
+    assert time.monotonic() - silent_s < 2.0
+    loop = asyncio.get_running_loop()
+    assert store.session().valid_until_s <= valid_until_s + 0.1
+    await eventually(lambda: loop.time() > store.session().valid_until_s)
+    assert store.session().lost
+    with pytest.raises(OutcomeUnknown):
+        await write
+    proxy.restore()
+    await eventually(lambda: store.session().connected and not store.session().lost)
+    assert (await store.get("a")) in (Record(b"1", version), Record(b"2", version + 1))
+
+
+async def test_nothing_is_lost_or_done_twice_while_connections_break(
+    proxy: TcpProxy, opened: Opener
+) -> None:
+    """Two clients count up by compare-and-set; a watch of a third never goes back."""
+    clients = [await opened(proxy.address) for _ in range(3)]
+    await clients[0].create("count", b"0")
+    acked: list[int] = []
+    unknown = 0
+    stopping = asyncio.Event()
+
+    async def add(store: MetaStore) -> None:
+        nonlocal unknown
+        while not stopping.is_set():
+            try:
+                record = await store.get("count")
+                assert record is not None
+                number = int(record.value) + 1
+                await store.replace("count", b"%d" % number, record.version)
+                acked.append(number)
+            except (VersionConflict, StoreUnavailable):
+                await asyncio.sleep(0.002)
+            except OutcomeUnknown:
+                unknown += 1
+
+    states = clients[2].watch("")
+    seen = [int((await anext(states))["count"].value)]
+
+    async def follow() -> None:
+        async for state in states:
+            seen.append(int(state["count"].value))  # noqa: PERF401 - looked at meanwhile
+
+    following = asyncio.ensure_future(follow())
+    adding = [asyncio.ensure_future(add(store)) for store in clients[:2]]
+    rng = random.Random(4)
+    for _ in range(40):
+        await asyncio.sleep(rng.random() * 0.2)
+        proxy.drop()
+    stopping.set()
+    await asyncio.gather(*adding)
+    await eventually(lambda: clients[0].session().connected)
+    record = await clients[0].get("count")
+    assert record is not None
+    assert len(acked) > 100
+    assert len(set(acked)) == len(acked)
+    assert len(acked) <= int(record.value) <= len(acked) + unknown
+    await eventually(lambda: seen[-1] == int(record.value))
+    assert seen == sorted(seen)
+    following.cancel()
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+async def test_an_expired_session_is_replaced_and_watches_go_on(
+    zookeeper: ZookeeperBackend, opened: Opener
+) -> None:
+    store = await opened(zookeeper.hosts)
+    other = await opened(zookeeper.hosts)
+    await store.create("live", b"", ephemeral=True)
+    states = store.watch("")
+    assert set(await anext(states)) == {"live"}
+    waiting = asyncio.ensure_future(anext(states))
+    before = store.session()
+    assert (before.lost, before.incarnation) == (False, 1)
+    kazoo: Any = store._connection._client
+    session_id, password = kazoo._kazoo.client_id
+    await asyncio.to_thread(end_session, zookeeper.hosts, session_id, password)
+    await eventually(lambda: store.session().incarnation == 2 and not store.session().lost)
+    assert await other.get("live") is None
+    await other.create("a", b"1")
+    async with asyncio.timeout(PATIENCE_S):
+        while set(await waiting) != {"a"}:
+            waiting = asyncio.ensure_future(anext(states))
+    await store.create("live", b"again", ephemeral=True)
+
+
+def end_session(hosts: str, session_id: int, password: bytes) -> None:
+    """What the servers do to a session that lapsed."""
+    killer = KazooClient(hosts=hosts, client_id=(session_id, password))
+    killer.start(10)
+    killer.stop()
+    killer.close()
+
+
+class Holder:
+    """A process that holds the ephemeral record ``live``."""
+
+    def __init__(self, url: str, session_s: float) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(HOLDER), url, str(session_s)], stdout=subprocess.PIPE, text=True
+        )
+        self.until("ready")
+
+    def until(self, event: str) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            told: dict[str, Any] = json.loads(line)
+            if told["event"] == event:
+                return told
+        raise AssertionError(f"the process ended before {event!r}")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+async def test_kill_9_of_its_owner_removes_an_ephemeral_record(
+    zookeeper: ZookeeperBackend, opened: Opener, request: pytest.FixtureRequest
+) -> None:
+    store = await opened(zookeeper.hosts)
+    url = f"zookeeper://{zookeeper.hosts}/{request.node.name}"
+    holder = await asyncio.to_thread(Holder, url, 1.0)
+    states = store.watch("")
+    assert set(await anext(states)) == {"live"}
+    await asyncio.to_thread(holder.kill)
+    killed_s = time.monotonic()
+    async with asyncio.timeout(PATIENCE_S):
+        assert await anext(states) == {}
+    assert time.monotonic() - killed_s < 1.0 + 1.5  # the session, rounded up to ticks
+
+
+async def test_a_process_stopped_for_longer_than_its_session_knows_at_once(
+    zookeeper: ZookeeperBackend, opened: Opener, request: pytest.FixtureRequest
+) -> None:
+    store = await opened(zookeeper.hosts)
+    url = f"zookeeper://{zookeeper.hosts}/{request.node.name}"
+    holder = await asyncio.to_thread(Holder, url, 1.0)
+    try:
+        for incarnation in range(2, 5):
+            os.kill(holder.process.pid, signal.SIGSTOP)
+            await asyncio.sleep(2.5)
+            assert incarnation > 2 or await store.get("live") is None
+            os.kill(holder.process.pid, signal.SIGCONT)
+            first = await asyncio.to_thread(holder.until, "first look after a pause")
+            assert not first["valid"]
+            session = await asyncio.to_thread(holder.until, "session")
+            while not (session["valid"] and session["incarnation"] == incarnation):
+                assert not session["valid"]
+                session = await asyncio.to_thread(holder.until, "session")
+    finally:
+        await asyncio.to_thread(holder.kill)
+
+
+# --- tombstones, foreign nodes, access ------------------------------------------------------------
+
+
+async def test_old_tombstones_are_swept_and_younger_ones_keep_versions(
+    zookeeper: ZookeeperBackend, opened: Opener, request: pytest.FixtureRequest
+) -> None:
+    young = await opened(zookeeper.hosts)
+    last = 0
+    for _ in range(3):
+        version = await young.create("topics/a", b"")
+        assert version > last
+        await young.delete("topics/a", version)
+        last = version
+    kept = await young.create("topics/kept", b"")
+    assert await young.children("topics") == ["kept"]
+    raw = KazooClient(hosts=zookeeper.hosts)
+    await asyncio.to_thread(raw.start, 10)
+    folder = f"/{request.node.name}/topics"
+    assert sorted(raw.get_children(folder)) == ["a", "kept"]
+    sweeping = await opened(zookeeper.hosts, tombstone_s=0.0)
+    await asyncio.sleep(0.01)
+    assert await sweeping.children("topics") == ["kept"]
+    assert await sweeping.get("topics/kept") == Record(b"", kept)
+    assert raw.get_children(folder) == ["kept"]
+    await asyncio.to_thread(raw.stop)
+    raw.close()
+
+
+async def test_an_ephemeral_record_takes_the_place_of_a_tombstone(
+    zookeeper: ZookeeperBackend, opened: Opener
+) -> None:
+    store, other = await opened(zookeeper.hosts), await opened(zookeeper.hosts)
+    await store.delete("leader", await store.create("leader", b"1"))
+    version = await store.create("leader", b"2", ephemeral=True)
+    assert await other.get("leader") == Record(b"2", version)
+    await store.close()
+    assert await other.get("leader") is None
+
+
+async def test_a_node_that_is_not_ours_is_named(
+    zookeeper: ZookeeperBackend, opened: Opener, request: pytest.FixtureRequest
+) -> None:
+    store = await opened(zookeeper.hosts)
+    raw = KazooClient(hosts=zookeeper.hosts)
+    await asyncio.to_thread(raw.start, 10)
+    raw.create(f"/{request.node.name}/theirs", b"something else")
+    await asyncio.to_thread(raw.stop)
+    raw.close()
+    with pytest.raises(CorruptLog, match="theirs"):
+        await store.get("theirs")
+
+
+async def test_with_a_credential_nobody_else_reads_or_writes(
+    zookeeper: ZookeeperBackend, opened: Opener
+) -> None:
+    ours = await opened(zookeeper.hosts, auth="digest:talos:secret")
+    version = await ours.create("a", b"1")
+    again = await opened(zookeeper.hosts, auth="digest:talos:secret")
+    assert await again.replace("a", b"2", version) > version
+    for auth in ("", "digest:talos:wrong"):
+        with pytest.raises(ConfigError, match=r"\[zookeeper\] auth"):
+            await opened(zookeeper.hosts, auth=auth)
+
+
+# --- opening and latency --------------------------------------------------------------------------
+
+
+async def test_an_unreachable_zookeeper_is_told_in_time() -> None:
+    limits = ZookeeperLimits(connect_timeout_s=1.0)
+    began_s = time.monotonic()
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1"):
+        await open_zookeeper_meta_store("zookeeper://127.0.0.1:1/talos", limits)
+    assert time.monotonic() - began_s < 3
+
+
+@pytest.mark.parametrize(
+    "url", ["zookeeper://h:2181", "zookeeper:///x", "http://h/x", "zookeeper://u:p@h/x"]
+)
+async def test_a_wrong_url_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError):
+        await open_zookeeper_meta_store(url, ZookeeperLimits())
+
+
+async def test_a_watch_of_many_records_is_quick(
+    zookeeper: ZookeeperBackend, opened: Opener
+) -> None:
+    store, other = await opened(zookeeper.hosts), await opened(zookeeper.hosts)
+    count = 2000
+    made = [store.create(f"log/{number % 50}/{number}", b"x" * 200) for number in range(count)]
+    versions = await asyncio.gather(*made)
+    began_s = time.monotonic()
+    states = other.watch("log")
+    assert len(await anext(states)) == count
+    assert time.monotonic() - began_s < 5
+    lags = []
+    version = versions[0]
+    for number in range(50):
+        waiting = asyncio.ensure_future(anext(states))
+        version = await store.replace("log/0/0", b"%d" % number, version)
+        written_s = time.monotonic()
+        while (await waiting)["log/0/0"].version != version:
+            waiting = asyncio.ensure_future(anext(states))
+        lags.append(time.monotonic() - written_s)
+    assert sorted(lags)[len(lags) // 2] < 0.1
+
+
+async def test_a_request_error_never_hides_a_lost_connection(
+    proxy: TcpProxy, opened: Opener
+) -> None:
+    store = await opened(proxy.address)
+    version = await store.create("a", b"1")
+    proxy.cut()
+    await eventually(lambda: not store.session().connected)
+    for call in (store.delete("a", version), store.children("")):
+        with pytest.raises(TalosError) as caught:
+            await call
+        assert isinstance(caught.value, StoreUnavailable)
+    proxy.restore()
+    await until_done(lambda: store.replace("a", b"2", version))
