@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from opentalos.broker.cluster.cluster import Cluster
 from opentalos.broker.cluster.ownership import Alone
+from opentalos.broker.cluster.partition_places import PartitionPlaces
 from opentalos.broker.cluster.peer_calls import PeerCalls
 from opentalos.broker.cluster.remote_logs import CALL as PARTITIONS_CALL
 from opentalos.broker.cluster.remote_logs import RemoteLogs
@@ -86,8 +87,10 @@ class Broker:
         self.peer_calls.register(PARTITIONS_CALL, RemoteLogs(context).answer)
         # None: this server is alone.
         self.cluster: ClusterService | None = None
+        self.places: PartitionPlaces | None = None
         if cluster is not None:
             self.cluster = ClusterService(context, cluster.state, cluster.controller, cluster.peers)
+            self.places = PartitionPlaces(context, cluster.state.meta)
             self.peer_calls.register("status", self.cluster.answer_status)
 
     async def start(self) -> None:

@@ -29,7 +29,7 @@ def cluster() -> None:
 
 @cluster.command()
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
-@click.option("--topic", help="Also the server, epoch and offsets of each partition of a topic.")
+@click.option("--topic", help="Also the server and epoch of each partition of a topic.")
 @click.option("--watch", is_flag=True, help="Again each second, until Ctrl-C.")
 @with_server
 def status(form: str, topic: str | None, watch: bool, **server: Any) -> None:
@@ -111,12 +111,11 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
             yield from (_move(one) for one in moves)
     if "topic" in shown:
         yield f"topic {shown['topic']['name']}:"
-        heads = ("PARTITION", "SERVER", "EPOCH", "OWNER OF THE LOG")
         rows = [
-            (str(one["partition"]), one["server"] or "-", str(one["epoch"]), one["owner"] or "-")
+            (str(one["partition"]), one["address"], str(one["epoch"]), one["owner"] or "-")
             for one in shown["topic"]["partitions"]
         ]
-        yield from _table([heads, *rows])
+        yield from _table([("PARTITION", "ASSIGNED TO", "EPOCH", "OPENED BY"), *rows])
 
 
 def _row(one: Mapping[str, Any]) -> tuple[str, ...]:

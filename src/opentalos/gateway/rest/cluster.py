@@ -46,6 +46,9 @@ class ClusterRoutes:
                 await service.drain(caller, name)
             case b"DELETE", ["servers", name, "drain"]:
                 await service.undrain(caller, name)
+            case b"GET", ["topics", name] if self._broker.places is not None:
+                places = await self._broker.places.of_topic(caller, name)
+                return 200, {"name": name, "partitions": [asdict(place) for place in places]}
             case _:
                 raise NotServed("no such resource, or not with this method")
         return 204, None

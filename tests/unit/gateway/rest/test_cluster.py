@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from opentalos.broker.cluster.partition_places import PartitionPlace
 from opentalos.broker.cluster.publication import Move
 from opentalos.broker.cluster.service import ClusterStatus, ServerState, ServerStatus
 from opentalos.gateway.rest.cluster import ClusterRoutes
@@ -44,6 +45,13 @@ class Service:
         self.calls.append(("weights", dict(weights)))
 
 
+class Places:
+    """One partition."""
+
+    async def of_topic(self, caller: Principal, name: str) -> list[PartitionPlace]:
+        return [PartitionPlace(partition=0, address="h:1", epoch=3, owner="s1")]
+
+
 def routes(service: Service | None) -> ClusterRoutes:
     def authorize_admin(caller: Principal, action: str, resource: str) -> None:
         if not caller.admin:
@@ -55,7 +63,7 @@ def routes(service: Service | None) -> ClusterRoutes:
         ownership=SimpleNamespace(addresses=lambda uuid, count: ["h:1"]),
         authorizer=SimpleNamespace(authorize_admin=authorize_admin),
     )
-    broker: Any = SimpleNamespace(context=context)
+    broker: Any = SimpleNamespace(context=context, places=Places())
     stand_in: Any = service
     forwarding: Any = SimpleNamespace(counters=lambda: {"requests": 5})
     return ClusterRoutes(broker, stand_in, forwarding if service else None)
@@ -68,6 +76,11 @@ async def test_the_status_is_shown_as_json_with_this_servers_counters() -> None:
     assert shown["moving"][0]["target"] == "s2"
     assert (shown["clustered"], shown["answered_by"]) == (True, "s1")
     assert shown["forwarding"] == {"requests": 5}
+
+
+async def test_the_places_of_a_topic_are_shown() -> None:
+    _, shown = await routes(Service()).call(b"GET", ["topics", "t"], ROOT, {})
+    assert shown["partitions"] == [{"partition": 0, "address": "h:1", "epoch": 3, "owner": "s1"}]
 
 
 @pytest.mark.parametrize(
