@@ -37,6 +37,8 @@ def open_gateways(broker: Broker, config: Config, member: Member | None) -> Gate
         context = broker.context
         forwarding = Forwarding(member.peers, proofs, context.ownership, context.appeared)
         prefixes += PeerGateway(broker.peer_calls, proofs).prefix_routes()
+        if broker.cluster is not None:
+            broker.cluster.count(forwarding.counters)
     thrift = ThriftGateway(broker, authenticator, HANDLERS, forwarding)
     rest = RestGateway(broker, authenticator, ClusterRoutes(broker, broker.cluster, forwarding))
     prefixes += rest.prefix_routes()

@@ -1,16 +1,34 @@
 """ClusterService: what an operator sees of a cluster, and may ask of it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
 from opentalos.broker.cluster.controller import Controller
 from opentalos.broker.cluster.publication import Move
-from opentalos.broker.cluster.state import ClusterState
+from opentalos.broker.cluster.records import WEIGHTS, LeavingKind, LeavingRecord, WeightsRecord
+from opentalos.broker.cluster.state import ClusterState, leaving_path, put_record
 from opentalos.broker.context import BrokerContext
+from opentalos.model.errors import BadRequest, TalosError
 from opentalos.model.identity import Principal
+from opentalos.model.limits import ClusterLimits
+from opentalos.placement.ring import by_sector
+from opentalos.placement.values import Nodes
 from opentalos.ports.peers import Peers
+
+__all__ = ["ClusterService", "ClusterStatus", "Move", "ServerState", "ServerStatus"]
+
+_log = logging.getLogger("opentalos.cluster")
+
+STATUS_CALL = "status"  # between servers
+STATUS_S = 2.0  # the status shows what is known by then
+ASKED_AT_ONCE = 16  # servers
+NODES_MAX = 8_192  # virtual nodes of one server
+_COUNTED = ("openings", "reopens", "seals", "commit_failures", "corrupt", "truncated")
 
 
 class ServerState(Enum):
@@ -32,6 +50,7 @@ class ServerStatus:
     address: str = ""
     incarnation: str = ""
     virtual_nodes: int = 0
+    sectors: Sequence[int] = ()  # the same by sector of the ring
     partitions: int = 0
     started_ms: int = 0
     answers: bool = False
@@ -59,23 +78,155 @@ class ClusterService:
     ) -> None:
         self._context, self._state = context, state
         self._controller, self._peers = controller, peers
+        self._limits = context.config.cluster or ClusterLimits()
+        self._counters: list[Callable[[], Mapping[str, int]]] = []
+
+    def count(self, counters: Callable[[], Mapping[str, int]]) -> None:
+        """Show these counters of forwarding too, as ``forwarded_`` and their name."""
+        self._counters.append(counters)
 
     async def status(self, caller: Principal) -> ClusterStatus:
         """Everything that is known; servers that do not answer in time have no counters."""
-        raise NotImplementedError
+        self._authorize(caller, "see the cluster")
+        publication, state = self._controller.publication, self._state
+        answers = await self._ask_all()
+        owners = publication.owners()
+        served = Counter(owners.values())
+        ring = state.ring.servers if state.ring else {}
+        live, leader = state.live(), state.leader.name if state.leader else ""
+        names = {*live, *ring, *served, *(record.name for _, record in state.leaving.items())}
+        return ClusterStatus(
+            leader=leader,
+            ring_number=state.ring.number if state.ring else 0,
+            servers=[
+                self._server(name, served[name], answers.get(name)) for name in sorted(names - {""})
+            ],
+            partitions=len(owners),
+            unassigned=served[""],
+            moving=[
+                Move(
+                    topic_uuid=key.topic_uuid,
+                    partition=key.partition,
+                    source=source,
+                    target=owners[key],
+                    planned=True,
+                )
+                for key, source in publication.moved_from().items()
+            ],
+            recent=_moves(answers.get(leader)),
+        )
 
     async def drain(self, caller: Principal, server: str) -> None:
         """Empty a server: its partitions move while it serves. Raises: BadRequest: unknown."""
+        self._authorize(caller, "drain a server", server)
+        found = self._state.live().get(server)
+        if found is None:
+            raise BadRequest(f"no server {server} is registered")
+        record = LeavingRecord(
+            name=server,
+            kind=LeavingKind.DRAIN.value,
+            incarnation=found.incarnation,
+            wait_s=0.0,
+        )
+        await put_record(self._state.leaving, leaving_path(server), record)
 
     async def undrain(self, caller: Principal, server: str) -> None:
         """Let a server have partitions again. Raises: BadRequest: it is not being drained."""
+        self._authorize(caller, "end the drain of a server", server)
+        path = leaving_path(server)
+        await self._state.leaving.refresh(path)
+        found = self._state.leaving.get(path)
+        if found is None or found.kind != LeavingKind.DRAIN.value:
+            raise BadRequest(f"server {server} is not being drained")
+        await self._state.leaving.remove(path, found)
 
-    async def set_weights(self, caller: Principal, weights: Mapping[str, int]) -> None:
-        """Set virtual nodes by server; one that is left out has the configured number.
+    async def set_weights(self, caller: Principal, weights: Mapping[str, Nodes]) -> None:
+        """Set virtual nodes by server: one number each, or one for each sector of the ring.
 
-        Raises: BadRequest.
+        A server that is left out has the configured number. Raises: BadRequest.
         """
+        self._authorize(caller, "set weights")
+        known = {*self._state.live(), *(self._state.ring.servers if self._state.ring else ())}
+        for name, nodes in weights.items():
+            if name not in known:
+                raise BadRequest(f"no server {name} is known")
+            try:
+                count = sum(by_sector(nodes))
+            except (TypeError, ValueError) as error:
+                raise BadRequest(f"weight of {name}: {error}") from error
+            if count > NODES_MAX:
+                raise BadRequest(f"weight of {name}: {count} virtual nodes, at most {NODES_MAX}")
+        record = WeightsRecord(servers=dict(sorted(weights.items())))
+        await put_record(self._state.control, WEIGHTS, record)
 
     async def answer_status(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The peer call "status": this server's counters and, at the leader, recent moves."""
-        return {}
+        log = self._context.log.counters
+        counters = {name: int(getattr(log, name)) for name in _COUNTED}
+        for counted in self._counters:
+            counters |= {f"forwarded_{name}": number for name, number in counted().items()}
+        if not self._controller.leading:
+            return {"counters": counters}
+        publication = self._controller.publication
+        counters["planned_moves"] = publication.planned_moves
+        counters["takeovers"] = publication.takeovers
+        return {"counters": counters, "recent": [asdict(move) for move in publication.recent]}
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _authorize(self, caller: Principal, action: str, server: str = "") -> None:
+        resource = f"cluster/{server}" if server else "cluster"
+        self._context.authorizer.authorize_admin(caller, action, resource)
+
+    async def _ask_all(self) -> Mapping[str, Mapping[str, Any]]:
+        turns = asyncio.Semaphore(ASKED_AT_ONCE)
+
+        async def ask(name: str, address: str) -> Mapping[str, Any] | None:
+            if name == self._context.config.server:
+                return await self.answer_status({})
+            try:
+                async with asyncio.timeout(STATUS_S), turns:
+                    return await self._peers.ask(address, STATUS_CALL, {})
+            except (TalosError, TimeoutError) as error:
+                _log.info("%s does not tell its status: %r", name, error)
+                return None
+
+        live = self._state.live()
+        found = await asyncio.gather(*(ask(name, one.address) for name, one in live.items()))
+        return {
+            name: answer for name, answer in zip(live, found, strict=True) if answer is not None
+        }
+
+    def _server(self, name: str, partitions: int, answer: Mapping[str, Any] | None) -> ServerStatus:
+        state = self._state
+        record = state.live().get(name)
+        ring = state.ring.servers if state.ring else {}
+        asked = state.weights.servers if state.weights else {}
+        sectors = by_sector(ring.get(name) or asked.get(name) or self._limits.virtual_nodes)
+        return ServerStatus(
+            name=name,
+            state=self._state_of(name, name in ring),
+            address=record.address if record else "",
+            incarnation=record.incarnation if record else "",
+            virtual_nodes=sum(sectors),
+            sectors=list(sectors),
+            partitions=partitions,
+            started_ms=record.started_ms if record else 0,
+            answers=answer is not None,
+            counters=dict(answer["counters"]) if answer is not None else {},
+        )
+
+    def _state_of(self, name: str, placed: bool) -> ServerState:
+        record, leaving = self._state.live().get(name), self._state.leaving.get(leaving_path(name))
+        if record is not None and not self._controller.detector.dead(record):
+            if leaving is not None and leaving.kind == LeavingKind.DRAIN.value:
+                return ServerState.DRAINING
+            return ServerState.SERVING if placed else ServerState.JOINING
+        if leaving is not None and leaving.kind == LeavingKind.RESTART.value:
+            return ServerState.RESTARTING
+        return ServerState.GONE
+
+
+def _moves(answer: Mapping[str, Any] | None) -> Sequence[Move]:
+    """What the leader told of recent moves."""
+    return [Move(**move) for move in (answer or {}).get("recent", ())]

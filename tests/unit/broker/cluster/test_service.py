@@ -1,0 +1,165 @@
+"""What an operator sees of a cluster and may ask of it."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.unit.broker.cluster.controller_bed import (
+    LIMITS,
+    ControllerBed,
+    FakePeers,
+    Member,
+    in_control,
+)
+
+from opentalos.broker.cluster.records import LeavingKind
+from opentalos.broker.cluster.service import ClusterService, ServerState
+from opentalos.broker.context import BrokerContext
+from opentalos.catalog.authorize import Authorizer
+from opentalos.log.counters import LogCounters
+from opentalos.model.errors import BadRequest, PermissionDenied, StoreUnavailable
+from opentalos.model.identity import Principal
+from opentalos.model.limits import AuthLimits
+from opentalos.placement.ring import SECTORS
+
+ADMIN = Principal(id="root", number=1, admin=True)
+USER = Principal(id="alice", number=2)
+
+
+class Services(FakePeers):
+    """The services of all members; asking one goes through JSON."""
+
+    def __init__(self, bed: ControllerBed) -> None:
+        super().__init__()
+        self.of: dict[str, ClusterService] = {}
+        for name, member in bed.members.items():
+            self.of[member.record.address] = self.service(name, member)
+
+    def service(self, name: str, member: Member) -> ClusterService:
+        context = SimpleNamespace(
+            config=SimpleNamespace(server=name, cluster=LIMITS),
+            authorizer=Authorizer(AuthLimits()),
+            log=SimpleNamespace(counters=LogCounters(openings=7)),
+        )
+        service = ClusterService(
+            cast(BrokerContext, context), member.state, member.controller, self
+        )
+        service.count(lambda: {"requests": 3})
+        return service
+
+    async def ask(self, address: str, call: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        if address in self.refusing:
+            raise StoreUnavailable("refused")
+        assert call == "status"
+        answer = await self.of[address].answer_status(arguments)
+        found: Mapping[str, Any] = json.loads(json.dumps(answer))
+        return found
+
+
+async def open_services(bed: ControllerBed) -> list[ClusterService]:
+    """Services of a steady cluster of a, b and c."""
+    await bed.steady("a", "b", "c")
+    return list(Services(bed).of.values())
+
+
+def test_the_status_shows_servers_partitions_counters_and_moves() -> None:
+    async def scenario(bed: ControllerBed) -> None:
+        services = await open_services(bed)
+        for service in services:  # each of them knows the same
+            status = await service.status(ADMIN)
+            assert (status.leader, status.partitions, status.unassigned) == (bed.leader(), 60, 0)
+            assert [one.state for one in status.servers] == [ServerState.SERVING] * 3
+            assert sum(one.partitions for one in status.servers) == 60
+            assert all(one.answers and one.counters["openings"] == 7 for one in status.servers)
+            assert status.servers[0].counters["forwarded_requests"] == 3
+            assert (status.servers[0].virtual_nodes, len(status.servers[0].sectors)) == (32, 32)
+            assert status.recent
+            assert all(move.planned for move in status.recent)
+            assert status.moving == []
+
+    in_control(scenario)
+
+
+def test_a_server_that_does_not_answer_is_shown_without_counters() -> None:
+    async def scenario(bed: ControllerBed) -> None:
+        service, *_ = await open_services(bed)
+        peers = cast(Services, service._peers)
+        peers.refusing.add("c:1")
+        status = await service.status(ADMIN)
+        assert [(one.name, one.answers) for one in status.servers] == [
+            ("a", True), ("b", True), ("c", False),
+        ]  # fmt: skip
+        assert status.servers[2].counters == {}
+
+    in_control(scenario)
+
+
+def test_each_state_of_a_server_is_shown() -> None:
+    async def scenario(bed: ControllerBed) -> None:
+        service, *_ = await open_services(bed)
+
+        async def state_of(name: str) -> ServerState:
+            status = await service.status(ADMIN)
+            return next(one.state for one in status.servers if one.name == name)
+
+        await bed.members["c"].stop()
+        await asyncio.sleep(1)
+        assert await state_of("c") == ServerState.RESTARTING
+        await service.drain(ADMIN, "b")
+        assert await state_of("b") == ServerState.DRAINING
+        peers = cast(Services, service._peers)
+        (late,) = await bed.start("d")
+        peers.of[late.record.address] = peers.service("d", late)
+        await asyncio.sleep(1)
+        assert await state_of("d") == ServerState.JOINING
+
+    in_control(scenario)
+
+
+def test_a_drained_server_is_emptied_and_taken_back() -> None:
+    async def scenario(bed: ControllerBed) -> None:
+        service, *_ = await open_services(bed)
+        await service.drain(ADMIN, "b")
+        await bed.until(lambda: "b" not in bed.owners().values(), 10)
+        await service.undrain(ADMIN, "b")
+        await bed.until(lambda: "b" in bed.owners().values(), 10)
+
+    in_control(scenario)
+
+
+def test_only_what_makes_sense_is_accepted() -> None:
+    async def scenario(bed: ControllerBed) -> None:
+        service, *_ = await open_services(bed)
+        with pytest.raises(BadRequest, match="no server x is registered"):
+            await service.drain(ADMIN, "x")
+        with pytest.raises(BadRequest, match="is not being drained"):
+            await service.undrain(ADMIN, "b")
+        await bed.members["b"].announce(LeavingKind.RESTART)
+        with pytest.raises(BadRequest, match="is not being drained"):
+            await service.undrain(ADMIN, "b")
+        for weights in ({"x": 8}, {"a": 0}, {"a": [1]}, {"a": 10**6}, {"a": [-1] + [1] * 31}):
+            with pytest.raises(BadRequest):
+                await service.set_weights(ADMIN, weights)
+        await service.set_weights(ADMIN, {"a": [2] * SECTORS, "b": 16})
+        await bed.until(lambda: bed.ring().servers["a"] == [2] * SECTORS, 1)
+        assert bed.ring().servers["b"] == 16
+
+    in_control(scenario)
+
+
+def test_only_a_service_administrator_sees_or_changes_the_cluster() -> None:
+    async def scenario(bed: ControllerBed) -> None:
+        service, *_ = await open_services(bed)
+        for call in (
+            service.status(USER),
+            service.drain(USER, "a"),
+            service.undrain(USER, "a"),
+            service.set_weights(USER, {}),
+        ):
+            with pytest.raises(PermissionDenied):
+                await call
+
+    in_control(scenario)
