@@ -37,6 +37,7 @@ from opentalos.log.segment_writer import (
     SegmentStart,
     Tail,
     create_segment,
+    delete_if_gone,
     write_side_index,
 )
 from opentalos.log.state_format import LogState
@@ -132,9 +133,10 @@ async def open_partition(
         held = await context.manifests.change(key, held, sealed.registered(entry))
     except TalosError:
         await _close_quietly(segment)
+        await delete_if_gone(context, key, segment.view.path)
         raise
     if former is not None:
-        await _after_seal(context, former.path(key), recovered.side)
+        await _after_seal(context, key, former.path(key), recovered.side)
     return Opened(held, segment)
 
 
@@ -199,12 +201,14 @@ async def _close_quietly(segment: OpenSegment) -> None:
         _log.debug("%s was not closed: %s", segment.view.path, error)
 
 
-async def _after_seal(context: LogContext, path: str, side: SideIndex | None) -> None:
+async def _after_seal(
+    context: LogContext, key: PartitionKey, path: str, side: SideIndex | None
+) -> None:
     if side is None:
         context.bury(path, 0.0)
     else:
         context.views.put(path, side)
-        await write_side_index(context, path, side)
+        await write_side_index(context, key, path, side)
 
 
 def keeps_state(manifest: Manifest, state: LogState) -> bool:

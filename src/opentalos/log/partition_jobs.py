@@ -14,6 +14,7 @@ from opentalos.log.put_queue import name_of, refuse_jobs
 from opentalos.log.segment_format import index_path
 from opentalos.log.segment_view import read_side_index, rebuild_side_index
 from opentalos.log.segment_writer import (
+    delete_if_gone,
     seal_segment,
     side_index_of,
     store_side_index,
@@ -49,12 +50,13 @@ async def seal(writer: PartitionWriter) -> None:
             entry = None
         else:
             side = side_index_of(segment)
-            await write_side_index(context, segment.view.path, side)
+            await write_side_index(context, writer.key, segment.view.path, side)
             context.views.put(segment.view.path, side)
         manifest = writer.held.manifest.with_last_sealed(entry)
         held = await context.manifests.change(writer.key, writer.held, manifest)
     except Exception as error:
         writer.write_failed(error)
+        await delete_if_gone(context, writer.key, index_path(segment.view.path))
         raise
     context.counters.seals += 1
     writer.let_go()

@@ -21,6 +21,7 @@ from opentalos.log.segment_writer import (
     OpenSegment,
     SegmentStart,
     create_segment,
+    delete_if_gone,
     seal_segment,
     side_index_of,
     write_side_index,
@@ -376,10 +377,14 @@ class PartitionWriter(PutQueue):
         start = SegmentStart(old.epoch, old.view.next_offset, state, [])
         new = await create_segment(context, self.key, self.settings.durability, start)
         self._give_up(new)  # until the manifest names it
-        sealed = await seal_segment(old)
-        manifest = self.held.manifest.with_last_sealed(sealed)
         entry = Segment(new.view.base_offset, new.epoch)
-        held = await context.manifests.change(self.key, self.held, manifest.registered(entry))
+        try:
+            sealed = await seal_segment(old)
+            manifest = self.held.manifest.with_last_sealed(sealed)
+            held = await context.manifests.change(self.key, self.held, manifest.registered(entry))
+        except TalosError:
+            await delete_if_gone(context, self.key, new.view.path)
+            raise
         if self.dropped:
             raise PartitionNotServing("dropped while it rolled")
         self.held, self.segment, self.view = held, new, new.view
@@ -387,7 +392,7 @@ class PartitionWriter(PutQueue):
         context.counters.rolls += 1
         side = side_index_of(old)
         context.views.put(old.view.path, side)
-        await write_side_index(context, old.view.path, side)
+        await write_side_index(context, self.key, old.view.path, side)
         return new
 
 

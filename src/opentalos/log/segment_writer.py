@@ -8,6 +8,7 @@ from typing import NamedTuple
 from opentalos.log.context import LogContext
 from opentalos.log.index import SideIndex, SparseIndex
 from opentalos.log.manifest import Segment
+from opentalos.log.manifest_store import NOTHING
 from opentalos.log.results import AppendWaiter
 from opentalos.log.segment_format import (
     FLAG_PRODUCER_FENCE,
@@ -192,10 +193,20 @@ async def create_segment(
     Nothing of it may be acknowledged or shown before a manifest names it. ``start.state``
     becomes the state behind the tail.
     """
+    path = segment_path(key.topic_uuid, key.partition, start.base_offset, start.epoch)
+    try:
+        return await _create(context, path, key.partition, durability, start)
+    except TalosError:
+        await delete_if_gone(context, key, path)
+        raise
+
+
+async def _create(
+    context: LogContext, path: str, partition: int, durability: Durability, start: SegmentStart
+) -> OpenSegment:
     seed = max(int.from_bytes(context.clock.token(SEED_BYTES), "big"), 1)
     base, state = start.base_offset, start.state
-    path = segment_path(key.topic_uuid, key.partition, base, start.epoch)
-    header = SegmentHeader(seed, start.epoch, base, context.clock.wall_ms(), key.partition)
+    header = SegmentHeader(seed, start.epoch, base, context.clock.wall_ms(), partition)
     place = BlockPlace(seed, base, state.last_append_ms)
     view = SegmentView(path, seed, base, SparseIndex(context.limits.index_interval_bytes))
     head = header.encode() + state_block(state.encode(), base, place)
@@ -251,12 +262,29 @@ def side_index_of(segment: OpenSegment) -> SideIndex:
     )
 
 
-async def write_side_index(context: LogContext, log_path: str, side: SideIndex) -> None:
+async def write_side_index(
+    context: LogContext, key: PartitionKey, log_path: str, side: SideIndex
+) -> None:
     """Store a side index if possible; without it the segment is scanned when it is needed."""
     try:
         await store_side_index(context, log_path, side)
     except TalosError as error:
         _log.warning("side index of %s was not written: %s", log_path, error)
+    await delete_if_gone(context, key, index_path(log_path))
+
+
+async def delete_if_gone(context: LogContext, key: PartitionKey, path: str) -> None:
+    """Take an own new file back if another server has deleted the topic's files meanwhile.
+
+    No later owner would find it. Only this one file: a manifest that is missing for another
+    reason must not cost anything else.
+    """
+    try:
+        held = await context.manifests.load(key)
+        if held is NOTHING or held.manifest.deleted:
+            await context.files.delete(path)
+    except TalosError as error:
+        _log.debug("%s may be left behind: %s", path, error)
 
 
 async def store_side_index(context: LogContext, log_path: str, side: SideIndex) -> None:
