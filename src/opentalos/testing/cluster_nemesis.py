@@ -10,7 +10,7 @@ from opentalos.testing.disk import CAPACITY_BYTES
 from opentalos.testing.network import EVERYBODY, FILES, META, ROWS, Way
 from opentalos.testing.world import DOWN_S, FULL_ROOM_BYTES, TICK_S
 
-EVENTS_AT_ONCE = 3
+EVENTS_AT_ONCE = 4
 RUNNING_MIN = 2  # hosts that must be left when one leaves for good
 HOSTS_MAX = 5
 ONE_WAY = 0.4  # of cuts between two places

@@ -3,6 +3,7 @@
 import asyncio
 
 from opentalos.broker.broker import Broker
+from opentalos.broker.cluster.records import LeavingKind
 from opentalos.model.errors import TalosError
 from opentalos.testing.clients import (
     OWNER,
@@ -104,10 +105,15 @@ class ClusterAuditor(Auditor):
                 return -1
         return world.forwarded - before
 
+    def _draining(self, host: str) -> bool:
+        # A drain is forgotten when its server was away for long.
+        leaving = self._cluster.control.leaving(host)
+        return leaving is not None and leaving.kind == LeavingKind.DRAIN.value
+
     def _faults(self) -> list[str]:
         world = self._cluster
         living = [each.seat.host for each in world.running()]
-        serving = [host for host in living if host not in world.drained]
+        serving = [host for host in living if not self._draining(host)]
         ring, assignments = world.control.ring(), world.control.assignments()
         found = [f"{host} takes no part: {ring}" for host in serving if host not in ring]
         for topic in self.topics:

@@ -42,8 +42,8 @@ Notes are facts without an outcome.
 | never-rebalanced, stale-schedule, forward-loop | text |
 | assigned | topic uuid, owners by partition: what a cluster's controller published |
 | announced | host, wait_s: a restart that was announced, once the process had ended |
-| started | server, host |
-| drain | host: it is to be emptied |
+| registered | servers: hosts that the coordination service knows |
+| drain, stopping, process-crash | host: it is to be emptied, ends in order, dies |
 """
 
 import json

@@ -4,22 +4,27 @@ from tests.unit.testing.stories import Story, acked_and_expired
 from tests.unit.testing.tale import Tale
 
 
-def restarted(tale: Tale, *, down_s: float, drained: bool = False) -> None:
+def restarted(tale: Tale, *, down_s: float, drained: bool = False, steady: bool = True) -> None:
     """Server a announces a restart and its partition goes to b while it is away."""
+    tale.note("registered", servers=["a", "b"])
+    tale.tick(9.0 if steady else 1.0)
     tale.note("assigned", topic="u", owners=["a", "b"])
     if drained:
         tale.note("drain", host="a")
+    tale.note("stopping", host="a")
     tale.note("announced", host="a", wait_s=20.0)
     tale.note("assigned", topic="u", owners=["b", "b"])
     tale.tick(down_s)
-    tale.note("started", server="a.2", host="a")
+    tale.note("registered", servers=["a", "b"])
 
 
 def restarted_and_nothing_moved(tale: Tale) -> None:
+    tale.note("registered", servers=["a", "b"])
+    tale.tick(9.0)
     tale.note("assigned", topic="u", owners=["a", "b"])
     tale.note("announced", host="a", wait_s=20.0)
     tale.note("assigned", topic="u", owners=["a", "a"])
-    tale.note("started", server="a.2", host="a")
+    tale.note("registered", servers=["a", "b"])
     tale.note("assigned", topic="u", owners=["b", "b"])
 
 
@@ -31,6 +36,7 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
             restarted_and_nothing_moved,
             lambda tale: restarted(tale, down_s=30),
             lambda tale: restarted(tale, down_s=5, drained=True),
+            lambda tale: restarted(tale, down_s=5, steady=False),
         ],
     ),
     "stale-schedule": ([lambda tale: tale.note("stale-schedule")], [acked_and_expired]),

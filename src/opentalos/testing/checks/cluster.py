@@ -6,17 +6,20 @@ from opentalos.testing.checks.anomaly import Anomaly
 from opentalos.testing.history import History, Note
 
 IN_TIME_S = 1.0  # a server that is back so long before its time cannot have been given up
+STEADY_S = 5.0  # a plan may be published so long after what it was made for
 
 
 def moved_for_announced_restarts(history: History) -> Iterator[Anomaly]:
     """A partition moved away from a server that had announced its restart and was back in time.
 
-    Not judged: a server that is to be emptied.
+    Not judged: a server that is to be emptied, or that died or vanished shortly before.
     """
     assigned, drains = history.noted("assigned"), history.noted("drain")
     for announced in history.noted("announced"):
         host, began_s = announced.args["host"], announced.at_s
         if any(each.args["host"] == host and each.at_s < began_s for each in drains):
+            continue
+        if not _steady(history, host, began_s):
             continue
         until_s = _back_s(history, announced)
         owners: dict[str, list[str]] = {}
@@ -37,8 +40,24 @@ def moved_for_announced_restarts(history: History) -> Iterator[Anomaly]:
 
 def _back_s(history: History, announced: Note) -> float:
     """When the server was back; the announcement's own time if it was late or never came."""
-    for note in history.noted("started"):
-        if note.args.get("host") == announced.args["host"] and note.at_s > announced.at_s:
-            in_time = note.at_s <= announced.at_s + announced.args["wait_s"] - IN_TIME_S
-            return note.at_s if in_time else announced.at_s
-    return announced.at_s
+    host, at_s = announced.args["host"], announced.at_s
+    for note in history.noted("registered"):
+        if host in note.args["servers"] and note.at_s > at_s:
+            in_time = note.at_s <= at_s + announced.args["wait_s"] - IN_TIME_S
+            return note.at_s if in_time else at_s
+    return at_s
+
+
+def _steady(history: History, host: str, announced_s: float) -> bool:
+    """Whether the server was there for some time before it began to stop."""
+    stops = [note.at_s for note in history.noted("stopping") if note.args["host"] == host]
+    stop_s = max((at_s for at_s in stops if at_s <= announced_s), default=announced_s)
+    crashes = (note.at_s for note in history.noted("process-crash") if note.args["host"] == host)
+    known = False
+    for note in history.noted("registered"):
+        if note.at_s < stop_s:
+            there = host in note.args["servers"]
+            if note.at_s > stop_s - STEADY_S and not (there and known):
+                return False
+            known = there
+    return known and not any(stop_s - STEADY_S < at_s < stop_s for at_s in crashes)
