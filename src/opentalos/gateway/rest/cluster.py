@@ -88,13 +88,14 @@ class ClusterRoutes:
         return shown
 
 
-def _weights(document: Mapping[str, Any]) -> Mapping[str, int]:
+def _weights(document: Mapping[str, Any]) -> Mapping[str, int | Sequence[int]]:
     servers = document.get("servers")
     if set(document) != {"servers"} or not isinstance(servers, dict):
         raise BadRequest('send {"servers": {NAME: VIRTUAL NODES, ...}}')
-    for name, count in servers.items():
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            raise BadRequest(f"virtual nodes of {name} must be a whole number of 0 or more")
+    for name, nodes in servers.items():
+        for count in nodes if isinstance(nodes, list) else [nodes]:
+            if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+                raise BadRequest(f"virtual nodes of {name} must be whole numbers of 0 or more")
     return servers
 
 

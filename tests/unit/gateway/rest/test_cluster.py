@@ -89,6 +89,7 @@ async def test_the_places_of_a_topic_are_shown() -> None:
         (b"POST", "servers/s2/drain", {}, ("drain", "s2")),
         (b"DELETE", "servers/s2/drain", {}, ("undrain", "s2")),
         (b"PUT", "weights", {"servers": {"s1": 200}}, ("weights", {"s1": 200})),
+        (b"PUT", "weights", {"servers": {"s1": [1, 2]}}, ("weights", {"s1": [1, 2]})),
     ],
 )
 async def test_commands_go_to_the_service(
@@ -101,7 +102,14 @@ async def test_commands_go_to_the_service(
 
 @pytest.mark.parametrize(
     "document",
-    [{}, {"servers": []}, {"servers": {"s1": -1}}, {"servers": {"s1": True}}, {"a": {}}],
+    [
+        {},
+        {"a": {}},
+        {"servers": []},
+        {"servers": {"s1": -1}},
+        {"servers": {"s1": True}},
+        {"servers": {"s1": [1, "2"]}},
+    ],
 )
 async def test_weights_that_are_none_are_refused(document: Any) -> None:
     with pytest.raises(BadRequest):
