@@ -1,5 +1,6 @@
 """Consumer use cases of many topics at once (the ...ForTopics calls)."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -11,6 +12,7 @@ from opentalos.model.identity import Principal
 
 T = TypeVar("T")
 TOPICS_MAX = 1_000  # of one call
+TOPICS_AT_ONCE = 32  # whose rows are read or written at the same time for one call
 
 
 class TopicsConsumerService:
@@ -28,9 +30,11 @@ class TopicsConsumerService:
     ) -> bool:
         """Register the worker on every topic; a failure leaves leases that run out."""
         _check_count(resources)
-        for resource in resources:
-            unit = ConsumeUnit(group, resource, worker)
-            await self._consumers.lock_worker(caller, unit, address)
+        units = (ConsumeUnit(group, resource, worker) for resource in dict.fromkeys(resources))
+        lock = self._consumers.lock_worker
+        for outcome in await self._all([partial(lock, caller, unit, address) for unit in units]):
+            if isinstance(outcome, TopicNotExist):
+                raise outcome
         return True
 
     async def renew(
@@ -44,14 +48,11 @@ class TopicsConsumerService:
         """Refresh on every topic: (heartbeat, (resource, partition) pairs that were lost)."""
         _check_count(partitions)
         alive, lost = True, []
-        for resource, held in partitions.items():
-            unit = ConsumeUnit(group, resource, worker, tuple(held))
-            try:
-                heartbeat, failed = await self._once_more(
-                    partial(self._consumers.renew, caller, unit, address)
-                )
-            except TopicNotExist:
-                heartbeat, failed = True, list(held)
+        units = (ConsumeUnit(group, name, worker, tuple(held)) for name, held in partitions.items())
+        renew = self._consumers.renew
+        outcomes = await self._all([partial(renew, caller, unit, address) for unit in units])
+        for (resource, held), outcome in zip(partitions.items(), outcomes, strict=True):
+            heartbeat, failed = (True, held) if isinstance(outcome, TopicNotExist) else outcome
             alive = alive and heartbeat
             lost += [(resource, partition) for partition in failed]
         return alive, lost
@@ -62,16 +63,35 @@ class TopicsConsumerService:
         """Live workers with the (resource, partition) pairs they hold."""
         _check_count(resources)
         found: dict[str, list[tuple[str, int]]] = {}
-        for resource in dict.fromkeys(resources):
-            try:
-                workers = await self._once_more(
-                    partial(self._consumers.query_workers, caller, group, resource)
-                )
-            except TopicNotExist:
+        names = list(dict.fromkeys(resources))
+        query = self._consumers.query_workers
+        outcomes = await self._all([partial(query, caller, group, name) for name in names])
+        for resource, outcome in zip(names, outcomes, strict=True):
+            if isinstance(outcome, TopicNotExist):
                 continue
-            for worker, held in workers.items():
+            for worker, held in outcome.items():
                 pairs = found.setdefault(worker, [])
                 pairs += [(resource, partition) for partition in held]
+        return found
+
+    async def _all(self, calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T | TopicNotExist]:
+        """What each call gives; a topic that does not exist is a result, any other error is raised
+        once all are through."""
+        room = asyncio.Semaphore(TOPICS_AT_ONCE)
+
+        async def one(call: Callable[[], Awaitable[T]]) -> T | TopicNotExist:
+            async with room:
+                try:
+                    return await self._once_more(call)
+                except TopicNotExist as error:
+                    return error
+
+        found: list[T | TopicNotExist] = []
+        outcomes = await asyncio.gather(*map(one, calls), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException) and not isinstance(outcome, TopicNotExist):
+                raise outcome
+            found.append(outcome)
         return found
 
     async def _once_more(self, call: Callable[[], Awaitable[T]]) -> T:

@@ -1,5 +1,6 @@
 """What a topic's logs and quotas say about it, for callers that may see it."""
 
+import asyncio
 from collections.abc import Sequence
 
 from opentalos.broker.cluster.remote_logs import PartitionFacts, RemoteLogs, Wanted
@@ -46,7 +47,7 @@ class TopicReader:
         """Everything about many topics; partition states only if they are not too many."""
         if sum(topic.consumer_partitions for topic in topics) > LIST_PARTITIONS_MAX:
             return [self._description(topic, []) for topic in topics]
-        return [await self.describe(topic) for topic in topics]
+        return await asyncio.gather(*(self.describe(topic) for topic in topics))
 
     def _description(self, topic: Topic, states: list[PartitionState]) -> TopicDescription:
         rates = topic_rates(self._context.config.quota, topic.quota)

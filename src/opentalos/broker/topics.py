@@ -75,10 +75,12 @@ class TopicService:
             context.config.topic,
         )
         await self._make_way(owner, name)  # it may wait for storage: not while others queue
-        async with self._counting:
-            self._check_counts(owner, topic.partitions, topics=1)
+        try:
+            await self._store(topic)
+        except AlreadyExists:  # this server did not know of it
+            await self._make_way(owner, name)
             try:
-                await context.topics.create(topic)
+                await self._store(topic)
             except AlreadyExists:
                 raise TopicExists(f"topic {name} exists") from None
         await context.ownership.settled(topic.uuid, topic.partitions)
@@ -180,9 +182,19 @@ class TopicService:
         topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
         return await self._context.topics.change(topic, shrunk_topic)
 
+    async def _store(self, topic: Topic) -> None:
+        """Raises: QuotaExceeded; AlreadyExists: live or a tombstone, and known here by now."""
+        async with self._counting:
+            self._check_counts(topic.owner, topic.partitions, topics=1)
+            await self._context.topics.create(topic)
+
     async def _make_way(self, owner: str, name: str) -> None:
         """Complete the deletion of a former topic of that name. Raises: TopicExists."""
-        former = self._context.topics.record(owner, name)
+        topics = self._context.topics
+        former = topics.record(owner, name)
+        if former is not None and self._context.peers is not None:
+            await topics.unseen.look([(owner, name)])  # another server may have deleted it
+            former = topics.record(owner, name)
         if former is None:
             return
         if former.status == TopicStatus.ACTIVE:

@@ -204,8 +204,11 @@ class GroupDirectory:
     # --- inside --------------------------------------------------------------------------------
 
     async def _create(self, user: GroupUser) -> None:
-        await self._clear(user.key)
-        groups = await self.rows.groups(user.key.topic_uuid)
+        groups, left = await asyncio.gather(
+            self.rows.groups(user.key.topic_uuid), self.rows.of_group(user.key)
+        )
+        if left:
+            await self._clear(user.key)
         # Servers that create at the same time may exceed the limit by one group each.
         if len(groups) >= self._limits.groups_max and user.key.group not in groups:
             raise TooManyConsumers(

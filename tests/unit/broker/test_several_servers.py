@@ -30,6 +30,7 @@ from opentalos.model.errors import (
     PartitionNotServing,
     QuotaExceeded,
     StoreUnavailable,
+    TopicExists,
     TopicNotExist,
     UnexpectedOffset,
 )
@@ -406,3 +407,30 @@ async def test_servers_that_create_at_once_pass_a_limit_by_what_they_have_not_se
             await s.show(topic)
         with pytest.raises(QuotaExceeded):
             await s["a"].topic(ALICE, "one-more")
+
+
+async def test_a_name_that_another_server_freed_or_took_is_judged_by_its_record() -> None:
+    async with several("a", "b") as s:
+        former = await s.show(await s["a"].topic(ALICE))
+        await s["a"].broker.topics.delete_topic(ALICE, former.resource)
+        again = await s["b"].topic(ALICE)  # b has not seen the deletion
+        assert again.uuid != former.uuid
+        with pytest.raises(TopicExists):
+            await s["a"].topic(ALICE)  # a has not seen the new one
+        dead = await s["b"].broker.context.topics.change(again, tombstone)
+        assert (await s["a"].topic(ALICE)).uuid != dead.uuid  # its deletion is completed here
+
+
+async def test_many_topics_of_one_call_are_looked_at_together() -> None:
+    async with several("a") as s:
+        topics = [await s["a"].topic(ALICE, f"t{number}") for number in range(40)]
+        resources = [topic.resource for topic in topics]
+        consumers = s["a"].broker.topic_consumers
+        assert await consumers.lock_worker(ALICE, "g", resources, "w1", "")
+        gone = "alice#gone#0"
+        held = {resource: [0] for resource in [*resources, gone]}
+        assert await consumers.renew(ALICE, "g", held, "w1", "") == (True, [(gone, 0)])
+        workers = await consumers.query_workers(ALICE, "g", [*resources, gone])
+        assert workers == {"w1": [(resource, 0) for resource in resources]}
+        with pytest.raises(TopicNotExist):
+            await consumers.lock_worker(ALICE, "g", [gone], "w1", "")
