@@ -177,7 +177,7 @@ def start_backends() -> Fleet:
     path = BACKENDS / "addresses.json"
     os.environ["OPENTALOS_BACKENDS"] = str(path)
     try:
-        fleet.start(say)
+        fleet.start(say, brief=True)
         path.write_text(json.dumps(fleet.addresses(), indent=1))
     except BaseException as error:
         fleet.kill()

@@ -53,7 +53,7 @@ def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBacken
         return
     fleet = Fleet(tmp_path_factory.mktemp("backends"))
     try:
-        fleet.start(print)
+        fleet.start(print, brief=True)
         yield _running(fleet.addresses())
     finally:
         fleet.kill()

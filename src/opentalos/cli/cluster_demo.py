@@ -215,7 +215,7 @@ def demo(sdk_python: Path, traffic: Path, exit_after: bool) -> None:
 def _backends(folder: Path) -> Iterator[Fleet]:
     fleet = Fleet(folder / "backends")
     try:
-        fleet.start(click.echo)
+        fleet.start(click.echo, brief=True)
         yield fleet
     finally:
         fleet.kill()

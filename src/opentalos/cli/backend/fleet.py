@@ -25,10 +25,16 @@ class Fleet:
         """In the order of their start."""
         return [self.hdfs, self.zookeeper, self.hbase]
 
-    def start(self, say: Say, *, datanodes: int = 3) -> None:
-        """Fetch jars, start all on free ports, and wait until all are usable."""
+    def start(self, say: Say, *, datanodes: int = 3, brief: bool = False) -> None:
+        """Fetch jars, start all on free ports, and wait until all are usable.
+
+        Args: brief: they will not run for long, so they start quicker and run slower.
+        """
         for kind in (*(one.kind for one in self.backends), CLIENT):
             fetch(kind, say)
+        if brief:
+            for backend in self.backends:
+                backend.compile_less()
         self.zookeeper.launch(say, port=0)
         self.hbase.launch(say, port=0)
         self.hdfs.start(say, port=0, datanodes=datanodes)

@@ -79,7 +79,7 @@ class HbaseBackend(Backend):
         write_log4j(self.conf_dir, "WARN", **loggers)
 
     def _launch(self, name: str) -> Launch:
-        flags = [f"-Xmx{_HEAP_MB}m", "-Xms64m", "-XX:+UseSerialGC"]
+        flags = [f"-Xmx{_HEAP_MB}m", "-Xms64m", *self._java_flags]
         flags += [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
         flags += [f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTED]
         flags.append(f"-Dhbase.log.dir={self.home}/logs")

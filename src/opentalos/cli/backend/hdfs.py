@@ -127,10 +127,13 @@ class HdfsBackend(Backend):
             "dfs.namenode.handler.count": 10,
             # Block recovery is handed out on a heartbeat: take-over time follows it.
             "dfs.heartbeat.interval": 1,
-            "dfs.namenode.heartbeat.recheck-interval": 5000,
+            "dfs.namenode.heartbeat.recheck-interval": 2000,  # dead after 14 s without a heartbeat
             "dfs.namenode.redundancy.interval.seconds": 1,
+            # A DataNode that hangs: left out of recoveries, new blocks and reads after so long.
             "dfs.namenode.stale.datanode.interval": 6000,
-            "dfs.permissions.enabled": False,
+            "dfs.namenode.avoid.write.stale.datanode": True,
+            "dfs.namenode.avoid.read.stale.datanode": True,
+            "dfs.permissions.enabled": True,  # who started the NameNode may do everything
             # A close otherwise waits 400 ms when the DataNode's report is slower than it.
             "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": 5,
             # With as many DataNodes as replicas nothing replaces a dead one; write on.
@@ -156,22 +159,24 @@ class HdfsBackend(Backend):
     def _java(self, heap: str) -> list[str]:
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
         path = f"{self.conf_dir}:{self._daemon_conf}:{need_jars(self.kind)}/*"
-        flags = ["-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"]
-        return [java(), heap, *flags, *opened, "-cp", path]
+        ip = "-Djava.net.preferIPv4Stack=true"
+        return [java(), heap, *self._java_flags, ip, *opened, "-cp", path]
 
     def _launch(self, name: str) -> Launch:
         if name == _NAMENODE:
             return Launch([*self._java(f"-Xmx{_HEAPS_MB[name]}m"), *_NAMENODE_CLASS])
         ports = self.ports
         options = {
-            "data.dir": f"file://{self.data_dir(name)}",
-            "address": f"{HOST}:{ports[name]}",
-            "http.address": f"{HOST}:{ports[f'{name}-http']}",
-            "ipc.address": f"{HOST}:{ports[f'{name}-ipc']}",
+            "dfs.datanode.data.dir": f"file://{self.data_dir(name)}",
+            "dfs.datanode.address": f"{HOST}:{ports[name]}",
+            "dfs.datanode.http.address": f"{HOST}:{ports[f'{name}-http']}",
+            "dfs.datanode.ipc.address": f"{HOST}:{ports[f'{name}-ipc']}",
+            # How long a recovery waits for another DataNode that hangs; 60 s otherwise.
+            "dfs.client.socket-timeout": 5000,
         }
         # Daemons take them as program arguments, not as properties of the JVM.
         given = [word for key, value in options.items()
-                 for word in ("-D", f"dfs.datanode.{key}={value}")]  # fmt: skip
+                 for word in ("-D", f"{key}={value}")]  # fmt: skip
         return Launch([*self._java(f"-Xmx{_HEAPS_MB['dn']}m"), *_DATANODE_CLASS, *given])
 
 

@@ -70,6 +70,19 @@ class Backend(ABC):
             raise BackendError(f"{self.kind} has no {name}; known: {', '.join(self.names())}")
         return Daemon(name, self.home)
 
+    def compile_less(self) -> None:
+        """From the next start on without the optimizing compiler: half the work of a start.
+
+        For tests, where daemons live for minutes; for benchmarks they would be too slow.
+        """
+        self.home.mkdir(parents=True, exist_ok=True)
+        self._remember(compile_less=True)
+
+    @property
+    def _java_flags(self) -> list[str]:
+        less = ["-XX:TieredStopAtLevel=1"] if self.settings.get("compile_less") else []
+        return ["-XX:+UseSerialGC", *less]
+
     def start(self, say: Say, *, port: int | None = None) -> None:
         """Start what does not run and wait until it is usable; ``port`` as for ``launch``."""
         self.launch(say, port=port)

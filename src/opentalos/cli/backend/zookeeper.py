@@ -71,7 +71,7 @@ class ZookeeperBackend(Backend):
         )
 
     def _launch(self, name: str) -> Launch:
-        flags = [f"-Xmx{_HEAP_MB}m", "-Xms32m", "-XX:+UseSerialGC"]
+        flags = [f"-Xmx{_HEAP_MB}m", "-Xms32m", *self._java_flags]
         flags.append("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
         path = f"{need_jars(self.kind)}/*"
