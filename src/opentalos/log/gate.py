@@ -13,13 +13,15 @@ class Gate(Protocol):
     ``refusal``: why the partition must not be opened or changed here; not done. ``wait_s``: how
     long to wait before the manifest of a partition whose last segment is still unsealed is looked
     at again, since its former owner is about to seal it; 0: take over now. ``steady``: False while
-    coordination is away, when nothing new is begun. ``confirm_topic``: a linearizable look whether
-    the topic still exists; raises TopicNotExist, or Unavailable: it could not be told.
+    coordination is away, when nothing new is begun. Two linearizable looks, Unavailable if they
+    cannot tell: ``confirm_owner``, before a partition is taken from another server, raises what
+    ``refusal`` returns; ``confirm_topic`` raises TopicNotExist.
     """
 
     def refusal(self, key: PartitionKey) -> TalosError | None: ...
     def wait_s(self, key: PartitionKey, former: Manifest) -> float: ...
     def steady(self) -> bool: ...
+    async def confirm_owner(self, key: PartitionKey) -> None: ...
     async def confirm_topic(self, key: PartitionKey) -> None: ...
 
 
@@ -37,6 +39,9 @@ class OpenGate:
     def steady(self) -> bool:
         """Always."""
         return True
+
+    async def confirm_owner(self, key: PartitionKey) -> None:
+        """There is no other."""
 
     async def confirm_topic(self, key: PartitionKey) -> None:
         """Topics are deleted by this server only."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from opentalos.log.context import LogContext
-from opentalos.log.partition_jobs import open_now
+from opentalos.log.partition_jobs import claim, open_now
 from opentalos.log.partition_log import PartitionLog
 from opentalos.log.partition_writer import PartitionWriter
 from opentalos.log.put_queue import name_of
@@ -23,7 +23,8 @@ ATTEMPTS_MAX = 50  # then it is left to the first put or get that wants it
 class Learner:
     """Recovers what the former owner left unsealed; of all others it only reads the manifest.
 
-    So a cleanly sealed partition answers reads at once and yet has no open file.
+    So a cleanly sealed partition answers reads at once and yet has no open file. Its manifest is
+    claimed once the former owner has ended.
     """
 
     def __init__(
@@ -82,10 +83,13 @@ class Learner:
         held = await context.manifests.load(key)
         if held.manifest.deleted or _settled(writer):
             return True
+        waits = context.gate.wait_s(key, held.manifest) > 0
         if held.manifest.unsealed is None:
             writer.adopt(held)
-            return True
-        if context.gate.wait_s(key, held.manifest) > 0:
+            if not waits:
+                await writer.run(partial(claim, writer))
+            return not waits
+        if waits:
             return False
         await writer.run(partial(open_now, writer))
         return True
@@ -93,4 +97,5 @@ class Learner:
 
 def _settled(writer: PartitionWriter) -> bool:
     """Whether it is ready, or a put or get is making it ready, or it never will be."""
-    return writer.known or writer.busy() or writer.refusal() is not None
+    ready = writer.known and not writer.foreign
+    return ready or writer.busy() or writer.refusal() is not None

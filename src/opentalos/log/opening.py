@@ -157,11 +157,13 @@ async def _claimed(context: LogContext, key: PartitionKey, claim: Claim) -> Held
         if wait_s <= 0:
             break
         await asyncio.sleep(wait_s)  # the gate bounds how often
+    if not _is_ours(context, held.manifest):
+        await context.gate.confirm_owner(key)
     _check_gate(context, key)
     claim.former_seen(held.manifest)
     owned = held.manifest.taken_over(context.server, context.manifests.instance)
     held = await context.manifests.change(key, held, owned)
-    if not held.manifest.segments and held.manifest.state_of is None:
+    if not held.manifest.segments and held.manifest.state_of is None:  # nothing was ever written
         try:
             await context.gate.confirm_topic(key)
         except TopicNotExist:

@@ -34,6 +34,26 @@ async def open_now(writer: PartitionWriter) -> None:
         raise writer.refusal() or PartitionNotServing(f"{name_of(writer.key)} cannot be opened")
 
 
+async def claim(writer: PartitionWriter) -> None:
+    """Job: make a sealed log's manifest this process's own, without opening a file.
+
+    From then on no other server can add to the log unnoticed, so its end is known.
+    Raises: PartitionNotServing: it was changed meanwhile; load it anew.
+    """
+    context = writer.context
+    if not writer.foreign or writer.held is NOTHING:
+        return
+    await context.gate.confirm_owner(writer.key)
+    owned = writer.held.manifest.taken_over(context.server, context.manifests.instance)
+    try:
+        held = await context.manifests.change(writer.key, writer.held, owned)
+    except TalosError:
+        writer.known = False
+        raise
+    if not writer.dropped:
+        writer.adopt(held)
+
+
 async def seal(writer: PartitionWriter) -> None:
     """Job: commit what waits, seal the open segment; the next start needs no recovery."""
     while writer.queue or writer.group is not None:

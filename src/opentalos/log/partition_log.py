@@ -7,7 +7,9 @@ from bisect import bisect_right
 from functools import partial
 
 from opentalos.log.context import LogContext
+from opentalos.log.gate import OpenGate
 from opentalos.log.manifest import Segment
+from opentalos.log.manifest_store import NOTHING
 from opentalos.log.opening import last_state
 from opentalos.log.partition_jobs import open_now
 from opentalos.log.partition_writer import PartitionWriter
@@ -38,6 +40,8 @@ from opentalos.model.message import (
 
 _log = logging.getLogger(__name__)
 
+# A former owner has ended by then: its session has passed. Only for partitions never written to.
+FORMER_WRITES_MAX_S = 15.0
 _READ_ATTEMPTS_MAX = 3  # retention or a roll may move a segment while it is read
 
 
@@ -75,6 +79,8 @@ class PartitionLog:
                 await self._arrival(offset, deadline_s)
                 self._check_served()
                 if offset == self.writer.next_offset:
+                    if not await self._is_end(offset):
+                        continue
                     return ReadResult([], self.writer.range())
             if not self._holds(offset):
                 await self._confirm()
@@ -170,6 +176,25 @@ class PartitionLog:
 
     def _holds(self, offset: int) -> bool:
         return self.writer.held.manifest.start <= offset < self.writer.next_offset
+
+    async def _is_end(self, offset: int) -> bool:
+        """Whether the log really ends there; a former owner may still have been writing.
+
+        Raises: PartitionNotServing, Unavailable.
+        """
+        writer, context = self.writer, self._context
+        if not writer.foreign or isinstance(context.gate, OpenGate):
+            return True
+        if writer.held is NOTHING:
+            age_s = asyncio.get_running_loop().time() - writer.adopted_s
+            if age_s > FORMER_WRITES_MAX_S:
+                return True
+        held = await context.manifests.load(self.key)
+        if held.version == writer.held.version:
+            return True
+        if writer.segment is None and not writer.busy():
+            writer.known = False
+        return False
 
     def _check_end_known(self, offset: int) -> None:
         """Raises: CorruptLog: the log is damaged, so its last group may reach past ``offset``."""

@@ -58,6 +58,7 @@ class PartitionWriter(PutQueue):
         "_first_attempt_s",
         "_job_turn",
         "abandoned",
+        "adopted_s",
         "arrivals",
         "dropped",
         "held",
@@ -81,6 +82,7 @@ class PartitionWriter(PutQueue):
         self.held: Held = NOTHING
         self.known = False  # ``held`` and ``next_offset`` are true
         self.next_offset = 0  # the durable end: nothing at or behind it is shown
+        self.adopted_s = 0.0  # loop time at which ``held`` was read
         self.total_bytes: int | None = None  # ever appended; None: not looked up yet
         self.metered_offset = NOT_METERED
         self.last_put_s = 0.0
@@ -97,9 +99,16 @@ class PartitionWriter(PutQueue):
         """Retained durable offsets; only while ``known``."""
         return OffsetRange(self.held.manifest.start, self.next_offset)
 
+    @property
+    def foreign(self) -> bool:
+        """Whether what is known was written by another process, which may still add to it."""
+        mine = self.context.manifests.instance
+        return self.segment is None and self.known and self.held.manifest.instance != mine
+
     def adopt(self, held: Held) -> None:
         """Take over a manifest without an unsealed segment as the truth."""
         self.held, self.known = held, True
+        self.adopted_s = asyncio.get_running_loop().time()
         self.next_offset = held.manifest.sealed_next
         self.view = None
 

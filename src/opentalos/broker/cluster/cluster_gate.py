@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
 from opentalos.broker.cluster.membership import Membership
-from opentalos.broker.cluster.state import ClusterState
+from opentalos.broker.cluster.state import ClusterState, assignment_path
 from opentalos.catalog.topics import TopicCatalog, confirm_topic
 from opentalos.log.manifest import Manifest
 from opentalos.model.errors import PartitionNotServing, TalosError
@@ -60,6 +60,13 @@ class ClusterGate:
     def steady(self) -> bool:
         """See Gate."""
         return self._membership.steady
+
+    async def confirm_owner(self, key: PartitionKey) -> None:
+        """See Gate: a server whose copy of the assignments is old must take nothing back."""
+        await self._state.assignments.refresh(assignment_path(key.topic_uuid))
+        refusal = self.refusal(key)
+        if refusal is not None:
+            raise refusal
 
     async def confirm_topic(self, key: PartitionKey) -> None:
         """See Gate."""

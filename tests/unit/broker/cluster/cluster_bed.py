@@ -70,6 +70,7 @@ class SessionMeta(MemoryMetaStore):
         super().__init__(storage)
         self.connected, self.lost, self.incarnation = True, False, 1
         self.valid_until_s = math.inf  # as long as it is connected
+        self.write_s = 0.0  # that each change takes longer
 
     def session(self) -> Session:
         return Session(self.valid_until_s, self.lost, self.incarnation, self.connected)
@@ -99,6 +100,7 @@ class SessionMeta(MemoryMetaStore):
 
     async def replace(self, path: str, value: bytes, expected: int) -> int:
         await self._take_time()
+        await asyncio.sleep(self.write_s)
         return await super().replace(path, value, expected)
 
     async def delete(self, path: str, expected: int) -> None:

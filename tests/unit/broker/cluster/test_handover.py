@@ -9,7 +9,7 @@ import pytest
 from tests.unit.broker.cluster.cluster_bed import ClusterBed, Server, in_cluster
 
 from opentalos.broker.values import Topic
-from opentalos.log.partition_jobs import drop
+from opentalos.log.partition_jobs import drop, seal
 from opentalos.model.errors import NotOwner, OutcomeUnknown, PartitionNotServing, TalosError
 from opentalos.model.message import ProducerStamp
 
@@ -266,5 +266,47 @@ def test_a_file_that_the_new_owner_dropped_is_not_called_corrupt(run: Run) -> No
         a.process.resume()
         with pytest.raises(PartitionNotServing):
             await reading
+
+    run(scenario)
+
+
+def test_an_opening_that_a_move_overtakes_hides_nothing_from_readers(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        a, b, topic = await two_servers(bed)
+        await a.put(topic, b"1")
+        log = next(iter(a.broker.context.log._partitions.values()))
+        await a.run(lambda: log.writer.run(partial(seal, log.writer)))
+        a.meta.write_s = 0.3
+        late = a.put(topic, b"2")  # it opens, slowly
+        await asyncio.sleep(0.4)  # between the two changes of the manifest
+        await bed.assign(topic.uuid, ["b"], {"0": "a"})
+        await asyncio.sleep(0.05)
+        assert await b.payloads(topic) == [b"1"]
+        told = (await asyncio.gather(late, return_exceptions=True))[0]
+        expected = [b"1", b"2"] if told is None else [b"1"]
+        assert await b.payloads(topic) == expected
+        await asyncio.sleep(3)
+        assert await b.payloads(topic) == expected
+        await b.put(topic, b"3")
+        assert await b.payloads(topic) == [*expected, b"3"]
+
+    run(scenario)
+
+
+def test_a_server_whose_assignments_are_old_takes_nothing_back(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        a, b, topic = await two_servers(bed)
+        await a.put(topic, b"1")
+        follow = a.cluster.state.assignments._task
+        assert follow is not None
+        follow.cancel()  # its watch lags for ever
+        await bed.assign(topic.uuid, ["b"])
+        await asyncio.sleep(0.5)
+        await b.put(topic, b"2")
+        with pytest.raises(TalosError):
+            await a.put(topic, b"zombie")
+        with pytest.raises(NotOwner):
+            await a.put(topic, b"zombie")
+        assert await b.payloads(topic) == [b"1", b"2"]
 
     run(scenario)
