@@ -11,7 +11,7 @@ from opentalos.catalog.topic import Topic
 from opentalos.catalog.topics import TopicCatalog
 from opentalos.log.log_store import LogStore, TopicLogSettings
 from opentalos.log.partition_log import PartitionLog
-from opentalos.model.errors import TopicNotExist
+from opentalos.model.errors import NothingThere, TopicNotExist
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.limits import (
     AuthLimits,
@@ -84,7 +84,7 @@ class BrokerContext:
             raise TopicNotExist(str(topic_not_exist(name)), error.records) from None
         return topic
 
-    async def appeared(self, error: TopicNotExist) -> bool:
+    async def appeared(self, error: NothingThere) -> bool:
         """Whether another server has just made or changed the topic, so that the call that
         failed is worth another try. Raises: Unavailable."""
         return self.peers is not None and await self.topics.unseen.look(error.records)

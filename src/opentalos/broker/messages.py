@@ -366,7 +366,8 @@ class _ManyBlocks:
 
 def _check_partition(topic: Topic, partition: int, count: int) -> None:
     if not 0 <= partition < count:
-        raise PartitionNotExist(f"topic {topic.name} has {count} partitions, none is {partition}")
+        text = f"topic {topic.name} has {count} partitions, none is {partition}"
+        raise PartitionNotExist(text, ((topic.owner, topic.name),))
 
 
 def _result(blocks: Sequence[StoredBlock], offsets: OffsetRange, hold_s: float = 0.0) -> GetResult:

@@ -43,16 +43,20 @@ class TopicExists(RequestError):
     """The owner already has a topic of that name."""
 
 
-class TopicNotExist(RequestError):
-    """No such topic, or the caller was granted nothing on it: both answer alike. ``records``: owner
-    and name of the topics that it may be about; another server may just have made them."""
+class NothingThere(RequestError):
+    """What the request names does not exist as far as this server knows. ``records``: owner and
+    name of the topics that it may be about; another server may just have made or changed them."""
 
     def __init__(self, text: str, records: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(text)
         self.records = records
 
 
-class PartitionNotExist(RequestError):
+class TopicNotExist(NothingThere):
+    """No such topic, or the caller was granted nothing on it: both answer alike."""
+
+
+class PartitionNotExist(NothingThere):
     """The partition id is not below the topic's partition count."""
 
 

@@ -27,6 +27,7 @@ from opentalos.model.errors import (
     NotOwner,
     NotSupported,
     OutcomeUnknown,
+    PartitionNotExist,
     PartitionNotServing,
     QuotaExceeded,
     StoreUnavailable,
@@ -356,6 +357,21 @@ async def test_a_topic_made_elsewhere_is_found_at_the_second_try() -> None:
             assert caught.value.records == (("alice", "other"),)
         assert await b.context.appeared(caught.value)
         assert b.topics.find_topic(ALICE, "other") == other
+        assert not await b.context.appeared(caught.value)
+
+
+async def test_a_partition_added_elsewhere_is_found_at_the_second_try() -> None:
+    async with several("a", "b") as s:
+        topic, b = await s.show(await s["a"].topic(ALICE)), s["b"].broker
+        change = AttributeChange(partitions=2)
+        await s["a"].broker.topics.change_attribute(ALICE, topic.resource, change)
+        s.placed.partitions[1] = "b"
+        with pytest.raises(PartitionNotExist) as caught:
+            await b.messages.offsets(ALICE, topic.resource, 1)
+        assert await b.context.appeared(caught.value)
+        assert await b.messages.offsets(ALICE, topic.resource, 1) == OffsetRange(0, 0)
+        with pytest.raises(PartitionNotExist) as caught:
+            await b.messages.offsets(ALICE, topic.resource, 2)
         assert not await b.context.appeared(caught.value)
 
 

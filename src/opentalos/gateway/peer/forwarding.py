@@ -9,6 +9,7 @@ from opentalos.gateway.http.reply_format import TEXT, head
 from opentalos.gateway.peer.proofs import ProofReader
 from opentalos.model.errors import (
     InvalidCredential,
+    NothingThere,
     NotOwner,
     PartitionNotServing,
     TalosError,
@@ -29,8 +30,8 @@ _OWN_HEADERS = frozenset(
     (b"connection", b"content-length", b"content-type", b"date", b"keep-alive")
 )
 
-# Whether another server has just made the topic that a call did not find.
-Appeared = Callable[[TopicNotExist], Awaitable[bool]]
+# Whether another server has just made the topic or partition that a call did not find.
+Appeared = Callable[[NothingThere], Awaitable[bool]]
 
 
 class Forwarding:
@@ -83,9 +84,9 @@ class Forwarding:
 
         Raises: PartitionNotServing: not done; OutcomeUnknown; what ``again`` raises.
         """
-        if isinstance(error, TopicNotExist):
+        if isinstance(error, NothingThere):
             if self._appeared is None or not await self._appeared(error):
-                if not exchange.forwarder:
+                if not exchange.forwarder or not isinstance(error, TopicNotExist):
                     raise error
                 await _until_known(again)
                 return
@@ -129,7 +130,7 @@ def is_elsewhere(exchange: Exchange, error: BaseException) -> bool:
         return False
     if isinstance(error, NotOwner):
         return bool(error.address or exchange.forwarder)
-    return isinstance(error, TopicNotExist) and bool(exchange.forwarder or error.records)
+    return isinstance(error, NothingThere) and bool(exchange.forwarder or error.records)
 
 
 async def _until_known(again: Callable[[], Awaitable[None]]) -> None:

@@ -24,6 +24,7 @@ STATUS: dict[type[TalosError], int] = {
     errors.InvalidTopicParams: 400,
     errors.ChangePartitionTooFast: 409,
     errors.TopicExists: 409,
+    errors.NothingThere: 404,
     errors.TopicNotExist: 404,
     errors.PartitionNotExist: 404,
     errors.TopicGroupNotExist: 404,

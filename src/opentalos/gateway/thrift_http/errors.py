@@ -33,6 +33,7 @@ FORMS: dict[type[TalosError], Form] = {
     errors.InvalidTopicParams: Form(16),
     errors.ChangePartitionTooFast: Form(50),
     errors.TopicExists: Form(4),
+    errors.NothingThere: Form(5),
     errors.TopicNotExist: Form(5),
     errors.PartitionNotExist: Form(22),
     errors.TopicGroupNotExist: Form(5),
