@@ -279,9 +279,9 @@ class MessageService:
     # --- offsets and the rest ------------------------------------------------------------------
 
     async def offsets(self, caller: Principal, resource: str, partition: int) -> OffsetRange:
-        """Retained offsets of one partition."""
+        """Retained offsets of one partition, whichever server serves it."""
         topic = self._readable(caller, resource, partition)
-        return await self._context.partition_log(topic, partition).offsets()
+        return (await self._logs.facts(topic, partition)).offsets
 
     async def topic_offsets(
         self, caller: Principal, resource: str
