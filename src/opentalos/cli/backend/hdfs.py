@@ -22,6 +22,7 @@ _FORMAT_TIMEOUT_S = 120.0
 _OPENED = (
     "java.lang", "java.util", "java.util.concurrent", "java.net", "java.nio", "sun.nio.ch"
 )  # fmt: skip
+_SOCKET_TIMEOUT_MS = 5000
 
 
 class HdfsBackend(Backend):
@@ -136,6 +137,9 @@ class HdfsBackend(Backend):
             "dfs.permissions.enabled": True,  # who started the NameNode may do everything
             # A close otherwise waits 400 ms when the DataNode's report is slower than it.
             "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": 5,
+            # The DataNodes' too: an idle writer tells that it is there at half its own timeout, so
+            # a client with a longer one would lose every pipeline that rests.
+            "dfs.client.socket-timeout": _SOCKET_TIMEOUT_MS,
             # With as many DataNodes as replicas nothing replaces a dead one; write on.
             "dfs.client.block.write.replace-datanode-on-failure.enable": True,
             "dfs.client.block.write.replace-datanode-on-failure.policy": "DEFAULT",
@@ -172,7 +176,7 @@ class HdfsBackend(Backend):
             "dfs.datanode.http.address": f"{HOST}:{ports[f'{name}-http']}",
             "dfs.datanode.ipc.address": f"{HOST}:{ports[f'{name}-ipc']}",
             # How long a recovery waits for another DataNode that hangs; 60 s otherwise.
-            "dfs.client.socket-timeout": 5000,
+            "dfs.client.socket-timeout": _SOCKET_TIMEOUT_MS,
         }
         # Daemons take them as program arguments, not as properties of the JVM.
         given = [word for key, value in options.items()
