@@ -212,7 +212,7 @@ class HdfsLimits:
     replicas_min: int = 1  # a commit on fewer DataNodes is refused as not done
     block_bytes: int = 256 << 20  # above segment + largest group: a sync covers one block only
     threads: int = 8  # commits under way at once; up to four times as many while HDFS is slow
-    commit_timeout_s: float = 20.0  # a commit without an answer for so long ends its file
+    commit_timeout_s: float = 10.0  # a commit without an answer for so long ends its file
     datanode_timeout_s: float = 20.0  # the client's own, before it gives a DataNode up
     call_timeout_s: float = 15.0  # of one call to the NameNode
     kerberos_principal: str = ""  # with kerberos_keytab; empty: no login
