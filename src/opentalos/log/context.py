@@ -13,6 +13,7 @@ from opentalos.log.segment_view import ViewCache
 from opentalos.log.tail_cache import TailCache
 from opentalos.model.errors import PartitionNotServing, StorageFull, TalosError
 from opentalos.model.limits import LogLimits
+from opentalos.model.message import PartitionKey
 from opentalos.ports.clock import Clock
 from opentalos.ports.file_store import FileStore
 
@@ -35,6 +36,7 @@ class LogContext:
     cache: TailCache
     views: ViewCache
     graves: deque[tuple[float, str]]  # (loop time from which it may be deleted, path)
+    strays: deque[tuple[PartitionKey, str]] = field(default_factory=deque)  # see ``doubt``
     pending_bytes: int = 0  # waiting for commit, all partitions
     space_left: int = 0  # at the last look, less what was written since
     started: bool = False
@@ -76,6 +78,11 @@ class LogContext:
         self.open_partitions[partition] = None
         if len(self.open_partitions) > self.limits.segments_open_max and self.make_room:
             self.make_room()
+
+    def doubt(self, key: PartitionKey, path: str) -> None:
+        """An own file may have to go with its topic; the upkeep will find out."""
+        if len(self.strays) < GRAVES_MAX:
+            self.strays.append((key, path))
 
     def bury(self, path: str, due_s: float) -> None:
         """Delete a file that no manifest names any more, once ``due_s`` has come."""

@@ -285,6 +285,7 @@ async def delete_if_gone(context: LogContext, key: PartitionKey, path: str) -> N
             await context.files.delete(path)
     except TalosError as error:
         _log.debug("%s may be left behind: %s", path, error)
+        context.doubt(key, path)
 
 
 async def store_side_index(context: LogContext, log_path: str, side: SideIndex) -> None:

@@ -14,6 +14,7 @@ from opentalos.log.partition_writer import PartitionWriter
 from opentalos.log.put_queue import Job
 from opentalos.log.results import TopicLogSettings
 from opentalos.log.retention import ClockWatch, Retained, droppable
+from opentalos.log.segment_writer import delete_if_gone
 from opentalos.model.errors import TalosError
 from opentalos.model.message import PartitionKey
 
@@ -204,6 +205,9 @@ class Upkeep:
 
     async def _delete_due(self, loop_s: float) -> None:
         """Delete files whose grace is over; one that fails is left to the next owner."""
+        strays = self._context.strays
+        for _ in range(len(strays)):
+            await delete_if_gone(self._context, *strays.popleft())
         graves = self._context.graves
         for _ in range(len(graves)):
             due_s, path = graves.popleft()

@@ -281,9 +281,10 @@ def test_an_opening_that_a_move_overtakes_hides_nothing_from_readers(run: Run) -
         await asyncio.sleep(0.4)  # between the two changes of the manifest
         await bed.assign(topic.uuid, ["b"], {"0": "a"})
         await asyncio.sleep(0.05)
-        assert await b.payloads(topic) == [b"1"]
+        shown = await b.payloads(topic)
         told = (await asyncio.gather(late, return_exceptions=True))[0]
         expected = [b"1", b"2"] if told is None else [b"1"]
+        assert shown in ([b"1"], expected)
         assert await b.payloads(topic) == expected
         await asyncio.sleep(3)
         assert await b.payloads(topic) == expected
