@@ -106,7 +106,7 @@ class _Wait:
         """Call the opener until it succeeds. Raises: ConfigError: it did not in time."""
         if not self._patience_s:
             return await opener()
-        self._told = f"cannot reach {url}: no answer yet"
+        self._told = f"waiting for {url}: no answer yet"
         teller = asyncio.create_task(self._tell())
         try:
             async with asyncio.timeout_at(self._deadline_s):
@@ -114,11 +114,12 @@ class _Wait:
                     try:
                         return await opener()
                     except Unavailable as error:
-                        self._told = f"cannot reach {url}: {error}"
+                        self._told = f"waiting for {url}: {error}"
                     await asyncio.sleep(_RETRY_S)
         except TimeoutError as error:
-            text = f"{self._told}; tried for {self._patience_s:g} s ([storage] open_timeout_s)"
-            raise ConfigError(text) from error
+            reason = self._told.removeprefix(f"waiting for {url}: ")
+            patience = f"tried for {self._patience_s:g} s ([storage] open_timeout_s)"
+            raise ConfigError(f"cannot reach {url}: {reason}; {patience}") from error
         finally:
             teller.cancel()
             await asyncio.gather(teller, return_exceptions=True)
@@ -128,4 +129,4 @@ class _Wait:
         while True:
             await asyncio.sleep(TELL_S)
             left_s = max(0.0, self._deadline_s - loop.time())
-            _log.warning("%s; trying for %.0f s more", self._told, left_s)
+            _log.warning("%s; for %.0f s more", self._told, left_s)
