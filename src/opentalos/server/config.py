@@ -63,7 +63,7 @@ class StorageSettings:
     files_shared: bool = False  # the file:// path is one file system that all servers mount
     meta: str = "sqlite://"  # control records: DATA/meta.sqlite, or zookeeper://HOST:PORT,.../PATH
     rows: str = "sqlite://"  # consumer groups: DATA/rows.sqlite, or hbase://HOST:PORT,.../NAMESPACE
-    open_timeout_s: float = 60.0  # the start fails when a backend is not reached for so long
+    open_timeout_s: float = 60.0  # the start fails when one of them is not reached for so long
 
     def __post_init__(self) -> None:
         files = _scheme_of("files", self.files, ("file", "hdfs"))

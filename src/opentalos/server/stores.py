@@ -45,13 +45,13 @@ async def open_stores(config: Config, data: Path) -> Stores:
     Raises: ConfigError: it cannot be used, or was not reached within ``open_timeout_s``.
     """
     storage = config.storage
-    wait = _Wait(storage.open_timeout_s if storage.clustered else 0.0)
+    patience_s = storage.open_timeout_s if storage.clustered else 0.0  # with each of them
     async with contextlib.AsyncExitStack() as undo:
-        files = await wait.reached(storage.files, lambda: open_files(config, data))
+        files = await _Wait(storage.files, patience_s).reached(lambda: open_files(config, data))
         undo.push_async_callback(files.close)
-        meta = await wait.reached(storage.meta, lambda: open_meta(config, data))
+        meta = await _Wait(storage.meta, patience_s).reached(lambda: open_meta(config, data))
         undo.push_async_callback(meta.close)
-        rows = await wait.reached(storage.rows, lambda: open_rows(config, data))
+        rows = await _Wait(storage.rows, patience_s).reached(lambda: open_rows(config, data))
         undo.pop_all()
         return Stores(files, meta, rows)
 
@@ -95,18 +95,17 @@ async def open_rows(config: Config, data: Path) -> RowStore:
 
 
 class _Wait:
-    """Patience with backends that do not answer yet; one line now and then says which."""
+    """Patience with a backend that does not answer yet; one line now and then says so."""
 
-    def __init__(self, patience_s: float) -> None:
-        self._patience_s = patience_s
+    def __init__(self, url: str, patience_s: float) -> None:
+        self._url, self._patience_s = url, patience_s
         self._deadline_s = asyncio.get_running_loop().time() + patience_s
-        self._told = ""
+        self._reason = "no answer yet"
 
-    async def reached(self, url: str, opener: Callable[[], Awaitable[StoreT]]) -> StoreT:
+    async def reached(self, opener: Callable[[], Awaitable[StoreT]]) -> StoreT:
         """Call the opener until it succeeds. Raises: ConfigError: it did not in time."""
         if not self._patience_s:
             return await opener()
-        self._told = f"waiting for {url}: no answer yet"
         teller = asyncio.create_task(self._tell())
         try:
             async with asyncio.timeout_at(self._deadline_s):
@@ -114,12 +113,11 @@ class _Wait:
                     try:
                         return await opener()
                     except Unavailable as error:
-                        self._told = f"waiting for {url}: {error}"
+                        self._reason = str(error)
                     await asyncio.sleep(_RETRY_S)
         except TimeoutError as error:
-            reason = self._told.removeprefix(f"waiting for {url}: ")
             patience = f"tried for {self._patience_s:g} s ([storage] open_timeout_s)"
-            raise ConfigError(f"cannot reach {url}: {reason}; {patience}") from error
+            raise ConfigError(f"cannot reach {self._url}: {self._reason}; {patience}") from error
         finally:
             teller.cancel()
             await asyncio.gather(teller, return_exceptions=True)
@@ -129,4 +127,4 @@ class _Wait:
         while True:
             await asyncio.sleep(TELL_S)
             left_s = max(0.0, self._deadline_s - loop.time())
-            _log.warning("%s; for %.0f s more", self._told, left_s)
+            _log.warning("waiting for %s: %s; for %.0f s more", self._url, self._reason, left_s)
