@@ -254,5 +254,5 @@ def _check_partition(topic: Topic, partition: int) -> None:
     if not 0 <= partition < topic.consumer_partitions:
         raise PartitionNotExist(
             f"topic {topic.name} has {topic.consumer_partitions} partitions, none is {partition}",
-            ((topic.owner, topic.name),),
+            ((topic.owner, topic.name, topic),),
         )

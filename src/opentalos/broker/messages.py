@@ -1,11 +1,11 @@
 """Message use cases: put, get, offsets, time lookup, preview, schedule info."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from opentalos.broker.cluster.remote_logs import RemoteLogs
+from opentalos.broker.cluster.remote_logs import Found, Question, RemoteLogs, Wanted
 from opentalos.broker.context import BrokerContext
 from opentalos.catalog.topic import Topic
 from opentalos.log.partition_log import PartitionLog
@@ -18,6 +18,7 @@ from opentalos.model.errors import (
     RequestTooLarge,
     TalosError,
     ThrottleRejected,
+    TopicNotExist,
     UnexpectedOffset,
 )
 from opentalos.model.identity import Permission, Principal
@@ -280,23 +281,63 @@ class MessageService:
 
     async def offsets(self, caller: Principal, resource: str, partition: int) -> OffsetRange:
         """Retained offsets of one partition, whichever server serves it."""
-        topic = self._readable(caller, resource, partition)
-        return (await self._logs.facts(topic, partition)).offsets
+        (found,) = await self.offsets_of(caller, resource, [partition])
+        if isinstance(found, TalosError):
+            raise found
+        return found
+
+    async def offsets_of(
+        self, caller: Principal, resource: str, partitions: Sequence[int]
+    ) -> Sequence[OffsetRange | TalosError]:
+        """Retained offsets of each partition; one that cannot tell has its error there."""
+        topic = await self._found(caller, resource)
+        found = await self._look(topic, partitions, Question())
+        return [one if isinstance(one, TalosError) else one.offsets for one in found]
 
     async def topic_offsets(
         self, caller: Principal, resource: str
     ) -> Sequence[OffsetRange | TalosError]:
         """Retained offsets by partition; a partition that cannot tell has its error there."""
         topic = self._context.topic(caller, Permission.GET_MESSAGE, resource)
-        found = await self._logs.look(topic, range(topic.consumer_partitions))
-        return [one if isinstance(one, TalosError) else one.offsets for one in found]
+        return await self.offsets_of(caller, resource, range(topic.consumer_partitions))
 
     async def offset_at(
         self, caller: Principal, resource: str, partition: int, time_ms: int
     ) -> int:
         """First offset stored at or after a time, or the next offset."""
-        topic = self._readable(caller, resource, partition)
-        return await self._context.partition_log(topic, partition).offset_at(time_ms)
+        return (await self.offsets_at(caller, resource, {partition: time_ms}))[partition]
+
+    async def offsets_at(
+        self, caller: Principal, resource: str, times: Mapping[int, int]
+    ) -> Mapping[int, int]:
+        """The same for many partitions. Raises: the error of the first that cannot tell."""
+        topic = await self._found(caller, resource)
+        offsets: dict[int, int] = {}
+        found = await self._look(topic, list(times), Question(Wanted.TIMES, times))
+        for partition, one in zip(times, found, strict=True):
+            if isinstance(one, TalosError):
+                raise one
+            offsets[partition] = one.found
+        return offsets
+
+    async def _found(self, caller: Principal, resource: str) -> Topic:
+        """The topic, also if another server has made it a moment ago."""
+        try:
+            return self._context.topic(caller, Permission.GET_MESSAGE, resource)
+        except TopicNotExist as error:
+            if not await self._context.appeared(error):
+                raise
+        return self._context.topic(caller, Permission.GET_MESSAGE, resource)
+
+    async def _look(
+        self, topic: Topic, partitions: Sequence[int], question: Question
+    ) -> Sequence[Found]:
+        """Like RemoteLogs.look; a partition that the topic has not is an error there."""
+        count = topic.consumer_partitions
+        existing = [number for number in partitions if 0 <= number < count]
+        looked = await self._logs.look(topic, list(dict.fromkeys(existing)), question)
+        found = dict(zip(dict.fromkeys(existing), looked, strict=True))
+        return [found.get(number) or _no_partition(topic, number, count) for number in partitions]
 
     async def preview(
         self, caller: Principal, resource: str, partition: int
@@ -366,8 +407,12 @@ class _ManyBlocks:
 
 def _check_partition(topic: Topic, partition: int, count: int) -> None:
     if not 0 <= partition < count:
-        text = f"topic {topic.name} has {count} partitions, none is {partition}"
-        raise PartitionNotExist(text, ((topic.owner, topic.name),))
+        raise _no_partition(topic, partition, count)
+
+
+def _no_partition(topic: Topic, partition: int, count: int) -> PartitionNotExist:
+    text = f"topic {topic.name} has {count} partitions, none is {partition}"
+    return PartitionNotExist(text, ((topic.owner, topic.name, topic),))
 
 
 def _result(blocks: Sequence[StoredBlock], offsets: OffsetRange, hold_s: float = 0.0) -> GetResult:

@@ -41,9 +41,10 @@ class PositionEvents:
             return
         try:
             async with asyncio.timeout(CHECK_S):
-                offsets, epoch, _ = await self._logs.facts(topic, partition)
+                facts = await self._logs.facts(topic, partition)
         except (TalosError, TimeoutError):
             return
+        offsets = facts.offsets
         if checkpoint >= offsets.next:
             self.counters.logs_truncated += 1
             event = "log-truncated"
@@ -65,5 +66,5 @@ class PositionEvents:
             stored.epoch,
             offsets.start,
             offsets.end,
-            epoch,
+            facts.epoch,
         )

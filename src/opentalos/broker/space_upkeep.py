@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from opentalos.broker.cluster.remote_logs import RemoteLogs, Wanted
+from opentalos.broker.cluster.remote_logs import Question, RemoteLogs, Wanted
 from opentalos.broker.context import BrokerContext
 from opentalos.catalog.topic import Topic
 from opentalos.model.errors import TalosError
@@ -81,7 +81,7 @@ class SpaceUpkeep:
         spaces, used_bytes = self._context.spaces, 0
         charged_before = spaces.used(topic)
         partitions = range(topic.partitions_ever)
-        for found in await self._logs.look(topic, partitions, Wanted.AMOUNTS):
+        for found in await self._logs.look(topic, partitions, Question(Wanted.AMOUNTS)):
             if isinstance(found, TalosError):
                 raise found
             used_bytes += found.stats.retained_bytes if found.stats else 0

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from opentalos.broker.cluster.remote_logs import PartitionFacts, RemoteLogs, Wanted
+from opentalos.broker.cluster.remote_logs import PartitionFacts, Question, RemoteLogs, Wanted
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.values import PartitionState, QuotaUse, Topic, TopicDescription
 from opentalos.catalog.grants import grants_of
@@ -35,7 +35,7 @@ class TopicReader:
     async def describe(self, topic: Topic) -> TopicDescription:
         """Everything; a partition that cannot tell its state now is left out."""
         partitions = range(topic.consumer_partitions)
-        found = await self._logs.look(topic, partitions, Wanted.STATE)
+        found = await self._logs.look(topic, partitions, Question(Wanted.STATE))
         states = [
             _state(partition, facts)
             for partition, facts in zip(partitions, found, strict=True)

@@ -104,7 +104,7 @@ class TopicUpkeep:
         if since_s >= self._context.config.topic.shrink_force_s:
             return "forced"
         for partition in range(topic.partitions, topic.consumer_partitions):
-            offsets, _, _ = await self._logs.facts(topic, partition)
+            offsets = (await self._logs.facts(topic, partition)).offsets
             if offsets.start == offsets.next:
                 continue
             # Without any group nobody has read the messages, so they wait for retention.

@@ -193,7 +193,7 @@ class TopicService:
         topics = self._context.topics
         former = topics.record(owner, name)
         if former is not None and self._context.peers is not None:
-            await topics.unseen.look([(owner, name)])  # another server may have deleted it
+            await topics.unseen.look([(owner, name, former)])  # another server may have deleted it
             former = topics.record(owner, name)
         if former is None:
             return

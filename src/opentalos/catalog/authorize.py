@@ -62,7 +62,7 @@ class Authorizer:
             return
         self._deny(principal, action.name or str(int(action)), topic.resource)
         if mask == 0:
-            raise topic_not_exist(topic.resource)
+            raise topic_not_exist(topic.resource, known=topic)
         raise PermissionDenied(f"{principal.id} may not {action.name} on topic {topic.name}")
 
     def authorize_admin(self, principal: Principal, action: str, resource: str = "") -> None:
@@ -98,19 +98,20 @@ class Authorizer:
         )
 
 
-def topic_not_exist(name: str, *owners: str) -> TopicNotExist:
+def topic_not_exist(name: str, *owners: str, known: Topic | None = None) -> TopicNotExist:
     """The one answer for unknown and not granted: both must read alike.
 
-    Args: owners: whose topics a plain ``name`` may mean; any other name tells its owner.
+    Args: owners: whose topics a plain ``name`` may mean; any other name tells its owner. known:
+        the topic, if it is there but nothing is granted.
     """
     text = f"topic {name[:_RESOURCE_CHARS_MAX]} does not exist"
     if owners:
-        return TopicNotExist(text, tuple((owner, name) for owner in dict.fromkeys(owners)))
+        return TopicNotExist(text, tuple((owner, name, None) for owner in dict.fromkeys(owners)))
     owner, slash, plain = name.rpartition("/")
     if slash:
-        return TopicNotExist(text, ((owner, plain),))
+        return TopicNotExist(text, ((owner, plain, None),))
     try:
         resource = ResourceName.parse(name)
     except InvalidName:
         return TopicNotExist(text)
-    return TopicNotExist(text, ((resource.owner, resource.topic),))
+    return TopicNotExist(text, ((resource.owner, resource.topic, known),))

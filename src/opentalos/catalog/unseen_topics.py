@@ -23,19 +23,18 @@ class UnseenTopics:
         self._records = records
         self._looks, self._since_s = 0, float("-inf")
 
-    async def look(self, topics: Sequence[tuple[str, str]]) -> bool:
-        """Read the records of (owner, name) pairs; True if one had changed unnoticed.
+    async def look(self, topics: Sequence[tuple[str, str, object]]) -> bool:
+        """Read records anew, by owner and name; True if one is not what it was known as.
 
         Raises: Unavailable.
         """
         changed = False
-        for owner, name in topics:
+        for owner, name, known in topics:
             if not _may_exist(owner) or not _may_exist(name) or not self._may_look():
                 continue
             path = topic_path(owner, name)
-            before = self._records.get(path)
             await self._records.refresh(path)
-            changed = changed or self._records.get(path) is not before
+            changed = changed or self._records.get(path) is not known
         return changed
 
     def _may_look(self) -> bool:

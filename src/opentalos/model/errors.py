@@ -45,9 +45,10 @@ class TopicExists(RequestError):
 
 class NothingThere(RequestError):
     """What the request names does not exist as far as this server knows. ``records``: owner and
-    name of the topics that it may be about; another server may just have made or changed them."""
+    name of the topics that it may be about, and what was known of each; another server may just
+    have made or changed them."""
 
-    def __init__(self, text: str, records: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(self, text: str, records: tuple[tuple[str, str, object], ...] = ()) -> None:
         super().__init__(text)
         self.records = records
 

@@ -128,7 +128,7 @@ class Several:
     async def show(self, topic: Topic) -> Topic:
         """Every server has seen the topic's record."""
         for one in self.servers.values():
-            await one.broker.context.topics.unseen.look([(topic.owner, topic.name)])
+            await one.broker.context.topics.unseen.look([(topic.owner, topic.name, None)])
         return topic
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.broker.several import Several, several
 from tests.unit.catalog.support import ALICE, BOB, ROOT
 
-from opentalos.broker.cluster.remote_logs import RemoteLogs, Wanted
+from opentalos.broker.cluster.remote_logs import Question, RemoteLogs, Wanted
 from opentalos.broker.messages import PutTarget
 from opentalos.broker.topic_upkeep import TopicUpkeep
 from opentalos.broker.values import (
@@ -35,6 +35,7 @@ from opentalos.model.errors import (
     TopicNotExist,
     UnexpectedOffset,
 )
+from opentalos.model.identity import Grantee, GrantType, Permission
 from opentalos.model.limits import GroupLimits
 from opentalos.model.message import MessageBlock, OffsetRange
 
@@ -47,6 +48,11 @@ def _unit(topic: Topic, *partitions: int, worker: str = "w1") -> ConsumeUnit:
 
 def _commit(topic: Topic, partition: int, offset: int, worker: str = "w1") -> Commit:
     return Commit("g", topic.resource, partition, worker, offset)
+
+
+def _request(**fields: object) -> dict[str, Any]:
+    asked = {"topic": "a#b#c", "partitions": [0], "wanted": "offsets", "times": [0]}
+    return {**asked, **fields}
 
 
 async def _spread(s: Several) -> Topic:
@@ -76,11 +82,36 @@ async def test_any_server_tells_offsets_and_amounts_of_all_partitions() -> None:
         assert s.peers.asked == [("b", "partitions")] * 2 + [("a", "partitions")] * 2
 
 
+async def test_any_server_finds_offsets_by_time_and_of_listed_partitions() -> None:
+    async with several("a", "b") as s:
+        topic = await _spread(s)
+        s["a"].clock.now_ms += 5_000
+        later_ms = s["a"].clock.now_ms
+        await s["b"].put(ALICE, topic, 1, 3)
+        for name in ("a", "b"):
+            messages = s[name].broker.messages
+            times = {1: later_ms, 0: later_ms}
+            assert await messages.offsets_at(ALICE, topic.resource, times) == {1: 20, 0: 10}
+            assert await messages.offset_at(ALICE, topic.resource, 1, 0) == 0
+            assert await messages.offsets(ALICE, topic.resource, 1) == OffsetRange(0, 23)
+            found = await messages.offsets_of(ALICE, topic.resource, [1, 9, 1, 0])
+            assert [type(one) for one in found[1:2]] == [PartitionNotExist]
+            assert [found[at] for at in (0, 2, 3)] == [
+                OffsetRange(0, 23),
+                OffsetRange(0, 23),
+                OffsetRange(0, 10),
+            ]
+            with pytest.raises(PartitionNotServing):
+                await messages.offsets_at(ALICE, topic.resource, {1: 0, 2: 0})
+
+
 async def test_each_server_is_asked_once_for_all_its_partitions() -> None:
     async with several("a", "b", "c") as s:
         topic = await s.show(await s["a"].topic(ALICE, partitions=9))
         s.placed.partitions.update({number: "abc"[number % 3] for number in range(9)})
-        found = await RemoteLogs(s["a"].broker.context).look(topic, range(9), Wanted.AMOUNTS)
+        found = await RemoteLogs(s["a"].broker.context).look(
+            topic, range(9), Question(Wanted.AMOUNTS)
+        )
         assert not any(isinstance(one, BaseException) for one in found)
         assert sorted(s.peers.asked) == [("b", "partitions"), ("c", "partitions")]
 
@@ -155,10 +186,13 @@ async def test_a_look_at_a_partition_is_never_forwarded_to_its_server() -> None:
     [
         ("else", {}, NotSupported),
         ("partitions", {}, BadRequest),
-        ("partitions", {"topic": 1, "partitions": [], "wanted": "offsets"}, BadRequest),
-        ("partitions", {"topic": "", "partitions": [True], "wanted": "offsets"}, BadRequest),
-        ("partitions", {"topic": "", "partitions": [0], "wanted": "all"}, BadRequest),
-        ("partitions", {"topic": "a#b#c", "partitions": [0], "wanted": "state"}, TopicNotExist),
+        ("partitions", _request(topic=1), BadRequest),
+        ("partitions", _request(partitions=[True]), BadRequest),
+        ("partitions", _request(partitions=[-1]), BadRequest),
+        ("partitions", _request(partitions=[0, 1]), BadRequest),
+        ("partitions", _request(times="1"), BadRequest),
+        ("partitions", _request(wanted="all"), BadRequest),
+        ("partitions", _request(), TopicNotExist),
     ],
 )
 async def test_calls_of_peers_are_checked(
@@ -172,13 +206,15 @@ async def test_calls_of_peers_are_checked(
 async def test_a_server_answers_peers_only_for_what_it_serves() -> None:
     async with several("a", "b") as s:
         topic = await _spread(s)
-        request = {"topic": topic.resource, "partitions": [0, 1, 2], "wanted": "offsets"}
+        request = _request(topic=topic.resource, partitions=[0, 1, 2], times=[0, 0, 0])
         answer = await s["b"].broker.peer_calls.answer("partitions", request)
         by_number = {one["partition"]: one for one in answer["partitions"]}
         assert by_number[1]["offsets"] == (0, 20)
         assert [by_number[n]["error"] for n in (0, 2)] == ["NotOwner", "PartitionNotServing"]
         with pytest.raises(BadRequest):
-            await s["b"].broker.peer_calls.answer("partitions", {**request, "partitions": [3]})
+            await s["b"].broker.peer_calls.answer(
+                "partitions", {**request, "partitions": [1, 2, 3]}
+            )
 
 
 # --- consumer groups -----------------------------------------------------------------------------
@@ -354,10 +390,18 @@ async def test_a_topic_made_elsewhere_is_found_at_the_second_try() -> None:
         for name in ("other", "alice/other", other.resource):
             with pytest.raises(TopicNotExist) as caught:
                 b.topics.find_topic(ALICE, name)
-            assert caught.value.records == (("alice", "other"),)
+            assert caught.value.records == (("alice", "other", None),)
         assert await b.context.appeared(caught.value)
         assert b.topics.find_topic(ALICE, "other") == other
-        assert not await b.context.appeared(caught.value)
+        with pytest.raises(TopicNotExist) as caught:
+            b.topics.find_topic(BOB, "alice/other")
+        assert not await b.context.appeared(caught.value)  # known, and nothing is granted
+        grant = Grantee(GrantType.DEVELOPER, "bob")
+        await s["a"].broker.permissions.set_permission(
+            ALICE, other.resource, grant, Permission.DESCRIBE_TOPIC
+        )
+        assert await b.context.appeared(caught.value)
+        assert b.topics.find_topic(BOB, "alice/other").uuid == other.uuid
 
 
 async def test_a_partition_added_elsewhere_is_found_at_the_second_try() -> None:
@@ -380,10 +424,11 @@ async def test_looks_for_unknown_topics_are_bounded(monkeypatch: pytest.MonkeyPa
     async with several("a", "b") as s:
         first, second = await s["a"].topic(ALICE, "t1"), await s["a"].topic(ALICE, "t2")
         topics = s["b"].broker.context.topics
-        assert await topics.unseen.look([("alice", first.name)])
-        assert not await topics.unseen.look([("alice", second.name), ("", "x"), ("x" * 999, "y")])
+        odd = [("", "x", None), ("x" * 999, "y", None)]
+        assert await topics.unseen.look([*odd, ("alice", first.name, None)])
+        assert not await topics.unseen.look([("alice", second.name, None)])
         s["b"].time.advance(1.0)
-        assert await topics.unseen.look([("alice", second.name)])
+        assert await topics.unseen.look([("alice", second.name, None)])
 
 
 async def test_a_worker_does_not_lose_a_topic_that_was_made_elsewhere_a_moment_ago() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from opentalos.broker.context import BrokerContext
@@ -26,17 +27,28 @@ class Wanted(Enum):
     OFFSETS = "offsets"  # confirmed against the manifest
     STATE = "state"  # those, and amounts
     AMOUNTS = "amounts"  # amounts; offsets as the server remembers them
+    TIMES = "times"  # the first offset stored at or after a time
+
+
+class Question(NamedTuple):
+    """What is asked of some partitions. ``times``: Unix milliseconds by partition, for TIMES."""
+
+    wanted: Wanted = Wanted.OFFSETS
+    times: Mapping[int, int] = MappingProxyType({})
 
 
 class PartitionFacts(NamedTuple):
-    """What a log says of itself now. ``stats``: only if amounts were asked for."""
+    """What a log says of itself now. ``stats``: only if amounts were asked for; ``found``: the
+    offset of the time that was asked for."""
 
     offsets: OffsetRange
     epoch: int
     stats: PartitionStats | None = None
+    found: int = -1
 
 
 Found = PartitionFacts | TalosError
+_OFFSETS = Question()
 
 
 class RemoteLogs:
@@ -50,10 +62,10 @@ class RemoteLogs:
         self._context = context
 
     async def look(
-        self, topic: Topic, partitions: Sequence[int], wanted: Wanted = Wanted.OFFSETS
+        self, topic: Topic, partitions: Sequence[int], question: Question = _OFFSETS
     ) -> Sequence[Found]:
         """Facts or error of each partition, in the order of ``partitions``."""
-        found = await self._ask_all(topic, partitions, wanted)
+        found = await self._ask_all(topic, partitions, question)
         moved = [number for number, fact in found.items() if isinstance(fact, NotOwner)]
         if moved:
             try:
@@ -61,7 +73,7 @@ class RemoteLogs:
             except TalosError:
                 pass  # the first answer stands
             else:
-                found.update(await self._ask_all(topic, moved, wanted))
+                found.update(await self._ask_all(topic, moved, question))
         return [_without_owner(found[number]) for number in partitions]
 
     async def facts(self, topic: Topic, partition: int) -> PartitionFacts:
@@ -73,7 +85,7 @@ class RemoteLogs:
 
     async def answer(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Another server asks for partitions that this one serves. Raises: BadRequest."""
-        resource, numbers, wanted = _request(arguments)
+        resource, numbers, question = _request(arguments)
         topic = self._context.topics.by_resource(resource)
         if topic is None:
             raise topic_not_exist(resource)
@@ -86,11 +98,11 @@ class RemoteLogs:
                 logs[number] = self._context.partition_log(topic, number)
             except TalosError as error:
                 found[number] = error
-        found.update(await _look_at(logs, wanted))
+        found.update(await _look_at(logs, question))
         return {"partitions": [_value(number, fact) for number, fact in found.items()]}
 
     async def _ask_all(
-        self, topic: Topic, partitions: Sequence[int], wanted: Wanted
+        self, topic: Topic, partitions: Sequence[int], question: Question
     ) -> dict[int, Found]:
         own: dict[int, PartitionLog] = {}
         others: dict[str, list[int]] = {}
@@ -106,14 +118,14 @@ class RemoteLogs:
             except TalosError as error:
                 found[number] = error
         for part in await asyncio.gather(
-            _look_at(own, wanted),
-            *(self._ask(address, topic, numbers, wanted) for address, numbers in others.items()),
+            _look_at(own, question),
+            *(self._ask(address, topic, numbers, question) for address, numbers in others.items()),
         ):
             found.update(part)
         return found
 
     async def _ask(
-        self, address: str, topic: Topic, numbers: Sequence[int], wanted: Wanted
+        self, address: str, topic: Topic, numbers: Sequence[int], question: Question
     ) -> Mapping[int, Found]:
         peers = self._context.peers
         if peers is None:
@@ -121,7 +133,8 @@ class RemoteLogs:
         arguments = {
             "topic": topic.resource,
             "partitions": list(numbers),
-            "wanted": wanted.value,
+            "wanted": question.wanted.value,
+            "times": [question.times.get(number, 0) for number in numbers],
         }
         try:
             async with asyncio.timeout(ASK_S):
@@ -139,21 +152,24 @@ class RemoteLogs:
         return {number: found.get(number, silence) for number in numbers}
 
 
-async def _look_at(logs: Mapping[int, PartitionLog], wanted: Wanted) -> Mapping[int, Found]:
+async def _look_at(logs: Mapping[int, PartitionLog], question: Question) -> Mapping[int, Found]:
     room = asyncio.Semaphore(LOOKS_AT_ONCE)
 
-    async def look(log: PartitionLog) -> Found:
+    async def look(number: int, log: PartitionLog) -> Found:
         async with room:
             try:
-                return await _look(log, wanted)
+                return await _look(log, question.wanted, question.times.get(number, 0))
             except TalosError as error:
                 return error
 
-    found = await asyncio.gather(*(look(log) for log in logs.values()))
+    found = await asyncio.gather(*(look(number, log) for number, log in logs.items()))
     return dict(zip(logs, found, strict=True))
 
 
-async def _look(log: PartitionLog, wanted: Wanted) -> PartitionFacts:
+async def _look(log: PartitionLog, wanted: Wanted, time_ms: int) -> PartitionFacts:
+    if wanted is Wanted.TIMES:
+        found = await log.offset_at(time_ms)
+        return PartitionFacts(log.writer.range(), log.epoch, found=found)
     if wanted is Wanted.AMOUNTS:
         stats = await log.stats()
         start = stats.total_messages - stats.retained_messages
@@ -162,18 +178,23 @@ async def _look(log: PartitionLog, wanted: Wanted) -> PartitionFacts:
     return PartitionFacts(offsets, log.epoch, await log.stats() if wanted is Wanted.STATE else None)
 
 
-def _request(arguments: Mapping[str, Any]) -> tuple[str, list[int], Wanted]:
+def _request(arguments: Mapping[str, Any]) -> tuple[str, list[int], Question]:
     """Raises: BadRequest."""
     try:
         resource, numbers = arguments["topic"], arguments["partitions"]
-        wanted = Wanted(arguments["wanted"])
+        wanted, times = Wanted(arguments["wanted"]), arguments["times"]
     except (KeyError, ValueError) as error:
-        raise BadRequest(f"need topic, partitions and wanted: {error!r}") from error
-    if not isinstance(resource, str) or not isinstance(numbers, list):
-        raise BadRequest("topic is a name, partitions are a list")
-    if len(numbers) > PARTITIONS_MAX or not all(type(n) is int and n >= 0 for n in numbers):
-        raise BadRequest(f"partitions are at most {PARTITIONS_MAX} numbers")
-    return resource, numbers, wanted
+        raise BadRequest(f"need topic, partitions, wanted and times: {error!r}") from error
+    if not isinstance(resource, str) or not _are_numbers(numbers) or not _are_numbers(times):
+        raise BadRequest(f"topic is a name, partitions and times are at most {PARTITIONS_MAX}")
+    if any(number < 0 for number in numbers) or len(numbers) != len(times):
+        raise BadRequest("partitions count from 0, and each has a time")
+    return resource, numbers, Question(wanted, dict(zip(numbers, times, strict=True)))
+
+
+def _are_numbers(value: object) -> bool:
+    listed = isinstance(value, list) and len(value) <= PARTITIONS_MAX
+    return listed and all(type(each) is int for each in value)  # type: ignore[attr-defined]
 
 
 def _without_owner(fact: Found) -> Found:
@@ -183,8 +204,7 @@ def _without_owner(fact: Found) -> Found:
 def _value(number: int, fact: Found) -> Mapping[str, Any]:
     if isinstance(fact, TalosError):
         return {"partition": number, "error": type(fact).__name__, "text": str(fact)}
-    value = {"partition": number, "offsets": fact.offsets, "epoch": fact.epoch}
-    return value if fact.stats is None else {**value, "stats": fact.stats}
+    return {"partition": number, **fact._asdict()}
 
 
 def _facts(value: Mapping[str, Any]) -> Found:
@@ -193,9 +213,10 @@ def _facts(value: Mapping[str, Any]) -> Found:
         kind = getattr(errors, value["error"], PartitionNotServing)
         known = isinstance(kind, type) and issubclass(kind, TalosError)
         return (kind if known else PartitionNotServing)(value["text"])
-    stats = value.get("stats")
+    stats = value["stats"]
     return PartitionFacts(
         OffsetRange(*map(int, value["offsets"])),
         int(value["epoch"]),
         None if stats is None else PartitionStats(*map(int, stats)),
+        int(value["found"]),
     )

@@ -10,7 +10,7 @@ from opentalos.gateway.thrift_http.handlers.metrics import get_data_preview
 from opentalos.model.errors import BadRequest, TalosError, UnexpectedOffset
 from opentalos.model.identity import Principal
 from opentalos.model.message import OffsetRange
-from opentalos.wire._generated import common, message, topic
+from opentalos.wire._generated import common, message
 
 PARTITIONS_MAX: Final = 10_000  # of one call
 
@@ -27,14 +27,14 @@ def _info(partition: int, found: OffsetRange | TalosError) -> message.OffsetInfo
     return message.OffsetInfo(partitionId=partition, startOffset=found.start, endOffset=found.end)
 
 
-async def _partition_info(
-    broker: Broker, caller: Principal, sent: topic.TopicAndPartition
-) -> message.OffsetInfo:
-    resource, partition = values.target_of(sent)
+async def _infos(
+    broker: Broker, caller: Principal, resource: str, partitions: list[int]
+) -> list[message.OffsetInfo]:
     try:
-        return _info(partition, await broker.messages.offsets(caller, resource, partition))
+        found = await broker.messages.offsets_of(caller, resource, partitions)
     except TalosError as error:
-        return _info(partition, error)
+        return [_info(partition, error) for partition in partitions]
+    return [_info(partition, one) for partition, one in zip(partitions, found, strict=True)]
 
 
 def _check_count(count: int) -> None:
@@ -56,7 +56,8 @@ async def get_partition_offset(
     broker: Broker, caller: Principal, request: message.GetPartitionOffsetRequest, _: CallContext
 ) -> message.GetPartitionOffsetResponse:
     """Offsets of one partition; errors too go into the reply, since Java 2.4 declares none."""
-    info = await _partition_info(broker, caller, request.topicAndPartition)
+    resource, partition = values.target_of(request.topicAndPartition)
+    (info,) = await _infos(broker, caller, resource, [partition])
     return message.GetPartitionOffsetResponse(offsetInfo=info)
 
 
@@ -66,8 +67,17 @@ async def get_partitions_offset(
     """Offsets of the listed partitions, an error per partition that has none."""
     wanted = request.topicAndPartitionList
     _check_count(len(wanted))
-    infos = [await _partition_info(broker, caller, sent) for sent in wanted]
-    return message.GetPartitionsOffsetResponse(offsetInfoList=infos)
+    places = [values.target_of(sent) for sent in wanted]
+    by_topic: dict[str, list[int]] = {}
+    for resource, partition in places:
+        by_topic.setdefault(resource, []).append(partition)
+    found: dict[tuple[str, int], message.OffsetInfo] = {}
+    for resource, partitions in by_topic.items():
+        for partition, info in zip(
+            partitions, await _infos(broker, caller, resource, partitions), strict=True
+        ):
+            found[resource, partition] = info
+    return message.GetPartitionsOffsetResponse(offsetInfoList=[found[place] for place in places])
 
 
 async def get_topic_checkpoint(
@@ -77,11 +87,8 @@ async def get_topic_checkpoint(
     resource = values.resource_of(request.topicTalosResourceName)
     wanted = request.partitionTimeIndexMap
     _check_count(len(wanted))
-    found = {
-        partition: await broker.messages.offset_at(caller, resource, partition, time_ms)
-        for partition, time_ms in wanted.items()
-    }
-    return message.GetCheckpointResponse(partitionsCheckPoint=found)
+    found = await broker.messages.offsets_at(caller, resource, wanted)
+    return message.GetCheckpointResponse(partitionsCheckPoint=dict(found))
 
 
 async def get_partition_checkpoint(
