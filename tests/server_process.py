@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 TALOS = Path(sys.executable).parent / "talos"
 READY_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 10.0
+EXIT_S = 5.0  # from the end of its output to the end of the process
 STDERR_SHOWN_CHARACTERS = 4_000
 
 
@@ -84,6 +86,8 @@ class ServerProcess:
             readable, _, _ = select.select([self.process.stdout], [], [], max(0.0, left))
             chunk = os.read(self.process.stdout.fileno(), 4096) if readable else b""
             if not chunk:
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(EXIT_S if readable else 0.0)
                 status = self.process.poll()
                 self.kill()
                 raise AssertionError(f"not ready (exit {status}): {seen!r}\n{self.stderr()}")
