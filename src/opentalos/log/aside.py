@@ -8,7 +8,9 @@ stays.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any
 
 from opentalos.log.lanes import Lanes, Worker
 
@@ -17,6 +19,7 @@ _log = logging.getLogger(__name__)
 AT_ONCE_MAX = 128  # steps under way; 250 recoveries of a second each take two of them
 
 Step = Callable[[], Awaitable[float]]  # seconds until the partition may have its next turn
+Errand = Callable[[], Awaitable[None]]  # of no partition's turn; does not raise
 
 
 class Aside:
@@ -25,15 +28,22 @@ class Aside:
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._waiting: deque[tuple[Worker, Step]] = deque()  # bounded by partitions
+        # Bounded by partitions; an errand is begun by an opening or a roll.
+        self._waiting: deque[Callable[[], Coroutine[Any, Any, None]]] = deque()
         self._closed = False
 
     def start(self, worker: Worker, step: Step) -> None:
         """Run ``step`` for a partition whose turn ends with ``PARKED``; then it has its turn."""
-        if len(self._tasks) < AT_ONCE_MAX:
-            self._begin(worker, step)
-        else:
-            self._waiting.append((worker, step))
+        self._start(partial(self._run, worker, step))
+
+    def start_errand(self, errand: Errand) -> None:
+        """Run what no partition has to wait for."""
+        self._start(partial(self._run_errand, errand))
+
+    async def drain(self) -> None:
+        """Wait for all that was started."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def close(self) -> None:
         """Cancel every step; the caller has settled or will settle the waiters."""
@@ -44,15 +54,24 @@ class Aside:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, worker: Worker, step: Step) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(worker, step), name="log-aside")
+    def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if len(self._tasks) >= AT_ONCE_MAX:
+            self._waiting.append(work)
+            return
+        task = asyncio.get_running_loop().create_task(work(), name="log-aside")
         self._tasks[task] = None
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if self._waiting and not self._closed:
-            self._begin(*self._waiting.popleft())
+            self._start(self._waiting.popleft())
+
+    async def _run_errand(self, errand: Errand) -> None:
+        try:
+            await errand()
+        except Exception:
+            _log.exception("an errand failed")
 
     async def _run(self, worker: Worker, step: Step) -> None:
         delay_s = 0.0

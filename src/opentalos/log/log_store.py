@@ -184,6 +184,7 @@ class LogStore:
         try:
             async with asyncio.timeout(context.limits.close_s):
                 await asyncio.gather(*(_sealed(writer) for writer in open_ones))
+                await context.aside.drain()
         except TimeoutError:
             _log.warning("not every partition was sealed; the next start recovers them")
         context.closed = True

@@ -38,7 +38,7 @@ from opentalos.log.segment_writer import (
     Tail,
     create_segment,
     delete_if_gone,
-    write_side_index,
+    write_side_index_soon,
 )
 from opentalos.log.state_format import LogState
 from opentalos.model.errors import (
@@ -136,7 +136,7 @@ async def open_partition(
         await delete_if_gone(context, key, segment.view.path)
         raise
     if former is not None:
-        await _after_seal(context, key, former.path(key), recovered.side)
+        _after_seal(context, key, former.path(key), recovered.side)
     return Opened(held, segment)
 
 
@@ -203,14 +203,12 @@ async def _close_quietly(segment: OpenSegment) -> None:
         _log.debug("%s was not closed: %s", segment.view.path, error)
 
 
-async def _after_seal(
-    context: LogContext, key: PartitionKey, path: str, side: SideIndex | None
-) -> None:
+def _after_seal(context: LogContext, key: PartitionKey, path: str, side: SideIndex | None) -> None:
     if side is None:
         context.bury(path, 0.0)
     else:
         context.views.put(path, side)
-        await write_side_index(context, key, path, side)
+        write_side_index_soon(context, key, path, side)
 
 
 def keeps_state(manifest: Manifest, state: LogState) -> bool:

@@ -6,6 +6,7 @@ manifest or file meanwhile.
 
 import asyncio
 
+from opentalos.log.index import SideIndex
 from opentalos.log.manifest import Segment
 from opentalos.log.manifest_store import NOTHING
 from opentalos.log.opening import keeps_state, last_state
@@ -14,6 +15,7 @@ from opentalos.log.put_queue import name_of, refuse_jobs
 from opentalos.log.segment_format import index_path
 from opentalos.log.segment_view import read_side_index, rebuild_side_index
 from opentalos.log.segment_writer import (
+    OpenSegment,
     delete_if_gone,
     seal_segment,
     side_index_of,
@@ -64,26 +66,39 @@ async def seal(writer: PartitionWriter) -> None:
     if segment is None:
         return
     context = writer.context
+    path = segment.view.path
+    keeps = not segment.empty or keeps_state(writer.held.manifest, segment.state)
+    side = side_index_of(segment) if keeps else None
     try:
-        entry: Segment | None = await seal_segment(segment)
-        if segment.empty and not keeps_state(writer.held.manifest, segment.state):
-            entry = None
-        else:
-            side = side_index_of(segment)
-            await write_side_index(context, writer.key, segment.view.path, side)
-            context.views.put(segment.view.path, side)
-        manifest = writer.held.manifest.with_last_sealed(entry)
+        entry = await _closed(writer, segment, side)
+        manifest = writer.held.manifest.with_last_sealed(entry if keeps else None)
         held = await context.manifests.change(writer.key, writer.held, manifest)
     except Exception as error:
         writer.write_failed(error)
-        await delete_if_gone(context, writer.key, index_path(segment.view.path))
+        await delete_if_gone(context, writer.key, index_path(path))
         raise
     context.counters.seals += 1
     writer.let_go()
     writer.view = None
     writer.held = held
-    if entry is None:
-        context.bury(segment.view.path, 0.0)
+    if side is None:
+        context.bury(path, 0.0)
+    else:
+        context.views.put(path, side)
+
+
+async def _closed(writer: PartitionWriter, segment: OpenSegment, side: SideIndex | None) -> Segment:
+    """Close the file and write its side index, both at once: a new owner may wait for them."""
+    if side is None:
+        return await seal_segment(segment)
+    closed, _ = await asyncio.gather(
+        seal_segment(segment),
+        write_side_index(writer.context, segment.view.path, side),
+        return_exceptions=True,
+    )
+    if isinstance(closed, BaseException):
+        raise closed
+    return closed
 
 
 async def drop(writer: PartitionWriter, count: int) -> None:

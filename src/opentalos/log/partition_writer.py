@@ -24,7 +24,7 @@ from opentalos.log.segment_writer import (
     delete_if_gone,
     seal_segment,
     side_index_of,
-    write_side_index,
+    write_side_index_soon,
 )
 from opentalos.log.state_format import NOT_METERED, LogState
 from opentalos.model.errors import (
@@ -401,7 +401,7 @@ class PartitionWriter(PutQueue):
         context.counters.rolls += 1
         side = side_index_of(old)
         context.views.put(old.view.path, side)
-        await write_side_index(context, self.key, old.view.path, side)
+        write_side_index_soon(context, self.key, old.view.path, side)
         return new
 
 

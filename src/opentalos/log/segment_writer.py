@@ -262,15 +262,24 @@ def side_index_of(segment: OpenSegment) -> SideIndex:
     )
 
 
-async def write_side_index(
-    context: LogContext, key: PartitionKey, log_path: str, side: SideIndex
-) -> None:
+async def write_side_index(context: LogContext, log_path: str, side: SideIndex) -> None:
     """Store a side index if possible; without it the segment is scanned when it is needed."""
     try:
         await store_side_index(context, log_path, side)
     except TalosError as error:
         _log.warning("side index of %s was not written: %s", log_path, error)
-    await delete_if_gone(context, key, index_path(log_path))
+
+
+def write_side_index_soon(
+    context: LogContext, key: PartitionKey, log_path: str, side: SideIndex
+) -> None:
+    """Store the side index of a sealed segment; no put has to wait for it."""
+
+    async def write() -> None:
+        await write_side_index(context, log_path, side)
+        await delete_if_gone(context, key, index_path(log_path))
+
+    context.aside.start_errand(write)
 
 
 async def delete_if_gone(context: LogContext, key: PartitionKey, path: str) -> None:
