@@ -136,11 +136,13 @@ class HdfsAppendFile:
         return self._length + sum(map(len, chunks))
 
     def _how(self) -> Sync:
-        """On a single DataNode plain hsync can leave a file whose recovery never ends, so there,
-        and before the pipeline is known, the NameNode is told the length as well."""
-        if not self._synced:
-            return Sync.FLUSH
-        return Sync.SYNC if self._replicas > 1 else Sync.SYNC_LENGTH
+        """A single DataNode whose recovery interrupts a busy writer can refuse every later one,
+        so that the file stays open for good. There, and before the pipeline is known, the NameNode
+        is told the length: it refuses as soon as the lease is taken, before that recovery starts.
+        """
+        if self._replicas <= 1:
+            return Sync.SYNC_LENGTH
+        return Sync.SYNC if self._synced else Sync.FLUSH
 
     def _commit_error(self, error: Any) -> TalosError:
         text = f"{self._name}: {text_of(error)}"

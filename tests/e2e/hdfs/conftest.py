@@ -1,0 +1,178 @@
+"""Stores on the real HDFS of the session, and what is done to its daemons."""
+
+import asyncio
+import contextlib
+import json
+import sys
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import RunningBackends
+
+from opentalos.adapters.hdfs import HdfsAppendFile, HdfsFileStore, open_hdfs_file_store
+from opentalos.cli.backend.hdfs import HdfsBackend
+from opentalos.model.errors import OutcomeUnknown
+from opentalos.model.limits import HdfsLimits, JvmLimits
+
+BLOCK_BYTES = 16 << 20
+RECOVER_S = 15.0  # a take-over takes about a heartbeat of 1 s; the machine may be busy
+RECORD_BYTES = 8
+RECORDS_MAX = 1_000_000
+WRITER = Path(__file__).parent / "writer.py"
+
+
+class Place:
+    """A folder of a test in the real HDFS, and its stores."""
+
+    def __init__(self, backends: RunningBackends) -> None:
+        self.backends = backends
+        self.hdfs: HdfsBackend = backends.fleet.hdfs
+        self.url = f"{backends.hdfs_url}/e2e/{uuid.uuid4().hex}"
+        self._stores: list[HdfsFileStore] = []
+
+    def limits(self, **changes: float) -> HdfsLimits:
+        """What the tests use, with changes."""
+        settings = {"replication": 3, "block_bytes": BLOCK_BYTES} | changes
+        return HdfsLimits(conf_dir=str(self.backends.hdfs_conf_dir), **settings)  # type: ignore[arg-type]
+
+    async def store(self, **changes: float) -> HdfsFileStore:
+        """Another client of the folder."""
+        jvm = JvmLimits(jars=str(self.backends.jars))
+        store = await open_hdfs_file_store(self.url, jvm, self.limits(**changes))
+        self._stores.append(store)
+        return store
+
+    async def close(self) -> None:
+        """Close the stores."""
+        for store in self._stores:
+            await store.close()
+
+    def start(self, name: str) -> None:
+        """Start a daemon that was killed and wait until HDFS is whole again."""
+        self.hdfs.start_daemon(name)
+        self.hdfs.wait_ready(print)
+
+    @contextlib.contextmanager
+    def killed(self, name: str) -> Iterator[None]:
+        """A daemon is dead within this block."""
+        self.hdfs.daemon(name).kill()
+        try:
+            yield
+        finally:
+            self.start(name)
+
+    @contextlib.contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """A daemon hangs, its connections open, within this block."""
+        daemon = self.hdfs.daemon(name)
+        daemon.pause()
+        try:
+            yield
+        finally:
+            daemon.resume()
+
+    def pipeline(self, file: HdfsAppendFile) -> list[str]:
+        """The DataNodes that a file is being written to, by the names of their daemons."""
+        names = {str(port): name for name, port in self.hdfs.ports.items()}
+        nodes = file._stream.getWrappedStream().getPipeline()
+        return [names[str(node.getXferAddr()).rpartition(":")[2]] for node in nodes]
+
+    @contextlib.asynccontextmanager
+    async def process(self, path: str, **changes: float) -> AsyncIterator["WriterProcess"]:
+        """A process that creates ``path`` and commits records for as long as HDFS lets it."""
+        settings = {"replication": 3, "block_bytes": BLOCK_BYTES} | changes
+        settings["conf_dir"] = str(self.backends.hdfs_conf_dir)  # type: ignore[assignment]
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, str(WRITER), self.url, path, str(self.backends.jars),
+            json.dumps(settings), stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            yield WriterProcess(child)
+        finally:
+            if child.returncode is None:
+                child.kill()
+            await child.communicate()
+
+
+class WriterProcess:
+    """A writer outside; it tells every record before and after its commit."""
+
+    def __init__(self, child: asyncio.subprocess.Process) -> None:
+        self.child = child
+        self.acked = 0
+        self.started = 0
+        self.end = ""
+
+    async def read(self, until: Callable[["WriterProcess"], bool]) -> None:
+        """Take in lines until the condition holds or the process ends."""
+        assert self.child.stdout is not None
+        while not until(self):
+            line = await self.child.stdout.readline()
+            if not line:
+                return
+            word, _, rest = line.decode().strip().partition(" ")
+            if word == "start":
+                self.started = int(rest)
+            elif word == "acked":
+                self.acked = int(rest)
+            else:
+                self.end = rest
+
+
+class BusyWriter:
+    """Commits numbered records one after the other for as long as the store lets it."""
+
+    def __init__(self, file: HdfsAppendFile) -> None:
+        self.file, self.acked = file, 0
+        self.longest_s = 0.0
+        self.task = asyncio.ensure_future(self._run())
+
+    async def reach(self, acked: int) -> None:
+        """Return once so many records are acknowledged; an error of the writer is raised."""
+        while self.acked < acked:
+            if self.task.done():
+                self.task.result()
+            await asyncio.sleep(0.001)
+
+    async def fails(self) -> OutcomeUnknown:
+        """The error that ends the writer."""
+        with pytest.raises(OutcomeUnknown) as caught:
+            await self.task
+        return caught.value
+
+    async def stop(self) -> None:
+        """End the writer between two commits."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self.acked < RECORDS_MAX:
+            began_s = loop.time()
+            await asyncio.shield(self.file.commit([record(self.acked)]))
+            self.longest_s = max(self.longest_s, loop.time() - began_s)
+            self.acked += 1
+
+
+def record(number: int) -> bytes:
+    """A record of ``RECORD_BYTES``."""
+    return b"%07d\n" % number
+
+
+def assert_records(content: bytes, acked: int) -> None:
+    """Every acknowledged record is there, in order, and at most one more: its outcome was open."""
+    whole = len(content) // RECORD_BYTES
+    assert whole in (acked, acked + 1), f"{acked} acknowledged, {whole} found"
+    expected = b"".join(map(record, range(whole + 1)))
+    assert expected.startswith(content)
+
+
+@pytest.fixture
+async def place(backends: RunningBackends) -> AsyncIterator[Place]:
+    made = Place(backends)
+    try:
+        yield made
+    finally:
+        await made.close()
