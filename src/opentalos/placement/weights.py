@@ -16,7 +16,7 @@ from opentalos.placement.values import Nodes
 
 LATEST_SHARE = 0.7  # of the latest day in what is expected; the rest fades by the same share
 STACK_MORE = 12  # virtual nodes that a count may grow beyond the largest one
-STEPS_MAX = 12  # by which one change changes a count
+STEPS_MAX = 6  # by which one change changes a count
 CHANGES_MAX = 1_000  # of one proposal
 GAIN_MIN = 0.001  # of the variance; less is not worth a move
 
