@@ -18,7 +18,7 @@ from tests.server_process import ROOT_KEY, ServerProcess
 
 from opentalos.cli.backend.ports import free_ports
 
-READY_TIMEOUT_S = 90.0  # a Java machine starts in each process, several at once
+READY_TIMEOUT_S = 150.0  # a Java machine starts in each process, several at once
 STOP_TIMEOUT_S = 30.0
 SETTLE_TIMEOUT_S = 60.0
 REST_TIMEOUT_S = 10.0
@@ -32,6 +32,7 @@ CONFIG = """
 files = "{hdfs_url}/{name}"
 meta = "zookeeper://{zookeeper_hosts}/{name}"
 rows = "{hbase_url}/{name}"
+open_timeout_s = 120.0
 [cluster]
 name = "{server}"
 key_file = "{key_file}"
