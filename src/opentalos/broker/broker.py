@@ -185,6 +185,7 @@ def open_broker(
             broker.messages.forget_routes()
         if old is not None and (new is None or new.uuid != old.uuid):
             spaces.forget(old)
+            log.forget_topic(old.uuid)
             broker.groups.directory.forget_topic(old.uuid)
         if cluster is not None:
             cluster.topic_changed()

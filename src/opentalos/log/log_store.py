@@ -146,6 +146,12 @@ class LogStore:
             if key.topic_uuid == settings.topic_uuid:
                 log.writer.settings = settings
 
+    def forget_topic(self, topic_uuid: str) -> None:
+        """A topic is gone, whichever server deleted it: nothing of it stays in memory."""
+        self._topics.pop(topic_uuid, None)
+        for key in [key for key in self._partitions if key.topic_uuid == topic_uuid]:
+            self.drop(key, PartitionNotServing(f"topic {topic_uuid} is gone"))
+
     async def delete_topic(self, topic_uuid: str, partitions: int) -> None:
         """Fence every partition, then delete its files and manifest; idempotent.
 

@@ -56,7 +56,8 @@ class Cluster:
         """Join what this composition needs of the rest of the broker."""
 
         def placed() -> Iterable[tuple[str, int]]:
-            return [(topic.uuid, topic.consumer_partitions) for topic in topics.all()]
+            # Also those that a shrink has removed: retention works off what they store.
+            return [(topic.uuid, topic.partitions_ever) for topic in topics.all()]
 
         self.gate.topics = topics
         self.handover = Handover(self.state, self.ownership, self.gate, log)

@@ -182,6 +182,8 @@ def test_a_stale_copy_of_a_deleted_topic_makes_no_manifest(run: Run) -> None:
         await asyncio.sleep(1)
         with pytest.raises(TalosError):
             await a.put(topic, b"zombie")
+        await asyncio.sleep(0.1)
         assert not [path for path in bed.storage.records if path.startswith("log/")]
+        assert not a.broker.context.log._partitions
 
     run(scenario)
