@@ -3,10 +3,10 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: help setup check test demo bench faults replay soak generate lock clean
+.PHONY: help setup check test demo bench bench-placement faults replay soak generate lock clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  \1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1\t/' | expand -t 18
 
 setup:  ## make .venv and .sdk-venv and fetch jars, or leave them when they are current
 	@$(PYTHON) scripts/make_venvs.py
@@ -23,6 +23,9 @@ demo: setup  ## a server and a tour with the official SDK; DEMO_EXIT=1 ends afte
 
 bench: setup  ## measure speed and memory; BENCH="--quick" or names of figures
 	@$(PY) -m bench.run $(BENCH)
+
+bench-placement: setup  ## what joins, leaves and weights move, and a picture of load per server
+	@$(PY) -m bench.placement_figures
 
 faults: setup  ## every fault many times under load, and 2,000 seeds of the simulation
 	@$(PY) -m opentalos.testing 100000 --count 2000

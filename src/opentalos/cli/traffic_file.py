@@ -1,0 +1,82 @@
+"""Traffic of past days from a CSV or Parquet file: columns topic, partition, day, bytes."""
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from opentalos.model.errors import ConfigError
+from opentalos.model.message import PartitionKey
+
+COLUMNS = ("topic", "partition", "day", "bytes")
+_PARQUET = {".parquet", ".pq"}
+_ROWS_PER_BATCH = 65_536
+
+
+def read_traffic(path: Path) -> Sequence[Mapping[PartitionKey, int]]:
+    """Bytes by partition of each day that the file names, the oldest first.
+
+    ``topic`` is a topic's uuid or resource name; ``day`` an ISO date or a number; several rows of
+    a partition and day add up. Raises: ConfigError with the file and the row.
+    """
+    rows = _parquet_rows(path) if path.suffix.lower() in _PARQUET else _csv_rows(path)
+    days: dict[str, dict[PartitionKey, int]] = {}
+    try:
+        for number, row in enumerate(rows, 1):
+            try:
+                topic, partition, day, amount = row
+                uuid = str(topic).rpartition("#")[2]
+                key = PartitionKey(uuid, int(partition))
+                found = days.setdefault(_sortable(day), {})
+                found[key] = found.get(key, 0) + int(amount)
+                if not uuid or key.partition < 0 or int(amount) < 0:
+                    raise ValueError("neither may be negative or empty")
+            except (ValueError, TypeError) as error:
+                raise ConfigError(f"{path}, row {number}: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
+    return [days[day] for day in sorted(days)]
+
+
+def _sortable(day: Any) -> str:
+    """A text that sorts as the days do."""
+    if isinstance(day, datetime):
+        return day.date().isoformat()
+    if isinstance(day, date):
+        return day.isoformat()
+    text = str(day).strip()
+    return f"{int(text):020d}" if text.isdecimal() else date.fromisoformat(text).isoformat()
+
+
+def _csv_rows(path: Path) -> Iterator[Sequence[Any]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        _check_columns(path, reader.fieldnames or ())
+        try:
+            for row in reader:
+                yield [row[name] for name in COLUMNS]
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is no CSV file: {error}") from error
+
+
+def _parquet_rows(path: Path) -> Iterator[Sequence[Any]]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError as error:
+        raise ConfigError(
+            f"{path}: Parquet files need pyarrow (pip install pyarrow); CSV needs nothing"
+        ) from error
+    try:
+        with parquet.ParquetFile(path) as file:
+            _check_columns(path, file.schema_arrow.names)
+            for batch in file.iter_batches(_ROWS_PER_BATCH, columns=list(COLUMNS)):
+                yield from zip(*(batch[name].to_pylist() for name in COLUMNS), strict=True)
+    except ArrowException as error:
+        raise ConfigError(f"{path} is no Parquet file: {error}") from error
+
+
+def _check_columns(path: Path, found: Iterable[str]) -> None:
+    missing = [name for name in COLUMNS if name not in set(found)]
+    if missing:
+        raise ConfigError(f"{path}: no column {', '.join(missing)}; needed: {', '.join(COLUMNS)}")

@@ -1,0 +1,148 @@
+"""``talos cluster weights``: traffic files, what is shown, what is set."""
+
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
+
+from opentalos.cli import cluster_weights
+from opentalos.cli.cluster_weights import weights
+from opentalos.cli.traffic_file import read_traffic
+from opentalos.model.errors import BadRequest, ConfigError
+from opentalos.model.message import PartitionKey
+from opentalos.placement.ring import Ring, partition_key
+
+HEAD = "topic,partition,day,bytes\n"
+SECTORS = [2] * 32
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "traffic.csv"
+    path.write_text(text)
+    return path
+
+
+def test_days_come_in_order_and_rows_of_a_day_add_up(tmp_path: Path) -> None:
+    text = HEAD + (
+        "alice#clicks#u1,0,2026-05-02,5\n"
+        "u1,0,2026-05-01,1\n"
+        "u1,0,2026-05-02,7\n"
+        "u2,3,2026-05-02,9\n"
+    )  # fmt: skip
+    assert read_traffic(written(tmp_path, text)) == [
+        {PartitionKey("u1", 0): 1},
+        {PartitionKey("u1", 0): 12, PartitionKey("u2", 3): 9},
+    ]
+
+
+def test_numbered_days_are_ordered_as_numbers(tmp_path: Path) -> None:
+    text = HEAD + "u1,0,10,2\nu1,0,9,1\n"
+    assert [list(day.values()) for day in read_traffic(written(tmp_path, text))] == [[1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("topic,day\nu,1\n", "no column partition, bytes"),
+        ("", "no column topic"),
+        (HEAD + "u,0,2026-05-01,1\nu,x,2026-05-01,1\n", "row 2: invalid literal"),
+        (HEAD + "u,0,yesterday,1\n", "row 1: Invalid isoformat"),
+        (HEAD + "u,0,1,-5\n", "row 1: neither may be negative"),
+        (HEAD + "u,0\n", "row 1"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused_by_row(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read_traffic(written(tmp_path, text))
+
+
+def test_parquet_says_the_same_as_csv(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.parquet"
+    columns = {
+        "bytes": [1, 12],
+        "topic": ["u1", "a#b#u1"],
+        "partition": [0, 0],
+        "day": [date(2026, 5, 1), date(2026, 5, 2)],
+    }
+    parquet.write_table(pyarrow.table(columns), path)
+    assert read_traffic(path) == [{PartitionKey("u1", 0): 1}, {PartitionKey("u1", 0): 12}]
+    path.write_bytes(b"PAR1 is not enough")
+    with pytest.raises(ConfigError, match="is no Parquet file"):
+        read_traffic(path)
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match="pip install pyarrow"):
+        read_traffic(tmp_path / "traffic.parquet")
+
+
+class FakeServer:
+    """Answers the status of three servers, one of them being drained, and one that joins."""
+
+    def __init__(self) -> None:
+        self.put: dict[str, Any] | None = None
+
+    def __call__(self, method: str, path: str, document: Any = None) -> Any:
+        if method == "PUT":
+            assert path == "cluster/weights"
+            self.put = document["servers"]
+            return None
+        states = {
+            "a": "serving",
+            "b": "serving",
+            "c": "restarting",
+            "d": "draining",
+            "e": "joining",
+        }
+        return {
+            "servers": [
+                {"name": name, "state": state, "sectors": SECTORS} for name, state in states.items()
+            ]
+        }
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
+    fake = FakeServer()
+    monkeypatch.setattr(cluster_weights, "RestClient", lambda **_: fake)
+    return fake
+
+
+def uneven(folder: Path) -> Path:
+    rows = [f"u{n // 10},{n % 10},1,{10_000 // (n + 1)}" for n in range(100)]
+    return written(folder, HEAD + "\n".join(rows) + "\n")
+
+
+def test_weights_are_shown_and_set(tmp_path: Path, server: FakeServer) -> None:
+    done = CliRunner().invoke(weights, [str(uneven(tmp_path)), "--budget", "10"])
+    assert done.exit_code == 0, done.output
+    assert "% lower; " in done.output
+    assert server.put is not None
+    assert list(server.put) == ["a", "b", "c", "d"]  # one that joins gets the configured number
+    assert server.put["d"] == SECTORS
+    placed = ("a", "b", "c")
+    before, after = Ring(dict.fromkeys(placed, SECTORS)), Ring({n: server.put[n] for n in placed})
+    keys = [partition_key(PartitionKey(f"u{n // 10}", n % 10)) for n in range(100)]
+    moved = sum(before.owner(key) != after.owner(key) for key in keys)
+    assert 0 < moved <= 10
+    assert f"{moved} partitions move" in done.output
+
+
+def test_a_dry_run_sets_nothing(tmp_path: Path, server: FakeServer) -> None:
+    done = CliRunner().invoke(weights, [str(uneven(tmp_path)), "--dry-run"])
+    assert "nothing was changed" in done.output
+    assert server.put is None
+
+
+def test_a_file_without_traffic_is_refused(tmp_path: Path, server: FakeServer) -> None:
+    done = CliRunner().invoke(weights, [str(written(tmp_path, HEAD + "u,0,1,0\n"))])
+    assert isinstance(done.exception, BadRequest)
+    assert server.put is None
