@@ -210,6 +210,9 @@ class Controller:
             return MOVING_LOOK_S
         self._changed = False
         alive = {name: one for name, one in live.items() if not self.detector.dead(one)}
+        for name in sorted({*publication.owners().values()} - {*alive, ""}):
+            # Another watch told of the absence; whether it was announced needs a fresh look.
+            await state.leaving.refresh(leaving_path(name))
         leaving = [record for _, record in state.leaving.items()]
         candidates = self._roster.look(now_s, alive, leaving)
         if not alive:
