@@ -214,6 +214,10 @@ class Coordinator:
     ) -> list[int]:
         """Partitions of ``wanted`` that the worker holds now; one that could not be written is
         not held, and the client asks again."""
+        now_s = _now()
+        parts = [group.partition(partition) for partition in wanted]
+        if any(part.expired_of_another(seat.worker, now_s) for part in parts):
+            await self.directory.confirm(group)  # a lease may go on at another server
         writes = [
             Grant(
                 *self._write_args(group, partition, seat.worker),

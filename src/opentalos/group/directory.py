@@ -137,6 +137,14 @@ class GroupDirectory:
                 return group
         raise StoreUnavailable(f"consumer group {user.key.group} changes too often")
 
+    async def confirm(self, group: GroupState) -> None:
+        """Make sure that no other server has used the group since this one took it over.
+
+        Raises: PartitionNotServing; Unavailable.
+        """
+        if not self._is_current(group, (await self.rows.of_partition(group.key, 0))[0]):
+            raise PartitionNotServing(f"consumer group {group.key.group} has just moved")
+
     async def stored(self, user: GroupUser, partition: int) -> PartitionRow | None:
         """A partition's row as it is stored now; None if nobody has used the group."""
         for _ in range(LOOKS_MAX):

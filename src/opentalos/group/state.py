@@ -42,6 +42,10 @@ class GroupPartition:
         if self.row.see(row):
             self.expires_s = lease_until_s
 
+    def expired_of_another(self, worker: str, now_s: float) -> bool:
+        """Whether the worker could take the partition only because somebody's lease ran out."""
+        return self.value.owner not in ("", worker) and now_s >= self.expires_s
+
     def holder(self, now_s: float) -> str:
         """Worker with a live lease; empty if nobody has one."""
         return self.value.owner if now_s < self.expires_s else ""

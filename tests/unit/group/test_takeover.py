@@ -133,6 +133,21 @@ async def test_a_zombie_coordinator_says_yes_to_nothing_that_the_rows_contradict
     assert await checkpoint(zombie, ALICE, 0) == 7
 
 
+async def test_a_zombie_coordinator_gives_nobody_a_lease_that_goes_on_elsewhere(
+    storage: MemoryStorage, time: MovableTime
+) -> None:
+    (zombie, _), (b, _) = await _server(storage, "a"), await _server(storage, "b")
+    await zombie.lock_partitions(ALICE, W1, [0])
+    await b.renew(ALICE, W1, [0])
+    time.advance(LEASE_S - 1)
+    await b.renew(ALICE, W1, [0])  # in b's memory only
+    time.advance(2)
+    with pytest.raises(PartitionNotServing):
+        await zombie.lock_partitions(ALICE, W2, [0])
+    assert await b.commit(ALICE, commit("w1", 5))
+    assert await b.renew(ALICE, W1, [0]) == []
+
+
 async def test_an_equal_commit_at_a_zombie_is_checked_with_the_row(
     storage: MemoryStorage, time: MovableTime
 ) -> None:
