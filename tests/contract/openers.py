@@ -10,7 +10,7 @@ import random
 import sqlite3
 import struct
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,8 @@ from _pytest.mark import ParameterSet
 from tests.conftest import RunningBackends
 from tests.tcp_proxy import TcpProxy
 
+from opentalos.adapters.hbase import HbaseRowStore, open_hbase_row_store
+from opentalos.adapters.hbase.client import Attempt
 from opentalos.adapters.hdfs import open_hdfs_file_store
 from opentalos.adapters.local import open_local_file_store
 from opentalos.adapters.memory import (
@@ -31,7 +33,8 @@ from opentalos.adapters.memory import (
 )
 from opentalos.adapters.sqlite import open_sqlite_meta_store, open_sqlite_row_store
 from opentalos.adapters.zookeeper import open_zookeeper_meta_store
-from opentalos.model.limits import HdfsLimits, JvmLimits, ZookeeperLimits
+from opentalos.model.errors import OutcomeUnknown
+from opentalos.model.limits import HbaseLimits, HdfsLimits, JvmLimits, ZookeeperLimits
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
 from opentalos.ports.row_store import RowStore
@@ -246,6 +249,39 @@ async def sqlite_rows(place: Place) -> AsyncIterator[Storage[RowStore]]:
     await storage.close()
 
 
+@asynccontextmanager
+async def hbase_rows(place: Place) -> AsyncIterator[Storage[RowStore]]:
+    """Tables of one namespace; those of the case are dropped."""
+    running = place.backends()
+    tables: set[str] = set()
+    losses: list[str] = []  # answers still to lose
+
+    class Remembering(HbaseRowStore):
+        async def open_table(self, table: str, *, splits: Sequence[bytes] = ()) -> None:
+            tables.add(table)
+            await super().open_table(table, splits=splits)
+
+    async def client() -> RowStore:
+        jvm = JvmLimits(jars=str(running.jars))
+        store = await open_hbase_row_store(f"{running.hbase_url}/contract", jvm, HbaseLimits())
+        store.__class__ = Remembering
+        write = store._client.write
+
+        def losing(table: str, attempts: Sequence[Attempt]) -> Sequence[Any]:
+            answers = write(table, attempts)
+            return [OutcomeUnknown(losses.pop())] * len(attempts) if losses else answers
+
+        store._client.write = losing  # type: ignore[method-assign,assignment]
+        return store
+
+    storage: Storage[RowStore] = Storage(client, lose_reply=lambda: losses.append("injected"))
+    yield storage
+    cleaner = await storage.client()
+    for table in tables:
+        await cleaner.drop_table(table)
+    await storage.close()
+
+
 def simulated_disk() -> tuple[SimulatedDisk, SimulatedProcess]:
     """The simulation's disk without faults; its delays pass on the loop of the case."""
     loop = cast(SimulationLoop, asyncio.get_running_loop())  # any loop will do for the stores
@@ -310,8 +346,9 @@ ROW_STORES: dict[str, Opener[RowStore]] = {
     "memory": memory_rows,
     "sqlite": sqlite_rows,
     "simulated": simulated_rows,
+    "hbase": hbase_rows,
 }
 
 # Those that can lose the reply of a write that took effect; memory has no reply to lose.
 LOSING_META_STORES = {name: META_STORES[name] for name in ("sqlite", "zookeeper")}
-LOSING_ROW_STORES = {name: ROW_STORES[name] for name in ("sqlite",)}
+LOSING_ROW_STORES = {name: ROW_STORES[name] for name in ("sqlite", "hbase")}

@@ -19,13 +19,13 @@ _LOG_JAR_NAMES = ("slf4j-api", "slf4j-jdk14")
 _NEEDED = ("hadoop-client-api", "hadoop-client-runtime", "slf4j-api")
 _FETCH = "talos backend fetch hdfs"
 _LOGGING_FILE = "logging.properties"
-# Errors of HDFS calls are translated and shown by the adapter; here they would come a second time,
+# Errors of calls are translated and shown by the adapters; here they would come a second time,
 # with stack traces.
 _LOGGING = """\
 handlers=java.util.logging.ConsoleHandler
 .level=WARNING
 org.apache.hadoop.util.NativeCodeLoader.level=SEVERE
-org.apache.hadoop.hbase.unsafe.level=SEVERE
+org.apache.hadoop.hbase.level=OFF
 org.apache.hadoop.hdfs.level=OFF
 org.apache.hadoop.ipc.Client.level=OFF
 org.apache.hadoop.io.retry.level=OFF

@@ -251,7 +251,9 @@ class HbaseLimits:
 
     conf_dir: str = ""  # hbase-site.xml; empty: HBASE_CONF_DIR, else only the URL counts
     threads: int = 8  # calls under way at once
-    call_timeout_s: float = 10.0  # of one call, with all retries of the client
+    connect_timeout_s: float = 30.0  # at start, until the namespace is there
+    call_timeout_s: float = 10.0  # of one call, with all its repeats
 
     def __post_init__(self) -> None:
         _need(self.threads > 0, "need threads > 0")
+        _need(self.call_timeout_s >= 1, "need call_timeout_s >= 1")
