@@ -7,7 +7,7 @@ store whose mark is missing later is known to be another one than before.
 import contextlib
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from opentalos.broker.cluster.records import IDENTITY, Identity, decode_record, encode_record
@@ -44,12 +44,14 @@ async def join_cluster(
     marks = _Marks(stores, storage)
     identity = await marks.recorded()
     if identity is None:
-        await marks.check_unused()
-        key = key_of(True)
+        marked = await marks.marked()
+        identity = await marks.recorded()  # another first server may have made it meanwhile
+        if identity is None:
+            marks.check_unused(marked)
+    key = key_of(identity is None)
+    if identity is None:
         made = Identity(id=fresh_id, key_check=_key_check(key, fresh_id))
         identity = await marks.record(made)
-    else:
-        key = key_of(False)
     if identity.key_check != _key_check(key, identity.id):
         raise ConfigError(
             f"this server's key is not the key of cluster {identity.id} at {storage.meta}: every "
@@ -83,9 +85,9 @@ class _Marks:
             return found
         return made
 
-    async def check_unused(self) -> None:
+    def check_unused(self, marked: Sequence[tuple[str, Sequence[str]]]) -> None:
         """Raises: ConfigError: a store has a cluster already, of which the MetaStore knows none."""
-        for url, ids in await self._marked():
+        for url, ids in marked:
             if ids:
                 raise ConfigError(
                     f"{url} belongs to cluster {', '.join(ids)}, but {self._storage.meta} knows of "
@@ -94,7 +96,7 @@ class _Marks:
 
     async def check(self, identity: Identity) -> None:
         """Raises: ConfigError: a store is another cluster's, or not the one it was before."""
-        for url, ids in await self._marked():
+        for url, ids in await self.marked():
             for other in ids:
                 if other != identity.id:
                     raise ConfigError(
@@ -129,7 +131,7 @@ class _Marks:
             with contextlib.suppress(VersionConflict):  # another first server did the same
                 await self._stores.meta.replace(IDENTITY, value, record.version)
 
-    async def _marked(self) -> list[tuple[str, list[str]]]:
+    async def marked(self) -> list[tuple[str, list[str]]]:
         """URL and cluster ids of each store."""
         names = [path.rpartition("/")[2] for path in await self._stores.files.list(MARKS)]
         ids = [name.removeprefix(_PREFIX) for name in names if name.startswith(_PREFIX)]

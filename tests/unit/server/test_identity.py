@@ -1,7 +1,7 @@
 """Stores and keys of one cluster are accepted, everything else is refused with its reason."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -62,6 +62,27 @@ async def test_servers_that_start_together_make_one_cluster() -> None:
     world = World()
     joined = await asyncio.gather(*(world.join() for _ in range(5)))
     assert len({cluster.id for cluster in joined}) == 1
+
+
+async def test_a_server_whose_look_at_the_rows_takes_long_joins_what_was_made_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    open_table, slow = MemoryRowStore.open_table, asyncio.Event()
+
+    async def open_slowly(
+        self: MemoryRowStore, table: str, *, splits: Sequence[bytes] = ()
+    ) -> None:
+        if not slow.is_set():
+            slow.set()
+            await asyncio.sleep(0.05)
+        await open_table(self, table, splits=splits)
+
+    monkeypatch.setattr(MemoryRowStore, "open_table", open_slowly)
+    late = asyncio.create_task(world.join())
+    await slow.wait()
+    first = await world.join()
+    assert await late == first
 
 
 async def test_another_key_is_refused() -> None:
