@@ -5,6 +5,7 @@ manifest come from one task. State changes happen between awaits.
 """
 
 import asyncio
+import copy
 import logging
 
 from opentalos.log.context import LogContext
@@ -266,6 +267,8 @@ class PartitionWriter(PutQueue):
         if self._attempts > 1 or self.group is not None:
             context.counters.reopens += 1
         try:
+            if self.released is not None:
+                raise copy.copy(self.released)
             opened = await open_partition(context, self.key, self.settings, self)
         except Exception as error:
             return self._open_failed(error)
@@ -287,8 +290,11 @@ class PartitionWriter(PutQueue):
         return 0.0
 
     def former_seen(self, former: Manifest) -> None:
-        """See opening.Claim. Only if nobody wrote in between do offsets identify our blocks."""
-        if former.instance != self.context.manifests.instance:
+        """See opening.Claim. Only if nobody wrote in between do offsets identify our blocks.
+
+        A released partition may have come back meanwhile: then it has another writer here.
+        """
+        if former.instance != self.context.manifests.instance or self.released is not None:
             self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: another owner took over"))
 
     def recovered(self, next_offset: int) -> None:

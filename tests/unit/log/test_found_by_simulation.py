@@ -1,13 +1,27 @@
 """Small forms of what simulation seeds found in the log."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 import pytest
-from tests.unit.log.bed import TOPIC, Bed, block, crash, open_bed, payloads, put, put_block
+from tests.unit.log.bed import (
+    TOPIC,
+    Answers,
+    Bed,
+    block,
+    crash,
+    open_bed,
+    payloads,
+    put,
+    put_block,
+    until,
+)
 
+from opentalos.adapters.memory import MemoryAppendFile, MemoryFileStore, MemoryStorage
 from opentalos.log.partition_jobs import drop
+from opentalos.model.errors import OutcomeUnknown, PartitionNotServing
 from opentalos.model.message import Durability, ProducerStamp
 
 FLUSHED = replace(TOPIC, topic_uuid="flushed-uuid", durability=Durability.FLUSHED)
@@ -66,3 +80,52 @@ async def test_retention_keeps_the_state_though_the_side_index_was_never_written
         following = block(b"two", producer=stamp._replace(sequence=1))
         assert await put_block(third.log(), following) == 1
     await third.store.close()
+
+
+class HeldFiles(MemoryFileStore):
+    """Commits wait while ``go`` is cleared."""
+
+    waiting = False
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__(storage)
+        self.go = asyncio.Event()
+
+    async def create(self, path: str, *, durability: Durability) -> MemoryAppendFile:
+        file = await super().create(path, durability=durability)
+        commit = file.commit
+
+        async def held(chunks: Sequence[bytes | memoryview]) -> int:
+            going_on = self.go  # as it is when the commit begins
+            self.waiting = not going_on.is_set()
+            await going_on.wait()
+            return await commit(chunks)
+
+        file.commit = held  # type: ignore[method-assign]
+        return file
+
+
+async def test_what_left_and_came_back_does_not_take_anothers_message_for_its_own() -> None:
+    storage = MemoryStorage()
+    files = HeldFiles(storage)
+    files.go.set()
+    bed = await open_bed(storage, files=files)
+    await put(bed.log(), b"a")
+    slow = files.go = asyncio.Event()
+    answers = Answers()
+    bed.log().append(block(b"lost"), answers)
+    await until(lambda: files.waiting)
+    files.go = asyncio.Event()
+    files.go.set()
+    leaving = asyncio.create_task(bed.store.release(bed.log().key, PartitionNotServing("moved")))
+    await asyncio.sleep(0)
+    other = await open_bed(storage)
+    await put(other.log(), b"another's")
+    await other.store.close()
+    assert await put(bed.log(), b"later") == 2
+    slow.set()
+    await asyncio.gather(leaving, return_exceptions=True)
+    await until(lambda: bool(answers.got))
+    assert isinstance(answers.errors[0], OutcomeUnknown)
+    assert await payloads(bed.log()) == [b"a", b"another's", b"later"]
+    await bed.store.close()
