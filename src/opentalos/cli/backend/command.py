@@ -1,7 +1,7 @@
 """``talos backend``: real HDFS, ZooKeeper and HBase on this machine."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +24,8 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
 def _which(command: CommandT) -> CommandT:
-    return click.argument("kind", type=click.Choice([*KINDS, ALL]))(command)
+    choice = click.Choice([*KINDS, ALL])
+    return click.argument("kinds", metavar="KIND...", type=choice, nargs=-1, required=True)(command)
 
 
 def _home(command: CommandT) -> CommandT:
@@ -34,13 +35,16 @@ def _home(command: CommandT) -> CommandT:
     )(command)  # fmt: skip
 
 
-def _backends(kind: str, home: Path) -> list[Backend]:
-    return [KINDS[name](home) for name in (KINDS if kind == ALL else (kind,))]
+def _backends(kinds: Sequence[str], home: Path) -> list[Backend]:
+    return [KINDS[name](home) for name in KINDS if name in kinds or ALL in kinds]
 
 
 @click.group()
 def backend() -> None:
-    """Real HDFS, ZooKeeper and HBase on this machine, on loopback."""
+    """Real HDFS, ZooKeeper and HBase on this machine, on loopback.
+
+    KIND is hdfs, zookeeper, hbase or all.
+    """
 
 
 @backend.command()
@@ -50,11 +54,12 @@ def backend() -> None:
 @click.option(
     "--datanodes", type=click.IntRange(1, DATANODES_MAX), help="How many DataNodes HDFS has."
 )
-def start(kind: str, home: Path, port: int | None, datanodes: int | None) -> None:
+def start(kinds: Sequence[str], home: Path, port: int | None, datanodes: int | None) -> None:
     """Fetch what is missing, start, and wait until it is usable."""
-    if kind == ALL and port:
-        raise click.UsageError("--port of all can only be 0; give one backend a port of its own")
-    for one in _backends(kind, home):
+    chosen = _backends(kinds, home)
+    if len(chosen) > 1 and port:
+        raise click.UsageError("--port of several can only be 0; give each a port of its own")
+    for one in chosen:
         fetch(one.kind, _say)
         if isinstance(one, HdfsBackend):
             one.start(_say, port=port, datanodes=datanodes)
@@ -65,9 +70,9 @@ def start(kind: str, home: Path, port: int | None, datanodes: int | None) -> Non
 @backend.command()
 @_which
 @_home
-def stop(kind: str, home: Path) -> None:
+def stop(kinds: Sequence[str], home: Path) -> None:
     """End every process of it, by its pid."""
-    for one in reversed(_backends(kind, home)):
+    for one in reversed(_backends(kinds, home)):
         one.stop(_say)
 
 
@@ -77,9 +82,9 @@ def stop(kind: str, home: Path) -> None:
 @click.option(
     "--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
-def status(kind: str, home: Path, style: str) -> None:
+def status(kinds: Sequence[str], home: Path, style: str) -> None:
     """Show processes, ports and URLs."""
-    states = {one.kind: one.status() for one in _backends(kind, home)}
+    states = {one.kind: one.status() for one in _backends(kinds, home)}
     if style == "json":
         click.echo(json.dumps(states, indent=2))
         return
@@ -95,16 +100,18 @@ def status(kind: str, home: Path, style: str) -> None:
 
 
 @backend.command(name="fetch")
-@click.argument("kind", type=click.Choice([*SERVERS, CLIENT, ALL]))
-def fetch_command(kind: str) -> None:
+@click.argument(
+    "kinds", metavar="KIND...", type=click.Choice([*SERVERS, CLIENT, ALL]), nargs=-1, required=True
+)
+def fetch_command(kinds: Sequence[str]) -> None:
     """Fetch the jars of a backend, and those that a server needs to use it, with Maven.
 
     KIND client: only what a server needs to use HDFS and HBase that run elsewhere.
     """
-    kinds = list(SERVERS) if kind == ALL else [kind]
-    if kind != "zookeeper":
-        kinds.append(CLIENT)
-    for name in dict.fromkeys(kinds):
+    wanted = [name for name in SERVERS if name in kinds or ALL in kinds]
+    if set(kinds) != {"zookeeper"}:
+        wanted.append(CLIENT)
+    for name in wanted:
         click.echo(f"{name}: jars in {fetch(name, _say)}")
 
 
