@@ -108,7 +108,10 @@ async def open_partition(
     Unavailable or OutcomeUnknown: try again.
     """
     context.counters.openings += 1
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
     held = await _claimed(context, key, claim)
+    claimed_s = loop.time()
     former = held.manifest.unsealed
     try:
         await _delete_orphans(context, key, held.manifest)
@@ -122,6 +125,7 @@ async def open_partition(
             raise PartitionNotServing(f"{name_of(key)}: another owner took over") from error
         raise
     claim.recovered(recovered.tail_end)
+    recovered_s = loop.time()
     start = SegmentStart(
         held.manifest.epoch, recovered.next_offset, recovered.state, recovered.tail
     )
@@ -137,6 +141,11 @@ async def open_partition(
         raise
     if former is not None:
         _after_seal(context, key, former.path(key), recovered.side)
+        _log.info(
+            "%s is recovered at epoch %d: claimed in %.3f s, recovered in %.3f s, open in %.3f s",
+            *(name_of(key), held.manifest.epoch),
+            *(claimed_s - began_s, recovered_s - claimed_s, loop.time() - recovered_s),
+        )
     return Opened(held, segment)
 
 
