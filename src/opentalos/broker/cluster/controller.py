@@ -131,7 +131,7 @@ class Controller:
         """Do what is due; seconds until the next look. Raises: TalosError: look again soon."""
         if not self._steady(self._context.session()):
             self.detector.follow(())
-            return LOOK_S
+            return RETRY_S
         leader = self._state.leader
         if leader is None or not await self._is_there(leader):
             await self._stand()
@@ -227,7 +227,11 @@ class Controller:
             weights=self._weights(),
         )
         assignment = plan(situation, self._policy)
+        began = (publication.takeovers, publication.planned_moves)
         await publication.publish(assignment)
+        taken, planned = publication.takeovers - began[0], publication.planned_moves - began[1]
+        if taken or planned:
+            _log.info("%d partitions taken over, %d planned moves begun", taken, planned)
         for record in self._roster.outdated(now_s, leaving):
             await self._state.leaving.remove(leaving_path(record.name), record)
         self._plan_at_s = min(

@@ -6,6 +6,7 @@ from opentalos.broker.cluster.records import LeavingKind, LeavingRecord, ServerR
 from opentalos.placement.values import Candidate
 
 RESERVED_S_MAX = 600.0  # whatever a server announced: no reservation is for ever
+STOP_S = 60.0  # a server that announced a restart has stopped by then
 
 
 class Roster:
@@ -19,6 +20,7 @@ class Roster:
         self._drain_kept_s = drain_kept_s
         self._seen: dict[str, tuple[ServerRecord, float]] = {}  # the living, since when
         self._absent: dict[str, float] = {}  # those that leave or left, since when
+        self._noted: dict[str, tuple[LeavingRecord, float]] = {}  # announcements, since when
 
     def look(
         self,
@@ -28,6 +30,12 @@ class Roster:
     ) -> Mapping[str, Candidate]:
         """The candidates now. ``alive``: registered, and no port refuses."""
         noted = {record.name: record for record in leaving}
+        self._noted = {
+            name: one
+            if (one := self._noted.get(name)) is not None and one[0] == record
+            else (record, now_s)
+            for name, record in noted.items()
+        }
         self._seen = {
             name: seen
             if (seen := self._seen.get(name)) is not None and seen[0] == record
@@ -48,19 +56,23 @@ class Roster:
         return candidates
 
     def outdated(self, now_s: float, leaving: Iterable[LeavingRecord]) -> list[LeavingRecord]:
-        """Records that have served their end: back, waited for long enough, or gone."""
+        """Records that have served their end: back, still here, waited for enough, or gone."""
         return [record for record in leaving if self._is_outdated(now_s, record)]
 
     def next_look_s(self, now_s: float) -> float:
-        """Loop time at which a drain may be outdated by itself."""
-        times = (absent_s + self._drain_kept_s for absent_s in self._absent.values())
+        """Loop time at which an announcement may be outdated by itself."""
+        times = [absent_s + self._drain_kept_s for absent_s in self._absent.values()]
+        times += [since_s + max(one.wait_s, STOP_S) for one, since_s in self._noted.values()]
         return min((time_s for time_s in times if time_s > now_s), default=float("inf"))
 
     def _is_outdated(self, now_s: float, record: LeavingRecord) -> bool:
         seen, absent_s = self._seen.get(record.name), self._absent.get(record.name)
         if record.kind == LeavingKind.RESTART.value:
             if seen is not None:
-                return seen[0].incarnation != record.incarnation
+                # Still there after all the time it asked for: it did not stop.
+                noted_s = self._noted[record.name][1] if record.name in self._noted else now_s
+                stayed = now_s >= noted_s + max(record.wait_s, STOP_S)
+                return stayed or seen[0].incarnation != record.incarnation
             return now_s >= self._reserved_until_s(record)
         return absent_s is not None and now_s >= absent_s + self._drain_kept_s
 

@@ -168,6 +168,21 @@ def test_no_reservation_is_for_ever() -> None:
     in_control(scenario)
 
 
+def test_a_restart_that_was_announced_but_not_made_is_forgotten() -> None:
+    """Else a crash, days later, would be taken for that restart."""
+
+    async def scenario(bed: ControllerBed) -> None:
+        _, b, _ = await bed.steady("a", "b", "c")
+        await b.announce(LeavingKind.RESTART)
+        await asyncio.sleep(50)
+        assert bed.leaving()
+        await bed.until(lambda: not bed.leaving(), 15)
+        b.crash()
+        await bed.until(lambda: "b" not in bed.owners().values(), 1)
+
+    in_control(scenario)
+
+
 def test_a_drain_empties_the_server_and_lasts_until_it_is_taken_back() -> None:
     async def scenario(bed: ControllerBed) -> None:
         a, b, _ = await bed.steady("a", "b", "c")
