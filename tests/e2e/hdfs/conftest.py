@@ -5,7 +5,7 @@ import contextlib
 import json
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -49,29 +49,26 @@ class Place:
         for store in self._stores:
             await store.close()
 
-    def start(self, name: str) -> None:
-        """Start a daemon that was killed and wait until HDFS is whole again."""
-        self.hdfs.start_daemon(name)
-        self.hdfs.wait_ready(print)
-
-    @contextlib.contextmanager
-    def killed(self, name: str) -> Iterator[None]:
-        """A daemon is dead within this block."""
-        self.hdfs.daemon(name).kill()
+    @contextlib.asynccontextmanager
+    async def killed(self, name: str) -> AsyncIterator[None]:
+        """A daemon is dead within this block; after it HDFS is whole again."""
+        await asyncio.to_thread(self.hdfs.daemon(name).kill)
         try:
             yield
         finally:
-            self.start(name)
+            self.hdfs.start_daemon(name)
+            await asyncio.to_thread(self.hdfs.wait_ready, print)
 
-    @contextlib.contextmanager
-    def paused(self, name: str) -> Iterator[None]:
-        """A daemon hangs, its connections open, within this block."""
+    @contextlib.asynccontextmanager
+    async def paused(self, name: str) -> AsyncIterator[None]:
+        """A daemon hangs, its connections open, within this block; after it HDFS is whole."""
         daemon = self.hdfs.daemon(name)
         daemon.pause()
         try:
             yield
         finally:
             daemon.resume()
+            await asyncio.to_thread(self.hdfs.wait_ready, print)
 
     def pipeline(self, file: HdfsAppendFile) -> list[str]:
         """The DataNodes that a file is being written to, by the names of their daemons."""
@@ -126,7 +123,7 @@ class BusyWriter:
 
     def __init__(self, file: HdfsAppendFile) -> None:
         self.file, self.acked = file, 0
-        self.longest_s = 0.0
+        self._stopping = False
         self.task = asyncio.ensure_future(self._run())
 
     async def reach(self, acked: int) -> None:
@@ -144,15 +141,12 @@ class BusyWriter:
 
     async def stop(self) -> None:
         """End the writer between two commits."""
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
+        self._stopping = True
+        await self.task
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self.acked < RECORDS_MAX:
-            began_s = loop.time()
-            await asyncio.shield(self.file.commit([record(self.acked)]))
-            self.longest_s = max(self.longest_s, loop.time() - began_s)
+        while self.acked < RECORDS_MAX and not self._stopping:
+            await self.file.commit([record(self.acked)])
             self.acked += 1
 
 

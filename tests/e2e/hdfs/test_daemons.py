@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.e2e.hdfs.conftest import RECOVER_S, BusyWriter, Place, assert_records
+from tests.e2e.hdfs.conftest import RECORD_BYTES, RECOVER_S, BusyWriter, Place, assert_records
 
+from opentalos.adapters.hdfs import HdfsFileStore
 from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, Unavailable
 from opentalos.model.message import Durability
 
@@ -20,19 +22,19 @@ async def test_a_killed_datanode_does_not_stop_a_writer(place: Place) -> None:
     store = await place.store()
     writer = BusyWriter(await store.create("killed", durability=SYNCED))
     await writer.reach(20)
-    with place.killed(place.pipeline(writer.file)[1]):
+    async with place.killed(place.pipeline(writer.file)[1]):
         await writer.reach(writer.acked + 50)
         assert len(place.pipeline(writer.file)) == 2
     await writer.reach(writer.acked + 10)
     await writer.stop()
-    assert await writer.file.close() == 8 * (writer.acked + 1)
+    assert await writer.file.close() == RECORD_BYTES * writer.acked
 
 
 async def test_too_few_datanodes_acknowledge_nothing_until_they_are_back(place: Place) -> None:
     store = await place.store(replicas_min=3)
     writer = BusyWriter(await store.create("short", durability=SYNCED))
     await writer.reach(20)
-    with place.killed("dn2"):
+    async with place.killed("dn2"):
         error = await writer.fails()
         assert "replicas_min is 3" in str(error)
         length = await store.recover("short", deadline_s=RECOVER_S)
@@ -51,7 +53,7 @@ async def test_a_paused_datanode_ends_the_file_and_not_the_service(
     store, other = await place.store(), await place.store()
     writer = BusyWriter(await store.create("hangs", durability=SYNCED))
     await writer.reach(20)
-    with place.paused(place.pipeline(writer.file)[place_in_pipeline]):
+    async with place.paused(place.pipeline(writer.file)[place_in_pipeline]):
         began_s = time.monotonic()
         error = await writer.fails()
         assert "did not answer" in str(error)
@@ -61,11 +63,8 @@ async def test_a_paused_datanode_ends_the_file_and_not_the_service(
         await write_somewhere(store, f"after-{place_in_pipeline}", until_s=began_s + NEW_FILE_S)
 
 
-async def write_somewhere(store: object, name: str, *, until_s: float) -> None:
+async def write_somewhere(store: HdfsFileStore, name: str, *, until_s: float) -> None:
     """Try new files until a commit succeeds, as a log does."""
-    from opentalos.adapters.hdfs import HdfsFileStore
-
-    assert isinstance(store, HdfsFileStore)
     for attempt in range(100):
         file = await store.create(f"{name}/{attempt}", durability=SYNCED)
         try:
@@ -80,20 +79,21 @@ async def test_commits_go_on_while_the_namenode_restarts(place: Place) -> None:
     store = await place.store()
     writer = BusyWriter(await store.create("open", durability=SYNCED))
     await writer.reach(20)
-    with place.killed("nn"):
+    async with place.killed("nn"):
         await writer.reach(writer.acked + 50)
-        for call in (
-            store.create("new", durability=SYNCED),
-            store.list(""),
-            store.recover("open", deadline_s=RECOVER_S),
-        ):
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: store.list(""),
+            lambda: store.create("new", durability=SYNCED),
+            lambda: store.recover("open", deadline_s=RECOVER_S),
+        ]
+        for call in calls:
             began_s = time.monotonic()
             with pytest.raises(StoreUnavailable):
-                await call
+                await call()
             assert time.monotonic() - began_s < REFUSED_S
     await writer.reach(writer.acked + 50)
     await writer.stop()
-    assert await writer.file.close() == 8 * (writer.acked + 1)
+    assert await writer.file.close() == RECORD_BYTES * writer.acked
     new = await store.create("new", durability=SYNCED)
     assert await new.commit([b"done"]) == 4
 
@@ -102,7 +102,7 @@ async def test_a_hanging_namenode_stops_neither_commits_nor_the_close(place: Pla
     store = await place.store(call_timeout_s=2.0)
     writer = BusyWriter(await store.create("open", durability=SYNCED))
     await writer.reach(20)
-    with place.paused("nn"):
+    async with place.paused("nn"):
         await writer.reach(writer.acked + 50)
         with pytest.raises(StoreUnavailable, match="did not answer"):
             await store.list("")

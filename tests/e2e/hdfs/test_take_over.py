@@ -80,7 +80,7 @@ async def test_a_file_whose_only_datanode_is_dead_is_reported_by_name(place: Pla
     file = await store.create("stuck", durability=SYNCED)
     await file.commit([b"kept"])
     (holder,) = place.pipeline(file)
-    with place.killed(holder):
+    async with place.killed(holder):
         with pytest.raises(RecoveryStuck, match=r"/e2e/\w+/stuck"):
             await other.recover("stuck", deadline_s=3.0)
         with pytest.raises(OutcomeUnknown):

@@ -29,4 +29,5 @@ async def write(url: str, path: str, jars: str, limits: HdfsLimits) -> None:
         say(f"end {type(error).__name__}: {error}")
 
 
-asyncio.run(write(*sys.argv[1:4], HdfsLimits(**json.loads(sys.argv[4]))))
+_, url, path, jars, settings = sys.argv
+asyncio.run(write(url, path, jars, HdfsLimits(**json.loads(settings))))

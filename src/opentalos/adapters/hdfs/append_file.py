@@ -91,8 +91,10 @@ class HdfsAppendFile:
             async with asyncio.timeout(timeout_s):
                 length = await call
         except TimeoutError as error:
-            text = f"{self._name}: HDFS did not answer within {timeout_s} s"
-            raise OutcomeUnknown(text) from error
+            if call.cancelled() or call.exception() is not None:
+                text = f"{self._name}: HDFS did not answer within {timeout_s} s"
+                raise OutcomeUnknown(text) from error
+            length = call.result()  # HDFS was in time; it was the loop that was late
         self._dead = None
         self._length = length
         return length

@@ -63,7 +63,9 @@ def client_keys(limits: HdfsLimits) -> dict[str, str]:
         "ipc.client.connect.max.retries.on.timeouts": "1",
         "ipc.client.connect.retry.interval": "200",
         "ipc.client.connect.timeout": str(max(1, call_ms // _CONNECT_SHARE)),
-        "ipc.client.rpc-timeout.ms": str(call_ms),
+        # Longer than any caller waits: when renewing the leases takes so long, the client gives
+        # up every file it writes.
+        "ipc.client.rpc-timeout.ms": "60000",
         # A DataNode that does not answer: a read asks another one meanwhile.
         "dfs.client.hedged.read.threadpool.size": str(limits.threads),
         "dfs.client.hedged.read.threshold.millis": "500",

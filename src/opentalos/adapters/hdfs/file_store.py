@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from opentalos.adapters.hdfs.append_file import HdfsAppendFile, WriterContext
 from opentalos.adapters.hdfs.client import HdfsClient, OpenStream, Reader, ReadPlace
@@ -172,12 +172,16 @@ class HdfsFileStore:
         if self._closed:
             raise StoreUnavailable("the file store is closed")
         timeout_s = self._limits.call_timeout_s
+        call = _Call(work, args)
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._others.run(work, *args)
+                return await self._others.run(call.run)
         except TimeoutError as error:
             text = f"{name}: HDFS did not answer within {timeout_s} s"
-            raise (OutcomeUnknown if changes else StoreUnavailable)(text) from error
+            unknown = changes and call.begun
+            raise (OutcomeUnknown if unknown else StoreUnavailable)(text) from error
+        finally:
+            call.wanted = False
 
     # --- readers, on the loop -----------------------------------------------------------------
 
@@ -201,6 +205,21 @@ class HdfsFileStore:
         """Close a reader that nobody uses and the store no longer keeps."""
         if reader.users == 0 and self._readers.get(path) is not reader:
             _close_stream(self._others, reader)
+
+
+class _Call(Generic[T]):
+    """A call that is left out if nobody waits for it any more when a thread is free at last."""
+
+    def __init__(self, work: Callable[..., T], args: tuple[object, ...]) -> None:
+        self._work, self._args = work, args
+        self.wanted, self.begun = True, False
+
+    def run(self) -> T:
+        """On a thread."""
+        if not self.wanted:
+            raise StoreUnavailable("nobody waits for this call")
+        self.begun = True
+        return self._work(*self._args)
 
 
 def _close_stream(threads: IoThreads, opened: object) -> None:
