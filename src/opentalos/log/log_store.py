@@ -50,7 +50,8 @@ class LogStore:
         self.counters = LogCounters()
         self._partitions: dict[PartitionKey, PartitionLog] = {}
         self._topics: dict[str, TopicLogSettings] = {}
-        self._leaving: dict[PartitionWriter, None] = {}  # released, not yet sealed
+        # Writers that this server let go of, until their last step is over.
+        self._former: dict[PartitionKey, PartitionWriter] = {}
         lanes = Lanes(limits, self.counters)
         self._context = LogContext(
             files=files,
@@ -67,6 +68,7 @@ class LogStore:
             graves=deque(),
         )
         self.upkeep = Upkeep(self._context, self._partitions, self._topics)
+        self.upkeep.former = self._former
         self._learner = Learner(self._context, self._known_log)
 
     async def start(self) -> None:
@@ -75,7 +77,11 @@ class LogStore:
         self._context.started = True
 
     def partition(self, topic: TopicLogSettings, partition: int) -> PartitionLog:
-        """The partition's log; made in memory on first use, without I/O."""
+        """The partition's log; made in memory on first use, without I/O.
+
+        Raises: PartitionNotServing: it left this server and came back, and its former writer here
+            has not ended its last step.
+        """
         log = self._partitions.get(PartitionKey(topic.topic_uuid, partition))
         if log is None:
             self._topics.setdefault(topic.topic_uuid, topic)
@@ -103,12 +109,11 @@ class LogStore:
         writer = log.writer
         writer.released = error
         writer.wake_readers()
-        self._leaving[writer] = None
+        self._former[key] = writer
         try:
             if writer.segment is not None or writer.busy():
                 await writer.run(partial(seal, writer))
         finally:
-            del self._leaving[writer]
             self._drop_writer(writer, error)
 
     def drop(self, key: PartitionKey, error: TalosError) -> None:
@@ -116,18 +121,18 @@ class LogStore:
         log = self._partitions.pop(key, None)
         if log is not None:
             self._drop_writer(log.writer, error)
-        for writer in self._leaving:
-            if writer.key == key:
-                self._drop_writer(writer, error)
+        elif key in self._former:
+            self._drop_writer(self._former[key], error)
 
     def drop_all(self, error: TalosError) -> None:
         """Stop serving every partition at once, as after a lapsed session."""
-        for key in list(self._partitions):
+        for key in [*self._partitions, *self._former]:
             self.drop(key, error)
-        for writer in self._leaving:
-            self._drop_writer(writer, error)
 
     def _drop_writer(self, writer: PartitionWriter, error: TalosError) -> None:
+        if writer.dropped:
+            return
+        self._former[writer.key] = writer
         stop(writer, error)
         if (writer.abandoned or writer.busy()) and not self._context.closed:
             self.upkeep.start_job(writer, partial(close_later, writer))

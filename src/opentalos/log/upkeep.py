@@ -11,11 +11,11 @@ from opentalos.log.manifest_store import ROOT
 from opentalos.log.partition_jobs import drop, open_now, seal
 from opentalos.log.partition_log import PartitionLog
 from opentalos.log.partition_writer import PartitionWriter
-from opentalos.log.put_queue import Job
+from opentalos.log.put_queue import Job, name_of
 from opentalos.log.results import TopicLogSettings
 from opentalos.log.retention import ClockWatch, Retained, droppable
 from opentalos.log.segment_writer import delete_if_gone
-from opentalos.model.errors import TalosError
+from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.message import PartitionKey
 
 _log = logging.getLogger(__name__)
@@ -40,6 +40,7 @@ class Upkeep:
         self, context: LogContext, partitions: Partitions, topics: dict[str, TopicLogSettings]
     ) -> None:
         self._context, self._partitions, self._topics = context, partitions, topics
+        self.former: dict[PartitionKey, PartitionWriter] = {}  # see LogStore
         self._tasks: list[asyncio.Task[None]] = []
         self._jobs: dict[asyncio.Task[None], None] = {}  # at most one per partition
         # Left by earlier runs; None: not listed. In a cluster a server is told what it has.
@@ -196,9 +197,17 @@ class Upkeep:
                 writer.adopt(held)
 
     def log_of(self, settings: TopicLogSettings, key: PartitionKey) -> PartitionLog:
-        """The partition's log, made on first use."""
+        """The partition's log, made on first use. Raises: PartitionNotServing.
+
+        Offsets identify a writer's own blocks only if no other writer of this process was there
+        meanwhile, so a partition never has two.
+        """
         log = self._partitions.get(key)
         if log is None:
+            former = self.former.get(key)
+            if former is not None and former.busy():
+                raise PartitionNotServing(f"{name_of(key)}: its last step here is not over")
+            self.former.pop(key, None)
             writer = PartitionWriter(self._context, key, settings)
             log = self._partitions[key] = PartitionLog(self._context, writer)
         return log

@@ -117,15 +117,18 @@ async def test_what_left_and_came_back_does_not_take_anothers_message_for_its_ow
     await until(lambda: files.waiting)
     files.go = asyncio.Event()
     files.go.set()
-    leaving = asyncio.create_task(bed.store.release(bed.log().key, PartitionNotServing("moved")))
+    key = bed.log().key
+    leaving = asyncio.create_task(bed.store.release(key, PartitionNotServing("moved")))
     await asyncio.sleep(0)
     other = await open_bed(storage)
     await put(other.log(), b"another's")
     await other.store.close()
-    assert await put(bed.log(), b"later") == 2
+    with pytest.raises(PartitionNotServing, match="last step"):
+        bed.log()
     slow.set()
     await asyncio.gather(leaving, return_exceptions=True)
-    await until(lambda: bool(answers.got))
     assert isinstance(answers.errors[0], OutcomeUnknown)
+    await until(lambda: not bed.store._former[key].busy())
+    assert await put(bed.log(), b"later") == 2
     assert await payloads(bed.log()) == [b"a", b"another's", b"later"]
     await bed.store.close()
