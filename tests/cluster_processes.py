@@ -158,6 +158,10 @@ class ClusterProcesses:
         document: dict[str, Any] = json.loads(text)
         return document
 
+    def counter(self, name: str) -> int:
+        """A counter of all servers together."""
+        return sum(one["counters"].get(name, 0) for one in self.status()["servers"])
+
     def controller(self) -> str:
         """Name of the controller."""
         return str(self.status()["leader"])
