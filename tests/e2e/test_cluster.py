@@ -41,12 +41,18 @@ def sdk_of(cluster: ClusterProcesses, name: str) -> Sdk:
     return Sdk(cluster.servers[name])
 
 
-def made_topic(cluster: ClusterProcesses, name: str) -> dict[str, RawTopic]:
+@pytest.fixture
+def clients(cluster: ClusterProcesses) -> Iterator[dict[str, RawClient]]:
+    """One of each server."""
+    made = {name: RawClient(server.port) for name, server in cluster.servers.items()}
+    yield made
+    for client in made.values():
+        client.close()
+
+
+def made_topic(clients: Mapping[str, RawClient], name: str) -> dict[str, RawTopic]:
     """A new topic, as a client of each server sees it."""
-    first = RawTopic.create(
-        RawClient(cluster.servers["s1"].port), name, partitions=PARTITIONS, durability="flushed"
-    )
-    clients = {one: RawClient(server.port) for one, server in cluster.servers.items()}
+    first = RawTopic.create(clients["s1"], name, partitions=PARTITIONS, durability="flushed")
     return {one: RawTopic(client, name, first.resource) for one, client in clients.items()}
 
 
@@ -62,6 +68,12 @@ def put_in_time(topic: RawTopic, partition: int, payload: bytes) -> None:
         return True
 
     wait_until(done, f"a put to partition {partition}", TAKE_OVER_S)
+
+
+def stored(topic: RawTopic, partition: int) -> int:
+    """Messages of a partition; one reply ends with a segment."""
+    got = topic.get(0, partition=partition)
+    return int(got.messageNumber + got.unHandledMessageNumber)
 
 
 def resource_of(topic: RawTopic) -> str:
@@ -112,8 +124,10 @@ def test_the_official_sdk_works_at_the_owners_and_through_any_server(
     assert passed_on["forwarded"] > 2 * passed_on["addressed"], passed_on
 
 
-def test_any_server_answers_for_every_partition_and_group(cluster: ClusterProcesses) -> None:
-    topics = made_topic(cluster, "any-server")
+def test_any_server_answers_for_every_partition_and_group(
+    cluster: ClusterProcesses, clients: dict[str, RawClient]
+) -> None:
+    topics = made_topic(clients, "any-server")
     owners = cluster.owners(resource_of(topics["s1"]))
     assert len(set(owners.values())) > 1, owners
     for name, topic in topics.items():
@@ -122,7 +136,7 @@ def test_any_server_answers_for_every_partition_and_group(cluster: ClusterProces
             assert bool(put.isTransfer) is (owners[partition] != name)
     for number, (name, topic) in enumerate(topics.items()):
         for partition in range(PARTITIONS):
-            assert topic.get(0, partition=partition).messageNumber == len(topics)
+            assert stored(topic, partition) == len(topics)
         unit = idl("consumer").ConsumeUnit("any-group", topic.resource, [number], f"worker-{name}")
         register = idl("consumer").LockWorkerRequest(unit)
         assert topic.client.call("consumer", "lockWorker", register).registerSuccess
@@ -135,9 +149,9 @@ def test_any_server_answers_for_every_partition_and_group(cluster: ClusterProces
 
 
 def test_a_change_of_a_topic_is_seen_by_every_server_within_a_second(
-    cluster: ClusterProcesses,
+    cluster: ClusterProcesses, clients: dict[str, RawClient]
 ) -> None:
-    topics = made_topic(cluster, "seen")
+    topics = made_topic(clients, "seen")
     resource = resource_of(topics["s1"])
 
     def seen(name: str) -> int:
@@ -165,8 +179,10 @@ def test_a_change_of_a_topic_is_seen_by_every_server_within_a_second(
     all_see(-5)
 
 
-def test_a_server_is_drained_without_a_failed_put(cluster: ClusterProcesses) -> None:
-    topics = made_topic(cluster, "drained")
+def test_a_server_is_drained_while_it_serves(
+    cluster: ClusterProcesses, clients: dict[str, RawClient]
+) -> None:
+    topics = made_topic(clients, "drained")
     for partition in range(PARTITIONS):
         topics["s1"].put(b"before", partition=partition)
     done = talos("cluster", "drain", "s2", *as_root(cluster, "s1"))
@@ -175,15 +191,17 @@ def test_a_server_is_drained_without_a_failed_put(cluster: ClusterProcesses) -> 
     assert "s2" not in cluster.owners(resource_of(topics["s1"])).values()
     for partition in range(PARTITIONS):
         put_in_time(topics["s2"], partition, b"after")
-        assert topics["s3"].get(0, partition=partition).messageNumber == 2
+        assert stored(topics["s3"], partition) >= 2  # an unknown put may be there as well
     shown = talos("cluster", "status", "--topic", "drained", *as_root(cluster, "s3"))
     assert "draining" in shown.stdout, shown.stderr
     assert talos("cluster", "undrain", "s2", *as_root(cluster, "s3")).returncode == 0
     cluster.wait_settled()
 
 
-def test_a_server_that_restarts_in_time_keeps_its_partitions(cluster: ClusterProcesses) -> None:
-    topics = made_topic(cluster, "restarted")
+def test_a_server_that_restarts_in_time_keeps_its_partitions(
+    cluster: ClusterProcesses, clients: dict[str, RawClient]
+) -> None:
+    topics = made_topic(clients, "restarted")
     before = cluster.owners(resource_of(topics["s1"]), "s1")
     for partition in range(PARTITIONS):
         topics["s1"].put(b"before", partition=partition)
@@ -197,16 +215,15 @@ def test_a_server_that_restarts_in_time_keeps_its_partitions(cluster: ClusterPro
 
 
 def test_a_killed_servers_partitions_are_served_again_with_everything(
-    cluster: ClusterProcesses,
+    cluster: ClusterProcesses, clients: dict[str, RawClient]
 ) -> None:
-    topics = made_topic(cluster, "killed")
+    topics = made_topic(clients, "killed")
     for partition in range(PARTITIONS):
         topics["s1"].put(b"before", partition=partition)
     cluster.kill("s3")
     for partition in range(PARTITIONS):
         put_in_time(topics["s1"], partition, b"after")
-        got = topics["s2"].get(0, partition=partition)
-        assert got.messageNumber >= 2  # an unknown put may have been stored as well
+        assert stored(topics["s2"], partition) >= 2
     cluster.start("s3")
     cluster.wait_settled()
 
@@ -274,7 +291,7 @@ def test_a_backend_that_is_not_there_is_named_until_the_start_is_given_up(
     }[backend]
     changes = {
         f"{backend}://{address}/": f"{backend}://127.0.0.1:1/",
-        "[storage]": "[storage]\nopen_timeout_s = 14",
+        "open_timeout_s = 120.0": "open_timeout_s = 14.0",
     }
     text = refusal(another(cluster, tmp_path, changes))
     assert f"waiting for {backend}://127.0.0.1:1/" in text
