@@ -8,10 +8,12 @@ import pytest
 from tests.e2e.hbase.conftest import Opener
 
 from opentalos.adapters.hbase import HbaseRowStore, open_hbase_row_store
+from opentalos.adapters.hbase.row_store import CELL_BYTES_MAX
 from opentalos.cli.backend.hbase import HbaseBackend
 from opentalos.model.errors import (
     ConfigError,
     OutcomeUnknown,
+    RequestTooLarge,
     StoreUnavailable,
     TalosError,
     VersionConflict,
@@ -216,6 +218,23 @@ async def rewrite_files(store: HbaseRowStore, table: str) -> None:
                 time.sleep(0.1)
 
     await asyncio.to_thread(tidy)
+
+
+async def test_a_cell_that_is_too_large_is_refused_by_itself(opened: Opener, table: str) -> None:
+    store = await opened(10.0)
+    await store.open_table(table)
+    large = RowMutation(
+        key=b"a", expected=ABSENT, write_id=b"a", data={b"c": bytes(CELL_BYTES_MAX + 1)}
+    )
+    with pytest.raises(RequestTooLarge):
+        await store.mutate(table, large)
+    largest = RowMutation(
+        key=b"b", expected=ABSENT, write_id=b"b", data={b"c": bytes(CELL_BYTES_MAX)}
+    )
+    refused, written = await store.mutate_many(table, [large, largest])
+    assert isinstance(refused, RequestTooLarge)
+    assert isinstance(written, int)
+    assert [row.key for row in await store.scan(table, b"", b"", limit=9)] == [b"b"]
 
 
 async def test_splits_are_regions(opened: Opener, table: str) -> None:

@@ -21,6 +21,7 @@ from opentalos.model.errors import (
     ConfigError,
     NotFound,
     OutcomeUnknown,
+    RequestTooLarge,
     StoreUnavailable,
     TalosError,
     VersionConflict,
@@ -35,6 +36,7 @@ GRACE_S = 1.0  # for a Java call to end by its own timeout before it is given up
 CLOSE_S = 5.0
 ROWS_PER_CALL = 512  # of one get
 PART_ROWS_MIN, PART_ROWS_MAX = 8, 64  # of one batch; HBase applies its rows one after the other
+CELL_BYTES_MAX = 8 << 20  # HBase's own bound is 10 MiB, with the key
 PAUSE_S = 0.05  # before the first repeat; doubles
 PAUSE_MAX_S = 0.5
 _CLIENT_CLASS = "org.apache.hadoop.hbase.client.Connection"
@@ -182,6 +184,10 @@ class _Write:
         self._unknown = False  # a former try may have been applied
         self.failure: TalosError | None = None  # of the last try
         self.outcome: int | TalosError | None = None
+        cells = (*mutation.data.values(), *mutation.pending.values())
+        largest = max((len(cell) for cell in cells if cell is not None), default=0)
+        if largest > CELL_BYTES_MAX:
+            self.outcome = RequestTooLarge(f"a cell of {largest} bytes, at most {CELL_BYTES_MAX}")
 
     @property
     def attempt(self) -> Attempt:
@@ -233,7 +239,9 @@ async def open_hbase_row_store(url: str, jvm: JvmLimits, limits: HbaseLimits) ->
     conf_dir = configured_folder(limits.conf_dir, "HBASE_CONF_DIR")
     start_jvm(jvm, [] if conf_dir is None else [conf_dir])
     if not has_class(_CLIENT_CLASS):
-        raise ConfigError("no HBase client in the JVM; get its jar with: talos backend fetch hbase")
+        raise ConfigError(
+            "no HBase client in the JVM; get its jar with: talos backend fetch client"
+        )
     threads = IoThreads("hbase", threads=limits.threads, leave=leave_thread)
     try:
         return await _opened(location, conf_dir, limits, threads)
@@ -249,7 +257,11 @@ async def _opened(
         async with asyncio.timeout(limits.connect_timeout_s):
             client = await threads.run(HbaseClient, location, conf_dir, limits)
             store = HbaseRowStore(client, threads, limits)
-            await store.open()
+            try:
+                await store.open()
+            except BaseException:
+                await store.close()
+                raise
     except TimeoutError as error:
         seconds = limits.connect_timeout_s
         text = f"HBase behind ZooKeeper at {location.quorum} does not answer within {seconds:g} s"

@@ -66,8 +66,7 @@ class RecordWatch:
 
     async def _catch_up(self) -> None:
         self._wakeup.clear()
-        if self._stale:
-            await self._load()
+        await self._load()
         while self._changed and not self._stale:
             paths = list(self._changed)
             self._changed.clear()
@@ -76,20 +75,25 @@ class RecordWatch:
             except BaseException:
                 self._changed.update(dict.fromkeys(paths))
                 raise
-            for path in paths:
-                self._apply(path, nodes.get(path))
+            if not self._stale:
+                for path in paths:
+                    self._apply(path, nodes.get(path))
 
     async def _load(self) -> None:
-        """The watch comes first, so that nothing falls between it and the reads."""
-        self._stale = False
-        self._changed.clear()
-        try:
-            await self._connection.read(AddWatch(self._tree.znode(self.prefix)))
-            nodes = await self._tree.below(self.prefix)
-        except BaseException:
-            self._stale = True
-            raise
-        self._state = {path: _record(node) for path, node in nodes.items() if node.is_record}
+        """Read everything if need be. The watch comes first, so that nothing falls between it and
+        the reads; what was read over two connections may go back and is not used."""
+        while self._stale:
+            self._stale = False
+            self._changed.clear()
+            try:
+                await self._connection.read(AddWatch(self._tree.znode(self.prefix)))
+                nodes = await self._tree.below(self.prefix)
+            except BaseException:
+                self._stale = True
+                raise
+            if not self._stale:
+                records = {path: _record(node) for path, node in nodes.items() if node.is_record}
+                self._state = records
 
     def _apply(self, path: str, node: Node | None) -> None:
         if node is not None and node.is_record:
