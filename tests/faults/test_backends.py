@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster_load import traffic
-from tests.cluster_processes import SESSION_S, ClusterProcesses
+from tests.cluster_processes import SESSION_S, ClusterProcesses, wait_until
 from tests.conftest import RunningBackends
 from tests.faults.zookeeper_session import expire
 
@@ -22,7 +22,8 @@ ZOOKEEPER_DOWN_S = 10.0  # longer than a session
 AWAY_S = 1.0
 PAUSE_S = 8.0
 DISK_MB = 4096
-LEFT_BYTES = 256 << 10
+LEFT_BYTES = 64 << 10
+FULL_TIMEOUT_S = 30.0
 
 
 def quiet(_text: str) -> None:
@@ -151,8 +152,7 @@ def test_the_disk_of_a_datanode_is_full(
         found = os.statvfs(folder)
         used = (found.f_blocks - found.f_bfree) * found.f_frsize
         resize(folder, used + LEFT_BYTES)
-        time.sleep(PAUSE_S)
-        assert os.statvfs(folder).f_bavail * found.f_frsize < LEFT_BYTES, "it was never written to"
+        wait_until(lambda: not os.statvfs(folder).f_bavail, "the disk is full", FULL_TIMEOUT_S)
         load.wait_progress()
         resize(folder, DISK_MB << 20)
         load.wait_progress()
