@@ -13,7 +13,7 @@ from opentalos.adapters.hdfs.configuration import (
     retries_blindly,
 )
 from opentalos.adapters.hdfs.java_errors import permission_denied, text_of, translated
-from opentalos.model.errors import ConfigError, NotFound, StoreUnavailable
+from opentalos.model.errors import ConfigError, NotFound, RequestError, StoreUnavailable
 from opentalos.model.limits import HdfsLimits
 
 _BUFFER_BYTES = 4096  # Hadoop's default; the stream has its own packets of 64 KiB
@@ -84,19 +84,21 @@ class HdfsClient:
         return f"{self._location.root}/{path}"
 
     def make_root(self) -> None:
-        """Make the store's folder if it is missing. Raises: ConfigError: no permission."""
-        root = self._location.root or "/"
+        """Make the store's folder if it is missing. Raises: ConfigError: it cannot be used."""
+        root = self._path(self._location.root or "/")
+        name = f"{self._location.uri}{root}"
         try:
-            self._fs.mkdirs(self._path(root))
-            self._fs.access(self._path(root), self._all_actions)
+            self._fs.mkdirs(root)
+            self._fs.access(root, self._all_actions)
         except self.java_exception as error:
             if permission_denied(error):
                 raise ConfigError(
-                    f"{self._location.uri}{root}: the server needs read, write and execute "
-                    f"permission: {text_of(error)}"
+                    f"{name}: the server needs read, write and execute permission: {text_of(error)}"
                 ) from error
-            name = f"{self._location.uri}{root}"
-            raise translated(error, name, changes=False, retried=self._retried) from error
+            problem = translated(error, name, changes=False, retried=self._retried)
+            if isinstance(problem, RequestError):
+                raise ConfigError(f"{name}: {text_of(error)}") from error
+            raise problem from error
 
     def create(self, path: str) -> OpenStream:
         """A new file's output stream. Raises: AlreadyExists."""

@@ -1,0 +1,201 @@
+"""What an open HDFS file makes of its stream's answers. The stream is one of Python."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from opentalos.adapters.hdfs.append_file import HdfsAppendFile, WriterContext
+from opentalos.adapters.hdfs.commit_call import Sync
+from opentalos.adapters.io_threads import IoThreads
+from opentalos.model.errors import Fenced, NotFound, OutcomeUnknown, StoreUnavailable, WriterDead
+from opentalos.model.limits import HdfsLimits
+from opentalos.model.message import Durability
+
+
+class JavaError(Exception):
+    """Looks like a Java exception."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._name = name
+
+    def getClass(self) -> "JavaError":
+        return self
+
+    def getSimpleName(self) -> str:
+        return self._name
+
+    def getMessage(self) -> str:
+        return "on purpose"
+
+
+class Stream:
+    """A stream and the client around it."""
+
+    def __init__(self) -> None:
+        self.java_exception = JavaError
+        self.commit_call = self
+        self.calls: list[Sync] = []
+        self.replicas = 3
+        self.error: JavaError | None = None
+        self.closed_in_hdfs: bool | Exception = False
+        self.gate = threading.Event()
+        self.gate.set()
+        self.closed = threading.Event()
+
+    def commit(self, stream: object, chunks: Sequence[bytes], how: Sync) -> int:
+        self.gate.wait(10)
+        self.calls.append(how)
+        if self.error is not None:
+            raise self.error
+        return self.replicas
+
+    def is_closed(self, _path: str) -> bool:
+        if isinstance(self.closed_in_hdfs, Exception):
+            raise self.closed_in_hdfs
+        return self.closed_in_hdfs
+
+    def close(self) -> None:
+        self.closed.set()
+        if self.error is not None:
+            raise self.error
+
+
+class Rig:
+    """A file over a stream of Python."""
+
+    def __init__(self, **settings: float) -> None:
+        self.stream = Stream()
+        limits = HdfsLimits(**settings)  # type: ignore[arg-type]
+        self.threads = IoThreads("t", threads=2)
+        context = WriterContext(
+            self.stream,  # type: ignore[arg-type]
+            limits,
+            self.threads,
+            self.threads,
+        )
+        self.released: list[HdfsAppendFile] = []
+        self.context = context
+
+    def file(self, durability: Durability = Durability.SYNCED) -> HdfsAppendFile:
+        return HdfsAppendFile(
+            "p", self.stream, self.context, durability=durability, on_release=self.released.append
+        )
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    made = Rig(replicas_min=2, commit_timeout_s=0.3)
+    yield made
+    made.stream.gate.set()
+    assert await made.threads.close(deadline_s=5)
+
+
+async def dead(file: HdfsAppendFile) -> None:
+    for _ in range(2):
+        with pytest.raises(WriterDead):
+            await file.commit([b"x"])
+    with pytest.raises(WriterDead):
+        await file.close()
+
+
+@pytest.mark.parametrize(
+    ("durability", "then"), [(Durability.SYNCED, Sync.SYNC), (Durability.FLUSHED, Sync.FLUSH)]
+)
+async def test_the_length_is_told_until_the_pipeline_is_known(
+    rig: Rig, durability: Durability, then: Sync
+) -> None:
+    file = rig.file(durability)
+    assert [await file.commit([b"ab", b"c"]) for _ in range(3)] == [3, 6, 9]
+    assert rig.stream.calls == [Sync.SYNC_LENGTH, then, then]
+    assert await file.close() == 9
+    assert rig.released == [file]
+
+
+@pytest.mark.parametrize("durability", list(Durability))
+async def test_on_one_datanode_every_commit_tells_the_length(durability: Durability) -> None:
+    rig = Rig()
+    rig.stream.replicas = 1
+    file = rig.file(durability)
+    for _ in range(3):
+        await file.commit([b"a"])
+    assert rig.stream.calls == [Sync.SYNC_LENGTH] * 3
+    await rig.threads.close(deadline_s=5)
+
+
+async def test_too_few_datanodes_end_the_file(rig: Rig) -> None:
+    file = rig.file()
+    await file.commit([b"a"])
+    rig.stream.replicas = 1
+    with pytest.raises(OutcomeUnknown, match="written to 1 DataNodes, replicas_min is 2"):
+        await file.commit([b"b"])
+    await dead(file)
+    assert rig.released == [file]
+    assert await asyncio.to_thread(rig.stream.closed.wait, 5)
+
+
+@pytest.mark.parametrize(
+    ("closed", "expected"),
+    [(True, Fenced), (NotFound("p"), Fenced), (False, WriterDead),
+     (StoreUnavailable("no NameNode"), WriterDead)],
+)  # fmt: skip
+async def test_a_failed_commit_says_fenced_if_the_file_is_closed(
+    rig: Rig, closed: bool | Exception, expected: type[Exception]
+) -> None:
+    file = rig.file()
+    rig.stream.error, rig.stream.closed_in_hdfs = JavaError("IOException"), closed
+    with pytest.raises(expected):
+        await file.commit([b"a"])
+    await dead(file)
+
+
+async def test_a_lost_lease_is_fenced_without_asking(rig: Rig) -> None:
+    rig.stream.error = JavaError("LeaseExpiredException")
+    rig.stream.closed_in_hdfs = StoreUnavailable("not asked")
+    with pytest.raises(Fenced):
+        await rig.file().commit([b"a"])
+
+
+async def test_a_commit_that_hangs_ends_the_file(rig: Rig) -> None:
+    file = rig.file()
+    rig.stream.gate.clear()
+    with pytest.raises(OutcomeUnknown, match=r"did not answer within 0\.3 s"):
+        await file.commit([b"a"])
+    await dead(file)
+    assert not rig.stream.closed.is_set(), "the thread still uses the stream"
+    rig.stream.gate.set()
+    assert await asyncio.to_thread(rig.stream.closed.wait, 5)
+    await dead(file)
+
+
+async def test_an_interrupted_commit_ends_the_file(rig: Rig) -> None:
+    file = rig.file()
+    rig.stream.gate.clear()
+    commit = asyncio.ensure_future(file.commit([b"a"]))
+    await asyncio.sleep(0.01)
+    commit.cancel()
+    await asyncio.gather(commit, return_exceptions=True)
+    rig.stream.gate.set()
+    await dead(file)
+
+
+async def test_a_failed_close_is_unknown(rig: Rig) -> None:
+    file = rig.file()
+    await file.commit([b"a"])
+    rig.stream.error = JavaError("IOException")
+    with pytest.raises(OutcomeUnknown):
+        await file.close()
+    await dead(file)
+
+
+async def test_a_store_that_closes_wakes_whoever_waits(rig: Rig) -> None:
+    file = rig.file()
+    rig.stream.gate.clear()
+    commit = asyncio.ensure_future(file.commit([b"a"]))
+    await asyncio.sleep(0.01)
+    file.abandon(WriterDead("closing"))
+    with pytest.raises(OutcomeUnknown):
+        await commit
+    await dead(file)
