@@ -16,7 +16,7 @@ from opentalos.log.lanes import Lanes, Worker
 
 _log = logging.getLogger(__name__)
 
-AT_ONCE_MAX = 128  # steps under way; 250 recoveries of a second each take two of them
+AT_ONCE_MAX = 512  # steps under way: partitions whose storage hangs must not keep all others
 
 Step = Callable[[], Awaitable[float]]  # seconds until the partition may have its next turn
 Errand = Callable[[], Awaitable[None]]  # of no partition's turn; does not raise

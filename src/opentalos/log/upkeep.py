@@ -82,6 +82,8 @@ class Upkeep:
 
     async def run_pass(self) -> None:
         """One pass: learn of earlier partitions, seal, drop, delete; only what is served here."""
+        for key in [key for key, writer in self.former.items() if not writer.busy()]:
+            del self.former[key]
         if not self._context.gate.steady():
             return
         await self._learn()

@@ -311,3 +311,24 @@ def test_a_server_whose_assignments_are_old_takes_nothing_back(run: Run) -> None
         assert await b.payloads(topic) == [b"1", b"2"]
 
     run(scenario)
+
+
+def test_a_partition_that_comes_back_at_once_is_sealed_first(run: Run) -> None:
+    async def scenario(bed: ClusterBed) -> None:
+        a, _, topic = await two_servers(bed)
+        await a.put(topic, b"1")
+        flying = [a.put(topic, b"%d" % number) for number in (2, 3)]
+        a.meta.write_s = 0.3  # the seal takes a while
+        await bed.assign(topic.uuid, ["b"], {"0": "a"})
+        await asyncio.sleep(0.05)
+        await bed.assign(topic.uuid, ["a"])
+        await asyncio.sleep(0.05)
+        with pytest.raises(PartitionNotServing, match="last step"):
+            await a.put(topic, b"4")
+        await asyncio.gather(*flying)
+        await asyncio.sleep(1)
+        await a.put(topic, b"4")
+        assert await a.payloads(topic) == [b"1", b"2", b"3", b"4"]
+        assert not a.files.recovered
+
+    run(scenario)
