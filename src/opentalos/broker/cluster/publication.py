@@ -48,6 +48,7 @@ class Publication:
         self._manifests = ManifestStore(state.meta, "")
         self._turns = asyncio.Semaphore(WRITES_AT_ONCE)
         self._fewer_since_s: dict[str, float] = {}  # topics that seem to have become smaller
+        self._kept: set[str] = set()  # those of them that may only be not yet known here
         self._moving_since_s: dict[PartitionKey, float] = {}
         self.recent: deque[Move] = deque(maxlen=RECENT_MAX)
         self.planned_moves = 0
@@ -72,17 +73,18 @@ class Publication:
     def partitions(self, topics: Iterable[tuple[str, int]], now_s: float) -> Sequence[PartitionKey]:
         """All partitions to be placed.
 
-        What was published and is missing in ``topics`` counts as there for a while: this server's
-        copy of the topics may be older than the assignment that another controller made.
+        What was published and is missing in ``topics`` is either deleted or, if another controller
+        made the assignment, not yet known here. So for a while it stays as it is: it is neither
+        taken away nor moved.
         """
         counts = dict(topics)
-        fewer = {}
-        for uuid, record in self._records():
-            if counts.get(uuid, 0) < len(record.owners):
-                fewer[uuid] = self._fewer_since_s.get(uuid, now_s)
-                if now_s < fewer[uuid] + FEWER_KEPT_S:
-                    counts[uuid] = len(record.owners)
-        self._fewer_since_s = fewer
+        since_s = {
+            uuid: self._fewer_since_s.get(uuid, now_s)
+            for uuid, record in self._records()
+            if counts.get(uuid, 0) < len(record.owners)
+        }
+        self._fewer_since_s = since_s
+        self._kept = {uuid for uuid, at_s in since_s.items() if now_s < at_s + FEWER_KEPT_S}
         return [
             PartitionKey(uuid, number) for uuid in sorted(counts) for number in range(counts[uuid])
         ]
@@ -128,11 +130,13 @@ class Publication:
         moving: dict[str, dict[str, str]] = {}
         for key, source in assignment.moved_from.items():
             moving.setdefault(key.topic_uuid, {})[str(key.partition)] = source
-        for uuid, record in list(self._records()):
-            if uuid not in owners:
-                yield self._remove(uuid, record)
+        for uuid, former in list(self._records()):
+            if uuid not in owners and uuid not in self._kept:
+                yield self._remove(uuid, former)
         for uuid, names in owners.items():
             before, moves = self._state.assignment(uuid), moving.get(uuid, {})
+            if before is not None and uuid in self._kept:
+                names += before.owners[len(names) :]
             if before is None or (before.owners, before.moved_from) != (tuple(names), moves):
                 number = before.number + 1 if before else 1
                 record = AssignmentRecord(number=number, owners=tuple(names), moved_from=moves)

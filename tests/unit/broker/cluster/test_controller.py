@@ -276,6 +276,21 @@ def test_a_new_controller_whose_topics_are_older_takes_nothing_away() -> None:
     in_control(scenario)
 
 
+def test_a_topic_that_is_being_deleted_is_not_moved() -> None:
+    """Its new owner would write files that the deletion has already looked for."""
+
+    async def scenario(bed: ControllerBed) -> None:
+        _, b, _ = await bed.steady("a", "b", "c")
+        before = bed.records()["topic-1"]
+        del bed.topics["topic-1"]
+        await b.announce(LeavingKind.DRAIN)
+        await asyncio.sleep(3)
+        assert bed.records()["topic-1"] == before
+        await bed.until(lambda: "topic-1" not in bed.records(), 5)
+
+    in_control(scenario)
+
+
 def test_weights_change_the_ring() -> None:
     async def scenario(bed: ControllerBed) -> None:
         a, _ = await bed.steady("a", "b")
