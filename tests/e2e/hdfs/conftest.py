@@ -7,6 +7,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.conftest import RunningBackends
@@ -34,8 +35,11 @@ class Place:
 
     def limits(self, **changes: float) -> HdfsLimits:
         """What the tests use, with changes."""
-        settings = {"replication": 3, "block_bytes": BLOCK_BYTES} | changes
-        return HdfsLimits(conf_dir=str(self.backends.hdfs_conf_dir), **settings)  # type: ignore[arg-type]
+        return HdfsLimits(**self._settings(changes))
+
+    def _settings(self, changes: dict[str, float]) -> dict[str, Any]:
+        conf_dir = str(self.backends.hdfs_conf_dir)
+        return {"replication": 3, "block_bytes": BLOCK_BYTES, "conf_dir": conf_dir, **changes}
 
     async def store(self, **changes: float) -> HdfsFileStore:
         """Another client of the folder."""
@@ -79,11 +83,9 @@ class Place:
     @contextlib.asynccontextmanager
     async def process(self, path: str, **changes: float) -> AsyncIterator["WriterProcess"]:
         """A process that creates ``path`` and commits records for as long as HDFS lets it."""
-        settings = {"replication": 3, "block_bytes": BLOCK_BYTES} | changes
-        settings["conf_dir"] = str(self.backends.hdfs_conf_dir)  # type: ignore[assignment]
         child = await asyncio.create_subprocess_exec(
             sys.executable, str(WRITER), self.url, path, str(self.backends.jars),
-            json.dumps(settings), stdout=asyncio.subprocess.PIPE,
+            json.dumps(self._settings(changes)), stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:
             yield WriterProcess(child)
