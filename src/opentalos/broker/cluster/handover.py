@@ -44,13 +44,11 @@ class Handover:
         self._task = asyncio.create_task(self._run(), name="handover")
 
     async def close(self) -> None:
-        """Stop following; partitions that are being released are dropped."""
-        tasks = list(self._releases)
+        """Stop following; what is being released is sealed first, each within ``handover_s``."""
         if self._task is not None:
-            tasks.append(self._task)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.gather(*self._releases, return_exceptions=True)
 
     def drop_all(self) -> None:
         """The session lapsed: others may own everything by now."""
