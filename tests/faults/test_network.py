@@ -31,11 +31,13 @@ class Partitioned:
     client_port: int  # leads to the victim, is never cut
 
 
-@pytest.fixture
-def partitioned(backends: RunningBackends, tmp_path: Path) -> Iterator[Partitioned]:
+@pytest.fixture(scope="module")
+def partitioned(
+    backends: RunningBackends, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Partitioned]:
     with namespace() as inside:
         launchers = {VICTIM: inside.launcher}
-        cluster = ClusterProcesses(tmp_path / "cluster", backends, launchers=launchers)
+        cluster = ClusterProcesses(tmp_path_factory.mktemp("cut"), backends, launchers=launchers)
         made = lead(cluster, backends, inside)
         try:
             cluster.start()
