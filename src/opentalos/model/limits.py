@@ -213,7 +213,7 @@ class HdfsLimits:
     block_bytes: int = 256 << 20  # above segment + largest group: a sync covers one block only
     threads: int = 8  # commits under way at once; up to four times as many while HDFS is slow
     commit_timeout_s: float = 10.0  # a commit without an answer for so long ends its file
-    datanode_timeout_s: float = 20.0  # after it and 5 s per replica the client gives a DataNode up
+    datanode_timeout_s: float = 10.0  # after it and 5 s per replica the client gives a DataNode up
     call_timeout_s: float = 15.0  # of one call to the NameNode
     kerberos_principal: str = ""  # with kerberos_keytab; empty: no login
     kerberos_keytab: str = ""

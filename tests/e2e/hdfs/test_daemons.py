@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.backend, pytest.mark.timeout(240)]
 
 SYNCED = Durability.SYNCED
 REFUSED_S = 5.0  # a NameNode that is down is noticed within
+IDLE_S = 18.0  # a DataNode waits 15 s for a word of its writer
 NEW_FILE_S = 60.0  # a DataNode that hangs is no longer used after 14 s without a heartbeat
 
 
@@ -28,6 +29,20 @@ async def test_a_killed_datanode_does_not_stop_a_writer(place: Place) -> None:
     await writer.reach(writer.acked + 10)
     await writer.stop()
     assert await writer.file.close() == RECORD_BYTES * writer.acked
+
+
+async def test_an_idle_writer_keeps_its_pipeline(place: Place) -> None:
+    store = await place.store()
+    files = [await store.create(f"idle/{number}", durability=SYNCED) for number in range(20)]
+    for file in files:
+        await file.commit([b"before"])
+    nodes = [sorted(place.pipeline(file)) for file in files]
+    await asyncio.sleep(IDLE_S)
+    for file in files:
+        await file.commit([b"after"])
+    assert [sorted(place.pipeline(file)) for file in files] == nodes
+    for file in files:
+        assert await file.close() == 11
 
 
 async def test_too_few_datanodes_acknowledge_nothing_until_they_are_back(place: Place) -> None:
