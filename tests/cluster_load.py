@@ -166,8 +166,7 @@ class Traffic:
             if all(now[partition] > count for partition, count in before.items()):
                 return
             stuck = [partition for partition, count in before.items() if now[partition] <= count]
-            said = f"partitions {stuck} acknowledge nothing\n{self.cluster.said()}"
-            assert time.monotonic() < deadline, said
+            assert time.monotonic() < deadline, f"partitions {stuck} acknowledge nothing"
             time.sleep(0.3)
 
     def wait_commits(self) -> None:
@@ -230,7 +229,7 @@ class Traffic:
             f"{sum(acked.values())} acked, {unknown} unknown, {commits} commits\n"
         )
         anomalies = [str(anomaly) for anomaly in check(history)]
-        assert not anomalies, "\n".join([*anomalies, self.cluster.said()])
+        assert not anomalies, "\n".join(anomalies)
         assert min(acked.values()) > 0, "a partition had no load"
         assert commits > 0, "the group did nothing"
 
@@ -267,5 +266,8 @@ def traffic(
         load.wait_progress()
         load.stop()
         load.judge(fault)
+    except BaseException:
+        sys.stdout.write(f"\n{fault} failed; the servers said\n{cluster.said()}\n")
+        raise
     finally:
         load.close()
