@@ -131,6 +131,29 @@ async def test_too_many_waiting_requests_are_not_done(monkeypatch: pytest.Monkey
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def test_a_request_that_gets_no_connection_in_time_is_not_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("opentalos.adapters.peer_http.pool.TAKE_S_MAX", 0.1)
+    release = asyncio.Event()
+
+    async def slow(
+        made: Scripted, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        await made.read(reader)
+        await release.wait()
+        writer.write(OK)
+
+    async with scripted(slow) as other, peers(peer_connections_max=1) as here:
+        first = asyncio.create_task(here.forward(other.address, REQUEST))
+        await asyncio.sleep(0.02)
+        with pytest.raises(StoreUnavailable, match="keeps all 1 connections busy"):
+            await here.forward(other.address, REQUEST)
+        release.set()
+        assert (await first).body == b"ok"
+        assert other.requests == 1
+
+
 async def test_a_cancelled_request_leaves_its_turn_to_the_next() -> None:
     release = asyncio.Event()
 

@@ -9,6 +9,7 @@ from opentalos.adapters.peer_http.connection import PeerConnection
 from opentalos.model.errors import ExcessivePending, StoreUnavailable
 
 WAITERS_MAX = 4_096  # requests that wait for a connection, per server
+TAKE_S_MAX = 3.0  # a client is told "not done" before it gives up: nothing was written yet
 CONNECT_S_MAX = 1.0  # servers of a cluster are near each other
 IDLE_S_MAX = 60.0  # below the other side's idle_timeout_s, so that it seldom closes first
 
@@ -40,7 +41,12 @@ class Pool:
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[PeerConnection]:
         """One connection for one request. Raises: StoreUnavailable, ExcessivePending: not done."""
-        taken = await self._take()
+        try:
+            async with asyncio.timeout(TAKE_S_MAX):
+                taken = await self._take()
+        except TimeoutError as error:
+            text = f"server {self.address} keeps all {self._connections_max} connections busy"
+            raise StoreUnavailable(text) from error
         try:
             yield taken
         finally:
