@@ -168,6 +168,10 @@ class BenchTopic:
 
     def stored_messages(self, client: Client) -> int:
         """Messages in the log by its own count, to hold against what the generator was told."""
+        return sum(self.stored_by_partition(client))
+
+    def stored_by_partition(self, client: Client) -> list[int]:
+        """How many messages each partition has ever had."""
         request = GetPartitionsOffsetRequest(
             topicAndPartitionList=[self.partition(p) for p in range(self.partitions)]
         )
@@ -175,4 +179,4 @@ class BenchTopic:
         infos: list[OffsetInfo] = answer.offsetInfoList
         if any(info.endOffset is None for info in infos):
             raise RuntimeError(f"offsets unknown: {infos}")
-        return sum((info.endOffset or 0) + 1 for info in infos)
+        return [(info.endOffset or 0) + 1 for info in infos]

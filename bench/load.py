@@ -5,6 +5,7 @@ import re
 import resource
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,6 +28,9 @@ class LoadResult:
     p99_us: float
     max_us: float
     client_cpu_s: float
+    p95_us: float = 0.0  # this and the bytes: of openloop only
+    bytes_out: int = 0
+    bytes_in: int = 0
 
     def as_json(self) -> dict[str, float]:
         """For the result file."""
@@ -74,10 +78,22 @@ def open_loop(
     binary: Path, port: int, requests: Path, *, connections: int, rate: float, seconds: float
 ) -> LoadResult:
     """Send at a fixed rate; latencies count from when each request was due."""
-    command = [str(binary), "127.0.0.1", str(port), str(connections), str(rate), str(seconds)]
-    done = subprocess.run(
-        [*command, str(requests)], capture_output=True, text=True, timeout=seconds + 90
-    )
+    return replay(binary, {port: requests}, connections=connections, rate=rate, seconds=seconds)
+
+
+def replay(
+    binary: Path,
+    targets: Mapping[int, Path],
+    *,
+    connections: int,
+    rate: float = 0.0,
+    seconds: float,
+) -> LoadResult:
+    """Send each port its file of requests; ``rate`` 0: a closed loop."""
+    ports = ",".join(str(port) for port in targets)
+    command = [str(binary), "127.0.0.1", ports, str(connections), str(rate), str(seconds)]
+    files = ",".join(str(path) for path in targets.values())
+    done = subprocess.run([*command, files], capture_output=True, text=True, timeout=seconds + 90)
     if not done.stdout:
         raise RuntimeError(f"openloop failed: {done.stderr.strip()}")
     report = json.loads(done.stdout)
@@ -89,6 +105,9 @@ def open_loop(
         p99_us=report["p99_us"],
         max_us=report["max_us"],
         client_cpu_s=report["cpu_s"],
+        p95_us=report["p95_us"],
+        bytes_out=report["bytes_out"],
+        bytes_in=report["bytes_in"],
     )
 
 

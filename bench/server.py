@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from types import TracebackType
 
 KEY_ID, SECRET = "AKBENCH", "bench-secret"
 READY_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -24,29 +26,39 @@ class ServerProcess:
         *,
         settings: Mapping[str, Mapping[str, object]] | None = None,
         launcher: list[str] | None = None,
+        port: int = 0,
+        ready_timeout_s: float = READY_TIMEOUT_S,
     ) -> None:
         self.data = data
         self._settings = settings or {}
         self._launcher = launcher or [sys.executable, "-m", "opentalos.cli.main", "serve"]
         self._process: subprocess.Popen[str] | None = None
-        self.port = 0
+        self.port = port
+        self._ready_timeout_s = ready_timeout_s
         self.ready_s = 0.0
 
     def __enter__(self) -> "ServerProcess":
+        return self.start()
+
+    def start(self) -> "ServerProcess":
+        """Start it and wait for its ready line."""
         self.data.mkdir(parents=True, exist_ok=True)
         config = self.data.parent / f"{self.data.name}.toml"
         config.write_text(as_toml(self._settings))
         log = (self.data.parent / f"{self.data.name}.log").open("a")
         command = [*self._launcher, "--config", str(config), "--data", str(self.data)]
-        command += ["--listen", "127.0.0.1:0", "--root-key", f"{KEY_ID}:{SECRET}"]
+        command += ["--listen", f"127.0.0.1:{self.port}", "--root-key", f"{KEY_ID}:{SECRET}"]
         begin = time.perf_counter()
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         log.close()
         assert self._process.stdout is not None
+        late = threading.Timer(self._ready_timeout_s, self._process.kill)
+        late.start()
         line = self._process.stdout.readline()
+        late.cancel()
         self.ready_s = time.perf_counter() - begin
         if not line.startswith("ready http://"):
-            self._process.kill()
+            self.kill()
             raise RuntimeError(f"the server did not start: {line!r}, see {log.name}")
         self.port = int(line.rsplit(":", 1)[1])
         return self
@@ -57,15 +69,23 @@ class ServerProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._process is not None
-        if self._process.poll() is not None:
+        self.stop()
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """SIGTERM, and SIGKILL when that does not end it in time; nothing if it does not run."""
+        if not self.running:
             return
+        assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(timeout=10)
+            self._process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(timeout=10)
+            self.kill()
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         """kill -9."""

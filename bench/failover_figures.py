@@ -1,0 +1,169 @@
+"""Figures of partitions that change their server: after a kill, and as planned."""
+
+import re
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bench.client import BenchTopic
+from bench.cluster_plan import ClusterPlan
+from bench.cluster_servers import Cluster, wait_until
+from bench.prober import Prober
+from bench.report import Figure, at_most
+
+PARTITIONS = 9
+ACK_TIMEOUT_S = 60.0
+LOOK_S = 1.0  # of steady load before each change
+_RECOVERED = re.compile(
+    r"topic (\S+) partition (\d+) is recovered at epoch \d+: "
+    r"claimed in ([\d.]+) s, recovered in ([\d.]+) s, open in ([\d.]+) s"
+)
+_PHASES = ("detect", "plan", "claim", "recover", "open", "ack")
+
+
+@dataclass
+class Kills:
+    """What was seen of each partition whose server was killed."""
+
+    whole_s: list[float] = field(default_factory=list)
+    phases_s: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, phases_s: Mapping[str, float]) -> None:
+        """Note the phases of one partition."""
+        for name, seconds in phases_s.items():
+            self.phases_s.setdefault(name, []).append(seconds)
+
+
+def kill_of_an_owner(plan: ClusterPlan) -> Iterator[Figure]:
+    """kill -9 of each server in turn: until the next acknowledgement on each of its partitions."""
+    kills = Kills()
+    with Cluster(plan.work, plan.backends) as cluster:
+        topic = cluster.create_topic("probed", PARTITIONS, durability="synced")
+        with Prober(topic, lambda: cluster.ports) as prober:
+            for number in range(plan.kills):
+                victim = cluster.names[number % len(cluster.names)]
+                _wait_load(prober)
+                _kill(cluster, topic, prober, victim, kills)
+                cluster.start(victim)
+                wait_until(
+                    lambda name=victim: (
+                        cluster.settled()  # type: ignore[misc]
+                        and name in cluster.owners(topic).values()
+                    ),
+                    f"{victim} has partitions again",
+                    ACK_TIMEOUT_S,
+                )
+    yield _p99("kill -9 of an owner: next ack, P99", "s", 4.0, kills.whole_s)
+    for name in _PHASES:
+        if values := kills.phases_s.get(name):
+            notes = {"p99_s": _percentile(values, 0.99), "samples": len(values)}
+            yield Figure(name=f"  of it: {name}", unit="s", values=values, notes=dict(notes))
+
+
+def planned_moves(plan: ClusterPlan) -> Iterator[Figure]:
+    """Drain a server and take it back: the longest pause of each partition that moved."""
+    pauses_ms: list[float] = []
+    with Cluster(plan.work, plan.backends) as cluster:
+        topic = cluster.create_topic("probed", PARTITIONS, durability="synced")
+        with Prober(topic, lambda: cluster.ports) as prober:
+            for number in range(plan.drains):
+                name = cluster.names[number % len(cluster.names)]
+                path = f"/rest/v1/cluster/servers/{name}/drain"
+                for method in ("POST", "DELETE"):
+                    _wait_load(prober)
+                    pauses_ms += _moved(cluster, topic, prober, name, (method, path))
+    yield _p99("planned move: longest pause of a partition, P99", "ms", 200.0, pauses_ms)
+
+
+def _kill(cluster: Cluster, topic: BenchTopic, prober: Prober, victim: str, kills: Kills) -> None:
+    mine = [number for number, owner in cluster.owners(topic).items() if owner == victim]
+    began_s = time.time()
+    cluster.servers[victim].kill()
+    wait_until(
+        lambda: all(prober.first_after(number, began_s) for number in mine),
+        f"every partition of {victim} acknowledges",
+        ACK_TIMEOUT_S,
+    )
+    acked_s = {}
+    for number in mine:
+        ack = prober.first_after(number, began_s)
+        assert ack is not None
+        acked_s[number] = ack.acked_s
+        kills.whole_s.append(ack.acked_s - began_s)
+    uuid = str(topic.resource.topicTalosResourceName).rsplit("#", 1)[1]
+    detected_s = 0.0
+    opened: dict[int, tuple[float, list[float]]] = {}
+    for at_s, text in cluster.log_lines(began_s):
+        if text.startswith(f"{victim} at ") and "refuses connections" in text:
+            detected_s = min(detected_s or at_s, at_s)
+        elif (found := _RECOVERED.match(text)) and found[1] == uuid:
+            opened[int(found[2])] = (at_s, [float(found[place]) for place in (3, 4, 5)])
+    moved_s = {
+        move["partition"]: move["at_ms"] / 1000
+        for move in cluster.status()["recent"]
+        if move["source"] == victim and move["topic_uuid"] == uuid
+        and move["at_ms"] / 1000 >= began_s
+    }  # fmt: skip
+    for number in mine:
+        if detected_s and number in opened and number in moved_s:
+            open_s, (_, recover_s, register_s) = opened[number]
+            kills.add(
+                {
+                    "detect": detected_s - began_s,
+                    "plan": moved_s[number] - detected_s,
+                    "claim": open_s - recover_s - register_s - moved_s[number],
+                    "recover": recover_s,
+                    "open": register_s,
+                    "ack": acked_s[number] - open_s,
+                }
+            )
+
+
+def _moved(
+    cluster: Cluster, topic: BenchTopic, prober: Prober, name: str, call: tuple[str, str]
+) -> list[float]:
+    """Longest pauses, in ms, of the partitions that a call moves away from a server or to it."""
+    before = cluster.owners(topic)
+    draining = call[0] == "POST"
+    began_s = time.time()
+    cluster.call(*call)
+
+    def over() -> bool:
+        return (name not in cluster.owners(topic).values()) == draining and not _moving(cluster)
+
+    wait_until(over, f"{' '.join(call)} is done", ACK_TIMEOUT_S)
+    time.sleep(LOOK_S)  # the last one opens
+    ended_s = time.time()
+    after = cluster.owners(topic)
+    return [
+        prober.longest_pause_s(number, began_s, ended_s) * 1e3
+        for number in before
+        if after[number] != before[number]
+    ]
+
+
+def _moving(cluster: Cluster) -> bool:
+    status = cluster.status()
+    return bool(status["moving"] or status["unassigned"])
+
+
+def _wait_load(prober: Prober) -> None:
+    """Wait until every partition acknowledges, and a little longer."""
+    since_s = time.time()
+    wait_until(
+        lambda: all(prober.first_after(number, since_s) for number in prober.acks),
+        "every partition acknowledges",
+        ACK_TIMEOUT_S,
+    )
+    time.sleep(LOOK_S)
+
+
+def _percentile(values: Sequence[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def _p99(name: str, unit: str, goal: float, values: Sequence[float]) -> Figure:
+    """The P99 is judged; the median and the largest of all are notes."""
+    notes = {"median": statistics.median(values), "max": max(values), "samples": len(values)}
+    return at_most(name, unit, goal, [_percentile(values, 0.99)], **notes)

@@ -1,0 +1,116 @@
+"""Figures of a rolling restart: what moves, and what consumers notice."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from bench.client import BenchTopic
+from bench.cluster_plan import ClusterPlan
+from bench.cluster_servers import Cluster, wait_until
+from bench.prober import Prober
+from bench.report import Figure, at_most
+from bench.sdk_worker import SdkWorker
+
+SERVERS = ("s1", "s2", "s3", "s4", "s5")
+PARTITIONS = 10
+WORKERS = 2
+GROUP = "steady"
+SHARED_TIMEOUT_S = 120.0
+QUIET_S = 5.0  # the group is settled when nothing changed for so long
+STOP_TIMEOUT_S = 25.0
+LOOK_S = 0.2
+
+
+def rolling_restart(plan: ClusterPlan) -> Iterator[Figure]:
+    """Five servers, one after the other, under puts and two consumers of the official SDK."""
+    pauses_s: list[float] = []
+    away_s: list[float] = []
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(Cluster(plan.work, plan.backends, SERVERS))
+        topic = cluster.create_topic("restarted", PARTITIONS, durability="synced")
+        prober = stack.enter_context(Prober(topic, lambda: cluster.ports))
+        workers = [
+            stack.enter_context(_worker(plan, cluster, topic, number)) for number in range(WORKERS)
+        ]
+        _wait_shared(workers)
+        changes = [worker.changes for worker in workers]
+        messages = [worker.messages for worker in workers]
+        watch = stack.enter_context(_Owners(cluster, topic))
+        for name in SERVERS:
+            began_s = time.time()
+            cluster.servers[name].stop(STOP_TIMEOUT_S)
+            cluster.start(name)
+            away_s.append(time.time() - began_s)
+            since_s = time.time()
+            wait_until(
+                lambda since_s=since_s: all(  # type: ignore[misc]
+                    prober.first_after(number, since_s) for number in prober.acks
+                ),
+                f"every partition acknowledges after the restart of {name}",
+                SHARED_TIMEOUT_S,
+            )
+            cluster.wait_settled()
+            pauses_s += [
+                prober.longest_pause_s(number, began_s, time.time()) for number in prober.acks
+            ]
+        time.sleep(QUIET_S)
+        moved = watch.changes
+        if any(now.messages <= before for now, before in zip(workers, messages, strict=True)):
+            raise RuntimeError("a consumer was given nothing meanwhile")
+        rebalances = sum(worker.changes for worker in workers) - sum(changes)
+    yield at_most("rolling restart of 5 servers: partitions moved", "", 0.0, [moved])
+    yield at_most("  consumers that took or gave up a partition", "", 0.0, [rebalances])
+    yield Figure(name="  a server was away for", unit="s", values=away_s)
+    yield Figure(
+        name="  longest pause of a partition", unit="s", values=[max(pauses_s)],
+        notes={"restart_s": 20.0},
+    )  # fmt: skip
+
+
+def _worker(plan: ClusterPlan, cluster: Cluster, topic: BenchTopic, number: int) -> SdkWorker:
+    url = cluster.servers[SERVERS[number]].url
+    return SdkWorker(plan.work, url, topic.name, GROUP, f"steady-{number}")
+
+
+def _wait_shared(workers: Sequence[SdkWorker]) -> None:
+    """Wait until the workers share all partitions, and go on so for a while."""
+    seen: tuple[Sequence[set[int]], float] = ([], 0.0)
+
+    def shared() -> bool:
+        nonlocal seen
+        held = [worker.held() for worker in workers]
+        if held != seen[0]:
+            seen = (held, time.monotonic())
+        everything = sorted(number for one in held for number in one) == list(range(PARTITIONS))
+        return everything and all(held) and time.monotonic() > seen[1] + QUIET_S
+
+    wait_until(shared, "the consumers share the partitions", SHARED_TIMEOUT_S)
+
+
+class _Owners:
+    """Counts how often a partition has another server, as the servers that run tell clients."""
+
+    def __init__(self, cluster: Cluster, topic: BenchTopic) -> None:
+        self._cluster, self._topic = cluster, topic
+        self._before: Mapping[int, str] = cluster.owners(topic)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow)
+        self.changes = 0
+
+    def __enter__(self) -> "_Owners":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._ended.wait(LOOK_S):
+            running = self._cluster.running
+            with contextlib.suppress(OSError, RuntimeError, KeyError):  # it stops or starts
+                now = self._cluster.owners(self._topic, running[len(running) // 2])
+                for number, owner in self._before.items():
+                    self.changes += number in now and now[number] != owner
+                self._before = {**self._before, **now}
