@@ -16,9 +16,11 @@ from opentalos.adapters.hdfs import HdfsAppendFile, HdfsFileStore, open_hdfs_fil
 from opentalos.cli.backend.hdfs import HdfsBackend
 from opentalos.model.errors import OutcomeUnknown
 from opentalos.model.limits import HdfsLimits, JvmLimits
+from opentalos.model.message import Durability
 
 BLOCK_BYTES = 16 << 20
 RECOVER_S = 15.0  # a take-over takes about a heartbeat of 1 s; the machine may be busy
+WHOLE_S = 60.0
 RECORD_BYTES = 8
 RECORDS_MAX = 1_000_000
 WRITER = Path(__file__).parent / "writer.py"
@@ -61,7 +63,7 @@ class Place:
             yield
         finally:
             self.hdfs.start_daemon(name)
-            await asyncio.to_thread(self.hdfs.wait_ready, print)
+            await self.whole()
 
     @contextlib.asynccontextmanager
     async def paused(self, name: str) -> AsyncIterator[None]:
@@ -72,7 +74,24 @@ class Place:
             yield
         finally:
             daemon.resume()
-            await asyncio.to_thread(self.hdfs.wait_ready, print)
+            await self.whole()
+
+    async def whole(self) -> None:
+        """Return when new files get all DataNodes again; one that was away is left out at first."""
+        await asyncio.to_thread(self.hdfs.wait_ready, print)
+        store = await self.store()
+        async with asyncio.timeout(WHOLE_S):
+            while True:
+                file = await store.create(
+                    f"probe/{uuid.uuid4().hex}", durability=Durability.FLUSHED
+                )
+                with contextlib.suppress(OutcomeUnknown):
+                    await file.commit([b"probe"])
+                    nodes = len(self.pipeline(file))
+                    await file.close()
+                    if nodes == self.hdfs.datanodes:
+                        return
+                await asyncio.sleep(0.2)
 
     def pipeline(self, file: HdfsAppendFile) -> list[str]:
         """The DataNodes that a file is being written to, by the names of their daemons."""
