@@ -139,7 +139,8 @@ async def cluster_workload(world: ClusterWorld) -> None:
     clients += [Producer(world, f"plain{n}", topics) for n in range(2)]
     clients += [IdempotentProducer(world, f"exact{n}", topics, n + 1) for n in range(2)]
     clients += [Reader(world, f"reader{n}", topics) for n in range(2)]
-    clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in range(2)]
+    workers = range(world.cluster_config.workers)
+    clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in workers]
     tasks = [asyncio.create_task(each.run(), name=each.name) for each in clients]
     await Nemesis(world).trouble()
     for task in tasks:

@@ -50,6 +50,7 @@ class ClusterConfig(WorldConfig):
     chaos_s: float = 12.0
     call_s: float = 2.5
     hosts: int = 3
+    workers: int = 2  # of each consumer group
     session_s: float = 2.0
     limits: ClusterLimits = field(default_factory=lambda: CLUSTER_LIMITS)
     cluster: ClusterFaults | None = None

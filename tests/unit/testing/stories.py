@@ -346,6 +346,14 @@ def checkpoint_kept(tale: Tale) -> None:
     tale.ok(tale.begin("checkpoint"), offset=0)
 
 
+def checkpoint_gone_with_its_topic(tale: Tale) -> None:
+    tale.put("a", "b")
+    tale.lease("lock", "w1")
+    tale.lease("commit", "w1", offset=1)
+    tale.ok(tale.begin("delete"))
+    tale.ok(tale.begin("checkpoint"), offset=-1)
+
+
 def commit_of_what_nobody_sent(tale: Tale) -> None:
     tale.put("a")
     tale.lease("lock", "w1")
@@ -467,7 +475,10 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
         ],
         [commit_after_the_other_lease_ran_out, commit_of_one_that_came_back_after_a_reset],
     ),
-    "lost-checkpoint": ([checkpoint_forgotten, checkpoint_never_set], [checkpoint_kept]),
+    "lost-checkpoint": (
+        [checkpoint_forgotten, checkpoint_never_set],
+        [checkpoint_kept, checkpoint_gone_with_its_topic],
+    ),
     "commit-beyond-end": ([commit_of_what_nobody_sent], [commit_of_the_last_message]),
     "commit-beyond-read": ([commit_of_what_was_not_delivered], [commit_of_what_was_delivered]),
     "two-writers": ([old_epoch_after_new], [new_epoch_after_old]),

@@ -1,11 +1,16 @@
 """Checks of consumer groups: checkpoints move only by the holder, are kept, and stay in the log."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from opentalos.testing.checks.anomaly import Anomaly
-from opentalos.testing.checks.log_view import LogView, PartitionName, rival_servers
+from opentalos.testing.checks.log_view import (
+    LogView,
+    PartitionName,
+    deleted_topics,
+    rival_servers,
+)
 from opentalos.testing.history import History, Operation
 
 LEASE_S = 30.0  # unless the history's settings say otherwise
@@ -29,14 +34,14 @@ def stale_commits(history: History) -> Iterator[Anomaly]:
     for note in history.noted("settings"):
         lease_s = float(note.args.get("lease_s", LEASE_S))
     changes = _by_key(history, "lock", "unlock", "commit", "reset")
-    rivals = rival_servers(history)
+    rivals, deleted = rival_servers(history), deleted_topics(history)
     renewals = [
         each for each in history.of("renew") if each.ok and each.args.get("server") not in rivals
     ]
     for key, operations in changes.items():
         locks = [each for each in operations if each.action == "lock"]
         for commit in operations:
-            if commit.action != "commit" or not commit.ok:
+            if commit.action != "commit" or not commit.ok or _is_late(commit, deleted):
                 continue
             worker = commit.args["worker"]
             asked = [
@@ -120,13 +125,13 @@ def lost_checkpoints(history: History) -> Iterator[Anomaly]:
 
     Not judged: servers with a rival, whose copy may be old; a commit there fails.
     """
-    rivals = rival_servers(history)
+    rivals, deleted = rival_servers(history), deleted_topics(history)
     for key, operations in _by_key(history, "commit", "reset", "checkpoint").items():
         writes = [each for each in operations if each.action != "checkpoint" and each.may_be_done]
         for query in operations:
             if query.action != "checkpoint" or not query.ok or query.args.get("server") in rivals:
                 continue
-            if not _explained(query, writes):
+            if not _is_late(query, deleted) and not _explained(query, writes):
                 yield Anomaly("lost-checkpoint", f"{key}: {query}")
 
 
@@ -181,6 +186,13 @@ def commits_beyond_read(history: History) -> Iterator[Anomaly]:
         reached = [last for began_s, last in delivered[key] if began_s < commit.ended_s]
         if int(commit.args["offset"]) > max(reached, default=-1):
             yield Anomaly("commit-beyond-read", f"{commit}")
+
+
+def _is_late(operation: Operation, deleted: Mapping[str, Operation]) -> bool:
+    """Whether its topic may have been deleted by then: a server that does not know it yet goes on,
+    and finds nothing."""
+    deletion = deleted.get(operation.args["topic"])
+    return deletion is not None and deletion.began_s < operation.ended_s
 
 
 def _by_key(history: History, *actions: str) -> dict[GroupPartition, list[Operation]]:

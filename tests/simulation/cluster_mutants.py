@@ -1,0 +1,273 @@
+"""Mutants of a cluster; see ``mutants`` for what a mutant proves.
+
+A guard that storage fencing makes redundant is broken together with the fencing.
+
+Equivalent mutants, which no client can tell from the real code:
+
+- A take-over that does not wait until the former owner of a planned move has sealed: recovery
+  fences it wherever it is, so the move costs a pause and nothing else.
+- A lapsed session that is noticed although nothing is dropped, with fencing on: the next commit is
+  fenced, and groups decide by compare-and-set.
+- A controller that goes on after it was replaced: an assignment never gives the right to write, and
+  each write of one expects what it was made from, so it can only cause moves.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.simulation.mutants import Mutant, _names, no_fence_at_recover
+
+from opentalos.broker.cluster.cluster import Cluster
+from opentalos.broker.cluster.cluster_gate import ClusterGate
+from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
+from opentalos.broker.cluster.membership import Membership
+from opentalos.broker.cluster.roster import Roster
+from opentalos.group.row_format import TABLE
+from opentalos.group.row_writer import RowWriter
+from opentalos.log import opening
+from opentalos.log.manifest_store import Held, ManifestStore
+from opentalos.log.partition_log import PartitionLog
+from opentalos.model.errors import NotOwner, OutcomeUnknown, PartitionNotServing, TalosError
+from opentalos.model.limits import GroupLimits
+from opentalos.ports.row_store import ABSENT
+from opentalos.testing.cluster_server import ClusterServer
+from opentalos.testing.cluster_world import ClusterConfig
+from opentalos.testing.faults import ClusterFaults, FileFaults, MetaFaults, RowFaults
+
+CHAOS_S = 10.0
+HOPS_MAX = 2  # of a mutant that forwards again; more would show nothing new
+ZOMBIES = ClusterConfig(
+    chaos_s=CHAOS_S,
+    think_s=0.12,
+    session_s=1.0,
+    files=FileFaults(commit_slow=0.05),
+    meta=MetaFaults(),
+    rows=RowFaults(),
+    cluster=ClusterFaults(pause=0.7, isolate=0.5, cut_meta=0.3, pause_s=4.0, cut_s=4.0),
+)
+SLOW_OPENINGS = replace(ZOMBIES, files=FileFaults(recover_slow=0.8, slow_s=2.0, commit_slow=0.05))
+LOST_ANSWERS = replace(SLOW_OPENINGS, meta=MetaFaults(unknown=0.25))
+STALE = replace(ZOMBIES, meta=MetaFaults(watch_stale=0.7, slow_s=3.0))
+CRASHES = replace(ZOMBIES, cluster=ClusterFaults(crash=0.7, crash_controller=0.3))
+RESTARTS = replace(ZOMBIES, cluster=ClusterFaults(restart=0.5))
+LEAVERS = replace(ZOMBIES, hosts=4, cluster=ClusterFaults(leave=0.6, restart=0.2))
+MOVES = replace(
+    ZOMBIES, cluster=ClusterFaults(join=0.5, restart=0.3, crash=0.4, pause=0.4, isolate=0.3)
+)
+DELETIONS = replace(STALE, think_s=0.06, cluster=ClusterFaults(crash=0.5, pause=0.3))
+RIVALS = replace(
+    ZOMBIES,
+    think_s=0.1,
+    workers=3,
+    group=GroupLimits(lease_s=1.0),
+    cluster=ClusterFaults(crash=0.2, pause=0.2, pause_s=2.0),
+)
+
+
+def notice_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Not a mutant of its own: what a session says reaches neither log nor groups."""
+    patch.setattr(Cluster, "_lapsed", lambda self: None)
+    patch.setattr(Cluster, "_returned", lambda self: None)
+    patch.setattr(ClusterGate, "refusal", lambda self, key: None)
+    patch.setattr(ClusterGate, "steady", lambda self: True)
+
+
+def coordinate_every_group(patch: pytest.MonkeyPatch) -> None:
+    """Not a mutant of its own: every server coordinates whatever group it is asked about."""
+    patch.setattr(ClusterOwnership, "check_group", lambda self, group: None)
+
+
+# --- the log ------------------------------------------------------------------------------------
+
+
+def no_manifest_cas(patch: pytest.MonkeyPatch) -> None:
+    notice_nothing(patch)
+    real = ManifestStore.change
+
+    async def change(self: ManifestStore, key: Any, held: Held, manifest: Any) -> Held:
+        now = await self.load(key)
+        return await real(self, key, Held(manifest, now.version), manifest)
+
+    patch.setattr(ManifestStore, "change", change)
+
+
+def read_the_epoch_again_before_registering(patch: pytest.MonkeyPatch) -> None:
+    notice_nothing(patch)
+    real = ManifestStore.change
+
+    async def change(self: ManifestStore, key: Any, held: Held, manifest: Any) -> Held:
+        if manifest.epoch == held.manifest.epoch and manifest.unsealed is not None:
+            now = await self.load(key)
+            held = Held(manifest, now.version)
+        return await real(self, key, held, manifest)
+
+    patch.setattr(ManifestStore, "change", change)
+
+
+def repeat_an_unknown_cas(patch: pytest.MonkeyPatch) -> None:
+    notice_nothing(patch)
+    real = ManifestStore.change
+
+    async def change(self: ManifestStore, key: Any, held: Held, manifest: Any) -> Held:
+        try:
+            return await real(self, key, held, manifest)
+        except (OutcomeUnknown, PartitionNotServing):
+            now = await self.load(key)
+            return await real(self, key, Held(manifest, now.version), manifest)
+
+    patch.setattr(ManifestStore, "change", change)
+
+
+def take_over_without_recovering(patch: pytest.MonkeyPatch) -> None:
+    async def run(self: Any, held: Held, last: Any) -> Any:
+        sealed = Held(held.manifest.with_last_sealed(None), held.version)
+        return await opening._sealed_end(self._context, self._key, sealed, self._claim)
+
+    patch.setattr(opening._Recovery, "run", run)
+
+
+def no_confirmation_of_offsets(patch: pytest.MonkeyPatch) -> None:
+    notice_nothing(patch)
+
+    async def confirm(self: PartitionLog) -> None:
+        return
+
+    patch.setattr(PartitionLog, "_confirm", confirm)
+
+
+def no_look_whether_the_topic_exists(patch: pytest.MonkeyPatch) -> None:
+    async def confirm_topic(self: ClusterGate, key: Any) -> None:
+        return
+
+    patch.setattr(ClusterGate, "confirm_topic", confirm_topic)
+
+
+# --- sessions -----------------------------------------------------------------------------------
+
+
+def never_lapse(patch: pytest.MonkeyPatch) -> None:
+    async def watch(self: Membership, turns: Any) -> None:
+        return
+
+    patch.setattr(Membership, "_watch", watch)
+
+
+def serve_on_after_a_lapse_unfenced(patch: pytest.MonkeyPatch) -> None:
+    no_fence_at_recover(patch)
+    notice_nothing(patch)
+
+
+# --- placement ----------------------------------------------------------------------------------
+
+
+def reserve_for_ever(patch: pytest.MonkeyPatch) -> None:
+    def reserved_until_s(self: Roster, record: Any) -> float:
+        return float("-inf") if record is None else float("inf")
+
+    patch.setattr(Roster, "_reserved_until_s", reserved_until_s)
+
+
+def reserve_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Roster, "_reserved_until_s", lambda self, record: float("-inf"))
+
+
+def forward_again(patch: pytest.MonkeyPatch) -> None:
+    async def serve_transferred(self: ClusterServer, make: Any, hops: int) -> Any:
+        try:
+            return await make(self.broker)
+        except NotOwner as error:
+            if not error.address or hops > HOPS_MAX:
+                raise PartitionNotServing(str(error)) from error
+            return await self._forward(error.address, make, hops + 1)
+
+    patch.setattr(ClusterServer, "serve_transferred", serve_transferred)
+
+
+# --- groups -------------------------------------------------------------------------------------
+
+
+def no_row_cas(patch: pytest.MonkeyPatch) -> None:
+    coordinate_every_group(patch)
+    real = RowWriter._mutate
+
+    async def mutate(self: RowWriter, batch: Any) -> Any:
+        try:
+            rows = await self._rows.get(TABLE, [each.mutation.key for each in batch])
+        except TalosError as error:
+            return [error] * len(batch)
+        for queued, row in zip(batch, rows, strict=True):
+            version = row.version if row is not None else ABSENT
+            queued.mutation = replace(queued.mutation, expected=version)
+        return await real(self, batch)
+
+    patch.setattr(RowWriter, "_mutate", mutate)
+
+
+CLUSTER_MUTANTS = (
+    Mutant(
+        "no storage fencing",
+        _names("two-writers", "lost-write", "inconsistent-offsets"),
+        no_fence_at_recover,
+        ZOMBIES,
+    ),
+    Mutant(
+        "the epoch is read again before registering",
+        _names("two-writers", "lost-write", "inconsistent-offsets", "dirty-read", "verify-fault"),
+        read_the_epoch_again_before_registering,
+        SLOW_OPENINGS,
+    ),
+    Mutant(
+        "manifest without CAS",
+        _names("two-writers", "lost-write", "inconsistent-offsets", "verify-fault"),
+        no_manifest_cas,
+        SLOW_OPENINGS,
+    ),
+    Mutant(
+        "an unknown CAS is repeated on whatever is there",
+        _names("two-writers", "lost-write", "inconsistent-offsets", "verify-fault"),
+        repeat_an_unknown_cas,
+        LOST_ANSWERS,
+    ),
+    Mutant(
+        "take-over without recovering",
+        _names("lost-write", "dirty-read"),
+        take_over_without_recovering,
+        CRASHES,
+    ),
+    Mutant(
+        "a zombie answers out of range",
+        _names("false-out-of-range", "next-offset-went-back", "start-offset-went-back"),
+        no_confirmation_of_offsets,
+        ZOMBIES,
+    ),
+    Mutant(
+        "a deleted topic is opened again",
+        _names("left-behind", "verify-fault"),
+        no_look_whether_the_topic_exists,
+        DELETIONS,
+    ),
+    Mutant(
+        "a lapse is ignored", _names("never-rebalanced", "stuck-partition"), never_lapse, ZOMBIES
+    ),
+    Mutant(
+        "serving goes on after a lapse, without fencing",
+        _names("two-writers", "lost-write", "inconsistent-offsets"),
+        serve_on_after_a_lapse_unfenced,
+        ZOMBIES,
+    ),
+    Mutant(
+        "delayed allocation never ends",
+        _names("never-rebalanced", "stuck-partition"),
+        reserve_for_ever,
+        LEAVERS,
+    ),
+    Mutant(
+        "an announced restart is not waited for",
+        _names("moved-for-announced-restart"),
+        reserve_nothing,
+        RESTARTS,
+    ),
+    Mutant("a request is forwarded again", _names("forward-loop"), forward_again, MOVES),
+    Mutant("coordinator without CAS", _names("stale-commit", "lost-checkpoint"), no_row_cas, MOVES),
+)
