@@ -27,15 +27,17 @@ bench: setup  ## measure speed and memory; BENCH="--quick" or names of figures
 bench-placement: setup  ## what joins, leaves and weights move, and a picture of load per server
 	@$(PY) -m bench.placement_figures
 
-faults: setup  ## every fault many times under load, and 2,000 seeds of the simulation
+faults: setup  ## every fault many times under load, and 3,000 seeds of the simulation
 	@$(PY) -m opentalos.testing 100000 --count 2000
+	@$(PY) -m opentalos.testing --cluster 100000 --count 1000
 	@OPENTALOS_KILLS=50 $(PY) -m pytest -q tests/e2e/test_kill.py
 	@OPENTALOS_FAULTS=full $(PY) scripts/run_lanes.py faults
 
-replay: setup  ## run one seed of the simulation again and print what happened: SEED=7
-	@$(PY) -m opentalos.testing $(SEED) --trace
+replay: setup  ## run one seed of the simulation again and print what happened: SEED=7 CLUSTER=1
+	@$(PY) -m opentalos.testing $(if $(CLUSTER),--cluster )$(SEED) --trace
 
-soak: setup  ## ten minutes of steady load: memory, stalls, errors; SOAK_S sets the seconds
+soak: setup  ## 1,000 seeds of clusters, then ten minutes of steady load; SOAK_S sets the seconds
+	@$(PY) -m opentalos.testing --cluster 200000 --count 1000
 	@$(PY) -m bench.soak $(SOAK_S)
 
 generate: setup  ## write generated code and pages anew

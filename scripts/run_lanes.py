@@ -76,10 +76,17 @@ FAULTS_TIMEOUT_S = FULL_FAULTS_TIMEOUT_S if FULL_FAULTS else JOB_TIMEOUT_S
 
 HURTS_HDFS = "tests/e2e/hdfs"
 
+WITH_A_JOB_OF_ITS_OWN = tuple(
+    f"--ignore=tests/simulation/test_{name}.py"
+    for name in ("cluster_seeds", "cluster_mutants", "mutants")
+)
+
 LANES: dict[str, tuple[Job, ...]] = {
     "check": (
-        tests("mutants", "tests/simulation/test_mutants.py"),  # the longest job begins first
-        tests("simulation", "tests/simulation", "--ignore=tests/simulation/test_mutants.py"),
+        tests("cluster", "tests/simulation/test_cluster_seeds.py"),  # the longest jobs begin first
+        tests("mutants", "tests/simulation/test_mutants.py"),
+        tests("cluster-mutants", "tests/simulation/test_cluster_mutants.py"),
+        tests("simulation", "tests/simulation", *WITH_A_JOB_OF_ITS_OWN),
         tool("types", "mypy"),
         tool("format", "ruff", "format", "--check", "."),
         tool("lint", "ruff", "check", "."),
