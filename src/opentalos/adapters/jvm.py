@@ -26,6 +26,7 @@ handlers=java.util.logging.ConsoleHandler
 .level=WARNING
 org.apache.hadoop.util.NativeCodeLoader.level=SEVERE
 org.apache.hadoop.hbase.level=OFF
+org.apache.hadoop.hbase.util.Threads.level=WARNING
 org.apache.hadoop.hdfs.level=OFF
 org.apache.hadoop.ipc.Client.level=OFF
 org.apache.hadoop.io.retry.level=OFF

@@ -58,6 +58,7 @@ class HbaseClient:
         import jpype  # runs by now; see start_jvm
 
         classes = jpype.JClass
+        _print_no_traces(classes)
         self._java_exception: type[Exception] = jpype.JException
         self._namespace = location.namespace
         self._bytes = jpype.JArray(jpype.JByte)
@@ -295,3 +296,16 @@ class HbaseClient:
             raise translated(error, name, changes=False) from error
         except RuntimeError as error:  # the JVM is shutting down
             raise StoreUnavailable(f"{name}: {error}") from error
+
+
+def _print_no_traces(classes: Any) -> None:
+    """HBase prints the stack traces of some errors that it also throws (HBase 2.6,
+    RpcRetryingCallerWithReadReplicas). Loggers go on to the real stderr, also with what ends a
+    thread."""
+    classes("java.util.logging.Logger").getLogger("").getHandlers()  # they take stderr as it is
+    threads = classes("org.apache.hadoop.hbase.util.Threads")
+    classes("java.lang.Thread").setDefaultUncaughtExceptionHandler(
+        threads.LOGGING_EXCEPTION_HANDLER
+    )
+    nowhere = classes("java.io.OutputStream").nullOutputStream()
+    classes("java.lang.System").setErr(classes("java.io.PrintStream")(nowhere))

@@ -21,6 +21,7 @@ _NOT_DONE = {
     "ConnectException",
     "ConnectTimeoutException",
     "FailedServerException",
+    "LockTimeoutException",
     "MasterNotRunningException",
     "NamespaceNotFoundException",
     "NoRouteToHostException",
