@@ -115,20 +115,20 @@ class HdfsClient:
             )
             return OpenStream(stream)
 
-    def recover_lease(self, path: str) -> bool:
-        """Take the file from its writer; True: it is closed already. Raises: NotFound."""
+    def recover(self, path: str) -> int | None:
+        """Take the file from its writer. Returns: its length if it is closed. Raises: NotFound."""
         with self._translating(path):  # asking again is harmless
-            return bool(self._fs.recoverLease(self._java_path(path)))
+            closed = bool(self._fs.recoverLease(self._java_path(path)))
+            return self._length(path) if closed else None
+
+    def final_length(self, path: str) -> int | None:
+        """Length of a closed file; None: not closed yet. Raises: NotFound."""
+        return self._length(path) if self.is_closed(path) else None
 
     def is_closed(self, path: str) -> bool:
         """Whether the file has its final content. Raises: NotFound."""
         with self._translating(path):
             return bool(self._fs.isFileClosed(self._java_path(path)))
-
-    def length(self, path: str) -> int:
-        """Length of a closed file. Raises: NotFound."""
-        with self._translating(path):
-            return int(self._fs.getFileStatus(self._java_path(path)).getLen())
 
     def open_reader(self, path: str) -> Reader:
         """An input stream that sees what is committed now. Raises: NotFound."""
@@ -205,6 +205,10 @@ class HdfsClient:
 
     def _java_path(self, path: str) -> Any:
         return self._path(f"{self._location.root}/{path}".rstrip("/") or "/")
+
+    def _length(self, path: str) -> int:
+        with self._translating(path):
+            return int(self._fs.getFileStatus(self._java_path(path)).getLen())
 
     def _file_id(self, path: str) -> int:
         """Differs between files that have had the same name one after the other."""

@@ -81,8 +81,7 @@ class HdfsFileStore:
     async def recover(self, path: str, *, deadline_s: float) -> int:
         """Fence the file and return its final length; see the port."""
         check_file_path(path)
-        await self._fence(path, deadline_s)
-        return await self._run(path, self._client.length, path)
+        return await self._fence(path, deadline_s)
 
     async def read(self, path: str, *, position: int, bytes_max: int) -> bytes:
         """Read committed bytes; see the port. One NameNode call even if the file is known."""
@@ -146,19 +145,21 @@ class HdfsFileStore:
             _log.warning("HDFS was not let go of cleanly: %s", str(error) or "no answer")
         await self._others.close(deadline_s=CLOSE_S)
 
-    async def _fence(self, path: str, deadline_s: float) -> None:
-        """Return when no former writer can commit any more. No thread waits meanwhile."""
+    async def _fence(self, path: str, deadline_s: float) -> int:
+        """Return the length when no former writer can commit any more. No thread waits for it."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(deadline_s):
-                while not await self._run(path, self._client.recover_lease, path):
+                while True:
+                    length = await self._run(path, self._client.recover, path)
                     reissue_s = loop.time() + REISSUE_S
                     poll_s = POLL_MIN_S
-                    while loop.time() < reissue_s:
+                    while length is None and loop.time() < reissue_s:
                         await asyncio.sleep(poll_s)
-                        if await self._run(path, self._client.is_closed, path):
-                            return
+                        length = await self._run(path, self._client.final_length, path)
                         poll_s = min(poll_s * POLL_GROWTH, POLL_MAX_S)
+                    if length is not None:
+                        return length
         except TimeoutError as error:
             raise RecoveryStuck(
                 f"{path}: HDFS did not end the lease recovery of {self._client.full_name(path)} "
