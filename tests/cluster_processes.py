@@ -25,6 +25,7 @@ REST_TIMEOUT_S = 10.0
 POLL_S = 0.1
 SESSION_S = 3.0
 LEASE_S = 4.0
+RESTART_S = 20.0
 KEY_BYTES = 32
 
 CONFIG = """
@@ -37,6 +38,7 @@ open_timeout_s = 120.0
 name = "{server}"
 key_file = "{key_file}"
 stable_after_s = 1.0
+restart_s = {restart_s}
 [zookeeper]
 session_s = {session_s}
 [hdfs]
@@ -71,6 +73,7 @@ class ClusterProcesses:
     names: Sequence[str] = ("s1", "s2", "s3")
     config: str = ""  # more sections of the TOML file
     lease_s: float = LEASE_S
+    restart_s: float = RESTART_S
     name: str = field(default_factory=lambda: f"c{os.urandom(5).hex()}")
     launchers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     servers: dict[str, ServerProcess] = field(default_factory=dict)
@@ -91,6 +94,7 @@ class ClusterProcesses:
                 key_file=key_file,
                 session_s=SESSION_S,
                 lease_s=self.lease_s,
+                restart_s=self.restart_s,
             )
             process = ServerProcess(
                 self.folder / server,
