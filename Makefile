@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: help setup check test demo bench bench-placement faults replay soak generate lock clean
+.PHONY: help setup check test demo bench bench-cluster bench-placement faults replay soak generate lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1\t/' | expand -t 18
@@ -23,6 +23,9 @@ demo: setup  ## a server and a tour with the official SDK; DEMO_EXIT=1 ends afte
 
 bench: setup  ## measure speed and memory; BENCH="--quick" or names of figures
 	@$(PY) -m bench.run $(BENCH)
+
+bench-cluster: setup  ## figures of a cluster over real backends; BENCH as above
+	@$(PY) -m bench.cluster $(BENCH)
 
 bench-placement: setup  ## what joins, leaves and weights move, and a picture of load per server
 	@$(PY) -m bench.placement_figures

@@ -5,6 +5,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bench.client import BenchTopic
 from bench.cluster_plan import ClusterPlan
@@ -19,6 +20,8 @@ _RECOVERED = re.compile(
     r"topic (\S+) partition (\d+) is recovered at epoch \d+: "
     r"claimed in ([\d.]+) s, recovered in ([\d.]+) s, open in ([\d.]+) s"
 )
+GOAL_S = 4.0
+SLOW = Path(__file__).parent / "out" / "slow-kills.log"  # what servers logged of slower kills
 _PHASES = ("detect", "plan", "claim", "recover", "open", "ack")
 
 
@@ -38,6 +41,7 @@ class Kills:
 def kill_of_an_owner(plan: ClusterPlan) -> Iterator[Figure]:
     """kill -9 of each server in turn: until the next acknowledgement on each of its partitions."""
     kills = Kills()
+    SLOW.unlink(missing_ok=True)
     with Cluster(plan.work, plan.backends) as cluster:
         topic = cluster.create_topic("probed", PARTITIONS, durability="synced")
         with Prober(topic, lambda: cluster.ports) as prober:
@@ -54,7 +58,7 @@ def kill_of_an_owner(plan: ClusterPlan) -> Iterator[Figure]:
                     f"{victim} has partitions again",
                     ACK_TIMEOUT_S,
                 )
-    yield _p99("kill -9 of an owner: next ack, P99", "s", 4.0, kills.whole_s)
+    yield _p99("kill -9 of an owner: next ack, P99", "s", GOAL_S, kills.whole_s)
     for name in _PHASES:
         if values := kills.phases_s.get(name):
             notes = {"p99_s": _percentile(values, 0.99), "samples": len(values)}
@@ -91,10 +95,15 @@ def _kill(cluster: Cluster, topic: BenchTopic, prober: Prober, victim: str, kill
         assert ack is not None
         acked_s[number] = ack.acked_s
         kills.whole_s.append(ack.acked_s - began_s)
+    lines = sorted(cluster.log_lines(began_s))
+    if max(acked_s.values()) > began_s + GOAL_S:
+        with SLOW.open("a") as slow:
+            print(f"kill of {victim}; seconds since then:", file=slow)
+            slow.writelines(f"{at_s - began_s:8.3f} {text}\n" for at_s, text in lines)
     uuid = str(topic.resource.topicTalosResourceName).rsplit("#", 1)[1]
     detected_s = 0.0
     opened: dict[int, tuple[float, list[float]]] = {}
-    for at_s, text in cluster.log_lines(began_s):
+    for at_s, text in lines:
         if text.startswith(f"{victim} at ") and "refuses connections" in text:
             detected_s = min(detected_s or at_s, at_s)
         elif (found := _RECOVERED.match(text)) and found[1] == uuid:
