@@ -91,6 +91,7 @@ class Traffic:
         self.topic = f"t{os.urandom(4).hex()}"
         folder.mkdir(parents=True, exist_ok=True)
         self.programs: list[Program] = []
+        self.consumers: list[Program] = []  # the SDK cannot stop them reliably: they are killed
         self.zombies: list[threading.Thread] = []
         self.resource = self._sdk(0).topic(self.topic, partitions=PARTITIONS, durability=durability)
         self.notes = (folder / "notes.jsonl").open("w")
@@ -129,12 +130,12 @@ class Traffic:
         command = self._sdk(server).command(
             "talos_consumer", topic=self.topic, group=group, worker=name
         )
-        self.programs.append(Program(command, self.folder / f"{name}.jsonl"))
-        self.programs[-1].wait_started()
+        self.consumers.append(Program(command, self.folder / f"{name}.jsonl"))
+        self.consumers[-1].wait_started()
 
     def takings(self) -> int:
-        """How often partitions were taken or given up by consumers added so."""
-        return sum(program.said("taken", "released") for program in self.programs)
+        """How often these consumers took partitions or gave them up."""
+        return sum(consumer.said("taken", "released") for consumer in self.consumers)
 
     def _add(self, server: int, program: str, name: str, **more: Any) -> None:
         self._run(self._sdk(server), program, name, **more)
@@ -235,7 +236,7 @@ class Traffic:
 
     def close(self) -> None:
         """Leave no process behind."""
-        for program in self.programs:
+        for program in (*self.programs, *self.consumers):
             program.close()
         self.notes.close()
 
