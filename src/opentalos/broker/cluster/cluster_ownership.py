@@ -109,7 +109,11 @@ class ClusterOwnership:
         name = self.owner_name(topic_uuid, partition)
         where = f"topic {topic_uuid} partition {partition}"
         if not name:
-            return PartitionNotServing(f"no server serves {where} yet")
+            record = self._state.assignment(topic_uuid)
+            if record is not None and partition < len(record.owners):
+                return PartitionNotServing(f"no server serves {where} yet")
+            # Not seen here yet: the server that passed a request on may know more than this one.
+            return NotOwner(f"{where} is not assigned yet", "", topic_uuid)
         return NotOwner(f"{where} is served by {name}", self.address_of(name), topic_uuid)
 
     def _owners_of(self, topic_uuid: str) -> tuple[str, ...]:
