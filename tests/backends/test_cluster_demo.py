@@ -7,7 +7,7 @@ import pytest
 from tests.compat.conftest import ROOT, sdk_environment
 from tests.server_process import TALOS
 
-pytestmark = [pytest.mark.backend, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.backend, pytest.mark.timeout(420)]
 
 
 def test_the_demo_kills_a_server_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_the_demo_kills_a_server_and_leaves_nothing_behind(tmp_path: Path) -> No
         env={**sdk_environment(), "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=220,
+        timeout=400,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "every partition acknowledges again after" in done.stdout
