@@ -2,6 +2,7 @@
 
 import argparse
 import http.client
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,7 @@ def main() -> int:
         command = [sys.executable, "-m", "bench.placement_figures"]
         done = subprocess.run([*command, *(["--quick"] if arguments.quick else [])])
         failed += [PLACEMENT] if done.returncode else []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, too
     groups = [name for name in chosen if name != PLACEMENT]
     if groups:
         try:
@@ -59,6 +61,8 @@ def main() -> int:
         except (MissingTool, BackendError) as error:
             print(error, file=sys.stderr)
             return 1
+        except KeyboardInterrupt:
+            return 130  # as a shell reports an interrupt
     return 1 if failed else 0
 
 

@@ -57,29 +57,15 @@ class SdkWorker:
             self._process.kill()
             self._process.wait()
 
-    def held(self) -> set[int]:
-        """Partitions that it has now."""
-        held: set[int] = set()
-        for event, partition in self._changes():
-            (held.add if event == "taken" else held.discard)(partition)
-        return held
-
     @property
     def changes(self) -> int:
         """How often it took a partition or gave one up."""
-        return len(self._changes())
+        return sum(line["event"] in ("taken", "released") for line in self._lines())
 
     @property
     def messages(self) -> int:
         """How many messages it was given."""
         return sum(len(line["offsets"]) for line in self._lines() if line["event"] == "batch")
-
-    def _changes(self) -> list[tuple[str, int]]:
-        return [
-            (line["event"], line["partition"])
-            for line in self._lines()
-            if line["event"] in ("taken", "released")
-        ]
 
     def _lines(self) -> list[dict[str, Any]]:
         if self._process.poll() is not None:

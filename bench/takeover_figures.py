@@ -15,7 +15,7 @@ from opentalos.wire._generated.message import MESSAGE_SERVICE
 PARTITIONS_OF_TOPIC = 250
 MESSAGE_BYTES = 1024
 PUT_CONNECTIONS = 32
-READERS = 8
+READERS = 32  # a read of a partition that still opens waits for it
 RETRY_S = 0.02
 TIMEOUT_S = 120.0
 NEVER_S = 3600.0  # the second server gets nothing as long as the first one lives
