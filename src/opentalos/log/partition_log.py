@@ -293,20 +293,30 @@ class PartitionLog:
             blocks = await self._reader(view).collect(wanted)
         except NotFound as error:
             await self._confirm()  # a new owner may have dropped it
-            if not self._holds(wanted.offset):
+            if not self._holds(wanted.offset) or not self._is_current(view, segment):
                 return []
             raise CorruptLog(f"{name_of(self.key)}: a segment is missing: {error}") from error
         except CorruptLog:
             await self._confirm()
+            if not self._is_current(view, segment):
+                return []
             counters.corrupt += 1
             raise
         if not blocks and wanted.offset < view.next_offset:
             await self._confirm()
+            if not self._is_current(view, segment):
+                return []
             raise CorruptLog(
                 f"{name_of(self.key)}: {view.path} position {view.position_of(wanted.offset)} "
                 f"offset {wanted.offset}: the block is missing"
             )
         return blocks
+
+    def _is_current(self, view: SegmentView | None, segment: Segment | None) -> bool:
+        """Whether the log still has what was read; it may have left this server and come back."""
+        if segment is not None:
+            return segment in self.writer.held.manifest.sealed
+        return view is self.writer.view
 
 
 def _segment_of(sealed: tuple[Segment, ...], offset: int) -> Segment | None:
