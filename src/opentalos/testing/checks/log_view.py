@@ -44,7 +44,6 @@ class LogView:
     at: dict[int, dict[str | None, Operation]] = field(default_factory=dict)  # by offset
     places: dict[str, list[int]] = field(default_factory=dict)  # offsets by id, ascending
     rotten: bool = False  # a stored bit was flipped: some of it may be unreadable
-    rivals: set[object] = field(default_factory=set)  # see ``rival_servers``
 
     def describe(self) -> str:
         """For the text of an anomaly."""
@@ -131,11 +130,6 @@ def _short(name: PartitionName) -> PartitionName:
     return PartitionName(name.topic.rsplit("#", 1)[-1], name.partition)
 
 
-def rival_servers(history: History) -> set[object]:
-    """Servers that lived while another one also believed to be the one."""
-    return {note.args[which] for note in history.noted("usurped") for which in ("server", "by")}
-
-
 def deleted_topics(history: History) -> dict[str, Operation]:
     """Topics with the first try to delete them: from then on nothing is promised."""
     deleted: dict[str, Operation] = {}
@@ -153,14 +147,14 @@ def log_views(history: History) -> list[LogView]:
     for operation in history.of("put", "read", "poll", "range"):
         by_name[_named(operation.args)].append(operation)
     rotten = rotten_partitions(history)
-    rivals, deleted = rival_servers(history), deleted_topics(history)
+    deleted = deleted_topics(history)
     views: list[LogView] = []
     for name, operations in by_name.items():
         edges = losses if name.topic in flushed else []
         end_s = deleted[name.topic].began_s if name.topic in deleted else float("inf")
         bounds = [float("-inf"), *(edge for edge in edges if edge < end_s), end_s]
         for began_s, ended_s in pairwise(bounds):
-            view = LogView(name, began_s, ended_s, rotten=_short(name) in rotten, rivals=rivals)
+            view = LogView(name, began_s, ended_s, rotten=_short(name) in rotten)
             _fill(view, operations)
             views.append(view)
     return views

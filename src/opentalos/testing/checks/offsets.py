@@ -10,7 +10,6 @@ from opentalos.testing.history import History
 
 OUT_OF_RANGE = "OffsetOutOfRange"  # start of the error text of such a refusal
 CORRUPT = "CorruptLog"
-MISSING = "is missing"
 
 
 def inconsistent_offsets(view: LogView) -> Iterator[Anomaly]:
@@ -96,15 +95,11 @@ def false_out_of_range(view: LogView) -> Iterator[Anomaly]:
 
 
 def unreadable(view: LogView) -> Iterator[Anomaly]:
-    """A read was refused as corrupt though no stored bit was flipped.
-
-    A server with a rival may miss a file that the rival's retention has deleted.
-    """
+    """A read was refused as corrupt though no stored bit was flipped."""
     if view.rotten:
         return
     for read in view.refused:
-        gone = read.error.endswith(MISSING) and read.args.get("server") in view.rivals
-        if read.error.startswith(CORRUPT) and not gone:
+        if read.error.startswith(CORRUPT):
             yield Anomaly("unreadable", f"{view.describe()}: {read}")
 
 

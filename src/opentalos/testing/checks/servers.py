@@ -8,7 +8,6 @@ from opentalos.testing.checks.log_view import (
     deleted_topics,
     flushed_topics,
     is_rotten,
-    rival_servers,
     rotten_partitions,
 )
 from opentalos.testing.history import History
@@ -56,15 +55,15 @@ def two_writers(history: History) -> Iterator[Anomaly]:
 def false_sequence_gaps(history: History) -> Iterator[Anomaly]:
     """An idempotent producer, which leaves nothing out, was told that something is missing.
 
-    Not judged: flushed topics after a power loss, and servers with a rival.
+    Not judged: flushed topics after a power loss.
     """
-    rivals, flushed = rival_servers(history), flushed_topics(history)
+    flushed = flushed_topics(history)
     lossy = flushed if history.noted("power-loss") else set()
     for put in history.of("put"):
         args = put.args
         if not args.get("idempotent") or not put.error.startswith("SequenceGap"):
             continue
-        if args.get("server") not in rivals and args["topic"] not in lossy:
+        if args["topic"] not in lossy:
             yield Anomaly("false-sequence-gap", str(put))
 
 
@@ -88,17 +87,12 @@ def tenant_leaks(history: History) -> Iterator[Anomaly]:
 
 
 def stuck_partitions(history: History) -> Iterator[Anomaly]:
-    """A call failed although every fault was over and its patience was long.
-
-    Not judged: a server that had a rival and does not know a topic which the rival made anew.
-    """
-    deleted, rivals = deleted_topics(history), rival_servers(history)
+    """A call failed although every fault was over and its patience was long."""
+    deleted = deleted_topics(history)
     rotten = rotten_partitions(history)
     for operation in history.operations:
         args = operation.args
         if not args.get("healed") or operation.ok or args.get("topic") in deleted:
-            continue
-        if args.get("server") in rivals and operation.error.startswith(HIDDEN):
             continue
         if not is_rotten(operation, rotten):
             yield Anomaly("stuck-partition", str(operation))
