@@ -22,7 +22,7 @@ from opentalos.testing.checker import check
 from opentalos.testing.history import History, Recorder
 
 PARTITIONS = 3
-PAUSE_S = 0.02  # between two puts of one writer: two cores carry servers, backends and clients
+PAUSE_S = 0.04  # between two puts of one writer: two cores carry servers, backends and clients
 START_TIMEOUT_S = 40.0
 STOP_TIMEOUT_S = 40.0
 PROGRESS_TIMEOUT_S = 60.0
@@ -104,15 +104,13 @@ class Traffic:
 
     def start(self) -> None:
         """Start every program; each server is the first address of some of them."""
-        number = 0
         for partition in range(PARTITIONS):
-            self._add(number, "load_writer", f"direct-{partition}", partition=partition)
-            self._add(number + 1, "load_reader", f"reader-{partition}", partition=partition)
-            number += 1
-        for server in range(len(self.cluster.running)):
-            partition = (server + 1) % PARTITIONS
-            name = f"pinned-{server}"
-            self._add(server, "load_writer", name, partition=partition, config=PINNED)
+            self._add(partition, "load_writer", f"direct-{partition}", partition=partition)
+            self._add(partition + 1, "load_reader", f"reader-{partition}", partition=partition)
+            # At two servers: whichever one hangs, somebody still writes to every partition.
+            for server in (partition, partition + 1):
+                name = f"pinned-{partition}-{server}"
+                self._add(server, "load_writer", name, partition=partition, config=PINNED)
         for worker in range(2):
             more = {"group": "g", "partitions": PARTITIONS, "first": worker}
             self._add(worker, "load_group", f"worker-{worker}", **more)
