@@ -177,6 +177,6 @@ class BenchTopic:
         )
         answer = client.call(MESSAGE_SERVICE, "getPartitionsOffset", request)
         infos: list[OffsetInfo] = answer.offsetInfoList
-        if any(info.endOffset is None for info in infos):
-            raise RuntimeError(f"offsets unknown: {infos}")
+        if unknown := [info for info in infos if info.endOffset is None]:
+            raise RuntimeError(f"offsets of {len(unknown)} unknown, such as {unknown[0]}")
         return [(info.endOffset or 0) + 1 for info in infos]

@@ -1,5 +1,6 @@
 """Figures of many partitions: taken over at once by a new owner, and idle ones."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,8 @@ PUT_CONNECTIONS = 32
 READERS = 32  # a read of a partition that still opens waits for it
 RETRY_S = 0.02
 TIMEOUT_S = 120.0
+# HDFS sets a whole block aside for each open file, on one disk here for three DataNodes.
+SMALL_BLOCKS = {"log": {"segment_bytes_max": 8 << 20}, "hdfs": {"block_bytes": 32 << 20}}
 NEVER_S = 3600.0  # the second server gets nothing as long as the first one lives
 
 
@@ -25,7 +28,7 @@ def many_taken_over(plan: ClusterPlan) -> Iterator[Figure]:
     """A server with all partitions is killed; the other one is to answer a read of each."""
     from_publication, from_kill = [], []
     for _ in range(max(1, plan.repeats // 2)):
-        settings = {"cluster": {"stable_after_s": NEVER_S}}
+        settings = {**SMALL_BLOCKS, "cluster": {"stable_after_s": NEVER_S}}
         cluster = Cluster(plan.work, plan.backends, ["s1", "s2"], settings)
         try:
             cluster.start("s1")
@@ -89,9 +92,15 @@ def _fill(plan: ClusterPlan, cluster: Cluster, topic: BenchTopic) -> None:
 
     def full() -> bool:
         load.replay(
-            plan.binary, {cluster.ports[0]: requests}, connections=PUT_CONNECTIONS, seconds=1.0
+            plan.binary,
+            {cluster.ports[0]: requests},
+            connections=PUT_CONNECTIONS,
+            rate=topic.partitions,  # within a second, or as long as it takes: all of them
+            seconds=1.0,
         )
-        return all(one > 0 for one in topic.stored_by_partition(client))
+        with contextlib.suppress(RuntimeError):  # the last ones are being opened
+            return all(one > 0 for one in topic.stored_by_partition(client))
+        return False
 
     wait_until(full, f"every partition of {topic.name} has a message", TIMEOUT_S)
 
