@@ -27,6 +27,8 @@ SESSION_S = 5.0  # shorter ones end by themselves when the machine is busy
 LEASE_S = 4.0
 RESTART_S = 20.0
 KEY_BYTES = 32
+# Java without its optimizing compiler: a start takes 4 s of processor time instead of 6.
+QUICK_START = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 CONFIG = """
 [storage]
@@ -102,6 +104,7 @@ class ClusterProcesses:
                 port=port,
                 ready_timeout_s=READY_TIMEOUT_S,
                 stop_timeout_s=STOP_TIMEOUT_S,
+                environment=QUICK_START,
             )
             if server in self.launchers:
                 process.launcher = self.launchers[server]

@@ -38,6 +38,7 @@ class ServerProcess:
     port: int = 0
     ready_timeout_s: float = READY_TIMEOUT_S
     stop_timeout_s: float = STOP_TIMEOUT_S
+    environment: dict[str, str] = field(default_factory=dict)  # beside this process's own
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -70,7 +71,11 @@ class ServerProcess:
         command += ["--root-key", f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}"]
         with (self.folder / "server.stderr").open("ab") as stderr:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr
+                command,
+                env={**os.environ, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
             )
         line = self._ready_line()
         self.port = int(line.rsplit(":", 1)[1])
