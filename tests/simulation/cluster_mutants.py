@@ -48,14 +48,14 @@ ZOMBIES = ClusterConfig(
 )
 SLOW_OPENINGS = replace(ZOMBIES, files=FileFaults(recover_slow=0.8, slow_s=2.0, commit_slow=0.05))
 LOST_ANSWERS = replace(SLOW_OPENINGS, meta=MetaFaults(unknown=0.25))
-STALE = replace(ZOMBIES, meta=MetaFaults(watch_stale=0.7, slow_s=3.0))
+STALE = replace(ZOMBIES, meta=MetaFaults(watch_stale=1.0, slow_s=5.0))
 CRASHES = replace(ZOMBIES, cluster=ClusterFaults(crash=0.7, crash_controller=0.3))
 RESTARTS = replace(ZOMBIES, cluster=ClusterFaults(restart=0.5))
 LEAVERS = replace(ZOMBIES, hosts=4, cluster=ClusterFaults(leave=0.6, restart=0.2))
 MOVES = replace(
     ZOMBIES, cluster=ClusterFaults(join=0.5, restart=0.3, crash=0.4, pause=0.4, isolate=0.3)
 )
-DELETIONS = replace(STALE, think_s=0.06, cluster=ClusterFaults(crash=0.5, pause=0.3))
+DELETIONS = replace(STALE, think_s=0.03, cluster=ClusterFaults())
 RIVALS = replace(
     ZOMBIES,
     think_s=0.1,
@@ -67,10 +67,15 @@ RIVALS = replace(
 
 def notice_nothing(patch: pytest.MonkeyPatch) -> None:
     """Not a mutant of its own: what a session says reaches neither log nor groups."""
+
+    async def confirm_owner(self: ClusterGate, key: Any) -> None:
+        return
+
     patch.setattr(Cluster, "_lapsed", lambda self: None)
     patch.setattr(Cluster, "_returned", lambda self: None)
     patch.setattr(ClusterGate, "refusal", lambda self, key: None)
     patch.setattr(ClusterGate, "steady", lambda self: True)
+    patch.setattr(ClusterGate, "confirm_owner", confirm_owner)
 
 
 def coordinate_every_group(patch: pytest.MonkeyPatch) -> None:
@@ -137,10 +142,11 @@ def no_confirmation_of_offsets(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_look_whether_the_topic_exists(patch: pytest.MonkeyPatch) -> None:
-    async def confirm_topic(self: ClusterGate, key: Any) -> None:
+    async def confirm(self: ClusterGate, key: Any) -> None:
         return
 
-    patch.setattr(ClusterGate, "confirm_topic", confirm_topic)
+    patch.setattr(ClusterGate, "confirm_topic", confirm)
+    patch.setattr(ClusterGate, "confirm_owner", confirm)  # the assignment goes with the topic
 
 
 # --- sessions -----------------------------------------------------------------------------------

@@ -53,6 +53,26 @@ class Router(Client):
         return True
 
 
+class Straggler(Client):
+    """A producer that has not heard of the deletion of its topic."""
+
+    def __init__(self, world: ClusterWorld, topics: list[LiveTopic]) -> None:
+        super().__init__(world, "straggler")
+        self.topics = topics
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        number = 0
+        while True:
+            await self.think()
+            deleted = [topic for topic in self.topics if topic.deleted]
+            if deleted:
+                topic, number = deleted[-1], number + 1
+                partition = self.rng.randrange(topic.partitions)
+                server = await self.server(topic, partition)
+                await self.put(server, topic, partition, [self.block([f"late.{number}"])])
+
+
 class ClusterAuditor(Auditor):
     """Also checks that the cluster comes to rest."""
 
@@ -136,6 +156,7 @@ async def cluster_workload(world: ClusterWorld) -> None:
     topics.append(await admin.create("synced", partitions=3, flushed=False))
     topics.append(await admin.create("flushed", partitions=2, flushed=True))
     clients: list[Actor] = [admin, Stranger(world, "stranger", topics), Router(world, topics)]
+    clients.append(Straggler(world, admin.all_topics))
     clients += [Producer(world, f"plain{n}", topics) for n in range(2)]
     clients += [IdempotentProducer(world, f"exact{n}", topics, n + 1) for n in range(2)]
     clients += [Reader(world, f"reader{n}", topics) for n in range(2)]
