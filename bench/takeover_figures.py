@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from bench import load
 from bench.client import BenchTopic, Client
 from bench.cluster_plan import ClusterPlan
-from bench.cluster_servers import Cluster, wait_until
+from bench.cluster_servers import Cluster, Settings, wait_until
 from bench.report import Figure, at_most
 from opentalos.wire._generated.message import MESSAGE_SERVICE
 
@@ -20,7 +20,7 @@ READERS = 32  # a read of a partition that still opens waits for it
 RETRY_S = 0.02
 TIMEOUT_S = 120.0
 # HDFS sets a whole block aside for each open file, on one disk here for three DataNodes.
-SMALL_BLOCKS = {"log": {"segment_bytes_max": 8 << 20}, "hdfs": {"block_bytes": 32 << 20}}
+SMALL_BLOCKS: Settings = {"log": {"segment_bytes_max": 8 << 20}, "hdfs": {"block_bytes": 32 << 20}}
 NEVER_S = 3600.0  # the second server gets nothing as long as the first one lives
 
 
@@ -28,7 +28,7 @@ def many_taken_over(plan: ClusterPlan) -> Iterator[Figure]:
     """A server with all partitions is killed; the other one is to answer a read of each."""
     from_publication, from_kill = [], []
     for _ in range(max(1, plan.repeats // 2)):
-        settings = {**SMALL_BLOCKS, "cluster": {"stable_after_s": NEVER_S}}
+        settings: Settings = {**SMALL_BLOCKS, "cluster": {"stable_after_s": NEVER_S}}
         cluster = Cluster(plan.work, plan.backends, ["s1", "s2"], settings)
         try:
             cluster.start("s1")
