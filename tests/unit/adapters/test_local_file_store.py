@@ -303,8 +303,9 @@ async def test_readers_are_kept_within_a_bound(
         await file.close()
     reads = [store.read(f"t/{number % 10}", position=0, bytes_max=9) for number in range(40)]
     assert await asyncio.gather(*reads) == [b"%d" % (number % 10) for number in range(40)]
-    await store.space()
-    assert len(open_descriptors(tmp_path)) <= 4
+    async with asyncio.timeout(5):
+        while len(open_descriptors(tmp_path)) > 4:  # a thread closes what was put out
+            await asyncio.sleep(0.01)
     await store.close()
     assert open_descriptors(tmp_path) == []
 
