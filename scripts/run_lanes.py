@@ -151,6 +151,8 @@ def execute(job: Job) -> tuple[int, str]:
         return 1, f"{output}\nended after {job.timeout_s} s"
     finally:
         RUNNING.discard(process)
+    if process.returncode not in (0, 1):  # a signal, a crash: the output does not tell
+        output = f"{output}\nexit status {process.returncode}"
     return process.returncode, output
 
 
