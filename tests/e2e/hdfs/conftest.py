@@ -20,6 +20,8 @@ from opentalos.model.message import Durability
 
 BLOCK_BYTES = 16 << 20
 RECOVER_S = 15.0  # a take-over takes about a heartbeat of 1 s; the machine may be busy
+# A recovery that failed on a DataNode is tried again by the NameNode after 30 heartbeats only.
+RETRIED_S = 50.0
 WHOLE_S = 60.0
 RECORD_BYTES = 8
 RECORDS_MAX = 1_000_000

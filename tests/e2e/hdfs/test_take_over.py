@@ -4,7 +4,7 @@ import asyncio
 import signal
 
 import pytest
-from tests.e2e.hdfs.conftest import RECORD_BYTES, RECOVER_S, BusyWriter, Place, assert_records
+from tests.e2e.hdfs.conftest import RECORD_BYTES, RETRIED_S, BusyWriter, Place, assert_records
 
 from opentalos.model.errors import NotFound, OutcomeUnknown, RecoveryStuck
 from opentalos.model.message import Durability
@@ -27,7 +27,7 @@ async def test_taking_over_a_busy_writer_never_hangs_and_loses_nothing(
         path = f"busy/{turn}"
         writer = BusyWriter(await store.create(path, durability=durability))
         await writer.reach(20 + 10 * turn)
-        length = await other.recover(path, deadline_s=RECOVER_S)
+        length = await other.recover(path, deadline_s=RETRIED_S)
         await writer.fails()
         content = await other.read(path, position=0, bytes_max=length + 1)
         assert len(content) == length
@@ -39,7 +39,7 @@ async def test_many_files_of_one_writer_are_taken_over_at_once(place: Place) -> 
     paths = [f"many/{number}" for number in range(12)]
     writers = [BusyWriter(await store.create(path, durability=SYNCED)) for path in paths]
     await asyncio.gather(*(writer.reach(5) for writer in writers))
-    lengths = await asyncio.gather(*(other.recover(path, deadline_s=RECOVER_S) for path in paths))
+    lengths = await asyncio.gather(*(other.recover(path, deadline_s=RETRIED_S) for path in paths))
     for path, writer, length in zip(paths, writers, lengths, strict=True):
         await writer.fails()
         assert_records(await other.read(path, position=0, bytes_max=length), writer.acked)
@@ -54,7 +54,7 @@ async def test_a_zombie_process_acknowledges_nothing_that_the_new_owner_lacks(
     async with place.process(path) as zombie:
         await zombie.read(lambda seen: seen.acked >= 50 + turn)
         zombie.child.send_signal(signal.SIGSTOP)
-        length = await other.recover(path, deadline_s=RECOVER_S)
+        length = await other.recover(path, deadline_s=RETRIED_S)
         zombie.child.send_signal(signal.SIGCONT)
         await zombie.read(lambda seen: bool(seen.end))
         # A commit that all DataNodes had before may be told late; no later one succeeds.
@@ -71,7 +71,7 @@ async def test_a_killed_process_leaves_a_file_that_is_taken_over(place: Place) -
         await writer.read(lambda seen: seen.acked >= 30)
         writer.child.kill()
         await writer.read(lambda _: False)
-    length = await other.recover("killed", deadline_s=RECOVER_S)
+    length = await other.recover("killed", deadline_s=RETRIED_S)
     assert_records(await other.read("killed", position=0, bytes_max=length), writer.acked)
 
 
@@ -98,4 +98,4 @@ async def test_a_deleted_file_takes_no_commit(place: Place) -> None:
     await writer.fails()
     assert writer.acked - acked <= 1, "only the commit under way may have been before the fence"
     with pytest.raises(NotFound):
-        await other.recover("deleted", deadline_s=RECOVER_S)
+        await other.recover("deleted", deadline_s=RETRIED_S)
