@@ -20,7 +20,7 @@ from opentalos.broker.broker import Broker, BrokerConfig, open_broker
 from opentalos.gateway.http.server import HttpServer
 from opentalos.gateway.rest.gateway import reply_alive, reply_starting
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
-from opentalos.model.errors import ConfigError
+from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.limits import LogLimits
 from opentalos.server.config import Config, parse_address
 from opentalos.server.data_directory import DataDirectory
@@ -38,6 +38,8 @@ _OPEN_FILES_MAX = 65_536  # asked of the kernel: connections and segments
 # Most objects live for one put. A young collection every 50,000 allocations costs well below a
 # millisecond; what was there at the start is frozen and never looked at (HOTPATH rule 6).
 _GC_THRESHOLDS = (50_000, 20, 100)
+
+_START_AGAIN_S = 5.0  # after a backend failed while the server started
 
 _WILDCARDS = ("0.0.0.0", "::")
 
@@ -146,6 +148,24 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
         return server
 
 
+async def open_patiently(config: Config, directory: DataDirectory, root_key: RootKey) -> Server:
+    """``open_server``; a backend that was reached and fails right after is waited for as well.
+
+    Raises: as ``open_server``; Unavailable after ``open_timeout_s``, of one server alone at once.
+    """
+    loop = asyncio.get_running_loop()
+    patience_s = config.storage.open_timeout_s if config.storage.clustered else 0.0
+    deadline_s = loop.time() + patience_s
+    while True:
+        try:
+            return await open_server(config, directory, root_key)
+        except Unavailable as error:
+            if loop.time() + _START_AGAIN_S > deadline_s:
+                raise
+            _log.warning("the start is tried again in %.0f s: %s", _START_AGAIN_S, error)
+        await asyncio.sleep(_START_AGAIN_S)
+
+
 def _broker_config(config: Config, server: str, key: bytes) -> BrokerConfig:
     return BrokerConfig(
         server=server,
@@ -245,7 +265,7 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     _raise_open_files()
-    server = await _opened(open_server(config, directory, root_key), stop)
+    server = await _opened(open_patiently(config, directory, root_key), stop)
     if server is None:
         return
     gc.collect()

@@ -1,10 +1,73 @@
-"""What clients are told to dial."""
+"""What clients are told to dial; a start that is tried again."""
 
 import socket
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from opentalos.server.lifecycle import _address, _reachable
+from opentalos.adapters.system_clock import SystemClock
+from opentalos.model.errors import StoreUnavailable
+from opentalos.server import lifecycle
+from opentalos.server.config import Config, parse_config
+from opentalos.server.data_directory import DataDirectory
+from opentalos.server.lifecycle import _address, _reachable, open_patiently
+
+CLUSTER = {
+    "files": "file:///shared",
+    "files_shared": True,
+    "meta": "zookeeper://127.0.0.1:1/t",
+    "rows": "hbase://127.0.0.1:1/t",
+}
+
+
+class FailingStart:
+    """Stands for ``open_server``: fails so often, then gives a server."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures, self.calls = failures, 0
+
+    async def __call__(self, *_: object) -> Any:
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise StoreUnavailable("no connection")
+        return "server"
+
+
+async def start(patch: pytest.MonkeyPatch, opener: FailingStart, config: Config, data: Path) -> Any:
+    patch.setattr(lifecycle, "open_server", opener)
+    patch.setattr(lifecycle, "_START_AGAIN_S", 0.001)
+    directory = DataDirectory(data, SystemClock())
+    try:
+        return await open_patiently(config, directory, None)
+    finally:
+        directory.close()
+
+
+async def test_a_member_starts_again_when_a_backend_fails_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    opener = FailingStart(2)
+    config = parse_config({"storage": CLUSTER}, "test")
+    assert await start(monkeypatch, opener, config, tmp_path) == "server"
+    assert opener.calls == 3
+
+
+async def test_the_patience_of_a_start_ends(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = parse_config({"storage": {**CLUSTER, "open_timeout_s": 0.05}}, "test")
+    with pytest.raises(StoreUnavailable):
+        await start(monkeypatch, FailingStart(10_000), config, tmp_path)
+
+
+async def test_one_server_alone_fails_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    opener = FailingStart(1)
+    with pytest.raises(StoreUnavailable):
+        await start(monkeypatch, opener, Config(), tmp_path)
+    assert opener.calls == 1
 
 
 @pytest.mark.parametrize(
