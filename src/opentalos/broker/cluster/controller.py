@@ -24,6 +24,7 @@ _log = logging.getLogger("opentalos.cluster")
 LOOK_S = 1.0  # between two looks although nothing was told
 MOVING_LOOK_S = 0.1  # while planned moves are under way
 RETRY_S = 0.25  # after a turn that failed
+FAILED_S = 5.0  # after one that failed as nobody planned: time for another server to lead
 PACE_S = 0.02  # between two turns, so that changes that come together are planned together
 RESIGN_S = 1.0
 
@@ -103,21 +104,21 @@ class Controller:
     # --- the loop -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        try:
-            while True:
-                try:
-                    wait_s = await self._turn()
-                except TalosError as error:
-                    _log.info("the controller tries again: %s", error)
-                    self._changed, wait_s = True, RETRY_S
-                else:
-                    await self._woken_within(wait_s)
-                    wait_s = PACE_S
-                await asyncio.sleep(wait_s)
-        except Exception:
-            _log.exception("the controller failed, another server takes the lead")
-            await self._resign()
-            raise
+        while True:
+            try:
+                wait_s = await self._turn()
+            except TalosError as error:
+                _log.info("the controller tries again: %s", error)
+                self._changed, wait_s = True, RETRY_S
+            except Exception:
+                # Without this loop the server would never stand for election again.
+                _log.exception("the controller failed, another server takes the lead")
+                await self._resign()
+                self._changed, wait_s = True, FAILED_S
+            else:
+                await self._woken_within(wait_s)
+                wait_s = PACE_S
+            await asyncio.sleep(wait_s)
 
     async def _woken_within(self, wait_s: float) -> None:
         try:

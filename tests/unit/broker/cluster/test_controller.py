@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 
 from tests.unit.broker.cluster.controller_bed import (
     LIMITS,
@@ -397,6 +398,23 @@ def test_a_controller_that_stops_lets_another_lead_at_once() -> None:
         old = bed.leader()
         await bed.members[old].controller.close()
         assert await bed.until(lambda: bed.leader() not in ("", old), 1) < 0.3
+
+    in_control(scenario)
+
+
+def test_a_controller_that_failed_lets_another_lead_and_can_lead_again() -> None:
+    async def scenario(bed: ControllerBed) -> None:
+        await bed.steady("a", "b")
+        old = bed.members[bed.leader()]
+
+        whole = vars(old.controller)["_roster"]
+        vars(old.controller)["_roster"] = SimpleNamespace(look=lambda *_: 1 / 0)
+        old.controller.wake()
+        await bed.until(lambda: bed.leader() not in ("", old.name), 2)
+        vars(old.controller)["_roster"] = whole
+        bed.members[bed.leader()].crash()
+        await bed.until(lambda: bed.leader() == old.name, 10)
+        await bed.until(lambda: set(bed.owners().values()) == {old.name}, 2)
 
     in_control(scenario)
 
