@@ -47,6 +47,10 @@ class RunningBackends:
 @pytest.fixture(scope="session")
 def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBackends]:
     """The backends of the lane, else ones of this session; without Java the test fails."""
+    import jpype.config
+
+    # After dozens of clients in one process its end at exit crashes; the kernel ends it as well.
+    jpype.config.destroy_jvm = False
     given = os.environ.get("OPENTALOS_BACKENDS")
     if given:
         yield _running(json.loads(Path(given).read_text()))

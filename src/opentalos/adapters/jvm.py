@@ -116,8 +116,6 @@ def _logging_file(conf_dirs: Sequence[Path], folder: Path) -> Path:
 
 
 def _start(jpype: Any, limits: JvmLimits, class_path: list[str], logging_file: Path) -> None:
-    from jpype import config
-
     options = (
         f"-Xmx{limits.heap_mb}m",
         "-XX:+UseSerialGC",
@@ -126,9 +124,6 @@ def _start(jpype: Any, limits: JvmLimits, class_path: list[str], logging_file: P
         "--add-opens=java.base/java.nio=ALL-UNNAMED",
         f"-Djava.util.logging.config.file={logging_file}",
     )
-    # Its end at the exit of a process with many clients crashed; the stores are closed by then, and
-    # the kernel ends it as well.
-    config.destroy_jvm = False
     try:
         jpype.startJVM(*options, classpath=class_path, convertStrings=False)
     except jpype.JVMNotFoundException as error:
