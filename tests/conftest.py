@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,23 @@ from blockbuster import BlockBuster
 
 from opentalos.cli.backend.fleet import Fleet
 
+STATUS = pytest.StashKey[int]()
 CORE_PACKAGES = ("model", "wire", "ports", "log", "group", "catalog", "placement", "sds", "broker")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    session.config.stash[STATUS] = int(exitstatus)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """A process with a Java machine leaves without ending it: after dozens of clients, or with a
+    thread inside Java, that crashes, and a run whose tests all passed would count as failed."""
+    jpype = sys.modules.get("jpype")
+    if jpype is not None and jpype.isJVMStarted():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(config.stash.get(STATUS, 1))
 
 
 @pytest.fixture(autouse=True)
@@ -47,10 +64,6 @@ class RunningBackends:
 @pytest.fixture(scope="session")
 def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBackends]:
     """The backends of the lane, else ones of this session; without Java the test fails."""
-    import jpype.config
-
-    # After dozens of clients in one process its end at exit crashes; the kernel ends it as well.
-    jpype.config.destroy_jvm = False
     given = os.environ.get("OPENTALOS_BACKENDS")
     if given:
         yield _running(json.loads(Path(given).read_text()))
