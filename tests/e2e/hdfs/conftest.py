@@ -14,7 +14,7 @@ from tests.conftest import RunningBackends
 
 from opentalos.adapters.hdfs import HdfsAppendFile, HdfsFileStore, open_hdfs_file_store
 from opentalos.cli.backend.hdfs import HdfsBackend
-from opentalos.model.errors import OutcomeUnknown
+from opentalos.model.errors import OutcomeUnknown, RecoveryStuck
 from opentalos.model.limits import HdfsLimits, JvmLimits
 from opentalos.model.message import Durability
 
@@ -94,6 +94,20 @@ class Place:
                     if nodes == self.hdfs.datanodes:
                         return
                 await asyncio.sleep(0.2)
+
+    async def recovered(self, store: HdfsFileStore, path: str) -> int:
+        """The length of a file that is taken from a writer which goes on.
+
+        Several replicas, each caught in the middle of a write, may all refuse to be recovered
+        ("Block length mismatch"), and refuse for good. Then it goes on as an operator would: the
+        DataNodes are started anew.
+        """
+        with contextlib.suppress(RecoveryStuck):
+            return await store.recover(path, deadline_s=RECOVER_S)
+        for number in range(1, self.hdfs.datanodes + 1):
+            async with self.killed(f"dn{number}"):
+                pass
+        return await store.recover(path, deadline_s=RETRIED_S)
 
     def pipeline(self, file: HdfsAppendFile) -> list[str]:
         """The DataNodes that a file is being written to, by the names of their daemons."""
