@@ -57,7 +57,7 @@ async def test_too_few_datanodes_acknowledge_nothing_until_they_are_back(place: 
         again = await store.create("short-again", durability=SYNCED)
         with pytest.raises(OutcomeUnknown):
             await again.commit([b"refused"])
-    await write_somewhere(store, "back", until_s=time.monotonic() + NEW_FILE_S)
+    await write_somewhere(store, "back", until_s=time.monotonic() + RECOVER_S)
 
 
 @pytest.mark.parametrize("place_in_pipeline", [0, 2])
