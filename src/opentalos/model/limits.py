@@ -21,7 +21,7 @@ class LogLimits:
     pending_bytes_max: int = 64 << 20  # waiting for commit, per partition
     pending_bytes_total_max: int = 256 << 20  # waiting for commit, whole server
     segment_bytes_max: int = 128 << 20  # a segment is sealed at this size
-    segment_bytes_hard_max: int = 2 << 30  # it grows so far while coordination is away
+    segment_bytes_hard_max: int = 2 << 30  # while coordination is away; on HDFS what fits a block
     segment_age_max_s: float = 3600.0  # an open segment is sealed at this age
     segments_open_max: int = 256  # files open for writing at once; the idlest is sealed first
     idle_seal_s: float = 300.0  # a partition without puts for so long is sealed
@@ -210,7 +210,7 @@ class HdfsLimits:
     conf_dir: str = ""  # core-site.xml and hdfs-site.xml; empty: HADOOP_CONF_DIR
     replication: int = 3
     replicas_min: int = 1  # DataNodes a commit must reach; on fewer nothing is acknowledged
-    block_bytes: int = 256 << 20  # above segment + largest group: a sync covers one block only
+    block_bytes: int = 256 << 20  # [log] segment_bytes_max + the largest group + 1 MiB at least
     threads: int = 8  # commits under way at once; up to four times as many while HDFS is slow
     commit_timeout_s: float = 10.0  # a commit without an answer for so long ends its file
     datanode_timeout_s: float = 10.0  # after it and 5 s per replica the client gives a DataNode up

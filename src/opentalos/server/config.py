@@ -28,6 +28,7 @@ from opentalos.model.names import check_name
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 _PORT_MAX = 65_535
 _REQUEST_OVERHEAD_BYTES = 64 << 10  # of a put around its block: Thrift fields and names
+_GROUP_SLACK_BYTES = 1 << 20  # headers of a group's blocks, and the head of its segment
 _CONFIG_BYTES_MAX = 1 << 20
 _REMOTE = ("hdfs", "zookeeper", "hbase")  # schemes of services
 _WANTED = {
@@ -88,6 +89,11 @@ class StorageSettings:
         """Whether several servers share the storage."""
         return self.meta.startswith("zookeeper://")
 
+    @property
+    def on_hdfs(self) -> bool:
+        """Whether the message logs are in HDFS."""
+        return self.files.startswith("hdfs://")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
@@ -125,12 +131,32 @@ class Config:
                 check_name(self.cluster.name, "server name")
             except InvalidName as error:
                 raise ValueError(f"[cluster] {error}") from error
-        # A sync covers one HDFS block only, so a segment with its last group must fit into one.
-        largest = self.log.segment_bytes_max + max(self.log.group_bytes_max, block)
-        if self.storage.files.startswith("hdfs://") and self.hdfs.block_bytes < largest:
+        if self.storage.on_hdfs:
+            self._check_segments()
+
+    @property
+    def segment_bytes_hdfs_max(self) -> int:
+        """The most that a segment may have before its last group, so that both fit into a block.
+
+        A sync covers one HDFS block only.
+        """
+        group = max(self.log.group_bytes_max, self.message.block_bytes_max)
+        return self.hdfs.block_bytes - group - _GROUP_SLACK_BYTES
+
+    def _check_segments(self) -> None:
+        log, block, most = self.log, self.hdfs.block_bytes, self.segment_bytes_hdfs_max
+        if log.segment_bytes_max > most:
             raise ValueError(
-                f"[hdfs] block_bytes ({self.hdfs.block_bytes}) must be {largest} or "
-                "more: [log] segment_bytes_max and the largest group must fit into it"
+                f"[hdfs] block_bytes ({block}) must be {block + log.segment_bytes_max - most} or "
+                f"more, or [log] segment_bytes_max ({log.segment_bytes_max}) smaller: a segment "
+                f"and the largest group ({block - most} bytes) must fit into it"
+            )
+        hard_max = log.segment_bytes_hard_max
+        if hard_max > most and hard_max != LogLimits().segment_bytes_hard_max:
+            raise ValueError(
+                f"[log] segment_bytes_hard_max ({hard_max}) must be {most} or less, or [hdfs] "
+                f"block_bytes ({block}) larger: such a segment and the largest group "
+                f"({block - most} bytes) must fit into it"
             )
 
     def with_server(self, **changes: str) -> "Config":

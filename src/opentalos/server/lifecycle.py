@@ -33,7 +33,6 @@ from opentalos.server.stores import Stores, open_stores
 STOP_S = 4.5  # of a server alone: from the signal to the exit, even if storage hangs; promised: 5 s
 _CALLS_S = 0.2  # for calls whose connections were cut after the drain time
 _SEAL_S_MIN = 1.0  # left for sealing when draining took all its time
-_GROUP_SLACK_BYTES = 1 << 20  # headers of a group's blocks, and the head of its segment
 _OPEN_FILES_MAX = 65_536  # asked of the kernel: connections and segments
 # Most objects live for one put. A young collection every 50,000 allocations costs well below a
 # millisecond; what was there at the start is frozen and never looked at (HOTPATH rule 6).
@@ -196,15 +195,14 @@ def _as_member(
 def _member_log(config: Config) -> LogLimits:
     """[log] as a cluster needs it; a segment must stay within one HDFS block whatever happens."""
     log = replace(config.log, close_s=max(config.log.close_s, config.cluster.stop_s / 2))
-    if not config.storage.files.startswith("hdfs://"):
+    if not config.storage.on_hdfs:
         return log
-    largest = max(log.group_bytes_max, config.message.block_bytes_max) + _GROUP_SLACK_BYTES
     lanes = max(log.lanes, config.hdfs.threads)  # a commit takes many times longer than on a disk
     return replace(
         log,
         lanes=lanes,
         lanes_max=max(log.lanes_max, lanes),
-        segment_bytes_hard_max=max(log.segment_bytes_max, config.hdfs.block_bytes - largest),
+        segment_bytes_hard_max=min(log.segment_bytes_hard_max, config.segment_bytes_hdfs_max),
     )
 
 

@@ -11,6 +11,7 @@ from opentalos.model.errors import ConfigError
 from opentalos.server.config import Config, load_config, parse_address, parse_config, to_toml
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "generate_config_reference.py"
+ON_HDFS = "[storage]\nfiles = 'hdfs://n/x'\nmeta = 'zookeeper://z'\nrows = 'hbase://z/n'\n"
 
 
 def test_an_empty_document_gives_the_defaults() -> None:
@@ -67,9 +68,14 @@ def test_the_shown_configuration_reads_back_as_itself() -> None:
         ("[cluster]\nname = 'a b'", "[cluster] invalid server name 'a b'"),
         ("[cluster]\nstop_s = 30", "[cluster] need 5 <= stop_s < restart_s"),
         (
-            "[storage]\nfiles = 'hdfs://n/x'\nmeta = 'zookeeper://z'\nrows = 'hbase://z/n'\n"
-            "[hdfs]\nblock_bytes = 134217728",
-            "[hdfs] block_bytes (134217728) must be 155189248 or more",
+            f"{ON_HDFS}[hdfs]\nblock_bytes = 134217728",
+            "[hdfs] block_bytes (134217728) must be 156237824 or more, or [log] segment_bytes_max",
+        ),
+        (f"{ON_HDFS}[hdfs]\nblock_bytes = 156233728", "must be 156237824 or more"),
+        (
+            f"{ON_HDFS}[log]\nsegment_bytes_hard_max = 1073741824",
+            "[log] segment_bytes_hard_max (1073741824) must be 246415360 or less, or [hdfs] "
+            "block_bytes (268435456) larger",
         ),
         ("[message]\nblock_bytes_max = 33554432", "must fit into [http] body_bytes_max"),
         ("[log]\npending_bytes_max = 4194304", "must not exceed [log] pending_bytes_max"),

@@ -11,7 +11,7 @@ from opentalos.model.errors import StoreUnavailable
 from opentalos.server import lifecycle
 from opentalos.server.config import Config, parse_config
 from opentalos.server.data_directory import DataDirectory
-from opentalos.server.lifecycle import _address, _reachable, open_patiently
+from opentalos.server.lifecycle import _address, _member_log, _reachable, open_patiently
 
 CLUSTER = {
     "files": "file:///shared",
@@ -19,6 +19,7 @@ CLUSTER = {
     "meta": "zookeeper://127.0.0.1:1/t",
     "rows": "hbase://127.0.0.1:1/t",
 }
+ON_HDFS = CLUSTER | {"files": "hdfs://127.0.0.1:1/t", "files_shared": False}
 
 
 class FailingStart:
@@ -83,3 +84,15 @@ def test_the_address_listened_on_is_told(host: str, address: str) -> None:
 def test_a_wildcard_is_never_told(host: str, caplog: pytest.LogCaptureFixture) -> None:
     assert _reachable(host, 5) == f"{socket.gethostname()}:5"
     assert "--advertise" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("log", "hard_max_bytes"),
+    [
+        ({}, (256 - 20 - 1) << 20),  # the default is more than a block of HDFS can hold
+        ({"segment_bytes_hard_max": 200 << 20}, 200 << 20),
+    ],
+)
+def test_a_segment_stays_within_a_block_of_hdfs(log: dict[str, int], hard_max_bytes: int) -> None:
+    config = parse_config({"storage": ON_HDFS, "log": log}, "x")
+    assert _member_log(config).segment_bytes_hard_max == hard_max_bytes
