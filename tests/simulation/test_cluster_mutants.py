@@ -9,7 +9,7 @@ from tests.simulation.cluster_mutants import (
     notice_nothing,
 )
 from tests.simulation.mutants import Mutant
-from tests.simulation.test_mutants import CATCHES, SEEDS_MAX
+from tests.simulation.proof import check_enough, prove_caught
 
 from opentalos.testing.cluster_world import ClusterConfig
 from opentalos.testing.simulation import run_cluster_seed
@@ -21,21 +21,7 @@ GUARDLESS_SEEDS = 8
 @pytest.mark.timeout(300)  # it stops at the third catch; a busy machine needs its time
 def test_a_mutant_is_caught_by_name(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(mutant.config, ClusterConfig)
-    caught: list[int] = []
-    shown: list[str] = []
-    with monkeypatch.context() as patch:
-        mutant.apply(patch)
-        for seed in range(SEEDS_MAX):
-            report = run_cluster_seed(seed, mutant.config)
-            shown.append(f"{seed}: {sorted(report.names)}")
-            if report.names & mutant.names:
-                caught.append(seed)
-                if len(caught) == CATCHES:
-                    break
-    assert len(caught) == CATCHES, f"{mutant.name} showed only: {shown}"
-    for seed in caught:
-        report = run_cluster_seed(seed, mutant.config)
-        assert report.ok, f"the real code fails as well: {report}"
+    prove_caught(mutant, mutant.config, run_cluster_seed, monkeypatch)
 
 
 @pytest.mark.timeout(120)
@@ -57,5 +43,4 @@ def test_rows_alone_keep_groups_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_there_are_enough_mutants_with_names_of_their_own() -> None:
-    assert len(CLUSTER_MUTANTS) >= 12
-    assert len({mutant.name for mutant in CLUSTER_MUTANTS}) == len(CLUSTER_MUTANTS)
+    check_enough(CLUSTER_MUTANTS)
