@@ -178,6 +178,18 @@ def reserve_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Roster, "_reserved_until_s", lambda self, record: float("-inf"))
 
 
+def trip_over_a_server_that_vanished(patch: pytest.MonkeyPatch) -> None:
+    real = Roster.look
+
+    def look(self: Roster, now_s: float, alive: Any, leaving: Any) -> Any:
+        for name in self._seen:
+            if name not in alive and name not in self._absent:
+                raise KeyError(name)
+        return real(self, now_s, alive, leaving)
+
+    patch.setattr(Roster, "look", look)
+
+
 def forward_again(patch: pytest.MonkeyPatch) -> None:
     async def serve_transferred(self: ClusterServer, make: Any, hops: int) -> Any:
         try:
@@ -273,6 +285,12 @@ CLUSTER_MUTANTS = (
         _names("moved-for-announced-restart"),
         reserve_nothing,
         RESTARTS,
+    ),
+    Mutant(
+        "the controller trips over a server that vanished",
+        _names("unhandled-error"),
+        trip_over_a_server_that_vanished,
+        CRASHES,
     ),
     Mutant("a request is forwarded again", _names("forward-loop"), forward_again, MOVES),
     Mutant("coordinator without CAS", _names("stale-commit", "lost-checkpoint"), no_row_cas, MOVES),

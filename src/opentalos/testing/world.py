@@ -13,7 +13,6 @@
 """
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -40,6 +39,7 @@ from opentalos.testing.server import (
     UnansweredBug,
     server_rng,
 )
+from opentalos.testing.witness import heard_only
 
 STARTS_MAX = 100  # tries to start a server before the world gives up
 START_PAUSE_S = 0.2  # between two of them
@@ -128,14 +128,12 @@ class World:
             self.recorder.note("settings", lease_s=self.config.group.lease_s)
             await scenario(self)
 
-        logging.disable(logging.CRITICAL)  # faults are expected; the history tells what matters
-        try:
-            self.loop.run(main())
-        except (SimulationDeadlock, SimulationRunaway) as error:
-            self.recorder.note("deadlock", text=str(error))
-        finally:
-            logging.disable(logging.NOTSET)
-        for text in self.loop.errors:
+        with heard_only() as witness:
+            try:
+                self.loop.run(main())
+            except (SimulationDeadlock, SimulationRunaway) as error:
+                self.recorder.note("deadlock", text=str(error))
+        for text in (*self.loop.errors, *witness.failures):
             self.recorder.note("unhandled-error", text=text)
         for server in self._servers:
             for text in server.twice:
