@@ -35,6 +35,7 @@ CODE: Final[dict[TType, int]] = {
 }
 _BITS: Final = {TType.I16: 16, TType.I32: 32, TType.I64: 64}
 _LONG_SIZE: Final = 15  # in a list's head: the size follows as varint
+ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))  # varints
 _double = struct.Struct("<d")
 
 
@@ -282,6 +283,30 @@ def write_varint(out: bytearray, value: int) -> None:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
+
+
+def varint(value: int) -> bytes:
+    """An unsigned number by itself; quick for lengths and times."""
+    if value < 0x80:
+        return ONE_BYTE[value]
+    if value < 1 << 14:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 1 << 21:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    if 1 << 35 <= value < 1 << 42:  # times in ms of this century
+        return bytes(
+            (
+                value & 0x7F | 0x80,
+                value >> 7 & 0x7F | 0x80,
+                value >> 14 & 0x7F | 0x80,
+                value >> 21 & 0x7F | 0x80,
+                value >> 28 & 0x7F | 0x80,
+                value >> 35,
+            )
+        )
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
 
 
 def _int_writer(bits: int) -> Write:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from opentalos.model.message import MessageBlock, StoredBlock
-from opentalos.wire.thrift.compact import write_varint
+from opentalos.wire.thrift.compact import ONE_BYTE, varint
 
 # Field heads of the compact protocol: difference of the field ids and type.
 _NEXT_I32: Final = 0x15
@@ -24,7 +24,6 @@ _PUT_REPLY: Final = b"\x0aputMessage\x0c\x00\x18"  # success is field 0; head of
 _GET_REPLY: Final = b"\x0agetMessage\x0c\x00\x19"  # head of messageBlocks
 _TRANSFERRED: Final = b"\x11\0\0"  # isTransfer follows sequenceId in both replies; the ends
 _COMPRESSION_MAX: Final = 4
-_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))  # varints
 _GET_MESSAGES_DEFAULT: Final = 2000  # Source: message.thrift GetMessageRequest
 _GET_BYTES_DEFAULT: Final = 10 << 20
 _TARGETS_MAX: Final = 4096
@@ -259,29 +258,6 @@ def _decode_get(body: bytes) -> HotGet | None:
     )
 
 
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return _ONE_BYTE[value]
-    if value < 1 << 14:
-        return bytes((value & 0x7F | 0x80, value >> 7))
-    if value < 1 << 21:
-        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
-    if 1 << 35 <= value < 1 << 42:  # times in ms of this century
-        return bytes(
-            (
-                value & 0x7F | 0x80,
-                value >> 7 & 0x7F | 0x80,
-                value >> 14 & 0x7F | 0x80,
-                value >> 21 & 0x7F | 0x80,
-                value >> 28 & 0x7F | 0x80,
-                value >> 35,
-            )
-        )
-    out = bytearray()
-    write_varint(out, value)
-    return bytes(out)
-
-
 def put_reply(seqid: int, sequence_id: bytes, *, transferred: bool = False) -> bytes:
     """Compact reply of a successful putMessage; ``seqid`` >= 0. ``transferred``: isTransfer."""
     length = len(sequence_id)
@@ -289,9 +265,9 @@ def put_reply(seqid: int, sequence_id: bytes, *, transferred: bool = False) -> b
     if seqid < 0x80 and length < 0x80:
         return b"\x82\x41%c%b%c%b%b" % (seqid, _PUT_REPLY, length, sequence_id, end)
     return b"\x82\x41%b%b%b%b%b" % (
-        _varint(seqid & 0xFFFFFFFF),
+        varint(seqid & 0xFFFFFFFF),
         _PUT_REPLY,
-        _varint(length),
+        varint(length),
         sequence_id,
         end,
     )
@@ -311,8 +287,8 @@ def get_reply_chunks(
     Python client fails without it. ``transferred``: isTransfer.
     """
     count = len(blocks)
-    size = bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + _varint(count)
-    head = b"\x82\x41%b%b%b" % (_varint(seqid & 0xFFFFFFFF), _GET_REPLY, size)
+    size = bytes((count << 4 | 12,)) if count < 15 else b"\xfc" + varint(count)
+    head = b"\x82\x41%b%b%b" % (varint(seqid & 0xFFFFFFFF), _GET_REPLY, size)
     chunks: list[bytes | memoryview] = []
     add, messages, last_ms, shown_ms = chunks.append, 0, -1, b""
     for base, number, append_ms, create_ms, compression, _, payload, extras in blocks:
@@ -321,26 +297,26 @@ def get_reply_chunks(
             b"%b\x16%b\x15%b\x15%b\x18%b"
             % (
                 head,
-                _varint(base << 1),
-                _varint(number << 1),
-                _ONE_BYTE[compression << 1],
-                _varint(length),
+                varint(base << 1),
+                varint(number << 1),
+                ONE_BYTE[compression << 1],
+                varint(length),
             )
         )
         add(payload)
         if append_ms != last_ms:  # neighbours were often appended together
-            last_ms, shown_ms = append_ms, _varint(append_ms << 1)
+            last_ms, shown_ms = append_ms, varint(append_ms << 1)
         # A create time of 0 is an absent one, but the extras follow field 7.
-        created = b"\x16" + _varint(create_ms << 1) if create_ms or extras else b""
-        head = b"\x15%b\x16%b%b%b\0" % (_varint(length << 1), shown_ms, created, extras)
+        created = b"\x16" + varint(create_ms << 1) if create_ms or extras else b""
+        head = b"\x15%b\x16%b%b%b\0" % (varint(length << 1), shown_ms, created, extras)
         messages += number
     add(
         b"%b\x15%b\x16%b\x18%b%b%b"
         % (
             head,
-            _varint(messages << 1),
-            _varint(unhandled << 1),
-            _varint(len(sequence_id)),
+            varint(messages << 1),
+            varint(unhandled << 1),
+            varint(len(sequence_id)),
             sequence_id,
             _TRANSFERRED if transferred else b"\0\0",
         )
