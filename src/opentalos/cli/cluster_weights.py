@@ -19,7 +19,7 @@ _MOVES_SHOWN = 20
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.option(
     "--budget", type=click.FloatRange(0, 100), default=2.0, show_default=True,
-    help="Percent of the partitions that may move.",
+    help="Percent of all partitions of the cluster that may move.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @with_server
@@ -27,13 +27,18 @@ def weights(file: Path, budget: float, dry_run: bool, **server: Any) -> None:
     """Set weights that spread the traffic of FILE evenly.
 
     FILE is CSV or Parquet with the columns topic (uuid or resource name), partition, day (a date
-    or a number) and bytes. Name all partitions, idle ones too. Meant to be run once a day.
+    or a number) and bytes. A partition that it does not name counts as idle. Meant to be run once
+    a day.
     """
     days = read_traffic(file)
     call = RestClient(**server)
     servers = call("GET", "cluster")["servers"]
     ring = {one["name"]: one["sectors"] for one in servers if one["state"] in _PLACED}
-    proposal = choose_weights(days, ring, budget / 100)
+    partitions = call("GET", "cluster/partitions")["topics"]
+    count = sum(partitions.values())
+    moves_max = int(budget * count / 100)
+    proposal = choose_weights(days, ring, partitions, moves_max)
+    click.echo(f"at most {moves_max} of {count} partitions may move (--budget {budget:g} %)")
     for line in _lines(proposal, ring, len(days)):
         click.echo(line)
     if dry_run:

@@ -89,12 +89,15 @@ class FakeServer:
 
     def __init__(self) -> None:
         self.put: dict[str, Any] | None = None
+        self.topics = {f"u{n}": 10 for n in range(10)}
 
     def __call__(self, method: str, path: str, document: Any = None) -> Any:
         if method == "PUT":
             assert path == "cluster/weights"
             self.put = document["servers"]
             return None
+        if path == "cluster/partitions":
+            return {"topics": self.topics}
         states = {
             "a": "serving",
             "b": "serving",
@@ -128,12 +131,48 @@ def test_weights_are_shown_and_set(tmp_path: Path, server: FakeServer) -> None:
     assert server.put is not None
     assert list(server.put) == ["a", "b", "c", "d"]  # one that joins gets the configured number
     assert server.put["d"] == SECTORS
-    placed = ("a", "b", "c")
-    before, after = Ring(dict.fromkeys(placed, SECTORS)), Ring({n: server.put[n] for n in placed})
-    keys = [partition_key(PartitionKey(f"u{n // 10}", n % 10)) for n in range(100)]
-    moved = sum(before.owner(key) != after.owner(key) for key in keys)
+    moved = moved_by(server)
     assert 0 < moved <= 10
     assert f"{moved} partitions move" in done.output
+
+
+def test_partitions_that_the_file_does_not_name_count_in_the_budget(
+    tmp_path: Path, server: FakeServer
+) -> None:
+    server.topics = {f"u{n}": 10 for n in range(60)}  # the file names 100 of 600
+    done = CliRunner().invoke(weights, [str(uneven(tmp_path)), "--budget", "2"])
+    assert done.exit_code == 0, done.output
+    assert "at most 12 of 600 partitions may move" in done.output
+    moved = moved_by(server)
+    assert 2 < moved <= 12
+    assert f"{moved} partitions move" in done.output
+
+
+def test_partitions_of_topics_that_are_gone_do_not_count(
+    tmp_path: Path, server: FakeServer
+) -> None:
+    server.topics = {"u0": 10}  # what the file names of u1 to u9 was deleted
+    done = CliRunner().invoke(weights, [str(uneven(tmp_path)), "--budget", "20"])
+    assert "at most 2 of 10 partitions may move" in done.output
+    assert moved_by(server) <= 2
+    server.topics, server.put = {"u99": 10}, None
+    done = CliRunner().invoke(weights, [str(uneven(tmp_path))])
+    assert isinstance(done.exception, BadRequest)
+    assert "this cluster does not have" in str(done.exception)
+    assert server.put is None
+
+
+def moved_by(server: FakeServer) -> int:
+    """Partitions of the cluster that the new weights move."""
+    assert server.put is not None
+    weights, placed = server.put, ("a", "b", "c")
+    before, after = Ring(dict.fromkeys(placed, SECTORS)), Ring({n: weights[n] for n in placed})
+    keys = [
+        partition_key(PartitionKey(uuid, number))
+        for uuid, count in server.topics.items()
+        for number in range(count)
+    ]
+    return sum(before.owner(key) != after.owner(key) for key in keys)
 
 
 def test_a_dry_run_sets_nothing(tmp_path: Path, server: FakeServer) -> None:

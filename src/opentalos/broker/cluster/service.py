@@ -116,6 +116,11 @@ class ClusterService:
             recent=_moves(answers.get(leader)),
         )
 
+    async def partitions(self, caller: Principal) -> Mapping[str, int]:
+        """How many partitions each topic has, by uuid: all that are placed."""
+        self._authorize(caller, "see the cluster")
+        return Counter(key.topic_uuid for key in self._controller.publication.owners())
+
     async def drain(self, caller: Principal, server: str) -> None:
         """Empty a server: its partitions move while it serves. Raises: BadRequest: unknown."""
         self._authorize(caller, "drain a server", server)

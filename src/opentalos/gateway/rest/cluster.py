@@ -40,6 +40,8 @@ class ClusterRoutes:
             self._check_admin(caller)
             raise NotClustered("this server is alone, not one of a cluster")
         match method, parts:
+            case b"GET", ["partitions"]:
+                return 200, {"topics": dict(await service.partitions(caller))}
             case b"PUT", ["weights"]:
                 await service.set_weights(caller, _weights(document))
             case b"POST", ["servers", name, "drain"]:

@@ -83,6 +83,16 @@ def test_the_status_shows_servers_partitions_counters_and_moves() -> None:
     in_control(scenario)
 
 
+def test_the_partitions_of_every_topic_are_counted() -> None:
+    async def scenario(bed: ControllerBed) -> None:
+        service, *_ = await open_services(bed)
+        counts = await service.partitions(ADMIN)
+        assert counts == {uuid: len(record.owners) for uuid, record in bed.records().items()}
+        assert sum(counts.values()) == 60
+
+    in_control(scenario)
+
+
 def test_a_server_that_does_not_answer_is_shown_without_counters() -> None:
     async def scenario(bed: ControllerBed) -> None:
         service, *_ = await open_services(bed)
@@ -155,6 +165,7 @@ def test_only_a_service_administrator_sees_or_changes_the_cluster() -> None:
         service, *_ = await open_services(bed)
         for call in (
             service.status(USER),
+            service.partitions(USER),
             service.drain(USER, "a"),
             service.undrain(USER, "a"),
             service.set_weights(USER, {}),

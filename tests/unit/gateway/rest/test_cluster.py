@@ -35,6 +35,9 @@ class Service:
     async def status(self, caller: Principal) -> ClusterStatus:
         return STATUS
 
+    async def partitions(self, caller: Principal) -> dict[str, int]:
+        return {"u": 8}
+
     async def drain(self, caller: Principal, server: str) -> None:
         self.calls.append(("drain", server))
 
@@ -83,6 +86,11 @@ async def test_the_places_of_a_topic_are_shown() -> None:
     assert shown["partitions"] == [{"partition": 0, "address": "h:1", "epoch": 3, "owner": "s1"}]
 
 
+async def test_the_partitions_of_every_topic_are_counted() -> None:
+    shown = await routes(Service()).call(b"GET", ["partitions"], ROOT, {})
+    assert shown == (200, {"topics": {"u": 8}})
+
+
 @pytest.mark.parametrize(
     ("method", "path", "document", "called"),
     [
@@ -129,6 +137,6 @@ async def test_a_server_alone_is_its_own_cluster_of_one() -> None:
     with pytest.raises(NotClustered) as caught:
         await alone.call(b"POST", ["servers", "s1", "drain"], ROOT, {})
     assert status_of(caught.value) == 409
-    for method, parts in ((b"GET", []), (b"PUT", ["weights"])):
+    for method, parts in ((b"GET", []), (b"GET", ["partitions"]), (b"PUT", ["weights"])):
         with pytest.raises(PermissionDenied):
             await alone.call(method, parts, EVE, {})
