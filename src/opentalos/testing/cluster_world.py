@@ -13,7 +13,7 @@ A host is a stable name. It has at most one process at a time; where it will not
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opentalos.broker.broker import BrokerConfig
 from opentalos.broker.cluster.records import LeavingKind
@@ -23,7 +23,7 @@ from opentalos.testing.clock import SimulatedClock
 from opentalos.testing.cluster_server import ClusterServer, Forwarding, Seat
 from opentalos.testing.control_view import ControlView
 from opentalos.testing.disk import CAPACITY_BYTES
-from opentalos.testing.faults import ClusterFaults
+from opentalos.testing.faults import ENABLED, ClusterFaults
 from opentalos.testing.history import History
 from opentalos.testing.network import SimulatedNetwork
 from opentalos.testing.peers import Directory, address_of
@@ -31,6 +31,7 @@ from opentalos.testing.server import PlainSecretBox, ServerLost, UnansweredBug, 
 from opentalos.testing.world import SKEW_MS, START_PAUSE_S, World, WorldConfig
 
 TOKEN_BYTES = 8
+RECOVER_REFUSED_WORST = 1.0  # of files that are recovered; see FileFaults
 ADDRESSED = 0.6  # of calls that go where the schedule info says
 
 CLUSTER_LIMITS = ClusterLimits(
@@ -45,7 +46,11 @@ CLUSTER_LIMITS = ClusterLimits(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig(WorldConfig):
-    """How large the cluster is, and what troubles it. Faults that are None are drawn."""
+    """How large the cluster is, and what troubles it. Faults that are None are drawn.
+
+    ``recover_refused`` is drawn apart, and only beside drawn ``files``: seeds that were found
+    before there was such a fault play as they did when it is 0.
+    """
 
     chaos_s: float = 12.0
     call_s: float = 2.5
@@ -54,6 +59,7 @@ class ClusterConfig(WorldConfig):
     session_s: float = 2.0
     limits: ClusterLimits = field(default_factory=lambda: CLUSTER_LIMITS)
     cluster: ClusterFaults | None = None
+    recover_refused: float | None = None
 
 
 class ClusterWorld(World):
@@ -64,6 +70,9 @@ class ClusterWorld(World):
         super().__init__(seed, self.cluster_config)
         drawn = ClusterFaults.draw(self.rng("cluster faults"))
         self.trouble_faults = self.cluster_config.cluster or drawn
+        if self.cluster_config.files is None:
+            files = replace(self.stores.files, recover_refused=self._draw_refusals())
+            self.stores = replace(self.stores, files=files)
         self.network = SimulatedNetwork(self.disk)
         self.directory = Directory(self.network)
         self.hosts: dict[str, ClusterServer | None] = {}
@@ -72,6 +81,12 @@ class ClusterWorld(World):
         self.forwarded = 0
         self._made: list[ClusterServer] = []
         self.control = ControlView(self.disk, self.recorder)
+
+    def _draw_refusals(self) -> float:
+        if self.cluster_config.recover_refused is not None:
+            return self.cluster_config.recover_refused
+        rng = self.rng("refused recoveries")
+        return rng.random() * RECOVER_REFUSED_WORST if rng.random() < ENABLED else 0.0
 
     def play(self, scenario: "Callable[[ClusterWorld], Awaitable[None]]") -> History:
         """Play the scenario to its end and return what was recorded."""

@@ -20,6 +20,7 @@ from opentalos.adapters.memory import MemoryStorage
 from opentalos.model.errors import StorageFull, TalosError
 from opentalos.model.message import Durability
 from opentalos.testing.loop import SimulatedProcess, SimulationLoop
+from opentalos.testing.refusal import Refusals
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ CAPACITY_BYTES = 1 << 30
 class DiskEvent(NamedTuple):
     """Something the history checker wants to know: which writer changed which file when."""
 
-    kind: str  # "file-commit" or "file-recover"
+    kind: str  # "file-commit", "file-recover" or "recover-refused"
     path: str
     process: str
     length: int
@@ -63,7 +64,9 @@ class SimulatedFile:
 class SimulatedDisk:
     """Files, plus the storage of the faulty MetaStore and RowStore, for any number of servers."""
 
-    def __init__(self, loop: SimulationLoop, rng: random.Random) -> None:
+    def __init__(
+        self, loop: SimulationLoop, rng: random.Random, refusals: random.Random | None = None
+    ) -> None:
         self.loop = loop
         self.rng = rng
         self.files: dict[str, SimulatedFile] = {}
@@ -72,6 +75,7 @@ class SimulatedDisk:
         self.used_bytes = 0
         self.observers: list[Callable[[DiskEvent], None]] = []
         self.healed = False  # True: no more injected faults
+        self.refusals = Refusals(loop, refusals or random.Random(0))
         self._context: Context = copy_context()
 
     async def after(self, delay_s: float, effect: Callable[[], T]) -> T:

@@ -50,12 +50,13 @@ class FileFaults(_Faults):
     close_fails: float = 0.0  # unknown
     recover_slow: float = 0.0  # takes up to ``slow_s``
     recover_stuck: float = 0.0  # RecoveryStuck at the deadline
-    recover_refused: float = 0.0  # not done; not drawn: drawing one more fault changes every seed
+    recover_refused: float = 0.0  # not done, for up to ``refuse_s``; each file once; not drawn
     read_fails: float = 0.0  # not done
     delete_fails: float = 0.0  # not done
     writeback: float = 0.0  # a flushed commit reaches the platter by itself
     slow_s: float = 2.0
     hang_s: float = 12.0
+    refuse_s: float = 6.0
 
     WORST: ClassVar[dict[str, float]] = {
         "commit_slow": 0.1,

@@ -128,7 +128,8 @@ class FaultyFileStore:
         self._check_open()
         check_file_path(path)
         disk = self.disk
-        if disk.hits(self.faults.recover_refused):
+        if not disk.healed and disk.refusals.refuses(path, self.faults):
+            disk.observe("recover-refused", path, self.process, 0)
             raise StoreUnavailable(f"{path}: simulated refusal of recover")
         slow_s = disk.rng.random() * self.faults.slow_s if self._slow() else 0.0
         if disk.hits(self.faults.recover_stuck) or slow_s > deadline_s:

@@ -101,7 +101,7 @@ class World:
         rng = self.rng("world")
         shuffled = rng.random() < self.config.shuffle
         self.loop = SimulationLoop(self.rng("shuffle") if shuffled else None)
-        self.disk = SimulatedDisk(self.loop, self.rng("disk"))
+        self.disk = SimulatedDisk(self.loop, self.rng("disk"), self.rng("refusals"))
         self.disk.observers.append(self._observe)
         self.recorder = Recorder(self.loop.time)
         self.stores = StoreFaults(
@@ -319,6 +319,8 @@ class World:
     def _observe(self, event: DiskEvent) -> None:
         if event.kind == "file-commit":
             self.recorder.note("file-commit", path=event.path, process=event.process)
+        elif event.kind == "recover-refused":
+            self.recorder.note("recover-refused", path=event.path, process=event.process)
 
 
 def _draw_quota(rng: random.Random) -> QuotaLimits:

@@ -159,6 +159,41 @@ def test_a_stuck_recovery_says_so_at_its_deadline() -> None:
     play(scenario)
 
 
+def test_a_refused_recovery_works_again_after_a_while() -> None:
+    async def scenario(scene: Scene) -> None:
+        faults = FileFaults(recover_refused=1, refuse_s=3)
+        file = await written(scene.store(), Durability.SYNCED)
+        began_s, refused = scene.loop.time(), 0
+        while True:
+            store = scene.store(faults, scene.loop.process(f"s{refused}"))  # whoever asks
+            try:
+                assert await store.recover("t/0", deadline_s=5) == len(b"kept")
+                break
+            except StoreUnavailable:
+                refused += 1
+                await asyncio.sleep(0.1)
+        assert refused
+        assert scene.loop.time() - began_s <= faults.refuse_s + 1
+        for _ in range(9):
+            await store.recover("t/0", deadline_s=5)  # and goes on to
+        with pytest.raises(Fenced):
+            await file.commit([b"late"])
+
+    play(scenario)
+
+
+def test_a_refused_recovery_ends_with_the_faults() -> None:
+    async def scenario(scene: Scene) -> None:
+        await written(scene.store(), Durability.SYNCED)
+        store = scene.store(FileFaults(recover_refused=1))
+        with pytest.raises(StoreUnavailable):
+            await store.recover("t/0", deadline_s=5)
+        scene.disk.healed = True
+        assert await store.recover("t/0", deadline_s=5) == len(b"kept")
+
+    play(scenario)
+
+
 def test_a_full_disk_refuses_and_takes_again_when_space_is_back() -> None:
     async def scenario(scene: Scene) -> None:
         store = scene.store()
