@@ -13,7 +13,8 @@ from typing import Final
 
 from opentalos.wire._generated import message as generated
 from opentalos.wire.message.message import Message, MessageFormatError
-from opentalos.wire.thrift.compact import read_struct, write_struct
+from opentalos.wire.message.v3_format import encode_v3, read_plain
+from opentalos.wire.thrift.compact import read_struct
 from opentalos.wire.thrift.error import ThriftError
 from opentalos.wire.thrift.reader import Cursor
 
@@ -27,14 +28,14 @@ _VALUES_MAX: Final = 64  # fields of one V3 message, unknown ones included
 
 def encode_messages(messages: Sequence[Message], version: int = 3) -> bytes:
     """The payload of a block before compression. Raises: MessageFormatError."""
-    encoders = {1: _encode_v1, 2: _encode_v2, 3: _encode_v3}
-    encode = encoders.get(version)
-    if encode is None:
-        raise MessageFormatError(f"unknown message version {version}")
     try:
-        return b"".join(map(encode, messages))
+        if version == 3:
+            return encode_v3(messages)
+        if version in (1, 2):
+            return b"".join(map(_encode_v1 if version == 1 else _encode_v2, messages))
     except (struct.error, ThriftError) as error:
         raise MessageFormatError(f"a message does not fit version {version}: {error}") from error
+    raise MessageFormatError(f"unknown message version {version}")
 
 
 def _encode_v1(message: Message) -> bytes:
@@ -51,22 +52,6 @@ def _encode_v2(message: Message) -> bytes:
     return b"".join((head, fields, sequence, _U32.pack(len(message.data)), message.data))
 
 
-def _encode_v3(message: Message) -> bytes:
-    out = bytearray()
-    value = generated.Message(
-        partitionKey=message.partition_key,
-        sequenceNumber=message.sequence_number,
-        message=message.data,
-        createTimestamp=message.create_ms,
-        appendTimestamp=message.append_ms,
-        messageType=message.message_type,
-        SchemaFingerprint=message.schema_fingerprint,
-        tag=message.tag,
-    )
-    write_struct(out, generated.Message.SPEC, value)
-    return _HEAD.pack(_VERSIONED, 3, 0) + _U32.pack(len(out)) + out
-
-
 def decode_messages(data: bytes, count: int, skipped: int = 0) -> list[Message]:
     """The messages of a decompressed block, without the first ``skipped`` ones.
 
@@ -76,19 +61,25 @@ def decode_messages(data: bytes, count: int, skipped: int = 0) -> list[Message]:
     """
     if count < 0 or count * _V1_BYTES_MIN > len(data):
         raise MessageFormatError(f"{count} messages cannot be in {len(data)} bytes")
-    found = []
-    position = 0
-    for index in range(count):
+    found: list[Message] = []
+    position = index = 0
+    while index < count:
         try:
             if index < skipped:
                 position = _behind_one(data, position)
+                index += 1
                 continue
+            position = read_plain(data, position, count - index, found)
+            index = skipped + len(found)
+            if index == count:
+                break
             message, position = _decode_one(data, position)
         except (struct.error, IndexError):
             raise MessageFormatError(f"the block ends within message {index} of {count}") from None
         except (ThriftError, UnicodeDecodeError) as error:
             raise MessageFormatError(f"message {index} of {count}: {error}") from error
         found.append(message)
+        index += 1
     if position != len(data):
         left = len(data) - position
         raise MessageFormatError(f"{left} bytes follow message {count}, the last one")

@@ -1,0 +1,172 @@
+"""Messages of version 3, quick for the shapes that producers write.
+
+Shape:   "V" 0 3 0 [t u32][Message in the Thrift compact protocol: t], big endian. Plain is:
+         partition key, sequence number, data, create time and type in this order with short field
+         heads, each but the data optional.
+Source:  talos-messages.md section 2.3. The bytes are those of the generic codec, which reads what
+         is not plain.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from opentalos.wire._generated import message as generated
+from opentalos.wire.message.message import Message
+from opentalos.wire.thrift.compact import read_varint, varint, write_struct
+from opentalos.wire.thrift.error import ThriftError
+from opentalos.wire.thrift.reader import Cursor
+
+VERSION_WORD: Final = 0x56000300
+# Field heads of the compact protocol: difference of the field ids, then the type.
+BYTES_HEADS: Final = (0x08, 0x18, 0x28, 0x38)  # by difference
+TIME_HEAD: Final = 0x16  # field 4 after the data
+TYPE_HEADS: Final = (0x35, 0x25)  # field 6: without, with a time before it
+_PREFIX: Final = struct.Struct(">II")
+_U32: Final = struct.Struct(">I")
+_EMPTY_DATA: Final = b"\x38\0"
+_VARINT_MORE: Final = 0x7F  # a larger byte is not a varint's last
+_TIME_MAX: Final = 1 << 62  # below, the zigzag form is the double
+_KIND_MAX: Final = 1 << 30
+_VALUES_MAX: Final = 2  # of a plain tail
+
+Tail = tuple[int | None, int | None]  # create time and type
+
+
+def encode_v3(messages: Iterable[Message]) -> bytes:
+    """Messages one after the other. Raises: ThriftError, struct.error: a number is too large."""
+    parts: list[bytes] = []
+    add, pack = parts.append, _U32.pack
+    last: tuple[object, ...] = ()
+    tail = b""
+    for message in messages:
+        if message[3:] != last:  # neighbours were often made in the same millisecond
+            last, tail = message[3:], _encode_tail(message)
+        data, key, number = message[:3]
+        size = len(data)
+        if key is None and number is None:
+            head = b"\x38%b" % varint(size)
+        else:
+            head = _encode_texts(key, number) + varint(size)
+        add(b"V\0\3\0%b%b" % (pack(len(head) + size + len(tail)), head))
+        add(data)
+        add(tail)
+    return b"".join(parts)
+
+
+def _encode_texts(key: str | None, number: str | None) -> bytes:
+    """Partition key, sequence number and the head of the data; not both are None."""
+    head, missing = b"", 3  # difference to the data's field id
+    if key is not None:
+        text = key.encode()
+        head, missing = b"\x18%b%b" % (varint(len(text)), text), 2
+    if number is not None:
+        text = number.encode()
+        head += b"%c%b%b" % (BYTES_HEADS[missing - 1], varint(len(text)), text)
+        missing = 1
+    return head + b"%c" % BYTES_HEADS[missing]
+
+
+def _encode_tail(message: Message) -> bytes:
+    """What follows the data."""
+    _, _, _, created, appended, kind, fingerprint, tag = message
+    if (
+        appended is None
+        and fingerprint is None
+        and tag is None
+        and created is not None
+        and kind is not None
+        and 0 <= created < _TIME_MAX
+        and 0 <= kind < _KIND_MAX
+    ):
+        return b"".join((b"\x16", varint(created << 1), b"\x25", varint(kind << 1), b"\0"))
+    out = bytearray()
+    value = generated.Message(
+        message=b"",
+        createTimestamp=created,
+        appendTimestamp=appended,
+        messageType=kind,
+        SchemaFingerprint=fingerprint,
+        tag=tag,
+    )
+    write_struct(out, generated.Message.SPEC, value)
+    return bytes(out[len(_EMPTY_DATA) :])
+
+
+def read_plain(data: bytes, position: int, wanted: int, found: list[Message]) -> int:
+    """Append up to ``wanted`` plain messages to ``found``; return the position behind them.
+
+    Ends early at a message that is not plain or is damaged; the generic codec reads it or says
+    what is wrong.
+    """
+    total, new, unpack, add = len(data), tuple.__new__, _PREFIX.unpack_from, found.append
+    tails: dict[bytes, Tail | None] = {}  # at most ``wanted``
+    try:
+        for _ in range(wanted):
+            version, length = unpack(data, position)
+            at = position + 8
+            end = at + length
+            if version != VERSION_WORD or end > total:
+                break
+            head, size, missing = data[at], data[at + 1], 3
+            at += 2
+            key = number = None
+            if head == 0x18:
+                if size > _VARINT_MORE:
+                    break
+                key = data[at : at + size].decode()
+                at += size + 2
+                head, size, missing = data[at - 2], data[at - 1], 2
+            if head == (0x28 if missing == 3 else 0x18):
+                if size > _VARINT_MORE:
+                    break
+                number = data[at : at + size].decode()
+                at += size + 2
+                head, size, missing = data[at - 2], data[at - 1], 1
+            if head != BYTES_HEADS[missing]:
+                break
+            if size > _VARINT_MORE:
+                more = data[at]
+                at += 1
+                size = size & 0x7F | more << 7
+                if more > _VARINT_MORE:
+                    more = data[at]
+                    at += 1
+                    if more > _VARINT_MORE:
+                        break
+                    size = size & 0x3FFF | more << 14
+            start = at
+            at += size
+            # Every place above only grew: a field beyond the message leaves an empty tail.
+            tail = data[at:end]
+            if tail not in tails:
+                tails[tail] = _decode_tail(tail)
+            known = tails[tail]
+            if known is None:
+                break
+            content = data[start:at]
+            add(new(Message, (content, key, number, known[0], None, known[1], None, None)))
+            position = end
+    except (struct.error, IndexError, UnicodeDecodeError):
+        pass
+    return position
+
+
+def _decode_tail(tail: bytes) -> Tail | None:
+    """Create time and type of a plain tail, else None."""
+    cursor = Cursor(tail, _VALUES_MAX)
+    created = kind = None
+    try:
+        if tail[0] == TIME_HEAD:
+            cursor.position = 1
+            raw = read_varint(cursor)
+            created = (raw >> 1) ^ -(raw & 1)
+        if tail[cursor.position] == TYPE_HEADS[created is not None]:
+            cursor.position += 1
+            raw = read_varint(cursor)
+            if raw >> 32:
+                return None
+            kind = (raw >> 1) ^ -(raw & 1)
+    except (IndexError, ThriftError):
+        return None
+    return (created, kind) if tail[cursor.position :] == b"\0" else None
