@@ -2,7 +2,11 @@
 
 from opentalos.wire.message.block import decode_block, decode_last, encode_block
 from opentalos.wire.message.compression import DECODED_BYTES_MAX, compress, decompress
-from opentalos.wire.message.kafka_format import decode_kafka_block, encode_kafka_block
+from opentalos.wire.message.kafka_format import (
+    decode_kafka_block,
+    encode_kafka_block,
+    is_kafka_block,
+)
 from opentalos.wire.message.message import Message, MessageFormatError
 from opentalos.wire.message.talos_format import decode_messages, encode_messages
 
@@ -19,4 +23,5 @@ __all__ = [
     "encode_block",
     "encode_kafka_block",
     "encode_messages",
+    "is_kafka_block",
 ]

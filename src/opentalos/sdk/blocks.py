@@ -1,0 +1,58 @@
+"""Blocks as values: messages to the block that is put, a fetched block to records."""
+
+from collections.abc import Sequence
+
+from opentalos.model.errors import BadRequest
+from opentalos.model.message import Compression, MessageBlock, StoredBlock
+from opentalos.sdk.values import Message, Record
+from opentalos.wire.message import (
+    DECODED_BYTES_MAX,
+    compress,
+    decode_last,
+    encode_messages,
+    is_kafka_block,
+)
+
+
+def encode_records(messages: Sequence[Message], compression: Compression) -> MessageBlock:
+    """A block of these messages as they are, version 3; its create time is their average.
+
+    Raises: MessageFormatError: a number does not fit its field; BadRequest: no messages. Not done.
+    """
+    if not messages:
+        raise BadRequest("a block needs at least one message")
+    payload = compress(encode_messages(messages), compression)
+    times = [message.create_ms for message in messages if message.create_ms is not None]
+    average_ms = sum(times) // len(times) if times else 0
+    return MessageBlock(payload, len(messages), compression, average_ms)
+
+
+def decode_block_records(
+    topic: str, partition: int, block: StoredBlock, first_offset: int
+) -> list[Record]:
+    """The records of a block from ``first_offset`` on; those before are passed over.
+
+    A record's append time is the block's, but each record of a Kafka block has its own.
+
+    Raises: MessageFormatError: damaged, or not as many messages as the block says.
+    """
+    wanted = block.next_offset - first_offset
+    if wanted <= 0:
+        return []
+    payload = bytes(block.payload)
+    count, bytes_max = block.messages, DECODED_BYTES_MAX
+    messages, _ = decode_last(payload, block.compression, count, wanted, bytes_max)
+    first = block.next_offset - len(messages)
+    if is_kafka_block(payload):
+        return [
+            Record(topic, partition, offset, *one[:4], one.append_ms or 0, *one[5:])
+            for offset, one in enumerate(messages, first)
+        ]
+    new, append_ms = tuple.__new__, block.append_ms  # new: Source: 0.2 against 0.31 us a record
+    return [
+        new(
+            Record,
+            (topic, partition, offset, data, key, number, created, append_ms, kind, print_, tag),
+        )
+        for offset, (data, key, number, created, _, kind, print_, tag) in enumerate(messages, first)
+    ]
