@@ -1,0 +1,64 @@
+"""When a failed attempt is followed by another one, and what its operation ends with; no I/O."""
+
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from opentalos.model.errors import OutcomeUnknown, TalosError, Unavailable
+
+_DOUBLINGS_MAX: Final = 30  # of a pause; its bound is reached long before
+
+
+class RetryPolicy:
+    """The attempts of one operation, with full jitter and a deadline.
+
+    A not-done failure that may pass (Unavailable) is repeated until the deadline. An unknown one
+    is repeated only if ``repeatable``. If it was and a later attempt fails as well, the operation
+    stays unknown, unless it ``reads``: what the first attempt wrote may be there.
+
+    Args:    pause_s: longest pause after the first failure and after many; deadline_s: of the
+             loop's clock; places: that are tried once each before pauses grow; random: [0, 1).
+    """
+
+    def __init__(
+        self,
+        *,
+        pause_s: tuple[float, float],
+        deadline_s: float,
+        repeatable: bool,
+        reads: bool,
+        places: int = 1,
+        random: Callable[[], float],
+    ) -> None:
+        self.deadline_s = deadline_s
+        self._pause_s = pause_s
+        self._repeatable, self._reads = repeatable or reads, reads
+        self._places, self._random = places, random
+        self._failures = 0
+        self._unknown: OutcomeUnknown | None = None
+
+    def left_s(self, now_s: float) -> float:
+        """Time until the deadline; 0 once it has passed."""
+        return max(0.0, self.deadline_s - now_s)
+
+    def pause_after(self, error: TalosError, now_s: float) -> float:
+        """Seconds to wait before the next attempt. Raises: what the operation ends with."""
+        if isinstance(error, OutcomeUnknown):
+            self._unknown = self._unknown or error
+            if not self._repeatable:
+                raise error
+        elif not isinstance(error, Unavailable):
+            self._end(error)
+        doublings = min(self._failures // self._places, _DOUBLINGS_MAX)
+        self._failures += 1
+        first_s, longest_s = self._pause_s
+        pause_s = self._random() * min(longest_s, first_s * float(1 << doublings))
+        if now_s + pause_s >= self.deadline_s:
+            error.add_note(f"given up after {self._failures} attempts")
+            self._end(error)
+        return pause_s
+
+    def _end(self, error: TalosError) -> NoReturn:
+        unknown = self._unknown
+        if unknown is None or self._reads or isinstance(error, OutcomeUnknown):
+            raise error
+        raise OutcomeUnknown(f"{unknown}; then {type(error).__name__}: {error}") from error

@@ -1,0 +1,66 @@
+"""Signed headers of a request, by the server's clock as far as it is known.
+
+Source: talos-http.md sections 1 to 4.
+"""
+
+import hashlib
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import Final
+
+import opentalos
+from opentalos.wire.signing import HmacState, string_to_sign
+from opentalos.wire.thrift.message import ThriftProtocol
+
+TIMESTAMP: Final = "X-Xiaomi-Timestamp"
+_CONTENT_TYPE: Final = ThriftProtocol.COMPACT.value
+_SERVER_SECONDS_MAX: Final = 1 << 37  # far below what a date can show
+_PYTHON: Final = ".".join(map(str, sys.version_info[:2]))
+_AGENT: Final = f"OpenTalos-SDK/{opentalos.__version__} Python/{_PYTHON}"
+
+
+class Signer:
+    """Signs requests with one key. ``wall_s``: this machine's clock, which may be wrong or jump."""
+
+    def __init__(self, key_id: str, secret: str, wall_s: Callable[[], float] = time.time) -> None:
+        self._prefix = f"Galaxy-V3 {key_id}:"
+        self._hmac = HmacState(secret.encode())
+        self._wall_s = wall_s
+        self.offset_s = 0  # the server's clock minus this one
+
+    def headers(self, path: str, body: bytes) -> dict[str, str]:
+        """All headers of one POST. Each has an id of its own, so that a server can refuse a copy
+        that somebody else sends."""
+        now_s = int(self._wall_s()) + self.offset_s
+        signed = {
+            "x-xiaomi-content-md5": hashlib.md5(body, usedforsecurity=False).hexdigest(),
+            "x-xiaomi-date": formatdate(now_s, usegmt=True),
+            "x-xiaomi-request-id": secrets.token_hex(16),
+            TIMESTAMP.lower(): str(now_s),
+        }
+        covered = {name.encode(): value.encode() for name, value in signed.items()}
+        covered[b"content-type"] = _CONTENT_TYPE.encode()
+        text = string_to_sign(b"POST", path.encode(), b"", covered)
+        signature = self._hmac.signature(text).decode()
+        return {
+            "Content-Type": _CONTENT_TYPE,
+            "User-Agent": _AGENT,
+            **signed,
+            "Authorization": self._prefix + signature,
+        }
+
+    def correct(self, told: str | None) -> bool:
+        """Take the server's time over from a reply that says ours is wrong (status 412).
+
+        Returns: whether it told a time, so that another attempt has a chance.
+        """
+        if told is None or not told.isascii() or not told.isdigit():
+            return False
+        server_s = int(told[:20])
+        if server_s > _SERVER_SECONDS_MAX:
+            return False
+        self.offset_s = server_s - int(self._wall_s())
+        return True

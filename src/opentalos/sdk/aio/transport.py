@@ -1,0 +1,169 @@
+"""HTTP/1.1 over a pool of kept-alive connections; every error says whether anything was written.
+
+aiohttp is imported with the first request: importing the SDK stays cheap.
+"""
+
+import asyncio
+import os
+import ssl
+import weakref
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from opentalos.model.errors import ConfigError, OutcomeUnknown
+from opentalos.sdk.config import ClientConfig, TlsSettings
+from opentalos.sdk.errors import ConnectFailed
+
+if TYPE_CHECKING:
+    import aiohttp
+
+IDLE_S_MAX: Final = 60.0  # below a server's idle_timeout_s, so that it seldom closes first
+_READ_BUFFER_BYTES: Final = 1 << 20  # of a reply, before the connection is paused
+_CLOSE_S: Final = 1.0  # TLS connections say good-bye so long
+
+
+class Reply(NamedTuple):
+    """One whole HTTP reply; header names as the server spelled them, found by any case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Transport:
+    """Sends requests of one client. Belongs to the loop of its first request.
+
+    A forked child must not use or finalise the connections it inherited: they are the parent's.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._session: aiohttp.ClientSession | None = None
+        _alive.add(self)
+
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
+    ) -> Reply:
+        """Send one request, once, and wait for its whole reply.
+
+        Raises: ConnectFailed, ConfigError (its certificate or ours): not done, nothing was
+        written. OutcomeUnknown: written, and no whole reply within ``timeout_s`` or
+        ``reply_bytes_max``.
+        """
+        import aiohttp
+
+        sent: list[bool] = []
+        # One turn of the loop, so that a connection the server closed meanwhile is noticed.
+        await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(timeout_s):
+                async with self._open().post(
+                    url, data=body, headers=headers, allow_redirects=False, trace_request_ctx=sent
+                ) as reply:
+                    return Reply(reply.status, reply.headers, await self._read(url, reply))
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise ConfigError(f"the certificate of {url} cannot be trusted: {error}") from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise ConnectFailed(f"cannot connect to {url}: {_reason(error)}") from error
+        except TimeoutError as error:
+            if sent:
+                raise OutcomeUnknown(f"no reply of {url} within {timeout_s:.3g} s") from error
+            text = f"no free connection to {url} within {timeout_s:.3g} s"
+            raise ConnectFailed(text) from error
+        except (aiohttp.ClientError, OSError) as error:
+            if sent:
+                raise OutcomeUnknown(f"the connection to {url} broke: {_reason(error)}") from error
+            raise ConnectFailed(f"no connection to {url}: {_reason(error)}") from error
+
+    async def _read(self, url: str, reply: "aiohttp.ClientResponse") -> bytes:
+        limit = self._config.reply_bytes_max
+        if (reply.content_length or 0) <= limit:
+            parts, total = [], 0
+            async for part in reply.content.iter_any():
+                total += len(part)
+                if total > limit:
+                    break
+                parts.append(part)
+            else:
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+        reply.close()
+        raise OutcomeUnknown(f"the reply of {url} is larger than {limit} bytes")
+
+    def _open(self) -> "aiohttp.ClientSession":
+        if self._session is None:
+            self._session = _session(self._config)
+        return self._session
+
+    async def close(self) -> None:
+        """Cut every connection; what is under way is unknown."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def abandon(self) -> None:
+        """In a forked child: forget the connections without touching what the parent shares."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        connector = session.connector
+        session.detach()
+        # A connector that ends would take the sockets out of the epoll set shared with the
+        # parent, and say good-bye on its TLS connections. So it is kept and told it had ended.
+        connector._closed = True  # type: ignore[union-attr]
+        _inherited.append(connector)
+
+
+_alive: "weakref.WeakSet[Transport]" = weakref.WeakSet()
+_inherited: list[Any] = []  # connectors of the parent, in a forked child
+
+
+def _abandon_all() -> None:
+    for transport in list(_alive):
+        transport.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)
+
+
+def _session(config: ClientConfig) -> "aiohttp.ClientSession":
+    import aiohttp
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_headers_sent.append(_mark_sent)
+    connector = aiohttp.TCPConnector(
+        limit=config.connections_max,
+        keepalive_timeout=IDLE_S_MAX,
+        resolver=aiohttp.ThreadedResolver(),
+        ssl=_ssl_context(config.tls or TlsSettings()) if config.secure else True,
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=config.connect_timeout_s),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        skip_auto_headers=("Accept", "Accept-Encoding"),
+        read_bufsize=_READ_BUFFER_BYTES,
+        trace_configs=[trace],
+    )
+
+
+async def _mark_sent(_session: Any, context: SimpleNamespace, _parameters: Any) -> None:
+    """From here on bytes of the request may be at the server."""
+    context.trace_request_ctx.append(True)
+
+
+def _ssl_context(settings: TlsSettings) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file)
+        context.check_hostname = settings.verify_host
+        if settings.cert_file is not None:
+            context.load_cert_chain(settings.cert_file, settings.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"cannot use the TLS settings {settings}: {error}") from error
+    return context
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) or type(error).__name__

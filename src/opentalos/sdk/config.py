@@ -1,0 +1,166 @@
+"""How a client reaches its servers: endpoints, key, times, bounds, TLS; from code, the environment
+or a profile file."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from opentalos.model.errors import ConfigError
+
+URL_VARIABLE: Final = "TALOS_URL"  # one endpoint, or several with commas between
+KEY_VARIABLE: Final = "TALOS_KEY"  # ID:SECRET
+PROFILES_FILE: Final = Path(".config") / "opentalos" / "profiles.toml"  # below the home folder
+ENDPOINTS_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """How an https endpoint is checked, and what this client shows of itself."""
+
+    ca_file: str | None = None  # None: the system's authorities
+    cert_file: str | None = None  # of this client, if the server asks for one
+    key_file: str | None = None  # None: the key is in cert_file
+    verify_host: bool = True  # False: any name in the server's certificate will do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """Everything a client needs to know; checked on construction.
+
+    ``endpoints`` are tried in turn: the first that answers is used, the next one after a failure.
+
+    Raises: ConfigError: a value is out of its range; the text names it.
+    """
+
+    endpoints: tuple[str, ...]  # "http://host:port" or "https://host:port"
+    key_id: str
+    secret: str
+    connect_timeout_s: float = 5.0
+    request_timeout_s: float = 10.0  # one HTTP call; above the 0.5 s a server may hold a get
+    deadline_s: float = 60.0  # one operation with all its retries
+    backoff_s: float = 0.1  # longest first pause of a retry; doubles, with full jitter
+    backoff_s_max: float = 5.0
+    direct: bool = True  # puts and gets go to the server of the partition (getScheduleInfo)
+    connections_max: int = 64  # kept-alive, to all servers together
+    reply_bytes_max: int = 64 << 20  # of one reply; a larger one is cut
+    tls: TlsSettings | None = None  # for https endpoints; None: the defaults
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "endpoints", tuple(one.rstrip("/") for one in self.endpoints))
+        if not 0 < len(self.endpoints) <= ENDPOINTS_MAX:
+            raise ConfigError(f"need 1 to {ENDPOINTS_MAX} endpoints, got {len(self.endpoints)}")
+        for one in self.endpoints:
+            _check_endpoint(one)
+        if len({urlsplit(one).scheme for one in self.endpoints}) > 1:
+            raise ConfigError("endpoints must be all http or all https")
+        if not self.key_id or not self.secret:
+            raise ConfigError("key_id and secret must not be empty")
+        times_s = (self.connect_timeout_s, self.request_timeout_s, self.deadline_s, self.backoff_s)
+        if min(times_s) <= 0 or self.backoff_s > self.backoff_s_max:
+            raise ConfigError("times must be above 0, and backoff_s at most backoff_s_max")
+        if self.connections_max < 1 or self.reply_bytes_max < 1:
+            raise ConfigError("connections_max and reply_bytes_max must be above 0")
+
+    @property
+    def secure(self) -> bool:
+        """Whether the endpoints are https."""
+        return self.endpoints[0].startswith("https:")
+
+    def __repr__(self) -> str:
+        """Without the secret: configurations end up in logs."""
+        return f"ClientConfig(endpoints={self.endpoints!r}, key_id={self.key_id!r})"
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str] | None = None, **settings: Any
+    ) -> "ClientConfig":
+        """Endpoints of TALOS_URL and key of TALOS_KEY; ``settings`` are further fields.
+
+        Args:    environment: instead of this process's own.
+        Raises:  ConfigError: a variable is missing or unusable.
+        """
+        known = os.environ if environment is None else environment
+        urls, key = known.get(URL_VARIABLE, ""), known.get(KEY_VARIABLE, "")
+        if not urls or not key:
+            raise ConfigError(
+                f"set {URL_VARIABLE} (http://host:port) and {KEY_VARIABLE} (ID:SECRET)"
+            )
+        key_id, secret = split_key(key, KEY_VARIABLE)
+        return cls(endpoints=split_urls(urls), key_id=key_id, secret=secret, **settings)
+
+    @classmethod
+    def from_profile(
+        cls, name: str | None = None, *, path: Path | None = None, **settings: Any
+    ) -> "ClientConfig":
+        """A profile of the file ``~/.config/opentalos/profiles.toml``.
+
+        Shape:   default = "NAME"; [profiles.NAME] endpoints = [URL, ...], key = "ID:SECRET" or
+                 key_file = PATH, further fields of this class; [profiles.NAME.tls] TlsSettings.
+        Args:    name: None: the default one; path: of another file; settings: override fields.
+        Raises:  ConfigError: no such file or profile, or an unknown or unusable key.
+        """
+        file = Path.home() / PROFILES_FILE if path is None else path
+        try:
+            text = tomllib.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ConfigError(f"there is no profile file {file}") from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"cannot use the profile file {file}: {error}") from error
+        wanted = name or text.get("default")
+        found = text.get("profiles", {}).get(wanted) if isinstance(wanted, str) else None
+        if not isinstance(found, dict):
+            raise ConfigError(
+                f"{file} has no profile {wanted!r}" if wanted else f"{file}: no default"
+            )
+        return replace(_from_table(dict(found), f"{file}, profile {wanted}"), **settings)
+
+
+def split_key(text: str, where: str) -> tuple[str, str]:
+    """Key id and secret of ``ID:SECRET``. Raises: ConfigError."""
+    key_id, colon, secret = text.strip().partition(":")
+    if not (key_id and colon and secret):
+        raise ConfigError(f"{where} is not of the form ID:SECRET")
+    return key_id, secret
+
+
+def split_urls(text: str) -> tuple[str, ...]:
+    """Endpoints of a text with commas between them."""
+    return tuple(one.strip() for one in text.split(",") if one.strip())
+
+
+def _check_endpoint(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.path or parts.query or parts.fragment or parts.username:
+        raise ConfigError(f"endpoint {url!r} is not of the form http://host:port")
+
+
+def _from_table(table: dict[str, Any], where: str) -> ClientConfig:
+    try:
+        key = table.pop("key", None)
+        if key is None:
+            key = Path(table.pop("key_file")).expanduser().read_text(encoding="utf-8")
+        key_id, secret = split_key(key, f"the key of {where}")
+        tls = table.pop("tls", None)
+        endpoints = table.pop("endpoints")
+        unknown = table.keys() - {field.name for field in fields(ClientConfig)}
+        if unknown:
+            raise ConfigError(f"{where}: unknown key {min(unknown)!r}")
+        return ClientConfig(
+            endpoints=split_urls(endpoints) if isinstance(endpoints, str) else tuple(endpoints),
+            key_id=key_id,
+            secret=secret,
+            tls=None if tls is None else TlsSettings(**tls),
+            **table,
+        )
+    except KeyError as error:
+        raise ConfigError(f"{where}: {error.args[0]} is missing") from None
+    except (OSError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{where}: {error}") from error

@@ -1,0 +1,240 @@
+"""Errors of the SDK: the model's tree, its own leaves, and the one table from what a server
+answers to an error.
+
+Every error says by its branch whether the work is done: RequestError and Unavailable are not done,
+OutcomeUnknown may be either. Where a code alone does not tell, it is taken for unknown.
+Source: talos-admin.md section 7, talos-http.md section 4.
+"""
+
+from typing import Final
+
+from opentalos.model import errors as model
+from opentalos.model.errors import (
+    BadRequest,
+    ChangePartitionTooFast,
+    ClockSkewed,
+    ConfigError,
+    ConsumerGroupNotExist,
+    ConsumerGroupWorking,
+    CorruptLog,
+    DeadlinePassed,
+    ExcessivePending,
+    InvalidCredential,
+    InvalidName,
+    InvalidTopicParams,
+    LeaseNotHeld,
+    NothingThere,
+    NotSupported,
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    PartitionNotExist,
+    PartitionNotServing,
+    PermissionDenied,
+    PreviewFailed,
+    ProducerFenced,
+    QuotaAutoApproveFailed,
+    QuotaExceeded,
+    QuotaNotExist,
+    RequestError,
+    RequestTooLarge,
+    SequenceGap,
+    StoreUnavailable,
+    SubResourceNameExists,
+    TalosError,
+    ThrottleRejected,
+    TooManyConsumers,
+    TopicExists,
+    TopicNotExist,
+    Unavailable,
+    UnexpectedOffset,
+)
+from opentalos.model.message import OffsetRange
+from opentalos.wire._generated.common import GalaxyTalosException
+from opentalos.wire.thrift.error import ApplicationError, ApplicationErrorKind
+
+__all__ = [
+    "BadRequest",
+    "BufferFull",
+    "ChangePartitionTooFast",
+    "ClientClosed",
+    "ClockSkewed",
+    "ConfigError",
+    "ConnectFailed",
+    "ConsumerGroupNotExist",
+    "ConsumerGroupWorking",
+    "CorruptLog",
+    "DeadlinePassed",
+    "ExcessivePending",
+    "InvalidCredential",
+    "InvalidName",
+    "InvalidTopicParams",
+    "LeaseNotHeld",
+    "NotSupported",
+    "NothingThere",
+    "OffsetOutOfRange",
+    "OutcomeUnknown",
+    "PartitionNotExist",
+    "PartitionNotServing",
+    "PermissionDenied",
+    "PositionExpired",
+    "PreviewFailed",
+    "ProducerFenced",
+    "QuotaAutoApproveFailed",
+    "QuotaExceeded",
+    "QuotaNotExist",
+    "RequestError",
+    "RequestTooLarge",
+    "SequenceGap",
+    "StoreUnavailable",
+    "SubResourceNameExists",
+    "TalosError",
+    "ThrottleRejected",
+    "TooManyConsumers",
+    "TopicExists",
+    "TopicNotExist",
+    "Unavailable",
+    "UnexpectedOffset",
+]
+
+
+class ConnectFailed(Unavailable):
+    """Not done: no connection, so nothing was written; the text names the address."""
+
+
+class BufferFull(Unavailable):
+    """Not done: the producer's buffer has no room and its policy is to refuse."""
+
+
+class ClientClosed(RequestError):
+    """Not done: the client, or what was made of it, is closed."""
+
+
+class PositionExpired(OffsetOutOfRange):
+    """Not done: a position is not retained (any more), or lies behind the log's end.
+
+    ``retained`` is what the partition holds, None if the server could not tell it just then.
+    """
+
+    def __init__(
+        self, topic: str, partition: int, offset: int, retained: OffsetRange | None
+    ) -> None:
+        shown = "unknown" if retained is None else f"{retained.start} to {retained.next}"
+        super().__init__(
+            f"offset {offset} of {topic}[{partition}] is not retained; there is {shown}"
+        )
+        self.topic, self.partition, self.offset = topic, partition, offset
+        self.retained = retained
+
+
+BY_CODE: Final[dict[int, type[TalosError]]] = {
+    3: UnexpectedOffset,
+    4: TopicExists,
+    5: TopicNotExist,
+    6: QuotaNotExist,
+    7: LeaseNotHeld,
+    8: LeaseNotHeld,
+    9: LeaseNotHeld,
+    11: CorruptLog,
+    14: OffsetOutOfRange,
+    15: InvalidName,
+    16: InvalidTopicParams,
+    17: NotSupported,
+    21: PartitionNotServing,
+    22: PartitionNotExist,
+    25: Unavailable,
+    27: ExcessivePending,
+    28: PermissionDenied,
+    30: InvalidCredential,
+    31: SubResourceNameExists,
+    32: NothingThere,
+    33: DeadlinePassed,
+    34: QuotaExceeded,
+    35: ThrottleRejected,
+    36: QuotaAutoApproveFailed,
+    37: StoreUnavailable,
+    38: ClockSkewed,
+    39: RequestTooLarge,
+    40: BadRequest,
+    41: ConsumerGroupNotExist,
+    42: BadRequest,
+    43: BadRequest,
+    44: PreviewFailed,
+    45: BadRequest,
+    46: BadRequest,
+    48: BadRequest,
+    49: BadRequest,
+    50: ChangePartitionTooFast,
+    51: TooManyConsumers,
+    52: ConsumerGroupWorking,
+}
+# Every other code may stand for work that was done: unexpected and internal errors (2, 26),
+# failed storage (10, 12, 13, 18 to 20, 23, 24, 29, 47), no code at all, codes made later.
+
+# Codes that mean something else in one call.
+BY_CALL: Final[dict[tuple[str, int], type[TalosError]]] = {
+    ("putMessage", 9): ProducerFenced,
+    ("createTopicGroup", 4): model.TopicGroupExists,
+    ("describeTopicGroup", 5): model.TopicGroupNotExist,
+    ("deleteTopicGroup", 5): model.TopicGroupNotExist,
+    ("updateTopicGroup", 5): model.TopicGroupNotExist,
+    ("lookupTopics", 5): model.TopicGroupNotExist,
+}
+
+BY_STATUS: Final[dict[int, type[TalosError]]] = {
+    400: BadRequest,
+    401: InvalidCredential,
+    403: PermissionDenied,
+    404: NotSupported,
+    405: NotSupported,
+    408: Unavailable,  # the request did not arrive in time, so it was not looked at
+    412: ClockSkewed,
+    413: RequestTooLarge,
+    415: BadRequest,
+    421: Unavailable,
+    429: ThrottleRejected,
+    431: BadRequest,
+    503: Unavailable,
+}
+_REDIRECTS: Final = range(300, 400)
+_SAYS_UNKNOWN: Final = "outcome unknown"  # in the text of a server that gave a call up
+_SAYS_LATER: Final = "try again"  # in the text of a refusal that is not for ever
+
+_NOT_DONE_KINDS: Final = frozenset(
+    (
+        ApplicationErrorKind.UNKNOWN_METHOD,
+        ApplicationErrorKind.INVALID_MESSAGE_TYPE,
+        ApplicationErrorKind.WRONG_METHOD_NAME,
+        ApplicationErrorKind.PROTOCOL_ERROR,
+    )
+)
+
+
+def error_of_exception(call: str, sent: GalaxyTalosException) -> TalosError:
+    """The error of a Thrift exception that answers ``call``."""
+    return error_of_code(call, sent.errorCode, sent.errMsg or "")
+
+
+def error_of_code(call: str, code: int | None, text: str) -> TalosError:
+    """The error of a Talos error code; unknown for every code that does not say "not done"."""
+    number = -1 if code is None else int(code)
+    kind = BY_CALL.get((call, number)) or BY_CODE.get(number, OutcomeUnknown)
+    return kind(text or f"{call} failed with code {number}")
+
+
+def error_of_status(status: int, text: str, where: str) -> TalosError:
+    """The error of an HTTP reply that is no Thrift message."""
+    shown = f"{where} answered {status}: {text or 'no reason given'}"
+    if status in _REDIRECTS:
+        return NotSupported(f"{shown}; the endpoint must be the server itself")
+    if _SAYS_UNKNOWN in text:
+        return OutcomeUnknown(shown)
+    if status == 413 and _SAYS_LATER in text:
+        return ExcessivePending(shown)
+    return BY_STATUS.get(status, OutcomeUnknown)(shown)
+
+
+def error_of_application(error: ApplicationError) -> TalosError:
+    """The error of a TApplicationException: not done if the call could not be taken at all."""
+    if error.kind in _NOT_DONE_KINDS:
+        return NotSupported(f"{error.name}: {error.text}")
+    return OutcomeUnknown(f"{error.name}: {error.text}")

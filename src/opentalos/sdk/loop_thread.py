@@ -1,0 +1,114 @@
+"""The one event loop thread behind all synchronous objects of a process."""
+
+import asyncio
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, ClassVar, Final, TypeVar
+
+_T = TypeVar("_T")
+_EXIT_S: Final = 5.0  # what is open at the interpreter's exit may take so long to close, together
+
+
+class LoopThread:
+    """A daemon thread that runs an event loop; ``shared`` gives the process's own.
+
+    A forked child gets another one with its first call: the parent's thread does not exist there,
+    and nothing of its loop is touched. At the interpreter's exit what asked for it is closed, then
+    the loop ends.
+    """
+
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+    _shared: ClassVar["LoopThread | None"] = None
+    _inherited: ClassVar[list["LoopThread"]] = []  # the parent's, in a forked child; kept as it is
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._pid = os.getpid()
+        self._closers: weakref.WeakKeyDictionary[Any, Callable[[Any], Coroutine[Any, Any, None]]]
+        self._closers = weakref.WeakKeyDictionary()
+        self._thread = threading.Thread(target=self._main, name="opentalos-sdk", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def shared(cls) -> "LoopThread":
+        """The loop thread of this process, started with the first call."""
+        found = cls._shared
+        if found is not None and found._pid == os.getpid():
+            return found
+        with cls._lock:
+            if cls._shared is None or cls._shared._pid != os.getpid():
+                cls._shared = cls()
+            return cls._shared
+
+    @classmethod
+    def _after_fork(cls) -> None:
+        """In the child: another thread may have held the lock, and the loop's thread is gone."""
+        cls._lock = threading.Lock()
+        if cls._shared is not None:
+            cls._inherited.append(cls._shared)
+            cls._shared = None
+
+    @classmethod
+    def _at_exit(cls) -> None:
+        found = cls._shared
+        if found is not None and found._pid == os.getpid():
+            found._end()
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
+
+    def submit(self, coroutine: Coroutine[Any, Any, _T]) -> "Future[_T]":
+        """Start a coroutine on the loop; its result comes through the future."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def run(self, coroutine: Coroutine[Any, Any, _T], timeout_s: float | None = None) -> _T:
+        """Run a coroutine on the loop and wait for it.
+
+        An interrupt of the waiting thread (Ctrl-C), or a timeout, cancels the coroutine: what it
+        wrote is unknown.
+
+        Raises: TimeoutError; RuntimeError: called on the loop's own thread, which would wait for
+        itself; what the coroutine raises.
+        """
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError("a blocking call of the SDK inside its own callback")
+        future = self.submit(coroutine)
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close_at_exit(self, owner: Any, close: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+        """Await ``close(owner)`` at the interpreter's exit if ``owner`` is still alive then."""
+        self._closers[owner] = close
+
+    def _end(self) -> None:
+        closers = list(self._closers.items())
+        if closers and self._thread.is_alive():
+            with suppress(TimeoutError):
+                self.run(_close_all(closers), _EXIT_S)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(_EXIT_S)
+
+
+async def _close_all(
+    closers: list[tuple[Any, Callable[[Any], Coroutine[Any, Any, None]]]],
+) -> None:
+    calls = [close(owner) for owner, close in closers]
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=LoopThread._after_fork)
+atexit.register(LoopThread._at_exit)

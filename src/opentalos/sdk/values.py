@@ -1,0 +1,205 @@
+"""What the SDK takes and gives: messages, records, positions, and what a server tells of topics,
+quotas and groups."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+from opentalos.model.identity import Grantee, GrantType, Permission
+from opentalos.model.message import (
+    Compression,
+    MessageBlock,
+    OffsetRange,
+    ProducerStamp,
+    StoredBlock,
+)
+from opentalos.wire.message.message import Message
+
+__all__ = [
+    "Compression",
+    "FetchReply",
+    "GrantType",
+    "Grantee",
+    "Message",
+    "MessageBlock",
+    "OffsetRange",
+    "PartitionLag",
+    "PartitionQuota",
+    "PartitionState",
+    "Permission",
+    "Position",
+    "ProducerStamp",
+    "PutReply",
+    "Quota",
+    "Record",
+    "Start",
+    "StoredBlock",
+    "TopicDescription",
+    "TopicInfo",
+    "TopicRef",
+    "TopicStatus",
+    "UserQuota",
+    "position_ms",
+]
+
+
+class Record(NamedTuple):
+    """A stored message with its place; None where its format does not carry a field."""
+
+    topic: str
+    partition: int
+    offset: int
+    data: bytes
+    partition_key: str | None
+    sequence_number: str | None
+    create_ms: int | None  # as its producer set it
+    append_ms: int  # when the server stored it
+    message_type: int | None  # message.thrift MessageType
+    schema_fingerprint: str | None
+    tag: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRef:
+    """A topic as a server named it; the resource name is another one if it is made anew."""
+
+    name: str  # without its owner
+    resource: str  # owner#name#uuid
+    partitions: int  # that producers may put to
+    consumer_partitions: int = 0  # that consumers read; larger while a shrink drains
+
+    def __post_init__(self) -> None:
+        if self.consumer_partitions < self.partitions:
+            object.__setattr__(self, "consumer_partitions", self.partitions)
+
+
+class Start(Enum):
+    """Where to read from, if not at an offset or a time."""
+
+    EARLIEST = "earliest"  # the first retained message
+    LATEST = "latest"  # messages that are stored from now on
+
+
+Position = int | Start | datetime  # an offset, one end of the log, or a time with a zone
+
+
+def position_ms(time: datetime) -> int:
+    """Unix milliseconds of a time. Raises: ValueError: it has no zone, so it could mean any."""
+    if time.tzinfo is None:
+        raise ValueError("a time needs a zone, such as datetime.now(UTC)")
+    return int(time.timestamp() * 1000)
+
+
+class PutReply(NamedTuple):
+    """What a server said to a put that is stored."""
+
+    base_offset: int | None  # of its first message; None: this server does not tell
+
+
+class FetchReply(NamedTuple):
+    """Blocks as they are stored, and how much is left."""
+
+    blocks: list[StoredBlock]  # the first one contains the offset that was asked for
+    unhandled: int  # messages after the last returned one
+
+
+class TopicStatus(IntEnum):
+    """State of a topic. Source: topic.thrift TopicStatus."""
+
+    CREATING = 0
+    ACTIVE = 1
+    DELETING = 2
+    DELETED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """Names and owner of a topic."""
+
+    name: str
+    resource: str
+    owner: str
+    owner_name: str = ""  # of the responsible person
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """How much a partition holds; offsets and amounts as of the call."""
+
+    partition: int
+    start_offset: int  # first retained
+    end_offset: int  # last message; start_offset - 1 when empty
+    messages: int  # retained
+    bytes_count: int  # retained
+    total_messages: int  # ever
+    total_bytes: int  # ever
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """Limits of a topic or user; None: no limit. Used and remaining space are told, not set."""
+
+    space_bytes: int | None = None
+    put_requests_per_s: int | None = None
+    get_requests_per_s: int | None = None
+    put_bytes_per_s: int | None = None
+    get_bytes_per_s: int | None = None
+    used_bytes: int | None = None
+    remaining_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserQuota:
+    """Limits of a user: those of all its topics together, and how many topics."""
+
+    quota: Quota
+    topics: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionQuota:
+    """How many partitions an organisation has, or asks for."""
+
+    organisation: str
+    total: int  # partitions
+    used: int | None = None  # partitions
+    reason: str = ""
+    organisation_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDescription:
+    """Everything a server tells of a topic."""
+
+    info: TopicInfo
+    partitions: int
+    retention_s: int
+    status: TopicStatus
+    created_ms: int
+    states: tuple[PartitionState, ...]  # a partition that cannot tell now is left out
+    quota: Quota
+    old_partitions: int | None = None  # the count before the last change
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    permissions: Mapping[str, Permission] = field(default_factory=dict)  # by grantee
+
+    @property
+    def messages(self) -> int:
+        """Retained messages of all partitions."""
+        return sum(state.messages for state in self.states)
+
+    @property
+    def bytes_count(self) -> int:
+        """Retained bytes of all partitions."""
+        return sum(state.bytes_count for state in self.states)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How far a consumer group is in one partition."""
+
+    partition: int
+    checkpoint: int  # last processed offset; -1: none
+    lag: int  # messages behind the checkpoint
+    address: str  # of the worker that holds the partition; empty if none
