@@ -27,6 +27,7 @@ _PARTITIONS = 12
 _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 30.0
 _EVENT_TIMEOUT_S = 60.0
+_RESTART_S = 60.0  # an announced restart; a server takes long to start beside so many others
 _LOOK_S = 4.0  # between two events of the tour, so that one can see what happens
 _DRAWN_EVERY_S = 0.25
 _QUIET_S = 1.0  # every partition acknowledged within this time: it works
@@ -41,6 +42,7 @@ rows = "{hbase}/talos_demo"
 name = "{name}"
 key_file = "{key_file}"
 stable_after_s = 2.0
+restart_s = {restart_s}
 [hdfs]
 conf_dir = "{conf_dir}"
 [jvm]
@@ -107,7 +109,8 @@ class _View:
 
     servers: Sequence[_Server]
     told: Mapping[str, Any] = field(default_factory=dict)
-    told_at: float = 0.0
+    told_at: float = field(default_factory=time.monotonic)
+    placed: bool = False  # an address of every partition was told last
     began: float = field(default_factory=time.monotonic)
     lines_drawn: int = 0
     shown: str = ""
@@ -116,12 +119,19 @@ class _View:
     def follow(self, lines: Iterator[str]) -> None:
         """Take in what the program tells, until it ends."""
         for line in lines:
-            self.told, self.told_at = json.loads(line), time.monotonic()
+            told = json.loads(line)
+            self.placed = len(told["owners"]) == _PARTITIONS
+            told["owners"] = told["owners"] or self.told.get("owners", {})
+            self.told, self.told_at = told, time.monotonic()
 
     @property
     def silent_s(self) -> float:
         """How long the quietest partition has not acknowledged anything."""
-        return float(self.told.get("silent_s", _EVENT_TIMEOUT_S)) + time.monotonic() - self.told_at
+        return float(self.told.get("silent_s", 0.0)) + time.monotonic() - self.told_at
+
+    def works(self, since: float) -> bool:
+        """Every partition acknowledged something lately, and since a moment of monotonic time."""
+        return self.placed and self.silent_s < min(_QUIET_S, time.monotonic() - since)
 
     def owned(self, server: _Server) -> list[int]:
         """Partitions that a server serves, as clients are told.
@@ -131,13 +141,13 @@ class _View:
         if server.name in self.kept:
             return self.kept[server.name]
         waiting = {partition for partitions in self.kept.values() for partition in partitions}
+        return [one for one in self.addressed(server) if one not in waiting]
+
+    def addressed(self, server: _Server) -> list[int]:
+        """Partitions whose address, as clients are told, is that of a server."""
         address = f"{HOST}:{server.port}"
         owners = self.told.get("owners", {})
-        return sorted(
-            int(one)
-            for one, owner in owners.items()
-            if owner == address and int(one) not in waiting
-        )
+        return sorted(int(one) for one, owner in owners.items() if owner == address)
 
     def draw(self) -> None:
         """The table of servers and partitions."""
@@ -197,14 +207,15 @@ class _View:
 def demo(sdk_python: Path, traffic: Path, exit_after: bool) -> None:
     """Three servers over real HDFS, ZooKeeper and HBase: traffic, a kill, moving partitions.
 
-    Needs Java and, the first time, Maven. Everything is in a folder of its own and removed at the
-    end.
+    Needs Java 17, the packages of opentalos[cluster] and, the first time, Maven; 2 GB of memory and
+    a minute or two. Everything is in a folder of its own and removed at the end, also by Ctrl-C.
     """
     for path, remedy in ((sdk_python, "run: make setup"), (traffic, "run it in the project")):
         if not path.exists():
             raise click.ClickException(f"{path} does not exist; {remedy}")
     folder = Path(tempfile.mkdtemp(prefix="talos-cluster-demo-"))
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    click.echo(f"backends, servers and their logs are in {folder} until the end")
     try:
         with _backends(folder) as fleet, _servers(folder, fleet) as servers:
             key, urls = servers[0].key, [f"http://{HOST}:{one.port}" for one in servers]
@@ -220,6 +231,7 @@ def demo(sdk_python: Path, traffic: Path, exit_after: bool) -> None:
     finally:
         signal.signal(signal.SIGTERM, previous)
         shutil.rmtree(folder, ignore_errors=True)
+        click.echo("all is stopped and removed")
 
 
 @contextmanager
@@ -252,6 +264,7 @@ def _servers(folder: Path, fleet: Fleet) -> Iterator[list[_Server]]:
                 jars=jars_folder(CLIENT),
                 name=name,
                 key_file=key_file,
+                restart_s=_RESTART_S,
             )
         )
         servers.append(_Server(name, home, port, key))
@@ -288,20 +301,18 @@ def _traffic(command: Sequence[str], servers: Sequence[_Server]) -> Iterator[_Vi
 def _tour(view: _View) -> None:
     """Kill a server, start it again, restart another one in order."""
 
-    def works() -> bool:
-        return view.silent_s < _QUIET_S
-
     everyone = view.servers
     view.until(
-        lambda: works() and all(view.owned(one) for one in everyone),
+        lambda: view.works(view.began) and all(view.owned(one) for one in everyone),
         "all servers have partitions and acknowledge",
     )
     view.watch(_LOOK_S)
     victim, other = everyone[1], everyone[2]
     view.event(f"kill -9 of {victim.name}: the others take its partitions over")
+    killed = time.monotonic()
     victim.end(signal.SIGKILL)
     took_s = view.until(
-        lambda: works() and not view.owned(victim), "the others serve its partitions"
+        lambda: view.works(killed) and not view.owned(victim), "the others serve its partitions"
     )
     view.event(f"every partition acknowledges again after {took_s:.1f} s")
     view.watch(_LOOK_S)
@@ -313,7 +324,10 @@ def _tour(view: _View) -> None:
     before = view.kept[other.name] = view.owned(other)
     other.end(signal.SIGTERM)
     _start(view, other)
-    view.until(works, "every partition acknowledges")
+    back = time.monotonic()
+    view.until(
+        lambda: view.works(back) and bool(view.addressed(other)), "it serves its partitions again"
+    )
     view.kept.clear()
     moved = "nothing moved" if view.owned(other) == before else "partitions moved"
     view.event(f"{other.name} is back: {moved}")
