@@ -56,7 +56,10 @@ def status(form: str, topic: str | None, watch: bool, **server: Any) -> None:
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Until it is empty.")
 @with_server
 def drain(server_name: str, wait: bool, **server: Any) -> None:
-    """Move all partitions away from SERVER, which goes on serving meanwhile."""
+    """Move all partitions away from SERVER.
+
+    It goes on serving meanwhile, and gets none until it was away or ``undrain``.
+    """
     call = RestClient(**server)
     call("POST", f"cluster/servers/{quote(server_name, safe='')}/drain")
     if not wait:

@@ -38,7 +38,11 @@ class RestClient:
         from opentalos.server.data_directory import parse_key, read_root_key
 
         self._url = urlsplit(url or _url_of(data))
-        pair = parse_key(key, "--as") if key else read_root_key(data / "root.key")
+        try:
+            pair = parse_key(key, "--as") if key else read_root_key(data / "root.key")
+        except ConfigError as error:
+            # Of a cluster, only the server that made it has the file.
+            raise error if key else ConfigError(f"{error}; give --as ID:SECRET") from error
         self._authorization = base64.b64encode(":".join(pair).encode()).decode()
 
     def __call__(self, method: str, path: str, document: Any = None) -> Any:

@@ -65,3 +65,20 @@ def test_an_unreadable_server_json_is_said_so(
     with pytest.raises(SystemExit):
         entry.main()
     assert "server.json is unreadable" in capsys.readouterr().err
+
+
+def test_without_the_key_file_the_option_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "server.json").write_text(json.dumps({"url": "http://127.0.0.1:1"}))
+    monkeypatch.setattr("sys.argv", ["talos", "cluster", "status", "--data", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        entry.main()
+    assert "root.key: No such file or directory; give --as ID:SECRET" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["fetch", "start", "stop", "status"])
+def test_help_of_backends_names_their_kinds(command: str) -> None:
+    status, text = run("backend", command, "--help")
+    assert status == 0
+    assert all(kind in text for kind in ("hdfs|zookeeper|hbase", "all}..."))

@@ -25,12 +25,13 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 def _which(command: CommandT) -> CommandT:
     choice = click.Choice([*KINDS, ALL])
-    return click.argument("kinds", metavar="KIND...", type=choice, nargs=-1, required=True)(command)
+    return click.argument("kinds", type=choice, nargs=-1, required=True)(command)
 
 
 def _home(command: CommandT) -> CommandT:
     return click.option(
         "--home", type=click.Path(path_type=Path), default=default_home,
+        show_default="~/.local/share/opentalos/backends",
         help="Where data, configuration, logs and pid files are.",
     )(command)  # fmt: skip
 
@@ -43,19 +44,26 @@ def _backends(kinds: Sequence[str], home: Path) -> list[Backend]:
 def backend() -> None:
     """Real HDFS, ZooKeeper and HBase on this machine, on loopback.
 
-    KIND is hdfs, zookeeper, hbase or all.
+    For trying a cluster and for tests: one NameNode, one ZooKeeper, one HBase without HDFS.
     """
 
 
 @backend.command()
 @_which
 @_home
-@click.option("--port", type=int, help="First port; 0 picks free ones and keeps them.")
+@click.option(
+    "--port", type=int,
+    help="First port; 0 picks free ones. Kept for the next start.",
+    show_default="9820 for hdfs, 2181 for zookeeper, 2191 for hbase",
+)  # fmt: skip
 @click.option(
     "--datanodes", type=click.IntRange(1, DATANODES_MAX), help="How many DataNodes HDFS has."
 )
 def start(kinds: Sequence[str], home: Path, port: int | None, datanodes: int | None) -> None:
-    """Fetch what is missing, start, and wait until it is usable."""
+    """Fetch what is missing, start, and wait until it is usable.
+
+    It goes on in the background until ``talos backend stop``; its data stays.
+    """
     chosen = _backends(kinds, home)
     if len(chosen) > 1 and port:
         raise click.UsageError("--port of several can only be 0; give each a port of its own")
@@ -100,13 +108,12 @@ def status(kinds: Sequence[str], home: Path, style: str) -> None:
 
 
 @backend.command(name="fetch")
-@click.argument(
-    "kinds", metavar="KIND...", type=click.Choice([*SERVERS, CLIENT, ALL]), nargs=-1, required=True
-)
+@click.argument("kinds", type=click.Choice([*SERVERS, CLIENT, ALL]), nargs=-1, required=True)
 def fetch_command(kinds: Sequence[str]) -> None:
     """Fetch the jars of a backend, and those that a server needs to use it, with Maven.
 
-    KIND client: only what a server needs to use HDFS and HBase that run elsewhere.
+    A server whose HDFS and HBase run elsewhere needs only those of "client". They go where the
+    server looks for them when the same user runs it.
     """
     wanted = [name for name in SERVERS if name in kinds or ALL in kinds]
     if set(kinds) != {"zookeeper"}:
