@@ -3,16 +3,42 @@
 Over wire and model; nothing of the server side. This list is the public interface.
 """
 
+from opentalos.sdk.admin import TalosAdmin
 from opentalos.sdk.client import Client
 from opentalos.sdk.config import ClientConfig, TlsSettings
-from opentalos.sdk.values import Message, Record, Start, TopicRef
+from opentalos.sdk.errors import (
+    BufferFull,
+    ClientClosed,
+    ConnectFailed,
+    OutcomeUnknown,
+    PositionExpired,
+    RequestError,
+    TalosError,
+    Unavailable,
+)
+from opentalos.sdk.simple_consumer import SimpleConsumer
+from opentalos.sdk.simple_producer import SimpleProducer
+from opentalos.sdk.values import Compression, Message, Permission, Record, Start, TopicRef
 
 __all__ = [
+    "BufferFull",
     "Client",
+    "ClientClosed",
     "ClientConfig",
+    "Compression",
+    "ConnectFailed",
     "Message",
+    "OutcomeUnknown",
+    "Permission",
+    "PositionExpired",
     "Record",
+    "RequestError",
+    "SimpleConsumer",
+    "SimpleProducer",
     "Start",
+    "TalosAdmin",
+    "TalosError",
     "TlsSettings",
     "TopicRef",
+    "Unavailable",
 ]

@@ -1,7 +1,7 @@
 """The synchronous client: an asyncio one on the process's loop thread, made anew after a fork."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from opentalos.sdk.aio.client import Client as AsyncClient
 from opentalos.sdk.config import ClientConfig
@@ -9,6 +9,7 @@ from opentalos.sdk.errors import ClientClosed
 from opentalos.sdk.loop_thread import LoopThread
 
 _T = TypeVar("_T")
+_Inner = TypeVar("_Inner")
 
 
 class Client:
@@ -27,18 +28,15 @@ class Client:
         self.close()
 
     def run(
-        self,
-        call: Callable[[AsyncClient], Coroutine[Any, Any, _T]],
-        timeout_s: float | None = None,
+        self, call: Callable[[AsyncClient], Coroutine[Any, Any, _T]], timeout_s: float | None = None
     ) -> _T:
         """Run ``call`` with the asyncio client on the loop thread and wait for its result."""
-        thread = LoopThread.shared()
-        return thread.run(self._with_client(thread, call), timeout_s)
+        return self.bind(lambda client: client)(call, timeout_s)
 
-    async def _with_client(
-        self, thread: LoopThread, call: Callable[[AsyncClient], Coroutine[Any, Any, _T]]
-    ) -> _T:
-        return await call(self.on(thread))
+    def bind(self, make: Callable[[AsyncClient], _Inner]) -> "Bound[_Inner]":
+        """An asyncio object behind a synchronous one, made on the loop thread with its first
+        call, and once more in a forked child."""
+        return Bound(self, make)
 
     def on(self, thread: LoopThread) -> AsyncClient:
         """The asyncio client of this process; to be called on its loop thread only."""
@@ -54,10 +52,32 @@ class Client:
         if self._closed:
             return
         self._closed = True
-        thread = LoopThread.shared()
         made, self._made = self._made, None
-        if made is not None and made[0] is thread:
-            thread.run(made[1].close())
+        if made is not None and made[0].here:
+            made[0].run(made[1].close())
+
+
+class Bound(Generic[_Inner]):
+    """Runs calls of an asyncio object on the loop thread; see ``Client.bind``."""
+
+    def __init__(self, client: Client, make: Callable[[AsyncClient], _Inner]) -> None:
+        self._client, self._make = client, make
+        self._made: tuple[LoopThread, _Inner] | None = None  # of the loop thread alone
+
+    def __call__(
+        self, call: Callable[[_Inner], Coroutine[Any, Any, _T]], timeout_s: float | None = None
+    ) -> _T:
+        """The result of ``call``. Raises: what it raises; TimeoutError: it was cancelled."""
+        thread = LoopThread.shared()
+        return thread.run(self._run(thread, call), timeout_s)
+
+    async def _run(
+        self, thread: LoopThread, call: Callable[[_Inner], Coroutine[Any, Any, _T]]
+    ) -> _T:
+        client = self._client.on(thread)
+        if self._made is None or self._made[0] is not thread:
+            self._made = thread, self._make(client)
+        return await call(self._made[1])
 
 
 def attach(client: Client | ClientConfig) -> tuple[Client, bool]:

@@ -38,10 +38,10 @@ class LoopThread:
     def shared(cls) -> "LoopThread":
         """The loop thread of this process, started with the first call."""
         found = cls._shared
-        if found is not None and found._pid == os.getpid():
+        if found is not None and found.here:
             return found
         with cls._lock:
-            if cls._shared is None or cls._shared._pid != os.getpid():
+            if cls._shared is None or not cls._shared.here:
                 cls._shared = cls()
             return cls._shared
 
@@ -56,8 +56,13 @@ class LoopThread:
     @classmethod
     def _at_exit(cls) -> None:
         found = cls._shared
-        if found is not None and found._pid == os.getpid():
+        if found is not None and found.here:
             found._end()
+
+    @property
+    def here(self) -> bool:
+        """Whether this is the process it was started in."""
+        return self._pid == os.getpid()
 
     def _main(self) -> None:
         asyncio.set_event_loop(self.loop)

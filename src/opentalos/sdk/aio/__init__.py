@@ -1,5 +1,8 @@
 """The asyncio client. Errors, values and configuration are those of ``opentalos.sdk``."""
 
+from opentalos.sdk.aio.admin import TalosAdmin
 from opentalos.sdk.aio.client import Client
+from opentalos.sdk.aio.simple_consumer import SimpleConsumer
+from opentalos.sdk.aio.simple_producer import SimpleProducer
 
-__all__ = ["Client"]
+__all__ = ["Client", "SimpleConsumer", "SimpleProducer", "TalosAdmin"]

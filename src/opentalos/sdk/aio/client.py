@@ -194,6 +194,10 @@ class Client:
         found = await self.call(MESSAGE_SERVICE, "getTopicCheckpoint", request)
         return dict(found.partitionsCheckPoint)
 
+    def now_ms(self) -> int:
+        """Unix milliseconds by the server's clock, as far as it is known."""
+        return self._signer.now_ms()
+
     async def close(self) -> None:
         """Cut all connections; what is under way ends as unknown."""
         self._closed = True

@@ -52,6 +52,10 @@ class Signer:
             "Authorization": self._prefix + signature,
         }
 
+    def now_ms(self) -> int:
+        """Unix milliseconds by the server's clock."""
+        return int(self._wall_s() * 1000) + self.offset_s * 1000
+
     def correct(self, told: str | None) -> bool:
         """Take the server's time over from a reply that says ours is wrong (status 412).
 
