@@ -8,6 +8,7 @@ import base64
 import hashlib
 import hmac
 import http.client
+import ssl
 import time
 from dataclasses import dataclass, field
 from email.utils import formatdate
@@ -103,6 +104,7 @@ class RawClient:
     port: int
     key: Key = ROOT_KEY
     timeout_s: float = TIMEOUT_S
+    tls: ssl.SSLContext | None = None  # the port has TLS
     _connection: http.client.HTTPConnection | None = field(default=None, repr=False)
 
     def call(self, service: str, rpc: str, request: Any, content_type: str = COMPACT) -> Any:
@@ -119,9 +121,7 @@ class RawClient:
     def send(self, path: str, body: bytes, headers: dict[str, str]) -> Reply:
         """One POST with exactly these headers; connects again if the connection was closed."""
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(
-                "127.0.0.1", self.port, timeout=self.timeout_s
-            )
+            self._connection = connection_to(self.port, self.tls, self.timeout_s)
         try:
             self._connection.request("POST", f"{path}?id=00000000&type=test", body, headers)
             answer = self._connection.getresponse()
@@ -138,6 +138,15 @@ class RawClient:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def connection_to(
+    port: int, tls: ssl.SSLContext | None, timeout_s: float = TIMEOUT_S
+) -> http.client.HTTPConnection:
+    """A connection to a port of this machine, not opened yet."""
+    if tls is None:
+        return http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
+    return http.client.HTTPSConnection("127.0.0.1", port, timeout=timeout_s, context=tls)
 
 
 def signed_headers(

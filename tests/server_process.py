@@ -47,7 +47,8 @@ class ServerProcess:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        scheme = "https" if "cert_file" in self.config else "http"
+        return f"{scheme}://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -98,7 +99,7 @@ class ServerProcess:
                 raise AssertionError(f"not ready (exit {status}): {seen!r}\n{self.stderr()}")
             seen += chunk
         line = seen.decode().strip()
-        assert line.startswith("ready http://"), line
+        assert line.startswith(f"ready {self.url.rpartition(':')[0]}:"), line
         return line
 
     def kill(self) -> None:

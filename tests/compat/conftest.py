@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class Sdk:
     """Runs SDK programs against one server."""
 
     server: ServerProcess
+    environment: dict[str, str] = field(default_factory=dict)  # beside sdk_environment's
 
     def command(self, program: str, *, key: Key = ROOT_KEY, **arguments: Any) -> list[str]:
         """The command line of a program."""
@@ -39,7 +40,7 @@ class Sdk:
         """Run a program to its end and return the lines of its result."""
         done = subprocess.run(
             self.command(program, key=key, **arguments),
-            env=sdk_environment(),
+            env={**sdk_environment(), **self.environment},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -1,6 +1,7 @@
 """Several servers in one process: real ports and gateways over shared stores in memory."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -19,12 +20,15 @@ from opentalos.adapters.secret_box import AesGcmSecretBox
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.broker.broker import Broker, BrokerConfig, open_broker
 from opentalos.gateway.http.server import HttpServer
-from opentalos.model.limits import ClusterLimits, GroupLimits, LogLimits
+from opentalos.model.address import TLS_SCHEME
+from opentalos.model.limits import ClusterLimits, GroupLimits, LogLimits, TlsSettings
 from opentalos.server.config import Config
 from opentalos.server.gateways import Gateways, open_gateways
 from opentalos.server.member import Member
+from opentalos.server.tls import ServerTls
 
 KEY = b"c" * 32
+PLAIN = TlsSettings()
 SETTLE_S = 10.0
 CLUSTER = ClusterLimits(
     stable_after_s=0.0, probe_interval_s=0.05, probe_confirm_s=0.05, restart_s=6.0, stop_s=5.0
@@ -37,6 +41,8 @@ class MemoryServer:
 
     name: str
     storage: MemoryStorage
+    tls: TlsSettings = field(default_factory=TlsSettings)
+    trust: ssl.SSLContext | None = None  # of its clients, if the port has TLS
     http: HttpServer = field(init=False)
     broker: Broker = field(init=False)
     gateways: Gateways = field(init=False)
@@ -46,10 +52,10 @@ class MemoryServer:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{TLS_SCHEME if self.tls.enabled else ''}127.0.0.1:{self.port}"
 
     def client(self) -> RawClient:
-        return RawClient(self.port)
+        return RawClient(self.port, tls=self.trust)
 
     def counters(self) -> dict[str, int]:
         """Of requests forwarded here and from here."""
@@ -59,9 +65,10 @@ class MemoryServer:
     async def start(self) -> "MemoryServer":
         config = replace(Config(), cluster=CLUSTER)
         self.http = HttpServer(config.http)
-        self.port = await self.http.listen("127.0.0.1", self.port)
+        tls = ServerTls(self.tls)
+        self.port = await self.http.listen("127.0.0.1", self.port, tls.port)
         clock = SystemClock()
-        peers = open_http_peers(CLUSTER, KEY, self.name)
+        peers = open_http_peers(CLUSTER, KEY, self.name, tls.client)
         self.member = Member(self.name, clock.token(8).hex(), "c1", KEY, peers)
         self.meta = MemoryMetaStore(self.storage)
         self.broker = open_broker(
@@ -96,11 +103,13 @@ class MemoryServer:
 
 
 @asynccontextmanager
-async def memory_cluster(count: int = 3) -> AsyncIterator[list[MemoryServer]]:
+async def memory_cluster(
+    count: int = 3, *, tls: TlsSettings = PLAIN, trust: ssl.SSLContext | None = None
+) -> AsyncIterator[list[MemoryServer]]:
     """Servers that all take part."""
     storage = MemoryStorage()
     async with AsyncExitStack() as undo:
-        servers = [MemoryServer(f"s{number + 1}", storage) for number in range(count)]
+        servers = [MemoryServer(f"s{number + 1}", storage, tls, trust) for number in range(count)]
         for server in servers:
             await server.start()
             undo.push_async_callback(server.stop)

@@ -30,7 +30,7 @@ SETTINGS_MAX = 10_000  # topics whose log settings are kept at hand
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """What a broker has to know besides its stores. ``advertise`` is ``host:port``.
+    """What a broker has to know besides its stores. ``advertise`` is an address (model/address.py).
 
     ``server`` stays the same after a restart; ``incarnation`` is another one after each start.
     """

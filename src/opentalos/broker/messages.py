@@ -9,6 +9,7 @@ from opentalos.broker.cluster.remote_logs import Found, Question, RemoteLogs, Wa
 from opentalos.broker.context import BrokerContext
 from opentalos.catalog.topic import Topic
 from opentalos.log.partition_log import PartitionLog
+from opentalos.model.address import has_tls
 from opentalos.model.errors import (
     BadRequest,
     DeadlinePassed,
@@ -354,10 +355,13 @@ class MessageService:
         return await _latest(read.blocks, wanted)
 
     def schedule_info(self, caller: Principal, resource: str) -> tuple[Topic, Sequence[str]]:
-        """The topic and the address that serves each of its partitions, by partition id."""
+        """The topic and the address that serves each of its partitions, by partition id.
+
+        No address if one of them has TLS: official clients dial what they find here by plain HTTP.
+        """
         topic = self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource)
-        count = topic.consumer_partitions
-        return topic, self._context.ownership.addresses(topic.uuid, count)
+        addresses = self._context.ownership.addresses(topic.uuid, topic.consumer_partitions)
+        return topic, () if any(map(has_tls, addresses)) else addresses
 
 
 def _append(log: PartitionLog, blocks: Sequence[MessageBlock], waiter: PutWaiter) -> None:

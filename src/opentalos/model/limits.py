@@ -75,6 +75,34 @@ class HttpLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """[tls] TLS of the port. Files are PEM; a changed one is taken over without a restart."""
+
+    cert_file: str = ""  # this server's certificate and its intermediates; empty: plain HTTP
+    key_file: str = ""  # its private key, without a pass phrase
+    client_ca_file: str = ""  # if set, clients must show a certificate that one of these signed
+    peer_ca_file: str = ""  # who signs the other servers' certificates; empty: the system's list
+    minimum_version: str = "1.2"  # of TLS; or 1.3
+    handshake_timeout_s: float = 10.0  # from the connection to the end of its handshake
+    handshakes_max: int = 2_000  # under way at once; more are cut
+    reload_interval_s: float = 5.0  # between two looks at the files
+
+    def __post_init__(self) -> None:
+        both = bool(self.cert_file) == bool(self.key_file)
+        _need(both, "need cert_file and key_file, or neither")
+        _need(bool(self.cert_file) or not self.client_ca_file, "client_ca_file needs cert_file")
+        _need(self.minimum_version in ("1.2", "1.3"), 'minimum_version must be "1.2" or "1.3"')
+        _need(self.handshake_timeout_s > 0, "need handshake_timeout_s > 0")
+        _need(self.handshakes_max > 0, "need handshakes_max > 0")
+        _need(self.reload_interval_s > 0, "need reload_interval_s > 0")
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the port has TLS."""
+        return bool(self.cert_file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuthLimits:
     """[auth] Who may call."""
 

@@ -20,6 +20,7 @@ from opentalos.model.limits import (
     LogLimits,
     MessageLimits,
     QuotaLimits,
+    TlsSettings,
     TopicLimits,
     ZookeeperLimits,
 )
@@ -102,6 +103,7 @@ class Config:
     server: ServerSettings = field(default_factory=ServerSettings)
     storage: StorageSettings = field(default_factory=StorageSettings)
     http: HttpLimits = field(default_factory=HttpLimits)
+    tls: TlsSettings = field(default_factory=TlsSettings)
     auth: AuthLimits = field(default_factory=AuthLimits)
     message: MessageLimits = field(default_factory=MessageLimits)
     log: LogLimits = field(default_factory=LogLimits)

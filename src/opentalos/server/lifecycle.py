@@ -20,6 +20,7 @@ from opentalos.broker.broker import Broker, BrokerConfig, open_broker
 from opentalos.gateway.http.server import HttpServer
 from opentalos.gateway.rest.gateway import reply_alive, reply_starting
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
+from opentalos.model.address import TLS_SCHEME
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.limits import LogLimits
 from opentalos.server.config import Config, parse_address
@@ -29,6 +30,7 @@ from opentalos.server.loop_watch import LoopWatch
 from opentalos.server.member import Member, become_member
 from opentalos.server.root import RootKey, ensure_root
 from opentalos.server.stores import Stores, open_stores
+from opentalos.server.tls import ServerTls
 
 STOP_S = 4.5  # of a server alone: from the signal to the exit, even if storage hangs; promised: 5 s
 _CALLS_S = 0.2  # for calls whose connections were cut after the drain time
@@ -47,7 +49,10 @@ _log = logging.getLogger("opentalos.server")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a server is: ``listen`` for this machine, ``advertise`` for clients and peers."""
+    """Where a server is: ``listen`` for this machine, ``advertise`` for clients and peers.
+
+    ``advertise`` says whether the port has TLS (model/address.py).
+    """
 
     listen: str
     advertise: str
@@ -65,12 +70,13 @@ class Server:
     http: HttpServer
     member: Member | None
     place: Place
+    tls: ServerTls
     watch: LoopWatch = field(default_factory=LoopWatch)
 
     @property
     def url(self) -> str:
         """Where the server is reached."""
-        return f"http://{self.place.listen}"
+        return f"{'http' if self.tls.port is None else 'https'}://{self.place.listen}"
 
     async def stop(self) -> None:
         """Refuse what is new, answer what is under way, seal; bounded by ``stop_s``.
@@ -83,6 +89,7 @@ class Server:
         if not await self.http.drain(self.config.http.drain_s):
             _log.warning("requests under way were cut after the drain time")
         self.watch.stop()
+        await self.tls.close()
         try:
             async with asyncio.timeout_at(max(end_s, loop.time() + _SEAL_S_MIN)):
                 await self.thrift.drain(_CALLS_S)
@@ -107,18 +114,19 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
     take it for dead while it starts.
     """
     async with contextlib.AsyncExitStack() as undo:
+        tls = ServerTls(config.tls)
         http = HttpServer(config.http)
         undo.push_async_callback(http.drain, 0.0)
         place = None
         key = b"" if config.storage.clustered else directory.server_key()
         if config.storage.clustered:
             http.serve({b"/healthz": reply_alive}, [(b"/", reply_starting)])
-            place = await _listen(http, config)
+            place = await _listen(http, config, tls)
         stores = await open_stores(config, directory.path)
         undo.push_async_callback(stores.close)
         member = None
         if config.storage.clustered:
-            member = await become_member(config, directory, stores)
+            member = await become_member(config, directory, stores, tls.client)
             undo.push_async_callback(member.peers.close)
             key = member.key
         settings = _broker_config(config, directory.server, key)
@@ -138,11 +146,12 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
         gateways = open_gateways(broker, config, member)
         http.serve(gateways.exact, gateways.prefixes)
         if place is None:
-            place = await _listen(http, config)
+            place = await _listen(http, config, tls)
             broker.set_advertise(place.advertise)
-        server = Server(config, stores, broker, gateways.thrift, http, member, place)
+        server = Server(config, stores, broker, gateways.thrift, http, member, place, tls)
         _tell(directory, server)
         server.watch.start()
+        tls.start()
         undo.pop_all()
         return server
 
@@ -206,14 +215,15 @@ def _member_log(config: Config) -> LogLimits:
     )
 
 
-async def _listen(http: HttpServer, config: Config) -> Place:
+async def _listen(http: HttpServer, config: Config, tls: ServerTls) -> Place:
     host, port = parse_address(config.server.listen, "listen")
     try:
-        port = await http.listen(host, port)
+        port = await http.listen(host, port, tls.port)
     except OSError as error:
         raise ConfigError(f"cannot listen on {config.server.listen}: {error}") from error
     advertise = config.server.advertise or _reachable(host, port)
-    return Place(_address(host, port), advertise, port)
+    scheme = "" if tls.port is None else TLS_SCHEME
+    return Place(_address(host, port), scheme + advertise, port)
 
 
 def _tell(directory: DataDirectory, server: Server) -> None:
@@ -266,6 +276,7 @@ async def serve(
     server = await _opened(open_patiently(config, directory, root_key), stop)
     if server is None:
         return
+    loop.add_signal_handler(signal.SIGHUP, server.tls.reload)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)

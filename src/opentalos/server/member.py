@@ -1,5 +1,7 @@
 """What makes a server one of a cluster: its name, the shared key, the way to the others."""
 
+import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +27,12 @@ class Member:
     peers: HttpPeers
 
 
-async def become_member(config: Config, directory: DataDirectory, stores: Stores) -> Member:
+async def become_member(
+    config: Config,
+    directory: DataDirectory,
+    stores: Stores,
+    tls: Callable[[], ssl.SSLContext],
+) -> Member:
     """Check that stores and key are of one cluster. Raises: ConfigError."""
     clock = SystemClock()
 
@@ -43,5 +50,5 @@ async def become_member(config: Config, directory: DataDirectory, stores: Stores
         incarnation=clock.token(_INCARNATION_BYTES).hex(),
         cluster=cluster.id,
         key=cluster.key,
-        peers=open_http_peers(config.cluster, cluster.key, name),
+        peers=open_http_peers(config.cluster, cluster.key, name, tls),
     )

@@ -4,13 +4,15 @@ import asyncio
 import json
 import secrets
 import socket
+import ssl
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from opentalos.adapters.peer_http.connection import PeerConnection
-from opentalos.adapters.peer_http.pool import IDLE_S_MAX, Pool, split_address
+from opentalos.adapters.peer_http.pool import IDLE_S_MAX, ClientTls, Pool, place_of
 from opentalos.model import errors
+from opentalos.model.address import authority
 from opentalos.model.errors import NotOwner, OutcomeUnknown, StoreUnavailable, TalosError
 from opentalos.model.limits import ClusterLimits
 from opentalos.ports.peers import Forwarded, Reply
@@ -51,16 +53,24 @@ _HOP_HEADERS = frozenset(
 )
 
 
-def open_http_peers(limits: ClusterLimits, key: bytes, server: str) -> "HttpPeers":
-    """The other servers, as the server of that name sees them; ``key`` is the cluster's."""
-    return HttpPeers(limits, PeerKey(key), server)
+def open_http_peers(
+    limits: ClusterLimits,
+    key: bytes,
+    server: str,
+    tls: ClientTls = ssl.create_default_context,
+) -> "HttpPeers":
+    """The other servers, as the server of that name sees them; ``key`` is the cluster's.
+
+    ``tls`` is asked for each new connection to a server whose address has TLS.
+    """
+    return HttpPeers(limits, PeerKey(key), server, tls)
 
 
 class HttpPeers:
     """One pool of connections per address. No request is ever written twice."""
 
-    def __init__(self, limits: ClusterLimits, key: PeerKey, server: str) -> None:
-        self._limits, self._key, self._server = limits, key, server
+    def __init__(self, limits: ClusterLimits, key: PeerKey, server: str, tls: ClientTls) -> None:
+        self._limits, self._key, self._server, self._tls = limits, key, server, tls
         self._pools: dict[str, Pool] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -68,7 +78,7 @@ class HttpPeers:
     async def refuses(self, address: str) -> bool:
         """Whether nobody listens there: every address of the name refuses or resets at once."""
         try:
-            host, port = split_address(address)
+            host, port = place_of(address)
             async with asyncio.timeout(_LOOK_S_MAX):
                 loop = asyncio.get_running_loop()
                 found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -127,7 +137,7 @@ class HttpPeers:
         self, address: str, method: bytes, target: bytes, lines: bytes, body: bytes
     ) -> Reply:
         head = b"%b %b HTTP/1.1\r\nHost: %b\r\n%bContent-Length: %d\r\n\r\n"
-        request = head % (method, target, address.encode(), lines, len(body))
+        request = head % (method, target, authority(address).encode(), lines, len(body))
         written = False
         try:
             async with asyncio.timeout(self._limits.peer_timeout_s):
@@ -145,7 +155,9 @@ class HttpPeers:
         if pool is None:
             if len(self._pools) >= POOLS_MAX:
                 raise StoreUnavailable(f"more than {POOLS_MAX} servers")
-            pool = self._pools[address] = Pool(address, self._limits.peer_connections_max)
+            pool = self._pools[address] = Pool(
+                address, self._limits.peer_connections_max, self._tls
+            )
             if self._timer is None:
                 self._schedule()
         return pool

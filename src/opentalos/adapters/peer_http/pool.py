@@ -2,31 +2,40 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from opentalos.adapters.peer_http.connection import PeerConnection
+from opentalos.model.address import has_tls, split_address
 from opentalos.model.errors import ExcessivePending, StoreUnavailable
+
+ClientTls = Callable[[], ssl.SSLContext]
 
 WAITERS_MAX = 4_096  # requests that wait for a connection, per server
 TAKE_S_MAX = 3.0  # a client is told "not done" before it gives up: nothing was written yet
 CONNECT_S_MAX = 1.0  # servers of a cluster are near each other
+TLS_CONNECT_S_MAX = 2.0  # with the handshake, which takes processor time on both sides
+TLS_CLOSE_S = 1.0
 IDLE_S_MAX = 60.0  # below the other side's idle_timeout_s, so that it seldom closes first
 
 
-def split_address(address: str) -> tuple[str, int]:
+def place_of(address: str) -> tuple[str, int]:
     """Host and port. Raises: StoreUnavailable: it is no address."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise StoreUnavailable(f"{address!r} is no address of a server")
-    return host.strip("[]"), int(port)
+    try:
+        return split_address(address)
+    except ValueError as error:
+        raise StoreUnavailable(str(error)) from error
 
 
 class Pool:
-    """Connections to ``address``, at most ``connections_max``; an idle one is closed in time."""
+    """Connections to ``address``, at most ``connections_max``; an idle one is closed in time.
 
-    def __init__(self, address: str, connections_max: int) -> None:
-        self.address = address
+    ``tls`` gives the context for the next connection to an address with TLS.
+    """
+
+    def __init__(self, address: str, connections_max: int, tls: ClientTls) -> None:
+        self.address, self._tls = address, tls
         self._connections_max = connections_max
         self._idle: list[PeerConnection] = []  # the one used last at the end
         self._open: set[PeerConnection] = set()
@@ -90,13 +99,18 @@ class Pool:
                 return
 
     async def _connect(self) -> PeerConnection:
-        host, port = split_address(self.address)
+        host, port = place_of(self.address)
+        tls = self._tls() if has_tls(self.address) else None
         self._connecting += 1
         made = False
         try:
-            async with asyncio.timeout(CONNECT_S_MAX):
+            async with asyncio.timeout(TLS_CONNECT_S_MAX if tls else CONNECT_S_MAX):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: PeerConnection(self.address, self._lost), host, port
+                    lambda: PeerConnection(self.address, self._lost),
+                    host,
+                    port,
+                    ssl=tls,
+                    ssl_shutdown_timeout=TLS_CLOSE_S if tls else None,
                 )
             made = True
             self._open.add(connection)

@@ -9,7 +9,7 @@ class Ownership(Protocol):
 
     ``check`` and ``check_group`` raise NotOwner with the other server's address (hot path), or
     PartitionNotServing when this server's own session has lapsed. ``addresses`` has one
-    ``host:port`` per partition of a topic, for schedule info; this server's own where nobody is
+    address per partition of a topic, for schedule info; this server's own where nobody is
     known. ``owner`` is the address of the other server that serves the partition, empty: this one.
     ``catch_up`` reads a topic's records (empty: only the ring) anew, once a peer knew something
     newer; after it returns, answers are at least as new as the call. ``settled`` waits, within a

@@ -96,6 +96,8 @@ class HttpConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Keep the half-open connection only for requests that still want an answer."""
         self._last = True
+        if self._server.tls is not None:
+            return False  # TLS knows no half-open connection
         return self._current is not None or bool(self._queue)
 
     def pause_writing(self) -> None:

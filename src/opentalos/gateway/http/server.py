@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from opentalos.gateway.http.connection import HttpConnection
 from opentalos.gateway.http.exchange import Exchange, Handler
 from opentalos.gateway.http.reply_format import date_line
+from opentalos.gateway.http.tls import TlsContext
 from opentalos.model.limits import HttpLimits
 
 SWEEP_S = 0.25  # resolution of every time limit of the port
 ANSWER_TIMEOUT_S = 4.5  # clients give up reading after 5 s (talos-http.md section 5)
 UNSENT_BYTES_MAX = 256 << 20  # replies that clients do not read, whole server
+TLS_CLOSE_S = 2.0  # for the other side's word that it closes as well
 BACKLOG = 1024  # connections the kernel keeps until they are accepted
 
 _log = logging.getLogger("opentalos.http")
@@ -42,6 +44,7 @@ class HttpServer:
         self.refused = 0
         self.cut = 0
         self.accepted = 0
+        self.tls: TlsContext | None = None
         self.serve(exact or {}, prefixes)
         self._connections: set[HttpConnection] = set()
         self._unsent: dict[HttpConnection, int] = {}
@@ -60,14 +63,21 @@ class HttpServer:
         """Replace the handlers, from the next request on."""
         self._exact, self._prefixes = dict(exact), tuple(prefixes)
 
-    async def listen(self, host: str, port: int) -> int:
+    async def listen(self, host: str, port: int, tls: TlsContext | None = None) -> int:
         """Start to accept; returns the port, which the kernel chose if ``port`` was 0."""
         self.tick()
+        self.tls = tls
         loop = asyncio.get_running_loop()
 
         async def bind(port: int) -> asyncio.Server:
             return await loop.create_server(
-                lambda: HttpConnection(self), host, port, backlog=BACKLOG
+                lambda: HttpConnection(self),
+                host,
+                port,
+                backlog=BACKLOG,
+                ssl=tls,
+                ssl_handshake_timeout=tls.handshake_timeout_s if tls else None,
+                ssl_shutdown_timeout=TLS_CLOSE_S if tls else None,
             )
 
         listener = await bind(port)

@@ -1,0 +1,196 @@
+"""TLS on the one port of real servers: clients, new certificates, servers among themselves."""
+
+import asyncio
+import http.client
+import json
+import os
+import signal
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.compat.conftest import Sdk
+from tests.e2e.memory_cluster import memory_cluster, settled
+from tests.raw_client import RawClient, RawTopic, connection_to, idl
+from tests.server_process import TALOS, ServerProcess
+from tests.tls_files import TlsFolder
+
+from opentalos.model.limits import TlsSettings
+
+COMMAND_TIMEOUT_S = 10.0
+PATIENCE_S = 10.0
+LOOK_S = 0.05
+REFUSED = (ssl.SSLError, ConnectionError, http.client.HTTPException)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> TlsFolder:
+    return TlsFolder(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def server(folder: TlsFolder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    config = folder.section(reload_interval_s=LOOK_S)
+    running = ServerProcess(tmp_path_factory.mktemp("server"), config).start()
+    yield running
+    running.stop()
+
+
+def schedule(client: RawClient, topic: RawTopic) -> object:
+    request = idl("message").GetScheduleInfoRequest(topicTalosResourceName=topic.resource)
+    return client.call("message", "getScheduleInfo", request).scheduleInfo
+
+
+def healthz(port: int, trust: ssl.SSLContext | None) -> int:
+    connection = connection_to(port, trust)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def shown(port: int, trust: ssl.SSLContext) -> bytes:
+    """The certificate that a new connection sees."""
+    connection = connection_to(port, trust)
+    connection.connect()
+    assert isinstance(connection.sock, ssl.SSLSocket)
+    certificate = connection.sock.getpeercert(True)
+    connection.close()
+    assert certificate is not None
+    return certificate
+
+
+def test_the_ready_line_and_server_json_have_the_https_url(server: ServerProcess) -> None:
+    record = json.loads((server.data / "server.json").read_text())
+    assert record["url"] == f"https://127.0.0.1:{server.port}"
+
+
+def test_signed_calls_work_and_no_address_is_told(server: ServerProcess, folder: TlsFolder) -> None:
+    client = RawClient(server.port, tls=folder.trust())
+    topic = RawTopic.create(client, "raw", partitions=3)
+    topic.put(b"hello")
+    assert topic.get(0).messageNumber == 1
+    assert schedule(client, topic) == {}
+    client.close()
+
+
+def test_the_official_sdk_works_over_https(server: ServerProcess, folder: TlsFolder) -> None:
+    sdk = Sdk(server, {"SSL_CERT_FILE": str(folder.ca)})
+    sdk.topic("official")
+    payloads = [f"m{number}" for number in range(50)]
+    (read,) = sdk.run(
+        "simple_roundtrip", topic="official", partition=0, payloads=payloads, batch=10, start=0
+    )
+    assert read["payloads"] == payloads
+
+
+def test_plain_http_is_cut_while_others_are_served(
+    server: ServerProcess, folder: TlsFolder
+) -> None:
+    client = RawClient(server.port, tls=folder.trust())
+    topic = RawTopic.create(client, "others")
+    with pytest.raises(REFUSED):
+        healthz(server.port, None)
+    topic.put(b"x")
+    client.close()
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["seen", "told by SIGHUP"])
+def test_a_new_certificate_is_taken_without_a_restart(
+    tmp_path: Path, folder: TlsFolder, told: bool
+) -> None:
+    mine = TlsFolder(tmp_path, folder.authority)
+    interval_s = 3600.0 if told else LOOK_S
+    server = ServerProcess(tmp_path / "server", mine.section(reload_interval_s=interval_s)).start()
+    try:
+        client = RawClient(server.port, tls=mine.trust())
+        topic = RawTopic.create(client, "kept")
+        before = shown(server.port, mine.trust())
+        mine.renew()
+        if told:
+            os.kill(server.pid, signal.SIGHUP)
+        deadline = time.monotonic() + PATIENCE_S
+        while shown(server.port, mine.trust()) == before:
+            assert time.monotonic() < deadline, server.stderr()
+            time.sleep(LOOK_S)
+        topic.put(b"over the old connection")
+        client.close()
+    finally:
+        assert server.stop() == 0
+
+
+def test_mutual_tls_serves_those_who_show_a_certificate(tmp_path: Path, folder: TlsFolder) -> None:
+    config = folder.section(client_ca_file=str(folder.ca))
+    server = ServerProcess(tmp_path, config).start()
+    try:
+        client = RawClient(server.port, tls=folder.trust(shown=True))
+        RawTopic.create(client, "private").put(b"x")
+        client.close()
+        with pytest.raises(REFUSED):
+            healthz(server.port, folder.trust())
+        assert healthz(server.port, folder.trust(shown=True)) == 200
+    finally:
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("key", ["cert_file", "key_file"])
+def test_a_file_that_is_not_there_ends_the_start_with_one_line(
+    tmp_path: Path, folder: TlsFolder, key: str
+) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(folder.section(**{key: "/nowhere.pem"}))
+    command = [str(TALOS), "serve", "--config", str(path), "--data", str(tmp_path / "data")]
+    done = subprocess.run(
+        [*command, "--listen", "127.0.0.1:0"],
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_TIMEOUT_S,
+    )
+    assert done.returncode == 1
+    assert f"[tls] {key}: cannot read /nowhere.pem" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("mutual", [False, True])
+async def test_servers_of_a_cluster_forward_to_each_other_over_tls(
+    folder: TlsFolder, mutual: bool
+) -> None:
+    settings = TlsSettings(
+        cert_file=str(folder.cert),
+        key_file=str(folder.key),
+        peer_ca_file=str(folder.ca),
+        client_ca_file=str(folder.ca) if mutual else "",
+    )
+    async with memory_cluster(2, tls=settings, trust=folder.trust(shown=mutual)) as servers:
+        clients = [server.client() for server in servers]
+        topic = await asyncio.to_thread(RawTopic.create, clients[0], "t", partitions=8)
+        uuid = topic.resource.topicTalosResourceName.rsplit("#", 1)[1]
+        owners = await settled(servers, uuid, 8)
+        for number, client in enumerate(clients):
+            there = RawTopic(client, "t", topic.resource)
+            for partition in range(8):
+                put = await asyncio.to_thread(there.put, b"x", partition=partition)
+                assert bool(put.isTransfer) is (owners[partition] != number)
+            assert await asyncio.to_thread(schedule, client, topic) == {}
+        assert sum(one.counters()["requests"] for one in servers) == 8
+        assert sum(one.counters()["failures"] for one in servers) == 0
+        for client in clients:
+            client.close()
+
+
+async def test_a_server_that_others_do_not_trust_is_not_spoken_to(
+    folder: TlsFolder, tmp_path: Path
+) -> None:
+    stranger = TlsFolder(tmp_path)
+    settings = TlsSettings(
+        cert_file=str(folder.cert), key_file=str(folder.key), peer_ca_file=str(stranger.ca)
+    )
+    async with memory_cluster(2, tls=settings, trust=folder.trust()) as servers:
+        peers, other = servers[0].member.peers, servers[1]
+        assert not await peers.refuses(other.address)  # the look at the port needs no TLS
+        with pytest.raises(Exception, match="CERTIFICATE_VERIFY_FAILED"):
+            await peers.ask(other.address, "status", {})

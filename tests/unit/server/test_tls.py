@@ -1,0 +1,215 @@
+"""A certificate is replaced while the server runs; handshakes that fail hurt nobody else."""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.tls_files import TlsFolder
+
+from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.reply_format import TEXT, head
+from opentalos.gateway.http.server import HttpServer
+from opentalos.model.limits import HttpLimits, TlsSettings
+from opentalos.server.tls import ServerTls
+
+LOOK_S = 0.02
+PATIENCE_S = 10.0
+REQUEST = b"GET /x HTTP/1.1\r\n\r\n"
+
+
+def answer(exchange: Exchange) -> None:
+    exchange.reply(head(200, TEXT), b"hello")
+
+
+@dataclass
+class Port:
+    """A served port with TLS."""
+
+    folder: TlsFolder
+    tls: ServerTls
+    http: HttpServer
+    number: int
+
+    async def connect(
+        self, trust: ssl.SSLContext | None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.number, ssl=trust)
+
+    async def certificate(self) -> bytes:
+        """What the port shows to a new connection."""
+        _, writer = await self.connect(self.folder.trust())
+        shown = writer.get_extra_info("ssl_object").getpeercert(True)
+        writer.close()
+        assert isinstance(shown, bytes)
+        return shown
+
+    @property
+    def handshakes(self) -> tuple[int, int, int, int]:
+        assert self.tls.port is not None
+        made = self.tls.port.counters
+        return made.begun, made.done, made.failed, made.refused
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            if holds():
+                return
+            await asyncio.sleep(LOOK_S)
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    writer.write(REQUEST)
+    reply = await reader.readuntil(b"\r\n\r\nhello")
+    return reply.partition(b"\r\n")[0]
+
+
+@pytest.fixture
+async def port(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Port]:
+    folder = TlsFolder(tmp_path)
+    more = getattr(request, "param", {})
+    tls = ServerTls(
+        TlsSettings(
+            cert_file=str(folder.cert),
+            key_file=str(folder.key),
+            reload_interval_s=LOOK_S,
+            **{key: str(folder.ca) if value == "CA" else value for key, value in more.items()},
+        )
+    )
+    http = HttpServer(HttpLimits(), {b"/x": answer})
+    number = await http.listen("127.0.0.1", 0, tls.port)
+    tls.start()
+    yield Port(folder, tls, http, number)
+    await tls.close()
+    await http.drain(0.0)
+    await asyncio.sleep(LOOK_S)  # connections that never finished their handshake see their end
+
+
+async def test_a_new_certificate_is_shown_to_new_connections_and_old_ones_go_on(
+    port: Port,
+) -> None:
+    before = await port.certificate()
+    reader, writer = await port.connect(port.folder.trust())
+    assert await ask(reader, writer) == b"HTTP/1.1 200 OK"
+    port.folder.renew()
+    await until(lambda: port.tls.reloads == 1)
+    assert await port.certificate() != before
+    assert await ask(reader, writer) == b"HTTP/1.1 200 OK"
+    assert writer.get_extra_info("ssl_object").getpeercert(True) == before
+    writer.close()
+
+
+@pytest.mark.parametrize("broken", ["cert", "key"])
+async def test_a_broken_new_file_keeps_the_old_certificate(
+    port: Port, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    before = await port.certificate()
+    path = getattr(port.folder, broken)
+    path.write_bytes(b"half a certifi")
+    await until(lambda: port.tls.reload_failures == 1)
+    assert await port.certificate() == before
+    (record,) = [one for one in caplog.records if one.levelno == logging.ERROR]
+    assert str(path) in record.getMessage()
+    port.folder.renew()
+    await until(lambda: port.tls.reloads >= 1)
+    assert await port.certificate() != before
+
+
+async def test_a_file_that_is_gone_for_a_moment_does_no_harm(port: Port) -> None:
+    before = await port.certificate()
+    kept = port.folder.cert.read_bytes()
+    port.folder.cert.unlink()
+    await until(lambda: port.tls.reload_failures == 1)
+    assert await port.certificate() == before
+    port.folder.cert.write_bytes(kept)
+    await until(lambda: port.tls.reloads == 1)
+
+
+async def test_being_told_reads_files_that_seem_unchanged(port: Port) -> None:
+    port.tls.reload()
+    await until(lambda: port.tls.reloads == 1)
+
+
+async def test_plain_http_is_cut_and_counted_and_others_notice_nothing(port: Port) -> None:
+    reader, writer = await port.connect(port.folder.trust())
+    plain_reader, plain_writer = await port.connect(None)
+    plain_writer.write(REQUEST)
+    assert await plain_reader.read() == b""
+    plain_writer.close()
+    assert await ask(reader, writer) == b"HTTP/1.1 200 OK"
+    writer.close()
+    assert port.handshakes == (2, 1, 1, 0)
+
+
+async def test_a_client_that_does_not_trust_us_is_counted(port: Port) -> None:
+    def connect() -> None:
+        with socket.create_connection(("127.0.0.1", port.number)) as plain:
+            trust = ssl.create_default_context()
+            with trust.wrap_socket(plain, server_hostname="localhost"):
+                raise AssertionError("trusted a stranger")
+
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await asyncio.to_thread(connect)
+    await until(lambda: port.handshakes == (1, 0, 1, 0))
+
+
+@pytest.mark.parametrize("port", [{"handshake_timeout_s": 0.1}], indirect=True)
+async def test_a_handshake_that_never_goes_on_ends(port: Port) -> None:
+    reader, writer = await port.connect(None)
+    writer.write(b"\x16\x03\x01")  # the beginning of a handshake
+    async with asyncio.timeout(PATIENCE_S):
+        assert await reader.read() == b""
+    writer.close()
+    assert (await port.certificate())[:1] == b"\x30"
+
+
+@pytest.mark.parametrize("port", [{"handshakes_max": 2}], indirect=True)
+async def test_more_handshakes_than_allowed_are_cut(port: Port) -> None:
+    slow = [await port.connect(None) for _ in range(2)]
+    await until(lambda: port.handshakes == (2, 0, 0, 0))
+    reader, writer = await port.connect(None)
+    async with asyncio.timeout(PATIENCE_S):
+        assert await reader.read() == b""
+    assert port.handshakes == (2, 0, 0, 1)
+    writer.close()
+    for _, one in slow:
+        one.close()
+
+
+@pytest.mark.parametrize("port", [{"client_ca_file": "CA"}], indirect=True)
+async def test_mutual_tls_asks_for_a_certificate(port: Port, tmp_path: Path) -> None:
+    reader, writer = await port.connect(port.folder.trust(shown=True))
+    assert await ask(reader, writer) == b"HTTP/1.1 200 OK"
+    writer.close()
+    stranger = TlsFolder(tmp_path / "other").trust(shown=True)
+    stranger.load_verify_locations(str(port.folder.ca))
+    for trust in (port.folder.trust(), stranger):
+        reader, writer = await port.connect(trust)  # TLS 1.3: refused after the client is done
+        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+            await ask(reader, writer)
+        writer.close()
+    assert port.handshakes == (3, 1, 2, 0)
+
+
+@pytest.mark.parametrize("port", [{"minimum_version": "1.3"}], indirect=True)
+async def test_an_older_version_is_refused(port: Port) -> None:
+    trust = port.folder.trust()
+    trust.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await port.connect(trust)
+    assert await port.certificate()
+
+
+async def test_a_client_that_says_it_is_done_gets_what_it_asked_for(port: Port) -> None:
+    reader, writer = await port.connect(port.folder.trust())
+    writer.write(REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    async with asyncio.timeout(PATIENCE_S):
+        reply = await reader.read()
+    assert reply.endswith(b"hello")
+    writer.close()
+    await until(lambda: port.http.connections == 0)
