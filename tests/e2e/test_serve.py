@@ -51,7 +51,7 @@ def rest(
     request = urllib.request.Request(
         f"{server.url}{path}",
         method=method,
-        headers={"Authorization": f"Basic {token}"},
+        headers={"Authorization": f"Basic {token}", "Content-Type": "application/json"},
         data=None if document is None else json.dumps(document).encode(),
     )
     try:

@@ -48,6 +48,17 @@ class PrincipalService:
             self._authorizer.authorize_admin(caller, "create a key", principal_id)
         return await self._directory.create_key(principal_id)
 
+    async def rotate_key(self, caller: Principal, key_id: str) -> IssuedKey:
+        """Issue the key that follows this one to its principal; both are valid until one is
+        disabled.
+
+        Raises: QuotaExceeded: two are live already; PrincipalNotExist; PermissionDenied.
+        """
+        key = self._directory.key(key_id)
+        if caller.anonymous or key is None or key.principal.id != caller.id:
+            self._authorizer.authorize_admin(caller, "rotate a key", key_id)
+        return await self._directory.create_key(self._directory.owner_of_key(key_id))
+
     async def disable_key(self, caller: Principal, key_id: str) -> None:
         """Disable a key for ever; an administrator, or the principal itself."""
         key = self._directory.key(key_id)

@@ -8,7 +8,6 @@ from opentalos.gateway.http.exchange import Handler
 from opentalos.gateway.peer.calls import PeerGateway
 from opentalos.gateway.peer.forwarding import Forwarding
 from opentalos.gateway.peer.proofs import ProofReader
-from opentalos.gateway.rest.cluster import ClusterRoutes
 from opentalos.gateway.rest.gateway import RestGateway
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
@@ -40,6 +39,6 @@ def open_gateways(broker: Broker, config: Config, member: Member | None) -> Gate
         if broker.cluster is not None:
             broker.cluster.count(forwarding.counters)
     thrift = ThriftGateway(broker, authenticator, HANDLERS, forwarding)
-    rest = RestGateway(broker, authenticator, ClusterRoutes(broker, broker.cluster, forwarding))
+    rest = RestGateway(broker, authenticator, forwarding)
     prefixes += rest.prefix_routes()
     return Gateways(thrift, thrift.routes() | rest.exact_routes(), prefixes)

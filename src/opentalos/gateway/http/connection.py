@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
 
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.http.reply_format import CONTINUE, TEXT, head
+from opentalos.gateway.http.reply_format import CONTINUE, TEXT, head, stream_head
+from opentalos.gateway.http.reply_stream import ReplyStream
 from opentalos.model.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class HttpConnection(asyncio.Protocol):
         self.alive = False
         self._queue: deque[Exchange] = deque()
         self._current: Exchange | None = None
+        self._stream: ReplyStream | None = None  # how the current one is being answered
         self._backlog = bytearray()  # received, not parsed: the queue is full
         self._reading_paused = False
         self._last = False  # no request after the ones already here
@@ -88,6 +90,8 @@ class HttpConnection(asyncio.Protocol):
         if self._write_stalled:
             self.resume_writing()
         self._server.forget(self)
+        if self._stream is not None:
+            self._stream.broken()
         if self._current is not None and self._current.late is not None:
             # Nobody sweeps this connection any more, so its handler is told now: a read that
             # hangs ends, and the body's bytes go back to the budget.
@@ -104,11 +108,16 @@ class HttpConnection(asyncio.Protocol):
         """The client does not read: no further request is started until it does."""
         self._write_stalled = True
         self._server.stalled(self, self._transport)
+        if self._stream is not None:
+            self._stream.stalled(True)
 
     def resume_writing(self) -> None:
         """The client caught up."""
         self._write_stalled = False
         self._server.unstalled(self)
+        if self._stream is not None:
+            self.deadline = math.inf
+            self._stream.stalled(False)
         if self.alive:
             self._pump()
 
@@ -345,6 +354,34 @@ class HttpConnection(asyncio.Protocol):
             transport.writelines((prefix + b"%d" % size + end, *chunks))
         self._answered(exchange)
 
+    def answer_stream(self, exchange: Exchange, content_type: bytes, extra: bytes) -> ReplyStream:
+        """Start a reply of unknown length; only a client that reads slowly has a time limit."""
+        server = self._server
+        server.release(exchange.charged)
+        exchange.charged, exchange.body = 0, b""
+        transport = self._transport
+        assert transport is not None, "a reply to a connection that is gone"
+        # A client that cannot read chunks, or reads nothing afterwards, gets a body up to the end.
+        exchange.close_after = exchange.close_after or exchange.version_1_0
+        chunked = not exchange.close_after
+        end, _ = self._slow_end(exchange, b"", extra)
+        transport.write(stream_head(content_type, chunked) + end)
+        self.deadline = math.inf
+        self._stream = ReplyStream(transport, chunked, self._end_stream)
+        if self._write_stalled:
+            self._stream.stalled(True)
+        return self._stream
+
+    def _end_stream(self) -> None:
+        exchange, self._current, self._stream = self._current, None, None
+        if exchange is not None:
+            exchange.ended()
+            self._answered(exchange)
+
+    def extend(self, seconds: float) -> None:
+        """Give the request under way so long from now."""
+        self.deadline = self._server.now + seconds
+
     def _slow_end(self, exchange: Exchange, body: bytes, extra: bytes) -> tuple[bytes, bytes]:
         end = self._server.date + extra
         if exchange.close_after:
@@ -440,6 +477,8 @@ class HttpConnection(asyncio.Protocol):
         """Close at once when idle, after the requests under way else."""
         if self._current is None and not self._queue and not self._in_message:
             self._close()
+        elif self._current is not None and self._current.drained is not None:
+            self._current.drained()
 
     def abort(self) -> None:
         """Cut the connection without waiting for anything."""

@@ -10,6 +10,7 @@ from opentalos.model.errors import TalosError
 
 if TYPE_CHECKING:
     from opentalos.gateway.http.connection import HttpConnection
+    from opentalos.gateway.http.reply_stream import ReplyStream
 
 Handler = Callable[["Exchange"], None]
 
@@ -27,6 +28,7 @@ class Exchange:
         "charged",
         "client",
         "close_after",
+        "drained",
         "forwarder",
         "headers",
         "late",
@@ -48,6 +50,7 @@ class Exchange:
         self.close_after = False
         self.version_1_0 = False  # HTTP/1.0 with keep-alive wants a confirmation
         self.late: Callable[[TalosError], None] | None = None  # takes the error of a slow handler
+        self.drained: Callable[[], None] | None = None  # told when the server is about to stop
         self.forwarder = ""  # the server that passed the request on; empty: it came directly
         self.client = ""  # with it: whose request it is
 
@@ -75,15 +78,35 @@ class Exchange:
         """
         connection = self._connection
         if connection is not None:
-            self._connection = self.late = None  # no cycle is left for the collector
+            # No cycle is left for the collector.
+            self._connection = self.late = self.drained = None
             connection.answer(self, prefix, body, extra)
 
     def reply_chunks(self, prefix: bytes, chunks: Sequence[bytes | memoryview]) -> None:
         """Answer with a body in pieces, none of which is copied here."""
         connection = self._connection
         if connection is not None:
-            self._connection = self.late = None
+            self._connection = self.late = self.drained = None
             connection.answer_chunks(self, prefix, chunks)
+
+    def extend(self, seconds: float) -> None:
+        """Let the handler take so long from now, instead of what clients of Talos wait."""
+        if self._connection is not None:
+            self._connection.extend(seconds)
+
+    def reply_stream(self, content_type: bytes, extra: bytes = b"") -> ReplyStream:
+        """Answer with a body that is written bit by bit, without an end known before.
+
+        ``late`` stays in force: it is called when the client is gone or too slow, ``drained``
+        when the server is about to stop; the stream is then to be closed.
+        """
+        connection = self._connection
+        assert connection is not None, "an exchange is answered once"
+        return connection.answer_stream(self, content_type, extra)
+
+    def ended(self) -> None:
+        """The stream that answered it is closed."""
+        self._connection = self.late = self.drained = None
 
     def reply_text(self, status: int, reason: str, extra: bytes = b"") -> None:
         """Answer with a plain text reason."""

@@ -46,6 +46,12 @@ def head(status: int, content_type: bytes) -> bytes:
     )
 
 
+def stream_head(content_type: bytes, chunked: bool) -> bytes:
+    """Head of a reply whose length is not known before, up to the line break before ``Date``."""
+    how = b"\r\nTransfer-Encoding: chunked" if chunked else b""
+    return b"HTTP/1.1 200 OK\r\nContent-Type: %b%b" % (content_type, how)
+
+
 def date_line(wall_s: float) -> bytes:
     """The ``Date`` line, with the line breaks that end the line before it and itself."""
     return b"\r\nDate: " + formatdate(wall_s, usegmt=True).encode("ascii") + b"\r\n"

@@ -1,8 +1,10 @@
 """The one table from error to HTTP status, and the problem document (RFC 9457)."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
+from opentalos.broker.keyed_puts import KeyReused
 from opentalos.model import errors
 from opentalos.model.errors import BadRequest, OutcomeUnknown, TalosError
 
@@ -11,17 +13,32 @@ class NotServed(BadRequest):
     """The path and method name nothing that REST serves."""
 
 
+class MethodNotAllowed(BadRequest):
+    """The path is served, but not with this method; ``methods`` are."""
+
+    def __init__(self, text: str, methods: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.methods = methods
+
+
+class UnsupportedMediaType(BadRequest):
+    """The body's content type is not one that the operation takes."""
+
+
 class NotClustered(BadRequest):
     """Only a server of a cluster can do this."""
 
 
 STATUS: dict[type[TalosError], int] = {
     NotServed: 404,
+    MethodNotAllowed: 405,
+    UnsupportedMediaType: 415,
     NotClustered: 409,
+    KeyReused: 422,
     errors.BadRequest: 400,
     errors.RequestTooLarge: 413,
     errors.InvalidName: 400,
-    errors.InvalidTopicParams: 400,
+    errors.InvalidTopicParams: 422,
     errors.ChangePartitionTooFast: 409,
     errors.TopicExists: 409,
     errors.NothingThere: 404,
@@ -33,8 +50,8 @@ STATUS: dict[type[TalosError], int] = {
     errors.PermissionDenied: 403,
     errors.InvalidCredential: 401,
     errors.ClockSkewed: 412,
-    errors.OffsetOutOfRange: 400,
-    errors.UnexpectedOffset: 400,
+    errors.OffsetOutOfRange: 404,
+    errors.UnexpectedOffset: 409,
     errors.QuotaExceeded: 403,
     errors.QuotaNotExist: 404,
     errors.QuotaAutoApproveFailed: 403,
@@ -77,15 +94,41 @@ def status_of(error: TalosError) -> int:
     return next(STATUS[cls] for cls in type(error).__mro__ if cls in STATUS)
 
 
-def problem(error: TalosError) -> tuple[int, bytes]:
+def problem(error: TalosError, request_id: str) -> tuple[int, bytes]:
     """Status and problem document; ``outcome`` says whether the work may have been done."""
     status = status_of(error)
+    return status, _document(
+        name=type(error).__name__,
+        status=status,
+        detail=str(error),
+        request_id=request_id,
+        unknown=isinstance(error, OutcomeUnknown),
+        retry_safe=error.retry_safe,
+    )
+
+
+def internal_problem(request_id: str) -> bytes:
+    """Problem document of an error that nobody planned: how far the work got is not known."""
+    return _document(
+        name="InternalError",
+        status=500,
+        detail="internal error; the server's log has more under the request id",
+        request_id=request_id,
+        unknown=True,
+        retry_safe=False,
+    )
+
+
+def _document(
+    *, name: str, status: int, detail: str, request_id: str, unknown: bool, retry_safe: bool
+) -> bytes:
     document: dict[str, Any] = {
-        "type": "about:blank",
-        "title": type(error).__name__,
+        "type": f"urn:opentalos:error:{name}",
+        "title": name,
         "status": status,
-        "detail": str(error),
-        "outcome": "unknown" if isinstance(error, OutcomeUnknown) else "not done",
-        "retry_safe": error.retry_safe,
+        "detail": detail,
+        "instance": f"urn:opentalos:request:{request_id}",
+        "outcome": "unknown" if unknown else "not done",
+        "retry_safe": retry_safe,
     }
-    return status, json.dumps(document).encode()
+    return json.dumps(document).encode() + b"\n"

@@ -1,51 +1,65 @@
 """REST calls: authenticated by key id and secret, handed to the broker's use cases."""
 
 import asyncio
-import base64
-import binascii
 import json
 import logging
+import re
+import secrets
 from collections.abc import Callable
 from functools import partial
-from typing import Any
-from urllib.parse import unquote
 
 from opentalos.broker.broker import Broker
-from opentalos.broker.values import PrincipalInfo
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
-from opentalos.gateway.rest.cluster import ClusterRoutes
-from opentalos.gateway.rest.errors import NotServed, problem
+from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
+from opentalos.gateway.rest.call import Answer, Call, document_of, headers_of, query_of
+from opentalos.gateway.rest.credentials import CHALLENGE, credentials_of
+from opentalos.gateway.rest.errors import (
+    MethodNotAllowed,
+    internal_problem,
+    problem,
+)
+from opentalos.gateway.rest.route import JSON, Match, RouteTable, with_implied
+from opentalos.gateway.rest.routes import TABLE
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import (
-    BadRequest,
     ExcessivePending,
     InvalidCredential,
-    PrincipalNotExist,
+    PartitionNotServing,
+    StoreUnavailable,
     TalosError,
+    Unavailable,
 )
-from opentalos.model.identity import Principal
+from opentalos.model.identity import GUEST, Principal
 
 PREFIX = b"/rest/v1/"
-TASKS_MAX = 1_000  # REST calls under way, whole server
-BODY_BYTES_MAX = 1 << 20
-_JSON = b"application/json"
+TASKS_MAX = 2_000  # REST calls under way, streams and long polls included, whole server
+RETRY_AFTER_S = 1  # said with a refusal that may pass
+_JSON = JSON.encode()
 _PROBLEM = b"application/problem+json"
-_CHALLENGE = b'WWW-Authenticate: Basic realm="talos", charset="UTF-8"\r\n'
 _NO_STORE = b"Cache-Control: no-store\r\n"  # replies may carry a secret
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_REQUEST_ID_BYTES = 8
+_NO_CONTENT = 204
 
 _log = logging.getLogger("opentalos.rest")
 
 
 class RestGateway:
-    """Principals, keys, the cluster and health; the console's and the tools' door."""
+    """All that lies below ``/rest/v1``; the console's and the tools' door.
+
+    Args: forwarding: to the other servers of a cluster; None: this server is alone.
+    """
 
     def __init__(
-        self, broker: Broker, authenticator: Authenticator, cluster: ClusterRoutes
+        self,
+        broker: Broker,
+        authenticator: Authenticator,
+        forwarding: Forwarding | None = None,
+        table: RouteTable = TABLE,
     ) -> None:
-        self._principals = broker.principals
-        self._cluster = cluster
-        self._authenticator = authenticator
+        self._broker, self._authenticator = broker, authenticator
+        self._forwarding, self._table = forwarding, table
         self._tasks: set[asyncio.Task[None]] = set()
 
     def exact_routes(self) -> dict[bytes, Callable[[Exchange], None]]:
@@ -57,78 +71,89 @@ class RestGateway:
         return [(PREFIX, self._serve)]
 
     def _serve(self, exchange: Exchange) -> None:
-        if len(self._tasks) >= TASKS_MAX:
-            _reply_problem(exchange, ExcessivePending(f"{TASKS_MAX} calls are under way"))
+        request_id = exchange.headers[b"x-request-id"] = _request_id(exchange)
+        if self._forwarding is not None and not self._forwarding.accept(exchange):
             return
-        exchange.late = partial(_reply_problem, exchange)
-        task = asyncio.get_running_loop().create_task(self._run(exchange))
+        refuse = partial(_reply_problem, exchange, request_id)
+        try:
+            if exchange.method == b"OPTIONS":
+                self._reply_options(exchange, request_id)
+                return
+            match = self._table.find(exchange.method.decode("latin-1"), _path(exchange))
+        except TalosError as error:
+            refuse(error)
+            return
+        if len(self._tasks) >= TASKS_MAX:
+            refuse(ExcessivePending(f"{TASKS_MAX} calls are under way"))
+            return
+        exchange.late = refuse
+        task = asyncio.get_running_loop().create_task(self._run(exchange, match, request_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        if match.route.reads:  # nobody misses what it was about to answer
+            exchange.late = partial(_give_up, task, refuse)
+            exchange.drained = partial(exchange.late, StoreUnavailable("the server stops"))
 
-    async def _run(self, exchange: Exchange) -> None:
+    async def _run(self, exchange: Exchange, match: Match, request_id: bytes) -> None:
         try:
-            status, document = await self._call(exchange)
+            call = self._call(exchange, match)
+            answer_it = partial(self._answer, call, match, request_id)
+            try:
+                await answer_it()
+            except TalosError as error:
+                if self._forwarding is None or not is_elsewhere(exchange, error):
+                    raise
+                if exchange.method == b"HEAD":
+                    raise PartitionNotServing("another server can tell; send GET") from error
+                await self._forwarding.elsewhere(exchange, error, answer_it)
         except TalosError as error:
-            _reply_problem(exchange, error)
+            _reply_problem(exchange, request_id, error)
         except Exception:
-            _log.exception("a REST call failed unexpectedly")
-            exchange.reply_text(500, "internal error")
-        else:
-            body = b"" if document is None else json.dumps(document).encode() + b"\n"
-            exchange.reply(head(status, _JSON), body, _NO_STORE)
+            fields = {"request": request_id.decode(), "route": match.route.path}
+            _log.exception("a REST call failed unexpectedly", extra=fields)
+            body = internal_problem(request_id.decode())
+            exchange.reply(head(500, _PROBLEM), body, _id_line(request_id))
 
-    async def _call(self, exchange: Exchange) -> tuple[int, Any]:
-        caller = self._caller(exchange)
-        path = exchange.path[len(PREFIX) :].decode("latin-1")
-        parts = [unquote(part, errors="replace") for part in path.split("/")]
-        match exchange.method, parts:
-            case b"GET", ["principals"]:
-                listed = self._principals.list_principals(caller)
-                return 200, {"principals": [_principal(info) for info in listed]}
-            case b"POST", ["principals"]:
-                return 201, await self._create(caller, _document(exchange))
-            case b"GET", ["principals", name, "keys"]:
-                return 200, {"keys": _keys(self._find(caller, name))}
-            case b"POST", ["principals", name, "keys"]:
-                key = await self._principals.create_key(caller, name)
-                return 201, {"key_id": key.key_id, "secret": key.secret}
-            case b"DELETE", ["keys", key_id]:
-                await self._principals.disable_key(caller, key_id)
-                return 204, None
-            case method, ["cluster", *rest]:
-                document = _document(exchange) if method == b"PUT" else {}
-                return await self._cluster.call(method, rest, caller, document)
-        raise NotServed("no such resource, or not with this method")
+    def _call(self, exchange: Exchange, match: Match) -> Call:
+        """The request in the terms of its route. Raises: InvalidCredential, BadRequest."""
+        route = match.route
+        caller = GUEST if route.public else self._caller(exchange)
+        query = query_of(route, exchange.query)
+        headers = headers_of(route, exchange.headers)
+        document, raw = document_of(route, exchange)
+        return Call(
+            broker=self._broker,
+            forwarding=self._forwarding,
+            caller=caller,
+            exchange=exchange,
+            places=match.places,
+            query=query,
+            headers=headers,
+            document=document,
+            raw=raw,
+            table=self._table,
+        )
 
     def _caller(self, exchange: Exchange) -> Principal:
-        scheme, _, value = exchange.headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() != b"basic":
-            raise InvalidCredential("send HTTP basic authentication with key id and secret")
-        try:
-            text = base64.b64decode(value.strip(), validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError) as error:
-            raise InvalidCredential("unreadable basic authentication") from error
-        key_id, _, secret = text.partition(":")
+        key_id, secret = credentials_of(exchange.headers.get(b"authorization", b""))
         return self._authenticator.by_secret(key_id, secret, exchange.peer)
 
-    def _find(self, caller: Principal, name: str) -> PrincipalInfo:
-        info = self._principals.find(caller, name)
-        if info is None:
-            raise PrincipalNotExist(f"no principal {name[:80]!r}")
-        return info
+    async def _answer(self, call: Call, match: Match, request_id: bytes) -> None:
+        answer = await match.route.handler(call)
+        if answer is None:
+            return  # it was streamed
+        status = answer.status or match.route.status
+        extra = _NO_STORE + _id_line(request_id)
+        for name, value in answer.headers:
+            extra += f"{name}: {value}\r\n".encode()
+        call.exchange.reply(head(status, _JSON), _body(answer), extra)
 
-    async def _create(self, caller: Principal, document: dict[str, Any]) -> dict[str, Any]:
-        unknown = set(document) - {"id", "organisation", "team", "admin"}
-        if unknown:
-            raise BadRequest(f"unknown fields: {', '.join(sorted(unknown))}")
-        principal = await self._principals.create(
-            caller,
-            _text(document, "id"),
-            organisation=_text(document, "organisation", ""),
-            team=_text(document, "team", ""),
-            admin=document.get("admin") is True,
-        )
-        return _fields(principal)
+    def _reply_options(self, exchange: Exchange, request_id: bytes) -> None:
+        try:
+            self._table.find("OPTIONS", _path(exchange))
+        except MethodNotAllowed as found:
+            extra = _allow_line(found) + _id_line(request_id)
+            exchange.reply(head(_NO_CONTENT, _JSON), b"", extra)
 
 
 def reply_alive(exchange: Exchange) -> None:
@@ -141,51 +166,46 @@ def reply_starting(exchange: Exchange) -> None:
     exchange.reply_text(503, "the server is starting")
 
 
-def _document(exchange: Exchange) -> dict[str, Any]:
-    if len(exchange.body) > BODY_BYTES_MAX:
-        raise BadRequest(f"the body is above {BODY_BYTES_MAX} bytes")
-    try:
-        document = json.loads(exchange.body)
-    except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise BadRequest("the body must be a JSON object")
-    return document
+def _path(exchange: Exchange) -> bytes:
+    return exchange.path[len(PREFIX) :]
 
 
-def _text(document: dict[str, Any], name: str, default: str | None = None) -> str:
-    value = document.get(name, default)
-    if not isinstance(value, str):
-        raise BadRequest(f"{name} must be a text")
-    return value
+def _body(answer: Answer) -> bytes:
+    if answer.document is None:
+        return answer.text
+    return json.dumps(answer.document).encode() + b"\n"
 
 
-def _fields(principal: Principal) -> dict[str, Any]:
-    return {
-        "id": principal.id,
-        "number": principal.number,
-        "organisation": principal.organisation,
-        "team": principal.team,
-        "admin": principal.admin,
-    }
+def _request_id(exchange: Exchange) -> bytes:
+    """The caller's own id of the request, or a new one; so a log line can be found by it."""
+    sent = exchange.headers.get(b"x-request-id", b"")
+    if _REQUEST_ID.fullmatch(sent):
+        return sent
+    return secrets.token_hex(_REQUEST_ID_BYTES).encode()
 
 
-def _principal(info: PrincipalInfo) -> dict[str, Any]:
-    return _fields(info.principal) | {
-        "created_ms": info.created_ms,
-        "disabled": info.disabled,
-        "keys": _keys(info),
-    }
+def _id_line(request_id: bytes) -> bytes:
+    return b"X-Request-Id: %b\r\n" % request_id
 
 
-def _keys(info: PrincipalInfo) -> list[dict[str, Any]]:
-    return [
-        {"key_id": key.key_id, "created_ms": key.created_ms, "disabled": key.disabled}
-        for key in info.keys
-    ]
+def _allow_line(error: MethodNotAllowed) -> bytes:
+    return f"Allow: {', '.join(with_implied(error.methods))}\r\n".encode()
 
 
-def _reply_problem(exchange: Exchange, error: TalosError) -> None:
-    status, body = problem(error)
-    challenge = _CHALLENGE if isinstance(error, InvalidCredential) else b""
-    exchange.reply(head(status, _PROBLEM), body + b"\n", challenge)
+def _give_up(
+    task: asyncio.Task[None], refuse: Callable[[TalosError], None], error: TalosError
+) -> None:
+    task.cancel()
+    refuse(error)
+
+
+def _reply_problem(exchange: Exchange, request_id: bytes, error: TalosError) -> None:
+    status, body = problem(error, request_id.decode())
+    extra = _NO_STORE + _id_line(request_id)
+    if isinstance(error, InvalidCredential):
+        extra += CHALLENGE
+    if isinstance(error, MethodNotAllowed):
+        extra += _allow_line(error)
+    if isinstance(error, Unavailable):
+        extra += b"Retry-After: %d\r\n" % RETRY_AFTER_S
+    exchange.reply(head(status, _PROBLEM), body, extra)

@@ -4,17 +4,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.unit.gateway.rest.support import Rest
 
 from opentalos.broker.cluster.partition_places import PartitionPlace
 from opentalos.broker.cluster.publication import Move
 from opentalos.broker.cluster.service import ClusterStatus, ServerState, ServerStatus
-from opentalos.gateway.rest.cluster import ClusterRoutes
-from opentalos.gateway.rest.errors import NotClustered, NotServed, status_of
-from opentalos.model.errors import BadRequest, PermissionDenied
 from opentalos.model.identity import Principal
 
-ROOT = Principal(id="root", number=1, admin=True)
-EVE = Principal(id="eve", number=2)
 STATUS = ClusterStatus(
     leader="s1",
     ring_number=3,
@@ -55,25 +51,21 @@ class Places:
         return [PartitionPlace(partition=0, address="h:1", epoch=3, owner="s1")]
 
 
-def routes(service: Service | None) -> ClusterRoutes:
-    def authorize_admin(caller: Principal, action: str, resource: str) -> None:
-        if not caller.admin:
-            raise PermissionDenied("no")
-
-    context = SimpleNamespace(
-        config=SimpleNamespace(server="s1"),
-        topics=SimpleNamespace(all=lambda: [SimpleNamespace(consumer_partitions=4)]),
-        ownership=SimpleNamespace(addresses=lambda uuid, count: ["h:1"]),
-        authorizer=SimpleNamespace(authorize_admin=authorize_admin),
-    )
-    broker: Any = SimpleNamespace(context=context, places=Places())
-    stand_in: Any = service
-    forwarding: Any = SimpleNamespace(counters=lambda: {"requests": 5})
-    return ClusterRoutes(broker, stand_in, forwarding if service else None)
+@pytest.fixture
+def service(call: Rest, monkeypatch: pytest.MonkeyPatch) -> Service:
+    """The broker is a member of a cluster that ``Service`` stands for."""
+    made = Service()
+    monkeypatch.setattr(call.world.broker, "cluster", made)
+    monkeypatch.setattr(call.world.broker, "places", Places())
+    forwarding: Any = SimpleNamespace(accept=lambda e: True, counters=lambda: {"requests": 5})
+    monkeypatch.setattr(call.gateway, "_forwarding", forwarding)
+    return made
 
 
-async def test_the_status_is_shown_as_json_with_this_servers_counters() -> None:
-    status, shown = await routes(Service()).call(b"GET", [], ROOT, {})
+async def test_the_status_is_shown_as_json_with_this_servers_counters(
+    call: Rest, service: Service
+) -> None:
+    status, shown, _ = await call("GET", "cluster")
     assert status == 200
     assert shown["servers"][0]["state"] == "draining"
     assert shown["moving"][0]["target"] == "s2"
@@ -81,30 +73,25 @@ async def test_the_status_is_shown_as_json_with_this_servers_counters() -> None:
     assert shown["forwarding"] == {"requests": 5}
 
 
-async def test_the_places_of_a_topic_are_shown() -> None:
-    _, shown = await routes(Service()).call(b"GET", ["topics", "t"], ROOT, {})
+async def test_the_places_of_a_topic_are_shown(call: Rest, service: Service) -> None:
+    shown = (await call("GET", "cluster/topics/t")).document
     assert shown["partitions"] == [{"partition": 0, "address": "h:1", "epoch": 3, "owner": "s1"}]
-
-
-async def test_the_partitions_of_every_topic_are_counted() -> None:
-    shown = await routes(Service()).call(b"GET", ["partitions"], ROOT, {})
-    assert shown == (200, {"topics": {"u": 8}})
+    assert (await call("GET", "cluster/partitions")).document == {"topics": {"u": 8}}
 
 
 @pytest.mark.parametrize(
     ("method", "path", "document", "called"),
     [
-        (b"POST", "servers/s2/drain", {}, ("drain", "s2")),
-        (b"DELETE", "servers/s2/drain", {}, ("undrain", "s2")),
-        (b"PUT", "weights", {"servers": {"s1": 200}}, ("weights", {"s1": 200})),
-        (b"PUT", "weights", {"servers": {"s1": [1, 2]}}, ("weights", {"s1": [1, 2]})),
+        ("POST", "servers/s2/drain", None, ("drain", "s2")),
+        ("DELETE", "servers/s2/drain", None, ("undrain", "s2")),
+        ("PUT", "weights", {"servers": {"s1": 200}}, ("weights", {"s1": 200})),
+        ("PUT", "weights", {"servers": {"s1": [1, 2]}}, ("weights", {"s1": [1, 2]})),
     ],
 )
 async def test_commands_go_to_the_service(
-    method: bytes, path: str, document: Any, called: Any
+    call: Rest, service: Service, method: str, path: str, document: Any, called: Any
 ) -> None:
-    service = Service()
-    assert await routes(service).call(method, path.split("/"), ROOT, document) == (204, None)
+    assert (await call(method, f"cluster/{path}", document)).status == 204
     assert service.calls == [called]
 
 
@@ -119,24 +106,26 @@ async def test_commands_go_to_the_service(
         {"servers": {"s1": [1, "2"]}},
     ],
 )
-async def test_weights_that_are_none_are_refused(document: Any) -> None:
-    with pytest.raises(BadRequest):
-        await routes(Service()).call(b"PUT", ["weights"], ROOT, document)
+async def test_weights_that_are_none_are_refused(
+    call: Rest, service: Service, document: Any
+) -> None:
+    assert (await call("PUT", "cluster/weights", document)).status == 400
+    assert service.calls == []
 
 
-async def test_what_is_not_served_is_said_so() -> None:
-    with pytest.raises(NotServed):
-        await routes(Service()).call(b"PUT", ["servers"], ROOT, {})
+async def test_what_is_not_served_is_said_so(call: Rest, service: Service) -> None:
+    assert (await call("PUT", "cluster/servers")).status == 404
 
 
-async def test_a_server_alone_is_its_own_cluster_of_one() -> None:
-    alone = routes(None)
-    _, shown = await alone.call(b"GET", [], ROOT, {})
+async def test_a_server_alone_is_its_own_cluster_of_one(call: Rest) -> None:
+    alice = call.world.broker.catalogs.principals.get("alice")
+    assert alice is not None
+    await call.world.topic(alice, partitions=4)
+    shown = (await call("GET", "cluster")).document
     assert [(one["name"], one["state"]) for one in shown["servers"]] == [("s1", "serving")]
     assert (shown["partitions"], shown["clustered"]) == (4, False)
-    with pytest.raises(NotClustered) as caught:
-        await alone.call(b"POST", ["servers", "s1", "drain"], ROOT, {})
-    assert status_of(caught.value) == 409
-    for method, parts in ((b"GET", []), (b"GET", ["partitions"]), (b"PUT", ["weights"])):
-        with pytest.raises(PermissionDenied):
-            await alone.call(method, parts, EVE, {})
+    replied = await call("POST", "cluster/servers/s1/drain")
+    assert (replied.status, replied.document["title"]) == (409, "NotClustered")
+    assert (await call("GET", "cluster", by="alice")).status == 403
+    replied = await call("PUT", "cluster/weights", {"servers": {}}, by="alice")
+    assert replied.status == 403

@@ -1,4 +1,4 @@
-"""REST calls on stand-ins: who may, what comes back, what is refused."""
+"""REST calls in general: who may, what comes back, what is refused."""
 
 import asyncio
 import base64
@@ -7,91 +7,28 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.unit.gateway.rest.support import Rest, exchanged
 
-from opentalos.broker.values import IssuedKey, KeyInfo, PrincipalInfo
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.rest.gateway import RestGateway
-from opentalos.model.errors import InvalidCredential, OutcomeUnknown, PermissionDenied
-from opentalos.model.identity import Principal
+from opentalos.gateway.rest.openapi import document
+from opentalos.gateway.rest.routes import TABLE
+from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, TalosError
 
-ROOT = Principal(id="root", number=1, admin=True)
-BOB = PrincipalInfo(Principal(id="bob", number=2), (KeyInfo("K1", 5, False),), 4, False)
-
-
-class Principals:
-    """Answers calls and keeps them."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-        self.error: Exception | None = None
-
-    async def create(self, caller: Principal, name: str, **fields: Any) -> Principal:
-        if self.error is not None:
-            raise self.error
-        self.calls.append(("create", caller.id, name, fields))
-        return Principal(id=name, number=9)
-
-    async def create_key(self, caller: Principal, name: str) -> IssuedKey:
-        self.calls.append(("create_key", caller.id, name))
-        return IssuedKey("K9", "shown once")
-
-    async def disable_key(self, caller: Principal, key_id: str) -> None:
-        self.calls.append(("disable_key", caller.id, key_id))
-
-    def list_principals(self, caller: Principal) -> list[PrincipalInfo]:
-        return [BOB]
-
-    def find(self, caller: Principal, name: str) -> PrincipalInfo | None:
-        return BOB if name == "bob" else None
+AWAY = Exception("an error that nobody planned")
 
 
-class Bench:
-    """A gateway whose one user is ``K:s``."""
+def fail(call: Rest, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Let the next creation of a principal raise."""
 
-    def __init__(self) -> None:
-        self.principals = Principals()
-        authenticator: Any = SimpleNamespace(by_secret=self._by_secret)
-        broker: Any = SimpleNamespace(principals=self.principals)
-        cluster: Any = SimpleNamespace(call=self._cluster_call)
-        self.gateway = RestGateway(broker, authenticator, cluster)
-        self.extra = b""
+    async def create(*args: Any, **fields: Any) -> None:
+        raise error
 
-    async def _cluster_call(
-        self, method: bytes, parts: Any, caller: Principal, document: Any
-    ) -> tuple[int, Any]:
-        return 200, {"method": method.decode(), "parts": parts, "sent": document}
-
-    @staticmethod
-    def _by_secret(key_id: str, secret: str, peer: str) -> Principal:
-        if (key_id, secret) != ("K", "s"):
-            raise InvalidCredential("no")
-        return ROOT
-
-    async def call(
-        self, method: str, path: str, body: bytes = b"", authorization: bytes = b""
-    ) -> tuple[int, Any]:
-        replied: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
-
-        def answer(exchange: Exchange, prefix: bytes, body: bytes, extra: bytes) -> None:
-            self.extra = extra
-            replied.set_result((int(prefix.split()[1]), body))
-
-        connection: Any = SimpleNamespace(answer=answer, alive=True, peer="")
-        headers = {b"authorization": authorization or b"Basic " + base64.b64encode(b"K:s")}
-        exchange = Exchange(connection, method.encode(), path.encode(), headers)
-        exchange.body = body
-        routes = dict(self.gateway.prefix_routes())
-        routes[b"/rest/v1/"](exchange)
-        status, text = await asyncio.wait_for(replied, 5)
-        return status, json.loads(text) if text.startswith(b"{") else text
+    monkeypatch.setattr(call.world.broker.principals, "create", create)
 
 
-@pytest.fixture
-async def bench() -> Bench:
-    return Bench()
-
-
-async def test_a_call_that_takes_too_long_ends_as_unknown(bench: Bench) -> None:
+async def test_a_call_that_takes_too_long_ends_as_unknown(
+    call: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     replies: list[tuple[bytes, bytes]] = []
     connection: Any = SimpleNamespace(
         answer=lambda exchange, prefix, body, extra: replies.append((prefix, body)),
@@ -99,7 +36,7 @@ async def test_a_call_that_takes_too_long_ends_as_unknown(bench: Bench) -> None:
         peer="",
     )
     exchange = Exchange(connection, b"GET", b"/rest/v1/principals", {})
-    dict(bench.gateway.prefix_routes())[b"/rest/v1/"](exchange)
+    dict(call.gateway.prefix_routes())[b"/rest/v1/"](exchange)
     assert exchange.late is not None
     exchange.late(OutcomeUnknown("this takes too long"))
     assert b" 504 " in replies[0][0]
@@ -108,68 +45,131 @@ async def test_a_call_that_takes_too_long_ends_as_unknown(bench: Bench) -> None:
     assert len(replies) == 1
 
 
-async def test_principals_are_created_and_listed(bench: Bench) -> None:
-    body = json.dumps({"id": "eve", "organisation": "CL1", "admin": True}).encode()
-    status, made = await bench.call("POST", "/rest/v1/principals", body)
-    assert (status, made["id"]) == (201, "eve")
-    fields = {"organisation": "CL1", "team": "", "admin": True}
-    assert bench.principals.calls == [("create", "root", "eve", fields)]
-    status, listed = await bench.call("GET", "/rest/v1/principals")
-    assert [item["id"] for item in listed["principals"]] == ["bob"]
-    assert b"no-store" in bench.extra
-
-
-async def test_keys_are_issued_listed_and_disabled(bench: Bench) -> None:
-    status, key = await bench.call("POST", "/rest/v1/principals/a%2Fb/keys")
-    assert (status, key) == (201, {"key_id": "K9", "secret": "shown once"})
-    assert bench.principals.calls == [("create_key", "root", "a/b")]
-    status, keys = await bench.call("GET", "/rest/v1/principals/bob/keys")
-    assert keys == {"keys": [{"key_id": "K1", "created_ms": 5, "disabled": False}]}
-    assert (await bench.call("GET", "/rest/v1/principals/nobody/keys"))[0] == 404
-    assert await bench.call("DELETE", "/rest/v1/keys/K1") == (204, b"")
-
-
 @pytest.mark.parametrize(
     "authorization",
-    [b"Bearer x", b"Basic", b"Basic %%%", b"Basic " + base64.b64encode(b"K:wrong"),
-     b"Basic " + base64.b64encode(b"\xff\xfe")],
+    ["", "Digest x", "Bearer x", "Basic", "Basic %%%",
+     "Basic " + base64.b64encode(b"AKROOT:wrong").decode(),
+     "Basic " + base64.b64encode(b"\xff\xfe").decode(),
+     "Bearer " + base64.urlsafe_b64encode(b"AKROOT:wrong").decode()],
 )  # fmt: skip
-async def test_callers_without_a_right_key_are_challenged(
-    bench: Bench, authorization: bytes
-) -> None:
-    status, problem = await bench.call("GET", "/rest/v1/principals", authorization=authorization)
-    assert (status, problem["title"]) == (401, "InvalidCredential")
-    assert bench.extra.startswith(b"WWW-Authenticate: Basic")
+async def test_callers_without_a_right_key_are_challenged(call: Rest, authorization: str) -> None:
+    replied = await call("GET", "principals", headers={"Authorization": authorization})
+    assert (replied.status, replied.document["title"]) == (401, "InvalidCredential")
+    assert "WWW-Authenticate" in replied.headers
+
+
+async def test_a_bearer_token_is_the_pair_of_basic_in_base64url(call: Rest) -> None:
+    for pad in ("", "="):
+        token = base64.urlsafe_b64encode(b"AKROOT:root-secret").decode().rstrip("=") + pad * 2
+        replied = await call("GET", "principals", headers={"Authorization": f"Bearer {token}"})
+        assert replied.status == 200
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"[]", b"{", b'{"id": 5}', b"{}", b'{"id": "x", "odd": 1}', b"[" * 100_000]
-)
-async def test_a_wrong_document_is_refused(bench: Bench, body: bytes) -> None:
-    status, problem = await bench.call("POST", "/rest/v1/principals", body)
-    assert (status, problem["outcome"]) == (400, "not done")
-    assert bench.principals.calls == []
+    "body",
+    [b"", b"[]", b"{", b'{"id": 5}', b"{}", b'{"id": "x", "odd": 1}', b"[" * 100_000,
+     b'{"id": "x", "admin": 1}', b'{"id": "\\ud800"}', b'{"id": NaN}', b'{"id": 1e999}',
+     b'{"id": "\xff"}', b'{"id": "a/b"}'],
+)  # fmt: skip
+async def test_a_wrong_document_is_refused(call: Rest, body: bytes) -> None:
+    replied = await call("POST", "principals", body=body)
+    assert (replied.status, replied.document["outcome"]) == (400, "not done")
+    assert len((await call("GET", "principals")).document["principals"]) == 2
+
+
+@pytest.mark.parametrize("query", ["odd=1", "", "x", "a=%ff"])
+async def test_unknown_parameters_are_refused(call: Rest, query: str) -> None:
+    expected = 400 if query else 200
+    assert (await call("GET", f"principals?{query}")).status == expected
 
 
 @pytest.mark.parametrize(
-    ("method", "path"),
-    [("GET", "/rest/v1/"), ("PUT", "/rest/v1/principals"), ("GET", "/rest/v1/keys/a/b")],
+    "path", ["", "nothing", "keys/a/b", "principals/", "principals/%ff", "principals/%00"]
 )
-async def test_what_is_not_served_is_404(bench: Bench, method: str, path: str) -> None:
-    assert (await bench.call(method, path))[0] == 404
+async def test_what_is_not_served_is_404(call: Rest, path: str) -> None:
+    replied = await call("GET", path)
+    assert (replied.status, replied.document["title"]) == (404, "NotServed")
+
+
+async def test_another_method_is_told_which_ones_there_are(call: Rest) -> None:
+    replied = await call("PUT", "principals")
+    assert (replied.status, replied.headers["Allow"]) == (405, "GET, POST, HEAD, OPTIONS")
+    replied = await call("OPTIONS", "principals", by="")
+    assert (replied.status, replied.headers["Allow"]) == (204, "GET, POST, HEAD, OPTIONS")
+    assert (await call("OPTIONS", "nothing")).status == 404
+    assert (await call("HEAD", "principals")).status == 200
+
+
+async def test_another_content_type_is_refused(call: Rest) -> None:
+    for name in ("text/plain", "application/x-www-form-urlencoded", "application/jsonx"):
+        replied = await call("POST", "principals", {"id": "eve"}, headers={"Content-Type": name})
+        assert replied.status == 415
+    name = "Application/JSON; charset=utf-8"
+    replied = await call("POST", "principals", {"id": "eve"}, headers={"Content-Type": name})
+    assert replied.status == 201
+
+
+async def test_bodies_are_bounded_and_refused_where_there_is_none(call: Rest) -> None:
+    large = b'{"id": "' + b"x" * (1 << 20) + b'"}'
+    assert (await call("POST", "principals", body=large)).status == 413
+    assert (await call("POST", "principals/alice/keys", body=b"{}")).status == 400
 
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(PermissionDenied("no"), 403), (OutcomeUnknown("maybe"), 504), (RuntimeError("x"), 500)],
+    [(StoreUnavailable("later"), 503), (OutcomeUnknown("maybe"), 504), (AWAY, 500)],
 )
 async def test_errors_of_the_broker_have_their_status(
-    bench: Bench, error: Exception, status: int
+    call: Rest, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
 ) -> None:
-    bench.principals.error = error
-    answer, problem = await bench.call("POST", "/rest/v1/principals", b'{"id": "eve"}')
-    assert answer == status
-    if isinstance(error, RuntimeError):
-        assert problem == b"internal error\n"
-    else:
-        assert problem["outcome"] == ("unknown" if status == 504 else "not done")
+    fail(call, monkeypatch, error)
+    replied = await call("POST", "principals", {"id": "eve"})
+    assert replied.status == status
+    assert replied.document["outcome"] == ("not done" if status == 503 else "unknown")
+    assert ("Retry-After" in replied.headers) == (status == 503)
+    if isinstance(error, TalosError):
+        assert replied.document["title"] == type(error).__name__
+
+
+async def test_a_request_id_is_echoed_or_made(call: Rest) -> None:
+    replied = await call("GET", "principals", headers={"X-Request-Id": "mine-7"})
+    assert replied.headers["X-Request-Id"] == "mine-7"
+    replied = await call("GET", "nothing", headers={"X-Request-Id": "not \x01 mine"})
+    made = replied.headers["X-Request-Id"]
+    assert made
+    assert replied.document["instance"] == f"urn:opentalos:request:{made}"
+    assert replied.document["type"] == "urn:opentalos:error:NotServed"
+
+
+async def test_too_many_calls_at_once_are_refused(
+    call: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opentalos.gateway.rest.gateway.TASKS_MAX", 0)
+    replied = await call("GET", "principals")
+    assert (replied.status, replied.document["retry_safe"]) == (503, True)
+
+
+async def test_the_document_describes_every_route_and_needs_no_key(call: Rest) -> None:
+    replied = await call("GET", "openapi.json", by="")
+    assert replied.status == 200
+    served = {(route.method.lower(), f"/{route.path}") for route in TABLE.routes}
+    described = {
+        (method, path) for path, found in replied.document["paths"].items() for method in found
+    }
+    assert described == served
+    assert replied.document == json.loads(json.dumps(document(TABLE)))
+
+
+async def test_names_of_operations_are_unique(call: Rest) -> None:
+    names = [
+        operation["operationId"]
+        for operations in document(TABLE)["paths"].values()
+        for operation in operations.values()
+    ]
+    assert len(names) == len(set(names))
+
+
+async def test_a_reply_may_not_be_stored(call: Rest) -> None:
+    sent = {b"authorization": b"Basic " + call.tokens["root"]}
+    replied = await exchanged(call.gateway, "GET", "/rest/v1/principals", sent, b"")
+    assert replied.headers["Cache-Control"] == "no-store"

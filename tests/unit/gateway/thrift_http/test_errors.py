@@ -51,9 +51,9 @@ def test_an_unknown_leaf_takes_the_form_of_its_branch() -> None:
 
 
 def test_a_problem_says_whether_the_work_may_have_been_done() -> None:
-    status, body = problem(errors.WriterDead("gone"))
+    status, body = problem(errors.WriterDead("gone"), "r7")
     assert status == 504
     assert b'"outcome": "unknown"' in body
-    status, body = problem(errors.PartitionNotServing("later"))
+    status, body = problem(errors.PartitionNotServing("later"), "r8")
     assert status == 503
     assert b'"retry_safe": true' in body

@@ -1,0 +1,33 @@
+"""Key id and secret of a REST call: HTTP basic, or the same pair as a bearer token."""
+
+import base64
+import binascii
+
+from opentalos.model.errors import InvalidCredential
+
+CHALLENGE = (
+    b'WWW-Authenticate: Basic realm="talos", charset="UTF-8"\r\n'
+    b'WWW-Authenticate: Bearer realm="talos"\r\n'
+)
+
+
+def credentials_of(authorization: bytes) -> tuple[str, str]:
+    """Key id and secret. Raises: InvalidCredential."""
+    scheme, _, value = authorization.partition(b" ")
+    value = value.strip()
+    match scheme.lower():
+        case b"basic":
+            pair = _decoded(value, b"+/")
+        case b"bearer":
+            pair = _decoded(value + b"=" * (-len(value) % 4), b"-_")
+        case _:
+            raise InvalidCredential("send HTTP basic or bearer authentication with a key")
+    key_id, _, secret = pair.partition(":")
+    return key_id, secret
+
+
+def _decoded(value: bytes, alphabet: bytes) -> str:
+    try:
+        return base64.b64decode(value, alphabet, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise InvalidCredential("unreadable credentials") from error

@@ -1,0 +1,31 @@
+"""All routes of REST in one table."""
+
+from opentalos.gateway.rest import cluster, principals
+from opentalos.gateway.rest.openapi import get_document
+from opentalos.gateway.rest.route import Route, RouteTable
+from opentalos.gateway.rest.schema import Schema, text, whole
+
+PARTITIONS_MAX = 1 << 31
+# What the variable parts of a path may be. What no such thing can be named by does not exist.
+_ANY_NAME = r"^[^\x00-\x1f]+$"
+_NAME = r"^[a-zA-Z0-9]([a-zA-Z0-9_-]{0,78}[a-zA-Z0-9-])?$"
+PLACES: dict[str, Schema] = {
+    "topic": text(
+        _ANY_NAME, chars_max=400, about="Plain name, OWNER/NAME or resource name, percent-encoded."
+    ),
+    "partition": whole(0, PARTITIONS_MAX),
+    "group": text(_NAME, about="Consumer group."),
+    "worker": text(_ANY_NAME, chars_max=256),
+    "id": text(_ANY_NAME, chars_max=128, about="Principal id."),
+    "key_id": text(_ANY_NAME, chars_max=128),
+    "grantee": text(_ANY_NAME, chars_max=256, about="Principal, team or organisation; or guest."),
+    "name": text(_ANY_NAME, chars_max=80, about="Organisation."),
+    "server": text(_ANY_NAME, chars_max=128, about="Name of a server."),
+}
+
+_DOCUMENT = Route(
+    method="GET", path="openapi.json", handler=get_document, tag="about", public=True,
+    summary="Describe all of this in OpenAPI 3.1.", reply={"type": "object"},
+)  # fmt: skip
+
+TABLE = RouteTable((_DOCUMENT, *principals.ROUTES, *cluster.ROUTES), PLACES)

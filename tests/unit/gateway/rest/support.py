@@ -1,0 +1,119 @@
+"""A REST gateway over a whole broker, without sockets."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from tests.unit.broker.support import World, world
+
+from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.rest.gateway import RestGateway
+from opentalos.gateway.rest.openapi import statuses_of
+from opentalos.gateway.rest.routes import TABLE
+from opentalos.gateway.rest.schema import check
+from opentalos.gateway.thrift_http.authentication import Authenticator
+from opentalos.model.identity import Principal
+from opentalos.model.limits import AuthLimits
+
+ANSWER_S = 10.0
+
+
+class Replied(NamedTuple):
+    """A reply: its document, or its text where it is none."""
+
+    status: int
+    document: Any
+    headers: Mapping[str, str]
+
+
+@dataclass
+class Rest:
+    """Calls as one user or another; every answer is checked against what is documented."""
+
+    world: World
+    gateway: RestGateway
+    tokens: dict[str, bytes] = field(default_factory=dict)
+
+    async def user(self, name: str, **fields: Any) -> Principal:
+        """A principal with a key, to call as."""
+        root = self.world.broker.catalogs.principals.get("root")
+        assert root is not None
+        principals = self.world.broker.principals
+        made = await principals.create(root, name, **fields)
+        key = await principals.create_key(root, name)
+        self.tokens[name] = base64.b64encode(f"{key.key_id}:{key.secret}".encode())
+        return made
+
+    async def __call__(
+        self,
+        method: str,
+        path: str,
+        document: Any = None,
+        *,
+        by: str = "root",
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Replied:
+        """One call, below /rest/v1."""
+        sent = {name.lower().encode(): value.encode() for name, value in (headers or {}).items()}
+        if by:
+            sent.setdefault(b"authorization", b"Basic " + self.tokens[by])
+        if document is not None:
+            body = json.dumps(document).encode()
+        if body is not None:
+            sent.setdefault(b"content-type", b"application/json")
+        replied = await exchanged(self.gateway, method, f"/rest/v1/{path}", sent, body or b"")
+        self._check(method, path, replied)
+        return replied
+
+    @staticmethod
+    def _check(method: str, path: str, replied: Replied) -> None:
+        """The status is documented for the route, and the answer fits its schema."""
+        try:
+            route = TABLE.find(method, path.partition("?")[0].encode()).route
+        except Exception:
+            return
+        if replied.status == route.status:
+            if route.reply is not None:
+                check(route.reply, replied.document, "the answer")
+        else:
+            assert replied.status in statuses_of(route), (route.path, replied)
+
+
+async def exchanged(
+    gateway: RestGateway, method: str, url: str, headers: dict[bytes, bytes], body: bytes
+) -> Replied:
+    """Hand a request to the gateway and wait for its reply."""
+    replied: asyncio.Future[Replied] = asyncio.get_running_loop().create_future()
+
+    def answer(exchange: Exchange, prefix: bytes, body: bytes, extra: bytes) -> None:
+        lines = (prefix + b"0\r\n" + extra).decode().split("\r\n")[1:]
+        names = dict(line.split(": ", 1) for line in lines if line)
+        document = json.loads(body) if body else None
+        replied.set_result(Replied(int(prefix.split()[1]), document, names))
+
+    connection: Any = SimpleNamespace(
+        answer=answer, alive=True, peer="192.0.2.1", extend=lambda seconds: None
+    )
+    exchange = Exchange(connection, method.encode(), url.encode(), headers)
+    exchange.body = body
+    dict(gateway.prefix_routes())[b"/rest/v1/"](exchange)
+    return await asyncio.wait_for(replied, ANSWER_S)
+
+
+@asynccontextmanager
+async def rest(**config: Any) -> AsyncIterator[Rest]:
+    """A started broker behind REST, with its root and user alice."""
+    async with world(**config) as made:
+        broker = made.broker
+        await broker.principals.ensure_root("AKROOT", "root-secret")
+        authenticator = Authenticator(broker.principals, AuthLimits())
+        client = Rest(made, RestGateway(broker, authenticator))
+        client.tokens["root"] = base64.b64encode(b"AKROOT:root-secret")
+        await client.user("alice")
+        yield client

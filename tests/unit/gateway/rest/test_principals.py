@@ -1,0 +1,51 @@
+"""REST of principals and keys."""
+
+from tests.unit.gateway.rest.support import Rest
+
+
+async def test_principals_are_created_shown_and_listed(call: Rest) -> None:
+    sent = {"id": "eve", "organisation": "CL1", "admin": True}
+    replied = await call("POST", "principals", sent)
+    assert replied.status == 201
+    assert {name: replied.document[name] for name in sent} == sent
+    assert (await call("POST", "principals", sent)).status == 409
+    listed = (await call("GET", "principals")).document["principals"]
+    assert [item["id"] for item in listed] == ["alice", "eve", "root"]
+    shown = (await call("GET", "principals/eve")).document
+    assert (shown["organisation"], shown["keys"]) == ("CL1", [])
+
+
+async def test_others_see_and_change_only_themselves(call: Rest) -> None:
+    listed = (await call("GET", "principals", by="alice")).document["principals"]
+    assert [item["id"] for item in listed] == ["alice"]
+    assert (await call("GET", "principals/root", by="alice")).status == 404
+    assert (await call("GET", "principals/nobody", by="alice")).status == 404
+    assert (await call("POST", "principals", {"id": "x"}, by="alice")).status == 403
+    assert (await call("POST", "principals/root/keys", by="alice")).status == 403
+    assert (await call("POST", "keys/AKROOT/rotate", by="alice")).status == 403
+
+
+async def test_keys_are_issued_listed_rotated_and_disabled(call: Rest) -> None:
+    await call("POST", "principals", {"id": "eve"})
+    first = await call("POST", "principals/eve/keys")
+    assert first.status == 201
+    assert first.document["secret"]
+    second = await call("POST", f"keys/{first.document['key_id']}/rotate")
+    assert (second.status, second.document["key_id"] != first.document["key_id"]) == (201, True)
+    assert (await call("POST", "principals/eve/keys")).status == 403  # two are live
+    assert (await call("DELETE", f"keys/{first.document['key_id']}")).status == 204
+    keys = (await call("GET", "principals/eve/keys")).document["keys"]
+    assert [key["disabled"] for key in keys] == [True, False]
+    assert (await call("GET", "principals/nobody/keys")).status == 404
+    assert (await call("DELETE", "keys/unknown")).status == 404
+    assert (await call("POST", "keys/unknown/rotate")).status == 404
+
+
+async def test_a_disabled_principal_is_locked_out_until_it_is_enabled(call: Rest) -> None:
+    for disabled, status in ((True, 401), (False, 200)):
+        replied = await call("PATCH", "principals/alice", {"disabled": disabled})
+        assert replied.document["disabled"] is disabled
+        assert (await call("GET", "principals", by="alice")).status == status
+    assert (await call("PATCH", "principals/alice", {"disabled": 1})).status == 400
+    assert (await call("PATCH", "principals/nobody", {"disabled": True})).status == 404
+    assert (await call("PATCH", "principals/root", {"disabled": True}, by="alice")).status == 403
