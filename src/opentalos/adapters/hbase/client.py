@@ -24,6 +24,7 @@ from opentalos.adapters.hbase.row_format import (
     row_of,
     state_of,
 )
+from opentalos.adapters.java_types import java_types
 from opentalos.adapters.row_rules import RowState
 from opentalos.model.errors import StoreUnavailable, TalosError
 from opentalos.model.limits import HbaseLimits
@@ -57,7 +58,7 @@ class HbaseClient:
         """Connect. Raises: StoreUnavailable."""
         import jpype  # runs by now; see start_jvm
 
-        classes = jpype.JClass
+        classes = java_types(__package__)
         _print_no_traces(classes)
         self._java_exception: type[Exception] = jpype.JException
         self._namespace = location.namespace
@@ -87,9 +88,8 @@ class HbaseClient:
             )
             self._live.setFilterIfMissing(True)
             configuration = java_configuration(classes, conf_dir, location, limits)
-            self._connection = classes(f"{_CLIENT}ConnectionFactory").createConnection(
-                configuration
-            )
+            factory = classes(f"{_CLIENT}ConnectionFactory")
+            self._connection = classes.ready(factory.createConnection(configuration))
 
     # --- tables ---------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from opentalos.adapters.hdfs.configuration import (
     retries_blindly,
 )
 from opentalos.adapters.hdfs.java_errors import permission_denied, text_of, translated
+from opentalos.adapters.java_types import java_types
 from opentalos.model.errors import ConfigError, NotFound, RequestError, StoreUnavailable
 from opentalos.model.limits import HdfsLimits
 
@@ -60,9 +61,9 @@ class HdfsClient:
         """Connect. Raises: ConfigError, StoreUnavailable."""
         import jpype  # runs by now; see start_jvm
 
-        classes = jpype.JClass
+        classes = java_types(__package__)
         self.java_exception: type[Exception] = jpype.JException
-        self.commit_call = CommitCall(jpype)
+        self.commit_call = CommitCall(jpype, classes)
         self._location, self._limits = location, limits
         self._bytes = jpype.JArray(jpype.JByte)
         self._path = classes("org.apache.hadoop.fs.Path")
@@ -77,7 +78,7 @@ class HdfsClient:
             log_in(classes, configuration, limits)
             uri = classes("java.net.URI").create(location.uri)
             file_system = classes("org.apache.hadoop.fs.FileSystem").newInstance(uri, configuration)
-        self._fs = file_system
+            self._fs = classes.ready(file_system)
 
     def full_name(self, path: str) -> str:
         """How HDFS's own tools name the file."""
