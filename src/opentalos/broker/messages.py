@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from opentalos.broker.cluster.remote_logs import Found, Question, RemoteLogs, Wanted
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.message_counters import HeldCalls, MessageCounters
 from opentalos.catalog.topic import Topic
 from opentalos.log.partition_log import PartitionLog
 from opentalos.model.address import has_tls
@@ -96,6 +97,7 @@ class MessageService:
         self._put_routes: dict[tuple[str, str, int], _Route] = {}
         self._held_bytes = 0  # of puts that wait for rate
         self._holds = 0  # gets that wait for messages
+        self.counters = MessageCounters()
 
     # --- put ---------------------------------------------------------------------------------
 
@@ -119,7 +121,11 @@ class MessageService:
             self._check_deadline(target.deadline_ms)
         handle = context.throttle.handle(caller, route.topic, target.partition)
         hold_s = handle.admit_put(now_s, bytes_count)
+        counters = self.counters
+        counters.puts += 1
+        counters.put_bytes += bytes_count
         if hold_s > 0.0:
+            counters.puts_held += 1
             self._hold(hold_s, bytes_count, (caller, target, blocks, waiter))
         else:
             _append(route.log, blocks, waiter)
@@ -228,7 +234,7 @@ class MessageService:
         handle = self._context.throttle.handle(caller, topic, query.partition)
         now_s = asyncio.get_running_loop().time()
         result = _result(read.blocks, read.range, handle.admit_get(now_s))
-        handle.charge_get(now_s, sum(len(block.payload) for block in read.blocks))
+        handle.charge_get(now_s, self._count(topic, result))
         return result
 
     async def get(self, caller: Principal, query: GetQuery) -> GetResult:
@@ -242,6 +248,7 @@ class MessageService:
         handle = self._context.throttle.handle(caller, topic, query.partition)
         hold_s = handle.admit_get(loop.time())
         if hold_s > 0.0:
+            self.counters.gets_held += 1
             await asyncio.sleep(hold_s)
             # Topic, permission or deadline may be gone by now.
             topic = self._readable(caller, query.resource, query.partition)
@@ -259,8 +266,26 @@ class MessageService:
             )
         finally:
             self._holds -= 1
-        handle.charge_get(loop.time(), sum(len(block.payload) for block in read.blocks))
-        return _result(read.blocks, read.range)
+        result = _result(read.blocks, read.range)
+        handle.charge_get(loop.time(), self._count(topic, result))
+        return result
+
+    def _count(self, topic: Topic, result: GetResult) -> int:
+        """Count what a get gives back; its payload bytes."""
+        bytes_count = sum(len(block.payload) for block in result.blocks)
+        counters, traffic = self.counters, self._context.log.traffic_of(topic.uuid)
+        counters.gets += 1
+        counters.gets_held += result.hold_s > 0.0
+        counters.get_messages += result.messages
+        counters.get_bytes += bytes_count
+        traffic.messages_out += result.messages
+        traffic.bytes_out += bytes_count
+        return bytes_count
+
+    @property
+    def held(self) -> HeldCalls:
+        """Calls that wait now."""
+        return HeldCalls(self._held_bytes, self._holds)
 
     def _readable(self, caller: Principal, resource: str, partition: int) -> Topic:
         topic = self._context.topic(caller, Permission.GET_MESSAGE, resource)

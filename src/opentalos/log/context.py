@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from opentalos.log.aside import Aside
-from opentalos.log.counters import LogCounters
+from opentalos.log.counters import LogCounters, TopicTraffic
 from opentalos.log.gate import Gate
 from opentalos.log.lanes import Lanes
 from opentalos.log.manifest_store import ManifestStore
@@ -45,6 +45,7 @@ class LogContext:
     full: bool = False
     open_partitions: dict[Hashable, None] = field(default_factory=dict)
     make_room: Callable[[], None] | None = None  # called above ``segments_open_max``
+    traffic: dict[str, TopicTraffic] = field(default_factory=dict)  # by topic uuid
 
     def refusal(self) -> TalosError | None:
         """Why no put can be accepted now; not done."""
@@ -57,6 +58,13 @@ class LogContext:
                 f"{self.limits.space_reserve_bytes} are kept in reserve"
             )
         return None
+
+    def traffic_of(self, topic_uuid: str) -> TopicTraffic:
+        """Counters of a topic; they stay until it is deleted, wherever its partitions go."""
+        found = self.traffic.get(topic_uuid)
+        if found is None:
+            found = self.traffic[topic_uuid] = TopicTraffic()
+        return found
 
     def note_space(self, free_bytes: int) -> None:
         """Take over a measurement of the free space."""

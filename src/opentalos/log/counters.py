@@ -1,6 +1,35 @@
 """Counters of the log for metrics."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from opentalos.model.histogram import COMMIT_S, GROUP_BLOCKS, Histogram
+
+
+@dataclass(slots=True)
+class TopicTraffic:
+    """What this server stored and gave back of one topic since it started."""
+
+    messages_in: int = 0
+    bytes_in: int = 0  # as written to the log
+    messages_out: int = 0
+    bytes_out: int = 0  # payload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFigures:
+    """The log at one moment."""
+
+    partitions: int  # logs in memory
+    open_partitions: int  # with a segment that takes puts
+    pending_bytes: int  # waiting for commit
+    lanes: int
+    lanes_stalled: int  # of them, each kept by one slow commit
+    space_left_bytes: int  # of the storage
+    full: bool  # puts are refused for want of space
+    cache_bytes: int
+    cache_bytes_max: int
+    traffic: Mapping[str, TopicTraffic]  # by topic uuid
 
 
 @dataclass(slots=True)
@@ -26,3 +55,6 @@ class LogCounters:
     segments_dropped: int = 0
     retention_standing: int = 0  # passes that deleted nothing since the clocks disagree
     refused_full: int = 0
+    group_blocks: Histogram = field(default_factory=lambda: Histogram(GROUP_BLOCKS))
+    # By the loop's clock, whose resolution is a millisecond.
+    commit_s: Histogram = field(default_factory=lambda: Histogram(COMMIT_S))

@@ -100,6 +100,10 @@ class Lanes:
         """Lanes that exist now."""
         return len(self._active) + len(self._retired)
 
+    def stalled(self) -> int:
+        """Lanes that a slow step keeps for itself."""
+        return len(self._retired)
+
     async def close(self) -> None:
         """Cancel every lane; the caller has settled or will settle the waiters."""
         self._closed = True

@@ -8,7 +8,7 @@ from functools import partial
 
 from opentalos.log.aside import Aside
 from opentalos.log.context import LogContext
-from opentalos.log.counters import LogCounters
+from opentalos.log.counters import LogCounters, LogFigures, TopicTraffic
 from opentalos.log.gate import Gate, OpenGate
 from opentalos.log.lanes import Lanes
 from opentalos.log.learner import Learner
@@ -154,6 +154,7 @@ class LogStore:
     def forget_topic(self, topic_uuid: str) -> None:
         """A topic is gone, whichever server deleted it: nothing of it stays in memory."""
         self._topics.pop(topic_uuid, None)
+        self._context.traffic.pop(topic_uuid, None)
         for key in [key for key in self._partitions if key.topic_uuid == topic_uuid]:
             self.drop(key, PartitionNotServing(f"topic {topic_uuid} is gone"))
 
@@ -204,6 +205,26 @@ class LogStore:
         for writer in writers:
             if writer.busy() or writer.queue or writer.group is not None:
                 writer.work_failed(PartitionNotServing("the server stopped"))
+
+    def figures(self) -> LogFigures:
+        """What is there now, beside the counters."""
+        context = self._context
+        return LogFigures(
+            partitions=len(self._partitions),
+            open_partitions=len(context.open_partitions),
+            pending_bytes=context.pending_bytes,
+            lanes=context.lanes.count(),
+            lanes_stalled=context.lanes.stalled(),
+            space_left_bytes=context.space_left,
+            full=context.full,
+            cache_bytes=context.cache.bytes,
+            cache_bytes_max=context.cache.bytes_max,
+            traffic=context.traffic,
+        )
+
+    def traffic_of(self, topic_uuid: str) -> TopicTraffic:
+        """Counters of one topic."""
+        return self._context.traffic_of(topic_uuid)
 
     def writable(self) -> bool:
         """Whether puts are accepted: started, not closing, enough space."""

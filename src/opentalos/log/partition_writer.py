@@ -71,6 +71,7 @@ class PartitionWriter(PutQueue):
         "settings",
         "tail",
         "total_bytes",
+        "traffic",
         "upkeep_waits",
         "view",
     )
@@ -78,6 +79,7 @@ class PartitionWriter(PutQueue):
     def __init__(self, context: LogContext, key: PartitionKey, settings: TopicLogSettings) -> None:
         super().__init__(context, key)
         self.settings = settings
+        self.traffic = context.traffic_of(key.topic_uuid)
         self.segment: OpenSegment | None = None
         self.view: SegmentView | None = None  # of the unsealed segment, also while re-opening
         self.held: Held = NOTHING
@@ -198,6 +200,9 @@ class PartitionWriter(PutQueue):
             counters.blocks += len(group.entries)
             counters.messages += group.messages
             counters.bytes += group.bytes
+            counters.group_blocks.observe(len(group.entries))
+            self.traffic.messages_in += group.messages
+            self.traffic.bytes_in += group.bytes
             context.note_written(group.bytes)
             self.tail.add(group.stored, group.stored_bytes)
             self.wake_readers()

@@ -1,0 +1,24 @@
+"""What went through the message use cases, for metrics."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(slots=True)
+class MessageCounters:
+    """Since the start, over every protocol; puts and gets that were admitted. Payload bytes."""
+
+    puts: int = 0
+    put_bytes: int = 0
+    puts_held: int = 0  # by a rate quota
+    gets: int = 0
+    get_messages: int = 0
+    get_bytes: int = 0
+    gets_held: int = 0  # by a rate quota
+
+
+class HeldCalls(NamedTuple):
+    """What waits in memory for its turn."""
+
+    put_bytes: int  # of puts over their rate
+    gets: int  # at the end of a log, for messages
