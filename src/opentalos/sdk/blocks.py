@@ -7,6 +7,7 @@ from opentalos.model.message import Compression, MessageBlock, StoredBlock
 from opentalos.sdk.values import Message, Record
 from opentalos.wire.message import (
     DECODED_BYTES_MAX,
+    MessageFormatError,
     compress,
     decode_last,
     encode_messages,
@@ -27,6 +28,16 @@ def encode_records(messages: Sequence[Message], compression: Compression) -> Mes
     return MessageBlock(payload, len(messages), compression, average_ms)
 
 
+def wanted_messages(block: StoredBlock, first_offset: int) -> int:
+    """How many of a block's messages are at ``first_offset`` or behind.
+
+    Raises: MessageFormatError: the block says that it has none.
+    """
+    if block.messages <= 0:
+        raise MessageFormatError(f"a block of {block.messages} messages")
+    return min(block.messages, max(0, block.next_offset - first_offset))
+
+
 def decode_block_records(
     topic: str, partition: int, block: StoredBlock, first_offset: int
 ) -> list[Record]:
@@ -36,8 +47,8 @@ def decode_block_records(
 
     Raises: MessageFormatError: damaged, or not as many messages as the block says.
     """
-    wanted = block.next_offset - first_offset
-    if wanted <= 0:
+    wanted = wanted_messages(block, first_offset)
+    if not wanted:
         return []
     payload = bytes(block.payload)
     count, bytes_max = block.messages, DECODED_BYTES_MAX

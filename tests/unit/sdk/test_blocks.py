@@ -76,12 +76,18 @@ def test_a_block_without_messages_is_refused() -> None:
         encode_records([], Compression.NONE)
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.parametrize("messages", [0, -1])
+def test_a_block_that_says_it_has_no_messages_is_damaged(messages: int) -> None:
+    with pytest.raises(MessageFormatError, match=f"{messages} messages"):
+        decode_block_records("t", 0, stored(b"", Compression.NONE, messages), 99)
+
+
+@settings(max_examples=80, deadline=None)
 @given(
     compression=st.sampled_from(Compression),
     place=st.integers(0, 200),
     value=st.integers(0, 255),
-    messages=st.integers(0, 4),
+    messages=st.integers(1, 4),
     first=st.integers(9, 14),
 )
 def test_a_damaged_block_is_records_of_its_own_bytes_or_one_error(

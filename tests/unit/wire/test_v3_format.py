@@ -86,7 +86,7 @@ def generic_decode(data: bytes, count: int) -> list[Message] | None:
     return found if position == len(data) else None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(messages=MESSAGES)
 def test_both_encoders_write_the_same_bytes_and_both_decoders_read_them(
     messages: list[Message],
@@ -96,7 +96,7 @@ def test_both_encoders_write_the_same_bytes_and_both_decoders_read_them(
     assert decode_messages(encoded, len(messages)) == messages
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     messages=st.lists(
         st.builds(
@@ -133,7 +133,7 @@ def test_damaged_messages_are_what_the_generic_codec_makes_of_them(
         assert expected is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(content=st.binary(max_size=24), behind=st.binary(max_size=12))
 @example(content=b"\x38\x09x\0", behind=b"\x16\x02\0\0\0\0\0\0")  # data that reach the next message
 @example(content=b"\x38\x81\0x\0", behind=b"")  # a length in two bytes that fits one

@@ -1,0 +1,253 @@
+"""Arrow columns to message blocks, without an object per message.
+
+The few bytes before, between and after the contents of all messages are made by numpy, then Arrow
+joins them row by row; what it holds then is the payload of the blocks, one after the other. The
+bytes are those of the plain encoder.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from opentalos.model.errors import BadRequest
+from opentalos.model.message import Compression, MessageBlock
+from opentalos.wire.message import compress
+
+Bits = NDArray[np.bool_]
+ByteColumn = tuple[NDArray[np.uint8], Bits | None]  # one byte of each row; None: of every row
+
+_BLOCK_BYTES_MAX: Final = 1 << 20  # before compression
+_BLOCK_MESSAGES_MAX: Final = 20_000
+_WINDOW_ROWS_MAX: Final = 20_000  # encoded at once
+_WINDOW_BYTES_MAX: Final = 64 << 20  # a single row may be larger
+_WRITTEN: Final = {
+    "data": pa.binary(),
+    "partition_key": pa.string(),
+    "sequence_number": pa.string(),
+    "create_time": pa.timestamp("ms", "UTC"),
+    "message_type": pa.int32(),
+    "schema_fingerprint": pa.string(),
+    "tag": pa.string(),
+}
+_PASSED_OVER: Final = frozenset(("topic", "partition", "offset", "append_time"))
+_MARK: Final = b"V\0\3\0"
+_BYTES, _I32, _I64 = 8, 5, 6  # types of the compact protocol
+
+
+def encode_batch(
+    data: Any,
+    compression: Compression,
+    bytes_max: int = _BLOCK_BYTES_MAX,
+    messages_max: int = _BLOCK_MESSAGES_MAX,
+    create_ms: int | None = None,
+) -> Iterator[MessageBlock]:
+    """The rows of a table or record batch as blocks, in order.
+
+    Of the columns of SCHEMA, ``data`` is needed and has no nulls; the place and append time of
+    records that were consumed before are passed over. Blocks are made as they are asked for.
+
+    Args:    bytes_max: of a block before compression, a single message may be larger; create_ms:
+             for rows without a create time, None leaves it out.
+    Raises:  BadRequest: a column is unknown or of an unfit type; not done from here on.
+    """
+    table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+    _check_names(table.column_names)
+    row = 0
+    while row < table.num_rows:
+        window = _window(table, row)
+        last = row + window.num_rows == table.num_rows
+        try:
+            encoded = _Encoded(window, create_ms)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise BadRequest(f"a column does not fit its type: {error}") from error
+        at = 0
+        while at < window.num_rows:
+            end = encoded.block_end(at, bytes_max, messages_max)
+            if end == window.num_rows and at and not last:
+                break  # the next window begins with these, so that no block is cut short
+            payload = compress(encoded.payload(at, end), compression)
+            yield MessageBlock(payload, end - at, compression, encoded.average_ms(at, end))
+            at = end
+        row += at
+
+
+def _check_names(names: list[str]) -> None:
+    unknown = sorted(set(names) - set(_WRITTEN) - _PASSED_OVER)
+    if unknown or len(set(names)) != len(names):
+        raise BadRequest(f"columns that are unknown or there twice: {unknown or names}")
+    if "data" not in names:
+        raise BadRequest("a table of messages needs the column data")
+
+
+def _window(table: Any, row: int) -> Any:
+    """Rows from ``row`` on, as many as are encoded at once."""
+    rows = _WINDOW_ROWS_MAX
+    while rows > 1 and table.slice(row, rows).nbytes > _WINDOW_BYTES_MAX:
+        rows //= 2
+    return table.slice(row, rows)
+
+
+class _Encoded:
+    """Some rows, encoded one after the other."""
+
+    def __init__(self, window: Any, create_ms: int | None) -> None:
+        columns = {name: _column(window, name) for name in _WRITTEN}
+        if columns["data"] is None or columns["data"].null_count:
+            raise BadRequest("the column data has nulls")
+        self._times = _filled(columns["create_time"], window.num_rows, create_ms)
+        made = _Pieces(window.num_rows)
+        made.content(1, columns["partition_key"])
+        made.content(2, columns["sequence_number"])
+        made.content(3, columns["data"])
+        made.numbers(4, _I64, self._times)
+        made.numbers(6, _I32, columns["message_type"])
+        made.content(7, columns["schema_fingerprint"])
+        made.content(8, columns["tag"])
+        joined = made.joined()
+        _, ends, self._data = joined.buffers()
+        places = np.frombuffer(ends, np.int32)[joined.offset :][: window.num_rows + 1]
+        self._ends = places.astype(np.int64)
+
+    def block_end(self, row: int, bytes_max: int, messages_max: int) -> int:
+        """Row behind the last one of a block that begins with ``row``; it has at least one."""
+        fitting = int(np.searchsorted(self._ends, self._ends[row] + bytes_max, "right")) - 1
+        return min(max(fitting, row + 1), row + max(messages_max, 1))
+
+    def payload(self, row: int, end: int) -> bytes:
+        """The messages of these rows."""
+        return bytes(memoryview(self._data)[self._ends[row] : self._ends[end]])
+
+    def average_ms(self, row: int, end: int) -> int:
+        """Of the create times that there are, else 0."""
+        if self._times is None:
+            return 0
+        times = self._times.slice(row, end - row).drop_null().to_numpy()
+        # Two halves, so that no sum exceeds 64 bits.
+        total = (int((times >> 32).sum()) << 32) + int((times & 0xFFFFFFFF).sum())
+        return total // len(times) if len(times) else 0
+
+
+def _column(window: Any, name: str) -> Any:
+    """A column as one array of the type that is written; times as ms. None: it is all null."""
+    if name not in window.column_names:
+        return None
+    column = window.column(name)
+    if column.null_count == len(column):
+        return None
+    kind = column.type
+    if name != "create_time":
+        return column.combine_chunks().cast(_WRITTEN[name])
+    if not pa.types.is_timestamp(kind) or kind.tz is None:
+        raise BadRequest(f"create_time is {kind}, but a timestamp with a zone is needed")
+    times = column.combine_chunks().cast(_WRITTEN[name], safe=kind.unit == "s")
+    return times.view(pa.int64())
+
+
+def _filled(times: Any, rows: int, create_ms: int | None) -> Any:
+    if create_ms is None:
+        return times
+    if times is None:
+        return pa.array(np.full(rows, create_ms, np.int64))
+    return times.fill_null(create_ms)
+
+
+class _Pieces:
+    """What all rows are joined from: columns of single bytes, and contents of any length."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._field: int | NDArray[np.int64] = 0  # id of the last one written
+        self._sizes = np.zeros(rows, np.int64)  # bytes of each row so far
+        self._bytes: list[ByteColumn] = []  # of the piece that is being made
+        self._done: list[list[ByteColumn] | Any] = [self._bytes]
+
+    def content(self, field: int, values: Any) -> None:
+        """Add a field of bytes or text, if any row has it."""
+        if values is None:
+            return
+        present = _present(values)
+        if values.type != pa.binary():
+            values = values.cast(pa.binary())
+        if present is not None:
+            values = values.fill_null(b"")
+        sizes = pc.binary_length(values).to_numpy().astype(np.uint64)
+        self._head(field, _BYTES, present)
+        self._varints(sizes, present)
+        self._sizes += sizes.astype(np.int64)
+        self._bytes = []
+        self._done += [values, self._bytes]
+
+    def numbers(self, field: int, kind: int, values: Any) -> None:
+        """Add a field of zigzag numbers, if any row has it."""
+        if values is None:
+            return
+        present = _present(values)
+        if present is not None:
+            values = values.fill_null(0)
+        plain = values.to_numpy().astype(np.int64)
+        self._head(field, kind, present)
+        self._varints(((plain << 1) ^ (plain >> 63)).view(np.uint64), present)
+
+    def joined(self) -> Any:
+        """One binary array of all rows."""
+        self._add(np.zeros(self._rows, np.uint8), None)
+        sizes = self._sizes
+        prefix: list[ByteColumn] = [(np.full(self._rows, byte, np.uint8), None) for byte in _MARK]
+        prefix += [((sizes >> shift & 0xFF).astype(np.uint8), None) for shift in (24, 16, 8, 0)]
+        self._done[0] = prefix + self._done[0]
+        arrays = [_array(one) if isinstance(one, list) else one for one in self._done]
+        return pc.binary_join_element_wise(*arrays, b"")
+
+    def _add(self, column: NDArray[np.uint8], present: Bits | None) -> None:
+        self._bytes.append((column, present))
+        self._sizes += 1 if present is None else present
+
+    def _head(self, field: int, kind: int, present: Bits | None) -> None:
+        head = (field - self._field) << 4 | kind
+        if isinstance(head, int):
+            self._add(np.full(self._rows, head, np.uint8), present)
+        else:
+            self._add(head.astype(np.uint8), present)
+        self._field = field if present is None else np.where(present, field, self._field)
+
+    def _varints(self, values: NDArray[np.uint64], present: Bits | None) -> None:
+        """Absent values are 0."""
+        while True:
+            rest = values >> np.uint64(7)
+            more = rest > 0
+            self._add((values & np.uint64(0x7F)).astype(np.uint8) | more * np.uint8(0x80), present)
+            if not more.any():
+                return
+            present = None if more.all() else more
+            values = rest
+
+
+def _present(values: Any) -> Bits | None:
+    if not values.null_count:
+        return None
+    present: Bits = values.is_valid().to_numpy(zero_copy_only=False)
+    return present
+
+
+def _array(columns: list[ByteColumn]) -> Any:
+    """The bytes of each row as a binary array."""
+    rows = len(columns[0][0])
+    grid = np.empty((rows, len(columns)), np.uint8)
+    for index, (column, _) in enumerate(columns):
+        grid[:, index] = column
+    if all(present is None for _, present in columns):
+        ends = np.arange(0, grid.size + 1, len(columns), dtype=np.int32)
+    else:
+        wanted = np.ones(grid.shape, np.bool_)
+        for index, (_, present) in enumerate(columns):
+            if present is not None:
+                wanted[:, index] = present
+        ends = np.zeros(rows + 1, np.int32)
+        np.cumsum(wanted.sum(axis=1), out=ends[1:])
+        grid = grid[wanted]
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(grid)]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers)
