@@ -1,6 +1,6 @@
 """Reads by offset, without a consumer group, for synchronous code."""
 
-from typing import Self
+from typing import Any, Self
 
 from opentalos.sdk import aio
 from opentalos.sdk.aio.simple_consumer import FETCH_BYTES, FETCH_MESSAGES
@@ -33,6 +33,21 @@ class SimpleConsumer:
         """Records from a position on; see the asyncio class."""
         return self._on(
             lambda consumer: consumer.fetch(
+                partition, position, messages_max=messages_max, bytes_max=bytes_max
+            )
+        )
+
+    def fetch_arrow(
+        self,
+        partition: int,
+        position: Position,
+        *,
+        messages_max: int = FETCH_MESSAGES,
+        bytes_max: int = FETCH_BYTES,
+    ) -> Any:
+        """The same records as a ``pyarrow.Table``; see the asyncio class."""
+        return self._on(
+            lambda consumer: consumer.fetch_arrow(
                 partition, position, messages_max=messages_max, bytes_max=bytes_max
             )
         )

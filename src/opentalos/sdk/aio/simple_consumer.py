@@ -1,7 +1,7 @@
 """Reads by offset, without a consumer group."""
 
 from datetime import datetime
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from opentalos.sdk.aio.client import Client, attach
 from opentalos.sdk.blocks import decode_block_records
@@ -63,6 +63,27 @@ class SimpleConsumer:
             for block in reply.blocks
             for record in decode_block_records(ref.name, partition, block, offset)
         ]
+
+    async def fetch_arrow(
+        self,
+        partition: int,
+        position: Position,
+        *,
+        messages_max: int = FETCH_MESSAGES,
+        bytes_max: int = FETCH_BYTES,
+    ) -> Any:
+        """The same records as a ``pyarrow.Table``, without an object for each.
+
+        Its columns are ``opentalos.sdk.arrow.SCHEMA``; no rows where ``fetch`` has no records.
+
+        Raises: as ``fetch``, and ImportError without the extra ``arrow``.
+        """
+        from opentalos.sdk.arrow import decode_table  # pyarrow is heavy, and an extra
+
+        ref = await self._client.topic(self._name)
+        offset = await self.offset_of(partition, position)
+        reply = await self._fetch(ref, partition, offset, messages_max, bytes_max)
+        return decode_table(ref.name, partition, reply.blocks, offset)
 
     async def _fetch(
         self, ref: TopicRef, partition: int, offset: int, messages_max: int, bytes_max: int
