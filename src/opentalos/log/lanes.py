@@ -2,7 +2,8 @@
 
 A partition with pending work keeps its lane, which keeps its order; an idle one goes to the lane
 with the fewest pending bytes. A step that takes longer than ``lane_stall_ms`` retires its lane to
-that one partition, and the partitions that only wait there move on.
+that one partition until one is quicker, and the partitions that only wait there move on. There are
+as many lanes as the pace of the store asks for (``breadth``), ``lanes`` at most.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import math
 from collections import deque
 from typing import Protocol
 
+from opentalos.log.breadth import Breadth
 from opentalos.log.counters import LogCounters
 from opentalos.model.limits import LogLimits
 
@@ -78,6 +80,7 @@ class Lanes:
         self._waiting: deque[Worker] = deque()  # every lane is retired; bounded by partitions
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+        self.breadth = Breadth(limits.lanes)
 
     def submit(self, worker: Worker) -> None:
         """Give an idle partition a lane; it keeps the lane until ``work`` answers ``DONE``."""
@@ -126,7 +129,7 @@ class Lanes:
         return self._fresh() or best
 
     def _fresh(self) -> Lane | None:
-        if len(self._active) >= self._limits.lanes or self.count() >= self._limits.lanes_max:
+        if len(self._active) >= self.breadth.wanted or self.count() >= self._limits.lanes_max:
             return None
         lane = Lane()
         lane.task = asyncio.get_running_loop().create_task(self._run(lane), name="log-lane")
@@ -149,6 +152,11 @@ class Lanes:
                     delay_s = DONE
                 lane.busy = None
                 self._after(lane, worker, delay_s)
+                if not lane.retired:
+                    if len(self._active) > self.breadth.wanted:
+                        self._retire(lane)
+                elif loop.time() < lane.started_s + self._stall_s:
+                    self._disperse(lane)  # as quick as others again, so it needs no own lane
             if lane.retired and not lane.delayed and self._rejoined(lane):
                 return
             if lane.ready:
@@ -178,7 +186,7 @@ class Lanes:
         """A retired lane has nothing left: it serves all again, or ends (True)."""
         del self._retired[lane]
         lane.retired = False
-        ends = len(self._active) >= self._limits.lanes
+        ends = len(self._active) >= self.breadth.wanted
         if not ends:
             self._active.append(lane)
         while self._waiting:
@@ -198,6 +206,7 @@ class Lanes:
                 continue
             left_s = lane.started_s + self._stall_s - now_s
             if left_s <= 0:
+                self._counters.stalls += 1
                 self._retire(lane)
             elif next_s is None or left_s < next_s:
                 next_s = left_s
@@ -205,10 +214,13 @@ class Lanes:
             self._arm(next_s)
 
     def _retire(self, lane: Lane) -> None:
-        self._counters.stalls += 1
         self._active.remove(lane)
         self._retired[lane] = None
         lane.retired = True
+        self._disperse(lane)
+
+    def _disperse(self, lane: Lane) -> None:
+        """What waits there moves on."""
         moving, lane.ready = lane.ready, deque()
         for worker in moving:
             lane.pending_bytes -= worker.pending_bytes

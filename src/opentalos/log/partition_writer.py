@@ -178,7 +178,10 @@ class PartitionWriter(PutQueue):
         group = self.group = Group(segment.view.next_offset)
         segment.fill(group, self.queue, context.limits, context.clock.wall_ms())
         if group.entries:
+            time_s = asyncio.get_running_loop().time
+            began_s = time_s()
             length = await segment.file.commit(group.chunks)
+            context.lanes.breadth.note(segment.durability, time_s() - began_s)
             if self.group is not group:
                 return  # dropped meanwhile, and its waiters were told
             segment.committed(group, length)

@@ -65,6 +65,30 @@ async def test_partitions_that_only_wait_leave_a_stalled_lane() -> None:
     await bed.store.close()
 
 
+async def test_a_partition_that_was_slow_once_shares_lanes_again() -> None:
+    hang = Hang({0, 1})
+    bed = await hanging_bed(hang, 4)
+    answers, goes_on = Answers(), True
+
+    def again(base: int, error: object) -> None:
+        """Each partition has more to write whenever a group is answered."""
+        answers(base, None)
+        if goes_on:
+            bed.log(len(answers.got) % 4).append(block(b"x"), again)
+
+    for partition in range(4):
+        for _ in range(4):
+            bed.log(partition).append(block(b"x"), again)
+    await until(lambda: bed.store.counters.stalls >= 2)
+    hang.released.set()
+    try:
+        await until(lambda: bed.store._context.lanes.count() <= LIMITS.lanes)
+    finally:
+        goes_on = False
+    await until(lambda: bed.store._context.pending_bytes == 0)
+    await bed.store.close()
+
+
 async def test_lanes_are_bounded_and_all_recover_when_storage_does() -> None:
     hang = Hang(set(range(8)))
     bed = await hanging_bed(hang, 10)
