@@ -69,6 +69,7 @@ __all__ = [
     "InvalidName",
     "InvalidTopicParams",
     "LeaseNotHeld",
+    "NoReply",
     "NotSupported",
     "NothingThere",
     "OffsetOutOfRange",
@@ -99,6 +100,10 @@ __all__ = [
 
 class ConnectFailed(Unavailable):
     """Not done: no connection, so nothing was written; the text names the address."""
+
+
+class NoReply(OutcomeUnknown):
+    """Unknown: the request was written, and no whole reply came; the text names the address."""
 
 
 class BufferFull(Unavailable):

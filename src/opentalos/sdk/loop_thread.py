@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeVar
 
+from opentalos.sdk.errors import ClientClosed
+
 _T = TypeVar("_T")
 _EXIT_S: Final = 5.0  # what is open at the interpreter's exit may take so long to close, together
 
@@ -68,12 +70,20 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
+            self.loop.run_until_complete(_cancel_rest())
         finally:
             self.loop.close()
 
     def submit(self, coroutine: Coroutine[Any, Any, _T]) -> "Future[_T]":
-        """Start a coroutine on the loop; its result comes through the future."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        """Start a coroutine on the loop; its result comes through the future.
+
+        Raises: ClientClosed: the interpreter is ending and the loop has ended.
+        """
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        except RuntimeError as error:
+            coroutine.close()
+            raise ClientClosed("the interpreter ends") from error
 
     def run(self, coroutine: Coroutine[Any, Any, _T], timeout_s: float | None = None) -> _T:
         """Run a coroutine on the loop and wait for it.
@@ -105,6 +115,14 @@ class LoopThread:
                 self.run(_close_all(closers), _EXIT_S)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_EXIT_S)
+
+
+async def _cancel_rest() -> None:
+    """Tasks that are left end as cancelled, not destroyed."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
 
 
 async def _close_all(

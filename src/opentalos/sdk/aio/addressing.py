@@ -3,14 +3,17 @@
 Source: talos-http.md section 6. A TLS server withholds the map, so everything goes to the endpoint.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import urlsplit
 
 REFRESH_INTERVAL_S: Final = 1.0  # between two looks at one topic's map, whatever happens
 TOPICS_MAX: Final = 1_000  # with a map; the one asked for longest ago is forgotten
 LEARNED_MAX: Final = 64  # servers that maps named, kept as further endpoints
+
+_ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+_PORT_MAX: Final = 65_535
 
 
 class Endpoints:
@@ -127,8 +130,5 @@ class Addressing:
 
 
 def _is_address(text: str) -> bool:
-    try:
-        parts = urlsplit(f"//{text}")
-        return bool(parts.hostname and parts.port) and parts.netloc == text and "@" not in text
-    except ValueError:
-        return False
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and 0 < int(found[1]) <= _PORT_MAX

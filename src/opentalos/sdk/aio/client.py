@@ -14,6 +14,7 @@ from opentalos.model.errors import (
     OffsetOutOfRange,
     OutcomeUnknown,
     PartitionNotServing,
+    RequestError,
     TalosError,
     Unavailable,
 )
@@ -27,6 +28,7 @@ from opentalos.sdk.config import ClientConfig
 from opentalos.sdk.errors import (
     ClientClosed,
     ConnectFailed,
+    NoReply,
     PositionExpired,
     error_of_application,
     error_of_exception,
@@ -43,6 +45,7 @@ from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
 TOPICS_MAX: Final = 1_000  # topics remembered; the one named longest ago is forgotten
 CLOCK_CORRECTIONS_MAX: Final = 2  # of one request: a clock may jump while it is corrected
 _SEQID: Final = 1
+_PLACES_MAX: Final = 4  # tried in a row before the pauses of a retry grow
 _TEXT_CHARS_MAX: Final = 500  # shown of a reply that is no Thrift message
 # Calls that change nothing, by how their names begin.
 _READS: Final = ("get", "query", "describe", "list", "lookup", "match", "check", "valid")
@@ -215,12 +218,12 @@ class Client:
             deadline_s=loop.time() + allowed_s,
             repeatable=operation.repeatable,
             reads=operation.reads,
-            places=self._endpoints.count,
+            places=min(self._endpoints.count, _PLACES_MAX),
             random=random.random,
         )
         body = encode_call(ThriftProtocol.COMPACT, operation.method, _SEQID, *_arguments(operation))
         while True:
-            url = await self._url_of(operation)
+            url = await self._url_of(operation, policy.left_s(loop.time()))
             timeout_s = min(self.config.request_timeout_s, policy.left_s(loop.time()))
             try:
                 result = await self._attempt(url, operation, body, timeout_s)
@@ -256,30 +259,30 @@ class Client:
 
     def _learn_from(self, error: TalosError, url: str, operation: _Operation) -> None:
         """Where not to send the next attempt."""
-        silent = isinstance(error, ConnectFailed | OutcomeUnknown)
+        silent = isinstance(error, ConnectFailed | NoReply)
+        refused = isinstance(error, PartitionNotServing) or type(error) is Unavailable
         if silent:
             self._addressing.drop_server(url)
-        if silent or (isinstance(error, Unavailable) and operation.place is None):
-            self._endpoints.failed(url)
-        if operation.place is not None and isinstance(error, PartitionNotServing):
+        elif refused and operation.place is not None:
             self._addressing.drop_partition(*operation.place)
+        if silent or refused:
+            self._endpoints.failed(url)
 
     # --- addresses -------------------------------------------------------------------------------
 
-    async def _url_of(self, operation: _Operation) -> str:
-        """Server to ask next; a topic's first map is waited for, later ones are not."""
+    async def _url_of(self, operation: _Operation, left_s: float) -> str:
+        """Server to ask next. A new map is waited for only if the partition's server is not
+        known."""
         if operation.place is None or not self.config.direct:
             return self._endpoints.url
         resource, partition = operation.place
-        first = self._addressing.unasked(resource)
         url = self._addressing.url(resource, partition)
         running = self._refreshes.get(resource)
         if running is None and self._addressing.due(resource, self._own_loop().time()):
             running = asyncio.create_task(self._refresh(resource))
             self._refreshes[resource] = running
-            first = True if url is None else first
         if running is not None and url is None:
-            await asyncio.wait([running])
+            await asyncio.wait([running], timeout=left_s)
             url = self._addressing.url(resource, partition)
         return url or self._endpoints.url
 
@@ -291,6 +294,8 @@ class Client:
         url = self._endpoints.url
         try:
             found = await self._attempt(url, operation, body, self.config.request_timeout_s)
+        except RequestError:
+            self._addressing.learn(resource, {})  # no map for us, such as of a topic that is gone
         except TalosError as error:
             self._learn_from(error, url, operation)
         else:
@@ -302,7 +307,7 @@ class Client:
     async def _look_up(self, name: str) -> TopicRef:
         request = messages.attribute_request(name)
         found = await self.call(TOPIC_SERVICE, "getTopicAttribute", request)
-        ref = messages.topic_of(name, found)
+        ref = messages.topic_of(found)
         if messages.has_shrunk(found):
             info = await self.call(
                 TOPIC_SERVICE, "getDescribeInfo", messages.describe_info_request(name)
@@ -348,6 +353,8 @@ def _result_of(url: str, method: MethodSpec, reply: Reply) -> Any:
         raise error_of_application(error) from error
     except ThriftError as error:
         raise OutcomeUnknown(f"{where}: an unreadable reply: {error}") from error
+    if decoded.seqid != _SEQID:
+        raise OutcomeUnknown(f"{where}: the reply to another call")
     if decoded.error is not None:
         raise error_of_exception(method.name, cast(GalaxyTalosException, decoded.error))
     return decoded.result

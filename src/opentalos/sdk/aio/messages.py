@@ -9,6 +9,7 @@ from opentalos.model.message import (
     ProducerStamp,
     StoredBlock,
 )
+from opentalos.model.names import ResourceName
 from opentalos.sdk.errors import error_of_code
 from opentalos.sdk.values import FetchReply, PutReply, TopicRef
 from opentalos.wire._generated import message, topic
@@ -40,10 +41,11 @@ def describe_info_request(name: str) -> topic.GetDescribeInfoRequest:
     return topic.GetDescribeInfoRequest(topicName=name)
 
 
-def topic_of(name: str, found: topic.GetTopicAttributeResponse) -> TopicRef:
-    """The topic of a reply; ``name`` may have its owner before a slash."""
+def topic_of(found: topic.GetTopicAttributeResponse) -> TopicRef:
+    """The topic of a reply, as producers see it."""
     resource = found.topicTalosResourceName.topicTalosResourceName
-    return TopicRef(name.rpartition("/")[2], resource, found.topicAttribute.partitionNumber or 0)
+    partitions = found.topicAttribute.partitionNumber or 0
+    return TopicRef(ResourceName.parse(resource).topic, resource, partitions)
 
 
 def has_shrunk(found: topic.GetTopicAttributeResponse) -> bool:

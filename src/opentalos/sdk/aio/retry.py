@@ -5,6 +5,7 @@ from typing import Final, NoReturn
 
 from opentalos.model.errors import OutcomeUnknown, TalosError, Unavailable
 
+ATTEMPT_S_MIN: Final = 0.05  # a write begun later than so before the deadline would end unknown
 _DOUBLINGS_MAX: Final = 30  # of a pause; its bound is reached long before
 
 
@@ -52,7 +53,7 @@ class RetryPolicy:
         self._failures += 1
         first_s, longest_s = self._pause_s
         pause_s = self._random() * min(longest_s, first_s * float(1 << doublings))
-        if now_s + pause_s >= self.deadline_s:
+        if now_s + pause_s + ATTEMPT_S_MIN > self.deadline_s:
             error.add_note(f"given up after {self._failures} attempts")
             self._end(error)
         return pause_s

@@ -11,16 +11,15 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from opentalos.model.errors import ConfigError, OutcomeUnknown
+from opentalos.model.errors import ConfigError
 from opentalos.sdk.config import ClientConfig, TlsSettings
-from opentalos.sdk.errors import ConnectFailed
+from opentalos.sdk.errors import ConnectFailed, NoReply
 
 if TYPE_CHECKING:
     import aiohttp
 
 IDLE_S_MAX: Final = 60.0  # below a server's idle_timeout_s, so that it seldom closes first
 _READ_BUFFER_BYTES: Final = 1 << 20  # of a reply, before the connection is paused
-_CLOSE_S: Final = 1.0  # TLS connections say good-bye so long
 
 
 class Reply(NamedTuple):
@@ -40,6 +39,7 @@ class Transport:
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._session: aiohttp.ClientSession | None = None
+        self._closed = False
         _alive.add(self)
 
     async def post(
@@ -48,7 +48,7 @@ class Transport:
         """Send one request, once, and wait for its whole reply.
 
         Raises: ConnectFailed, ConfigError (its certificate or ours): not done, nothing was
-        written. OutcomeUnknown: written, and no whole reply within ``timeout_s`` or
+        written. NoReply: written, and no whole reply within ``timeout_s`` or
         ``reply_bytes_max``.
         """
         import aiohttp
@@ -68,12 +68,12 @@ class Transport:
             raise ConnectFailed(f"cannot connect to {url}: {_reason(error)}") from error
         except TimeoutError as error:
             if sent:
-                raise OutcomeUnknown(f"no reply of {url} within {timeout_s:.3g} s") from error
+                raise NoReply(f"no reply of {url} within {timeout_s:.3g} s") from error
             text = f"no free connection to {url} within {timeout_s:.3g} s"
             raise ConnectFailed(text) from error
         except (aiohttp.ClientError, OSError) as error:
             if sent:
-                raise OutcomeUnknown(f"the connection to {url} broke: {_reason(error)}") from error
+                raise NoReply(f"the connection to {url} broke: {_reason(error)}") from error
             raise ConnectFailed(f"no connection to {url}: {_reason(error)}") from error
 
     async def _read(self, url: str, reply: "aiohttp.ClientResponse") -> bytes:
@@ -88,15 +88,18 @@ class Transport:
             else:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
         reply.close()
-        raise OutcomeUnknown(f"the reply of {url} is larger than {limit} bytes")
+        raise NoReply(f"the reply of {url} is larger than {limit} bytes")
 
     def _open(self) -> "aiohttp.ClientSession":
+        if self._closed:
+            raise ConnectFailed("the client is closed")
         if self._session is None:
             self._session = _session(self._config)
         return self._session
 
     async def close(self) -> None:
         """Cut every connection; what is under way is unknown."""
+        self._closed = True
         session, self._session = self._session, None
         if session is not None:
             await session.close()

@@ -1,0 +1,120 @@
+"""What a server answers becomes an error that says no more than the server knows."""
+
+import pytest
+
+from opentalos.gateway.thrift_http.errors import FORMS
+from opentalos.model import errors
+from opentalos.model.errors import OutcomeUnknown, RequestError, TalosError, Unavailable
+from opentalos.sdk.errors import (
+    BY_CODE,
+    BY_STATUS,
+    error_of_application,
+    error_of_code,
+    error_of_status,
+)
+from opentalos.wire._generated.common import ErrorCode
+from opentalos.wire.thrift.error import ApplicationError, ApplicationErrorKind
+
+# Internal errors of a server: it did nothing, but its code stands for failures of every kind.
+SHOWN_AS_UNKNOWN = {
+    errors.ConfigError,
+    errors.AlreadyExists,
+    errors.NotFound,
+    errors.NewerFormat,
+    errors.TalosError,
+}
+# One code for several leaves: the client sees the first of them, of the same branch.
+SEVERAL = {
+    errors.NothingThere: errors.TopicNotExist,
+    errors.TopicGroupNotExist: errors.TopicNotExist,
+    errors.TopicGroupExists: errors.TopicExists,
+    errors.PrincipalExists: errors.BadRequest,
+    errors.PrincipalNotExist: errors.BadRequest,
+    errors.ProducerFenced: errors.LeaseNotHeld,
+    errors.SequenceGap: errors.BadRequest,
+    errors.VersionConflict: errors.NotSupported,
+    errors.NotOwner: errors.PartitionNotServing,
+    errors.StorageFull: errors.ExcessivePending,
+    errors.StoreUnavailable: errors.PartitionNotServing,
+    errors.RecoveryStuck: errors.PartitionNotServing,
+    errors.Fenced: errors.OutcomeUnknown,
+    errors.WriterDead: errors.OutcomeUnknown,
+    errors.RequestError: errors.BadRequest,
+    errors.Unavailable: errors.ExcessivePending,
+}
+BRANCHES = (RequestError, Unavailable, OutcomeUnknown)
+
+
+def branch_of(error: TalosError) -> type[TalosError]:
+    return next(branch for branch in BRANCHES if isinstance(error, branch))
+
+
+@pytest.mark.parametrize("sent", FORMS, ids=lambda cls: cls.__name__)
+def test_every_error_of_a_server_comes_out_in_its_branch(sent: type[TalosError]) -> None:
+    got = error_of_code("anyCall", FORMS[sent].code, "why")
+    assert str(got) == "why"
+    if sent in SHOWN_AS_UNKNOWN:
+        assert branch_of(got) is OutcomeUnknown
+        return
+    assert type(got) is SEVERAL.get(sent, sent)
+    assert branch_of(got) is branch_of(sent("why"))
+
+
+@pytest.mark.parametrize("code", ErrorCode, ids=lambda code: code.name)
+def test_every_code_of_the_protocol_is_an_error(code: ErrorCode) -> None:
+    error = error_of_code("anyCall", code, "")
+    assert branch_of(error) in BRANCHES
+    assert str(code.value) in str(error)
+
+
+@pytest.mark.parametrize("code", [None, 0, 1, 2, 10, 12, 18, 26, 47, 53, 9_999, -3])
+def test_a_code_that_does_not_say_not_done_is_unknown(code: int | None) -> None:
+    assert type(error_of_code("putMessage", code, "")) is OutcomeUnknown
+
+
+def test_a_code_may_mean_something_else_in_one_call() -> None:
+    assert type(error_of_code("putMessage", 9, "")) is errors.ProducerFenced
+    assert type(error_of_code("renew", 9, "")) is errors.LeaseNotHeld
+    assert type(error_of_code("describeTopicGroup", 5, "")) is errors.TopicGroupNotExist
+
+
+def test_the_tables_hold_no_unknown_outcome() -> None:
+    for kind in (*BY_CODE.values(), *BY_STATUS.values()):
+        assert issubclass(kind, RequestError | Unavailable)
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (400, "", errors.BadRequest),
+        (401, "", errors.InvalidCredential),
+        (404, "", errors.NotSupported),
+        (408, "", errors.Unavailable),
+        (412, "", errors.ClockSkewed),
+        (413, "", errors.RequestTooLarge),
+        (413, "the server holds too many request bytes now; try again", errors.ExcessivePending),
+        (302, "", errors.NotSupported),
+        (503, "too many connections", errors.Unavailable),
+        (503, "this takes too long: outcome unknown", OutcomeUnknown),
+        (200, "a web page", OutcomeUnknown),
+        (500, "", OutcomeUnknown),
+        (502, "", OutcomeUnknown),
+        (504, "", OutcomeUnknown),
+    ],
+)
+def test_a_reply_without_thrift_is_judged_by_its_status(
+    status: int, text: str, kind: type[TalosError]
+) -> None:
+    error = error_of_status(status, text, "putMessage at http://s1:1")
+    assert type(error) is kind
+    assert "putMessage at http://s1:1" in str(error)
+    assert str(status) in str(error)
+
+
+@pytest.mark.parametrize("kind", ApplicationErrorKind, ids=lambda kind: kind.name)
+def test_a_call_that_no_method_took_is_not_done(kind: ApplicationErrorKind) -> None:
+    not_taken = kind.name in (
+        "UNKNOWN_METHOD", "INVALID_MESSAGE_TYPE", "WRONG_METHOD_NAME", "PROTOCOL_ERROR"
+    )  # fmt: skip
+    error = error_of_application(ApplicationError("putMessage", 1, kind, "why"))
+    assert type(error) is (errors.NotSupported if not_taken else OutcomeUnknown)

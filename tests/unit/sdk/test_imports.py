@@ -1,0 +1,75 @@
+"""What importing the SDK brings in, and what would break on another system."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import opentalos
+
+PACKAGE = Path(opentalos.__file__).parent
+CLIENT_SIDE = ("sdk", "model", "wire")
+# Modules of the standard library and names in them that only Unix has.
+UNIX_MODULES = {"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty", "uvloop"}
+UNIX_NAMES = {"fork", "geteuid", "getuid", "killpg", "register_at_fork", "setsid", "sync"}
+HEAVY = {"aiohttp", "pyarrow", "numpy", "jpype", "kazoo", "click", "httptools", "uvloop"}
+LOADED = """
+import sys
+import opentalos.sdk, opentalos.sdk.aio
+print("\\n".join(sys.modules))
+"""
+
+
+def test_importing_the_sdk_loads_no_server_and_nothing_heavy() -> None:
+    command = [sys.executable, "-W", "error", "-c", LOADED]
+    loaded = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    ours = {name.split(".")[1] for name in loaded if name.startswith("opentalos.")}
+    assert ours == {"sdk", "model", "wire"}
+    assert not HEAVY & {name.partition(".")[0] for name in loaded}
+
+
+def test_the_package_is_typed() -> None:
+    assert (PACKAGE / "py.typed").exists()
+
+
+def unix_only(tree: ast.Module) -> list[str]:
+    """What only Unix has; a name that hasattr asked for before is fine."""
+    asked = {
+        node.args[1].value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "hasattr"
+        and isinstance(node.args[1], ast.Constant)
+    }
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [one.name for one in node.names if one.name in UNIX_MODULES]
+        elif isinstance(node, ast.ImportFrom) and node.module in UNIX_MODULES:
+            found.append(node.module)
+        elif (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in ("os", "signal")
+            and node.attr in UNIX_NAMES - asked
+        ):
+            found.append(f"{node.value.id}.{node.attr}")
+    return found
+
+
+def test_the_client_side_runs_on_every_system() -> None:
+    problems = {
+        str(path.relative_to(PACKAGE)): found
+        for folder in CLIENT_SIDE
+        for path in (PACKAGE / folder).rglob("*.py")
+        if (found := unix_only(ast.parse(path.read_text())))
+    }
+    assert problems == {}
+
+
+def test_the_check_sees_what_only_unix_has() -> None:
+    assert unix_only(ast.parse("import fcntl")) == ["fcntl"]
+    assert unix_only(ast.parse("import os\nos.fork()")) == ["os.fork"]
+    guarded = "import os\nif hasattr(os, 'register_at_fork'):\n    os.register_at_fork()"
+    assert unix_only(ast.parse(guarded)) == []
