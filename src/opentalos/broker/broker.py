@@ -15,10 +15,14 @@ from opentalos.broker.consumers import ConsumerService
 from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
 from opentalos.broker.messages import MessageService
 from opentalos.broker.metrics import MetricService
+from opentalos.broker.overview import OverviewService
 from opentalos.broker.partition_quotas import PartitionQuotaService
 from opentalos.broker.permissions import PermissionService
+from opentalos.broker.plain_messages import PlainMessageService
 from opentalos.broker.principals import PrincipalService
 from opentalos.broker.quotas import QuotaService
+from opentalos.broker.remote_messages import CALL as MESSAGES_CALL
+from opentalos.broker.remote_messages import RemoteMessages
 from opentalos.broker.space_upkeep import SpaceUpkeep
 from opentalos.broker.topic_consumers import TopicsConsumerService
 from opentalos.broker.topic_groups import TopicGroupService
@@ -77,14 +81,17 @@ class Broker:
         self.permissions = PermissionService(context)
         self.topic_groups = TopicGroupService(context, catalogs.topic_groups)
         self.messages = MessageService(context)
+        self.plain_messages = PlainMessageService(context, self.messages)
         self.consumers = ConsumerService(context, groups)
         self.topic_consumers = TopicsConsumerService(self.consumers)
         self.quotas = QuotaService(context, quotas)
         self.partition_quotas = PartitionQuotaService(context, quotas)
         self.metrics = MetricService(context, groups, reader)
+        self.overview = OverviewService(context, reader, self.metrics)
         self.principals = PrincipalService(catalogs.principals, context.authorizer)
         self.peer_calls = PeerCalls()
         self.peer_calls.register(PARTITIONS_CALL, RemoteLogs(context).answer)
+        self.peer_calls.register(MESSAGES_CALL, RemoteMessages(context).answer)
         # None: this server is alone.
         self.cluster: ClusterService | None = None
         self.places: PartitionPlaces | None = None
@@ -114,6 +121,11 @@ class Broker:
             raise
         self._upkeep.start()
         self._space_upkeep.start()
+
+    @property
+    def membership(self) -> Cluster | None:
+        """This server's part in the cluster; None: it is alone."""
+        return self._cluster
 
     async def announce_restart(self) -> None:
         """Tell the cluster before the port refuses, so that it does not take this for a crash."""

@@ -48,12 +48,14 @@ class NewTopic:
 class AttributeChange:
     """What changeTopicAttribute sets; None leaves a field as it is.
 
-    Keys of ``attributes`` are added or overwritten, the others stay.
+    Keys of ``attributes`` are added or overwritten, those of ``removed`` taken away, the others
+    stay.
     """
 
     partitions: int | None = None
     retention_s: int | None = None
     attributes: Mapping[str, str] | None = None
+    removed: tuple[str, ...] = ()
 
 
 def split_name(caller: Principal, name: str) -> tuple[str, str]:
@@ -111,8 +113,9 @@ def changed_topic(topic: Topic, change: AttributeChange, now_ms: int, limits: To
     if change.retention_s is not None:
         check_retention(change.retention_s, limits)
         topic = replace(topic, retention_s=change.retention_s)
-    if change.attributes:
-        attributes = {**topic.attributes, **change.attributes}
+    if change.attributes or change.removed:
+        kept = {name: one for name, one in topic.attributes.items() if name not in change.removed}
+        attributes = {**kept, **(change.attributes or {})}
         check_attributes(attributes, limits)
         topic = replace(topic, attributes=attributes)
     if change.partitions is not None and change.partitions != topic.partitions:

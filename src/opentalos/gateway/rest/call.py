@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -13,10 +14,11 @@ from opentalos.gateway.peer.forwarding import Forwarding
 from opentalos.gateway.rest.errors import UnsupportedMediaType
 from opentalos.gateway.rest.route import JSON, Body, Route, typed
 from opentalos.gateway.rest.schema import check
-from opentalos.model.errors import BadRequest, RequestTooLarge
+from opentalos.model.errors import BadRequest, RequestTooLarge, StoreUnavailable
 from opentalos.model.identity import Principal
 
 QUERY_PAIRS_MAX = 32
+MARGIN_S = 4.0  # of an answer beyond what the call itself waits for
 _JSON_TYPE = JSON.encode()
 
 
@@ -44,6 +46,13 @@ class Call:
     document: Any = None
     raw: bool = False  # the body is of a content type that is not decoded
     table: Any = None  # of routes, for the document that describes them
+
+    def wait(self, seconds: float) -> None:
+        """The answer may take so long; it is given up when the server is about to stop."""
+        exchange = self.exchange
+        exchange.extend(seconds + MARGIN_S)
+        if exchange.late is not None:
+            exchange.drained = partial(exchange.late, StoreUnavailable("the server stops"))
 
 
 def query_of(route: Route, sent: bytes) -> dict[str, Any]:
@@ -82,9 +91,11 @@ def document_of(route: Route, exchange: Exchange) -> tuple[Any, bool]:
         if sent:
             raise BadRequest("this operation takes no body")
         return None, False
-    if len(sent) > body.bytes_max:
-        raise RequestTooLarge(f"a body of {len(sent)} bytes is above {body.bytes_max}")
-    if _is_raw(body, exchange.headers.get(b"content-type", _JSON_TYPE)):
+    raw = _is_raw(body, exchange.headers.get(b"content-type", _JSON_TYPE))
+    bytes_max = body.raw_bytes_max if raw else body.bytes_max
+    if len(sent) > bytes_max:
+        raise RequestTooLarge(f"a body of {len(sent)} bytes is above {bytes_max}")
+    if raw:
         return None, True
     document = decoded(sent)
     check(body.schema, document, "the body")

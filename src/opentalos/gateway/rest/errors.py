@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opentalos.broker.keyed_puts import KeyReused
+from opentalos.broker.plain_messages import MessageUnreadable, SeveralPartitions
 from opentalos.model import errors
 from opentalos.model.errors import BadRequest, OutcomeUnknown, TalosError
 
@@ -25,6 +26,10 @@ class UnsupportedMediaType(BadRequest):
     """The body's content type is not one that the operation takes."""
 
 
+class Unusable(BadRequest):
+    """Each value is right, but they cannot be used together."""
+
+
 class NotClustered(BadRequest):
     """Only a server of a cluster can do this."""
 
@@ -34,7 +39,10 @@ STATUS: dict[type[TalosError], int] = {
     MethodNotAllowed: 405,
     UnsupportedMediaType: 415,
     NotClustered: 409,
+    Unusable: 422,
     KeyReused: 422,
+    SeveralPartitions: 422,
+    MessageUnreadable: 422,
     errors.BadRequest: 400,
     errors.RequestTooLarge: 413,
     errors.InvalidName: 400,

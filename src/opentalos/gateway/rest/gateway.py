@@ -26,7 +26,6 @@ from opentalos.model.errors import (
     ExcessivePending,
     InvalidCredential,
     PartitionNotServing,
-    StoreUnavailable,
     TalosError,
     Unavailable,
 )
@@ -92,7 +91,6 @@ class RestGateway:
         task.add_done_callback(self._tasks.discard)
         if match.route.reads:  # nobody misses what it was about to answer
             exchange.late = partial(_give_up, task, refuse)
-            exchange.drained = partial(exchange.late, StoreUnavailable("the server stops"))
 
     async def _run(self, exchange: Exchange, match: Match, request_id: bytes) -> None:
         try:

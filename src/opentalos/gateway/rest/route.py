@@ -27,6 +27,7 @@ class Body:
     schema: Schema
     bytes_max: int = BODY_BYTES_MAX
     raw: Sequence[str] = ()
+    raw_bytes_max: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

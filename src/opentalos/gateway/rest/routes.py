@@ -1,6 +1,6 @@
 """All routes of REST in one table."""
 
-from opentalos.gateway.rest import cluster, principals
+from opentalos.gateway.rest import cluster, messages, principals, topics
 from opentalos.gateway.rest.openapi import get_document
 from opentalos.gateway.rest.route import Route, RouteTable
 from opentalos.gateway.rest.schema import Schema, text, whole
@@ -28,4 +28,6 @@ _DOCUMENT = Route(
     summary="Describe all of this in OpenAPI 3.1.", reply={"type": "object"},
 )  # fmt: skip
 
-TABLE = RouteTable((_DOCUMENT, *principals.ROUTES, *cluster.ROUTES), PLACES)
+TABLE = RouteTable(
+    (_DOCUMENT, *topics.ROUTES, *messages.ROUTES, *principals.ROUTES, *cluster.ROUTES), PLACES
+)

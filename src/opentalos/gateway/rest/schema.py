@@ -85,9 +85,6 @@ def nullable(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-ANY: Schema = {}
-
-
 def check(schema: Schema, value: Any, place: str) -> None:
     """Return if the value fits. Raises: BadRequest: the text names the place and the rule."""
     for name, several in (("oneOf", True), ("anyOf", False)):

@@ -1,0 +1,91 @@
+"""REST of topics and offsets."""
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from tests.unit.gateway.rest.support import Rest
+
+from opentalos.model.identity import Principal
+
+NEW = {"name": "orders", "partitions": 2, "retention_s": 7200, "attributes": {"a": "1"}}
+
+
+def alice(call: Rest) -> Principal:
+    found = call.world.broker.catalogs.principals.get("alice")
+    assert found is not None
+    return found
+
+
+async def test_a_topic_is_created_described_listed_and_deleted(call: Rest) -> None:
+    made = await call("POST", "topics", NEW, by="alice")
+    assert made.status == 201
+    assert {name: made.document[name] for name in NEW} == NEW
+    assert (made.document["owner"], made.document["durability"]) == ("alice", "synced")
+    assert (await call("POST", "topics", NEW, by="alice")).status == 409
+    for name in ("orders", "alice%2Forders", quote(made.document["resource"], safe="")):
+        shown = await call("GET", f"topics/{name}", by="alice")
+        assert (shown.status, len(shown.document["states"])) == (200, 2)
+    listed = (await call("GET", "topics", by="alice")).document["topics"]
+    assert listed == [made.document]
+    assert (await call("DELETE", "topics/orders", by="alice")).status == 204
+    assert (await call("GET", "topics/orders", by="alice")).status == 404
+
+
+async def test_visible_topics_are_those_that_may_be_described(call: Rest) -> None:
+    await call("POST", "topics", NEW, by="alice")
+    assert (await call("GET", "topics")).document["topics"] == []
+    names = [one["name"] for one in (await call("GET", "topics?scope=visible")).document["topics"]]
+    assert names == ["orders"]
+    await call.user("bob")
+    assert (await call("GET", "topics?scope=visible", by="bob")).document["topics"] == []
+    assert (await call("GET", "topics?scope=all")).status == 400
+
+
+async def test_an_unknown_topic_and_one_of_others_answer_alike(call: Rest) -> None:
+    await call("POST", "topics", NEW, by="alice")
+    await call.user("bob")
+    answers = []
+    for name in ("alice%2Forders", "alice%2Fnothing", "alice%2Fnot a name"):
+        replied = await call("GET", f"topics/{name}", by="bob")
+        document = dict(replied.document)
+        document["detail"] = document["detail"].replace("nothing", "orders")
+        document["detail"] = document["detail"].replace("not a name", "orders")
+        document.pop("instance")
+        answers.append((replied.status, document))
+    assert answers[0] == answers[1] == answers[2]
+    assert answers[0][0] == 404
+
+
+async def test_a_change_sets_and_removes_attributes_in_one_step(call: Rest) -> None:
+    await call("POST", "topics", NEW, by="alice")
+    change: dict[str, Any] = {"partitions": 3, "attributes": {"a": None, "b": "2"}}
+    changed = await call("PATCH", "topics/orders", change, by="alice")
+    assert changed.status == 200
+    assert (changed.document["partitions"], changed.document["attributes"]) == (3, {"b": "2"})
+    assert (await call("PATCH", "topics/orders", {"partitions": 4}, by="alice")).status == 409
+    assert (await call("PATCH", "topics/orders", {"retention_s": 1}, by="alice")).status == 422
+
+
+@pytest.mark.parametrize(
+    ("document", "status"),
+    [({"name": "x"}, 400), ({"name": "_x", "partitions": 1}, 400),
+     ({"name": "x", "partitions": 0}, 400), ({"name": "x", "partitions": 1.5}, 400),
+     ({"name": "x", "partitions": 100_000}, 422), ({"name": "CL1/x", "partitions": 1}, 403),
+     ({"name": "x", "partitions": 1, "attributes": {"": "v"}}, 400),
+     ({"name": "x", "partitions": 1, "attributes": {"durability": "hope"}}, 422)],
+)  # fmt: skip
+async def test_a_topic_that_cannot_be_is_refused(call: Rest, document: Any, status: int) -> None:
+    assert (await call("POST", "topics", document, by="alice")).status == status
+
+
+async def test_offsets_are_told_also_by_time(call: Rest) -> None:
+    topic = await call.world.topic(alice(call), partitions=2)
+    await call.world.put(alice(call), topic, 1, 3)
+    replied = await call("GET", "topics/t/offsets?time_ms=0", by="alice")
+    assert replied.document["partitions"] == [
+        {"partition": 0, "start": 0, "end": -1, "next": 0, "at": 0},
+        {"partition": 1, "start": 0, "end": 2, "next": 3, "at": 0},
+    ]
+    assert (await call("GET", "topics/t/offsets?time_ms=-1", by="alice")).status == 400
+    assert (await call("GET", "topics/t/offsets?time_ms=soon", by="alice")).status == 400
