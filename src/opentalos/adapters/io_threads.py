@@ -35,15 +35,16 @@ class _Slot:
 
     def __init__(self) -> None:
         self.started_s = 0.0  # of the job under way; 0 while idle
-        self.stalled = False  # replaced by another thread; leaves when its job ends
+        self.stalled = False  # another thread stands in for it until its job ends
 
 
 class IoThreads:
     """A few daemon threads that run blocking jobs in the order submitted.
 
     A job that hangs takes its thread out of the count and another one is started, up to
-    ``threads_max`` in all; the hanging one leaves when its job ends. While jobs are slow on average
-    the count grows, because then threads wait for the store and not for the interpreter.
+    ``threads_max`` in all; when its job ends it counts again, and one too many leaves. While jobs
+    are slow on average the count grows and none leaves, because then threads wait for the store and
+    not for the interpreter: starting one makes the loop wait for it.
     All methods belong to one event loop, the one that submits first.
     """
 
@@ -174,13 +175,9 @@ class IoThreads:
 
     def _serve(self, slot: _Slot) -> None:
         """A thread's life. No reference to a job is kept while idle: it holds message bytes."""
-        told, outbox = False, self._outbox
+        outbox = self._outbox
         assert outbox is not None
-        while not slot.stalled:
-            job = self._inbox.get()
-            if job is None:
-                told = True
-                break
+        while (job := self._inbox.get()) is not None:
             work, args, finished = job
             started_s = slot.started_s = monotonic()
             try:
@@ -188,17 +185,21 @@ class IoThreads:
             except BaseException as caught:  # the thread's root; the submitter gets it
                 result, error = None, caught
             slot.started_s = 0.0
-            outbox.post(self._done, finished, result, error, monotonic() - started_s)
+            outbox.post(self._done, slot, finished, (result, error, monotonic() - started_s))
             del job, work, args, finished, result, error
         try:
             self._leave()
         finally:
-            outbox.post(self._left, slot, told)
+            outbox.post(self._left, slot)
 
     def _done(
-        self, finished: Finished, result: Any, error: BaseException | None, seconds: float
+        self, slot: _Slot, finished: Finished, outcome: tuple[Any, BaseException | None, float]
     ) -> None:
         """On the loop."""
+        result, error, seconds = outcome
+        if slot.stalled:
+            slot.stalled = False
+            self._stalled -= 1
         self._in_flight -= 1
         self._mean_job_s += (min(seconds, STALL_S) - self._mean_job_s) * _MEAN_WEIGHT
         if len(self._slots) > self._threads_kept:
@@ -213,10 +214,10 @@ class IoThreads:
             self._leaving += 1
             self._inbox.put(None)
 
-    def _left(self, slot: _Slot, told: bool) -> None:
+    def _left(self, slot: _Slot) -> None:
         del self._slots[slot]
         self._stalled -= slot.stalled
-        self._leaving -= told
+        self._leaving -= 1
         if self._in_flight > len(self._slots) - self._leaving:
             self._grow()  # the bound kept a replacement from being started earlier
             if self._closed:

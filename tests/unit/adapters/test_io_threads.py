@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -106,4 +107,17 @@ async def test_threads_are_daemons_and_named() -> None:
     thread = await threads.run(threading.current_thread)
     assert thread.daemon
     assert thread.name.startswith("store-io")
+    await threads.close(deadline_s=5)
+
+
+async def test_slow_jobs_start_no_thread_each() -> None:
+    threads = IoThreads("t", threads=2, threads_max=6)
+    used: set[int] = set()
+
+    def slow() -> None:
+        used.add(threading.get_ident())
+        time.sleep(0.03)
+
+    await asyncio.gather(*(threads.run(slow) for _ in range(40)))
+    assert len(used) <= 6
     await threads.close(deadline_s=5)

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from opentalos.adapters.hdfs.append_file import HdfsAppendFile, WriterContext
 from opentalos.adapters.hdfs.client import HdfsClient, OpenStream, Reader, ReadPlace
 from opentalos.adapters.hdfs.configuration import parse_hdfs_url
+from opentalos.adapters.hdfs.endings import Endings, final_lengths
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.jvm import configured_folder, leave_thread, start_jvm
 from opentalos.adapters.store_path import check_file_path, check_file_prefix
@@ -32,8 +33,6 @@ THREADS_GROWTH = 4  # so many times the threads while calls hang or HDFS is slow
 READERS_MAX = 128  # input streams kept open
 CLOSE_S = 2.0  # for calls under way when the store closes; a server has 5 s to end
 DELETE_FENCE_S = 10.0  # a file that is still open is taken from its writer before it is deleted
-# The DataNodes end a recovery within about a heartbeat (1 to 3 s).
-POLL_MIN_S, POLL_MAX_S, POLL_GROWTH = 0.02, 0.1, 1.5
 # A recovery whose DataNode died or whose NameNode restarted needs to be asked for again; the
 # NameNode ignores it while one is under way.
 REISSUE_S = 5.0
@@ -61,6 +60,7 @@ class HdfsFileStore:
         self._files: dict[HdfsAppendFile, None] = {}
         self._readers: OrderedDict[str, Reader] = OrderedDict()
         self._closed = False
+        self._endings = Endings(lambda paths: self._run(paths[0], final_lengths, client, paths))
 
     async def create(self, path: str, *, durability: Durability) -> HdfsAppendFile:
         """Make a new file, its entry in the NameNode's journal; see the port."""
@@ -134,6 +134,7 @@ class HdfsFileStore:
         if self._closed:
             return
         self._closed = True
+        await self._endings.close()
         await self._commits.close(deadline_s=CLOSE_S)
         for file in list(self._files):
             file.abandon(WriterDead("the file store was closed"))
@@ -147,17 +148,12 @@ class HdfsFileStore:
 
     async def _fence(self, path: str, deadline_s: float) -> int:
         """Return the length when no former writer can commit any more. No thread waits for it."""
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(deadline_s):
                 while True:
                     length = await self._run(path, self._client.recover, path)
-                    reissue_s = loop.time() + REISSUE_S
-                    poll_s = POLL_MIN_S
-                    while length is None and loop.time() < reissue_s:
-                        await asyncio.sleep(poll_s)
-                        length = await self._run(path, self._client.final_length, path)
-                        poll_s = min(poll_s * POLL_GROWTH, POLL_MAX_S)
+                    if length is None:
+                        length = await self._endings.length(path, wait_s=REISSUE_S)
                     if length is not None:
                         return length
         except TimeoutError as error:
