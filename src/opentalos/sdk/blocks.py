@@ -15,6 +15,18 @@ from opentalos.wire.message import (
 )
 
 
+def message_of(given: Message | bytes, now_ms: int) -> Message:
+    """A message with a create time, which every official client sets too: ``now_ms`` if none."""
+    if not isinstance(given, Message):
+        return Message(given, create_ms=now_ms)
+    data, key, number, created, appended, kind, fingerprint, tag = given
+    if created is not None:
+        return given
+    # Source: 0.2 us; _replace takes 0.6, a third of a whole message's cost.
+    values = (data, key, number, now_ms, appended, kind, fingerprint, tag)
+    return tuple.__new__(Message, values)
+
+
 def encode_records(messages: Sequence[Message], compression: Compression) -> MessageBlock:
     """A block of these messages as they are, version 3; its create time is their average.
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from opentalos.model.errors import BadRequest
 from opentalos.model.message import Compression, PayloadFormat, StoredBlock
-from opentalos.sdk.blocks import decode_block_records, encode_records
+from opentalos.sdk.blocks import decode_block_records, encode_records, message_of
 from opentalos.sdk.values import Message, Record
 from opentalos.wire.message import (
     MessageFormatError,
@@ -26,6 +26,14 @@ MESSAGES = [
 
 def stored(payload: bytes, compression: int, messages: int, base: int = 10) -> StoredBlock:
     return StoredBlock(base, messages, APPEND_MS, 0, compression, PayloadFormat.TALOS, payload)
+
+
+def test_a_message_without_a_create_time_gets_one() -> None:
+    assert message_of(b"a", TIME_MS) == Message(b"a", create_ms=TIME_MS)
+    assert message_of(MESSAGES[0], 5) is MESSAGES[0]
+    given = Message(b"a", "key", "1", None, 7, 2, "print", "tag")
+    assert message_of(given, TIME_MS) == given._replace(create_ms=TIME_MS)
+    assert type(message_of(given, TIME_MS)) is Message
 
 
 @pytest.mark.parametrize("compression", Compression)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final, Self
 
 from opentalos.sdk.aio.client import Client, attach
-from opentalos.sdk.blocks import encode_records
+from opentalos.sdk.blocks import encode_records, message_of
 from opentalos.sdk.config import ClientConfig
 from opentalos.sdk.errors import TopicNotExist
 from opentalos.sdk.values import Compression, Message, PutReply, TopicRef
@@ -51,7 +51,7 @@ class SimpleProducer:
                  none is, and a second put may store them twice.
         """
         now_ms = self._client.now_ms()
-        block = encode_records([_message(one, now_ms) for one in messages], self._compression)
+        block = encode_records([message_of(one, now_ms) for one in messages], self._compression)
         ref = await self._client.topic(self._name)
         try:
             return await self._client.put(ref, self._place(ref, partition), block)
@@ -71,10 +71,3 @@ class SimpleProducer:
         """Close the client if it is this object's own."""
         if self._owned:
             await self._client.close()
-
-
-def _message(given: Message | bytes, now_ms: int) -> Message:
-    """A message with a create time, as every official client sets it."""
-    if not isinstance(given, Message):
-        return Message(given, create_ms=now_ms)
-    return given if given.create_ms is not None else given._replace(create_ms=now_ms)
