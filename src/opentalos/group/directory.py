@@ -43,6 +43,14 @@ class GroupUser(NamedTuple):
     admin: bool = False
 
 
+class GroupFigures(NamedTuple):
+    """What a server coordinates now."""
+
+    groups: int
+    workers: int  # with a live lease
+    leases: int  # partitions held by a live lease
+
+
 class GroupDirectory:
     """Finds, makes and removes groups.
 
@@ -72,6 +80,17 @@ class GroupDirectory:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def figures(self, now_s: float) -> GroupFigures:
+        """Groups in memory and their live leases."""
+        groups = [group for topic in self._topics.values() for group in topic.values()]
+        return GroupFigures(
+            groups=len(groups),
+            workers=sum(len(group.live_workers(now_s)) for group in groups),
+            leases=sum(
+                bool(part.holder(now_s)) for group in groups for part in group.partitions.values()
+            ),
+        )
 
     # --- finding -------------------------------------------------------------------------------
 

@@ -64,6 +64,7 @@ class HttpLimits:
     idle_timeout_s: float = 120.0  # a kept-alive connection without a request
     write_stall_s: float = 30.0  # a client that does not read its reply
     drain_s: float = 3.0  # requests under way may finish so long after SIGTERM
+    failure_lines_per_s_max: int = 100  # log lines of failed requests; the rest is only counted
 
     def __post_init__(self) -> None:
         _need(0 < self.body_bytes_max <= self.bodies_bytes_total_max, "need 0 < body <= total")
@@ -100,6 +101,17 @@ class TlsSettings:
     def enabled(self) -> bool:
         """Whether the port has TLS."""
         return bool(self.cert_file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """[metrics] What /metrics shows to whom. The port is the one that clients reach."""
+
+    access: str = "admin"  # admin: with an administrator's key; open: to everybody
+    topics_max: int = 0  # the busiest topics have series of their own; the rest is "other"
+
+    def __post_init__(self) -> None:
+        _need(self.access in ("admin", "open"), 'access must be "admin" or "open"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from opentalos.model.limits import (
     JvmLimits,
     LogLimits,
     MessageLimits,
+    MetricsSettings,
     QuotaLimits,
     TlsSettings,
     TopicLimits,
@@ -27,6 +28,7 @@ from opentalos.model.limits import (
 from opentalos.model.names import check_name
 
 _LOG_LEVELS = ("debug", "info", "warning", "error")
+_LOG_FORMATS = ("text", "json")
 _PORT_MAX = 65_535
 _REQUEST_OVERHEAD_BYTES = 64 << 10  # of a put around its block: Thrift fields and names
 _GROUP_SLACK_BYTES = 1 << 20  # headers of a group's blocks, and the head of its segment
@@ -48,8 +50,11 @@ class ServerSettings:
     listen: str = "127.0.0.1:9420"  # HOST:PORT; port 0 picks a free one
     advertise: str = ""  # HOST:PORT told to clients; empty: the address listened on
     log_level: str = "info"  # debug, info, warning or error; lines go to stderr
+    log_format: str = "text"  # or json: one object per line
 
     def __post_init__(self) -> None:
+        if self.log_format not in _LOG_FORMATS:
+            raise ValueError(f"log_format must be one of {', '.join(_LOG_FORMATS)}")
         if self.log_level not in _LOG_LEVELS:
             raise ValueError(f"log_level must be one of {', '.join(_LOG_LEVELS)}")
         parse_address(self.listen, "listen")
@@ -104,6 +109,7 @@ class Config:
     storage: StorageSettings = field(default_factory=StorageSettings)
     http: HttpLimits = field(default_factory=HttpLimits)
     tls: TlsSettings = field(default_factory=TlsSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
     auth: AuthLimits = field(default_factory=AuthLimits)
     message: MessageLimits = field(default_factory=MessageLimits)
     log: LogLimits = field(default_factory=LogLimits)

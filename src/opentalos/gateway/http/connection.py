@@ -319,8 +319,8 @@ class HttpConnection(asyncio.Protocol):
     def answer(self, exchange: Exchange, prefix: bytes, body: bytes, extra: bytes) -> None:
         """Write one reply and go on; never raises, whatever became of the connection."""
         server = self._server
-        if exchange.charged:
-            server.body_bytes -= exchange.charged
+        server.body_bytes -= exchange.charged
+        server.traffic.ended(exchange, prefix, self.peer)
         self._current = None
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -342,6 +342,7 @@ class HttpConnection(asyncio.Protocol):
         """Write one reply in pieces; never raises, whatever became of the connection."""
         server = self._server
         server.release(exchange.charged)
+        server.traffic.ended(exchange, prefix, self.peer)
         self._current = None
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -402,9 +403,7 @@ class HttpConnection(asyncio.Protocol):
             )
         if self._queue or self._backlog or self._refusal is not None:
             self._pump()
-        elif self._server.draining and not self._in_message:
-            self._close()
-        elif self._last:
+        elif self._last or (self._server.draining and not self._in_message):
             self._close()
         elif self._owes_continue:
             self._send_continue()
@@ -421,7 +420,7 @@ class HttpConnection(asyncio.Protocol):
             self._charged = 0
             self._backlog.clear()
             self._refusal = (status, reason)
-            self._server.refused += 1
+            self._server.note_refusal(self.peer, status, reason)
             if self._transport is None or self._transport.is_closing():
                 return
             if not self._queue and self._current is None:

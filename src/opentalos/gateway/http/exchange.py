@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from opentalos.gateway.http.reply_format import TEXT, head
 from opentalos.model.errors import TalosError
+from opentalos.model.histogram import Histogram
 
 if TYPE_CHECKING:
     from opentalos.gateway.http.connection import HttpConnection
     from opentalos.gateway.http.reply_stream import ReplyStream
 
 Handler = Callable[["Exchange"], None]
+
+_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+_REQUEST_ID_BYTES = 8
+_QUERY_PAIRS_MAX = 16
+_ERRORS = 400  # and the statuses above it
 
 
 class Exchange:
@@ -29,12 +37,15 @@ class Exchange:
         "client",
         "close_after",
         "drained",
+        "failure",
         "forwarder",
         "headers",
         "late",
         "method",
         "path",
         "query",
+        "started_s",
+        "timed",
         "version_1_0",
     )
 
@@ -53,6 +64,18 @@ class Exchange:
         self.drained: Callable[[], None] | None = None  # told when the server is about to stop
         self.forwarder = ""  # the server that passed the request on; empty: it came directly
         self.client = ""  # with it: whose request it is
+        self.started_s = 0.0  # time.perf_counter() when its handler was called
+        self.timed: Histogram | None = None  # takes how long it took
+        self.failure = ""  # name of the error that it is answered with
+
+    @property
+    def request_id(self) -> str:
+        """The caller's own id: a header, or ``id`` in the URL of a Talos call; made if absent."""
+        sent = self.headers.get(b"x-request-id", b"") or _query_value(self.query, b"id")
+        if not _REQUEST_ID.fullmatch(sent):
+            sent = secrets.token_hex(_REQUEST_ID_BYTES).encode()
+            self.headers[b"x-request-id"] = sent
+        return sent.decode()
 
     @property
     def answered(self) -> bool:
@@ -110,4 +133,15 @@ class Exchange:
 
     def reply_text(self, status: int, reason: str, extra: bytes = b"") -> None:
         """Answer with a plain text reason."""
+        if status >= _ERRORS:
+            self.failure = self.failure or f"http_{status}"
         self.reply(head(status, TEXT), reason.encode("utf-8", "replace") + b"\n", extra)
+
+
+def _query_value(query: bytes, name: bytes) -> bytes:
+    """A parameter of the query, without decoding; empty if it is absent."""
+    for pair in query.split(b"&", _QUERY_PAIRS_MAX):
+        key, _, value = pair.partition(b"=")
+        if key == name:
+            return value
+    return b""

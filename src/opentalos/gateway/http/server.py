@@ -11,6 +11,7 @@ from opentalos.gateway.http.connection import HttpConnection
 from opentalos.gateway.http.exchange import Exchange, Handler
 from opentalos.gateway.http.reply_format import date_line
 from opentalos.gateway.http.tls import TlsContext
+from opentalos.gateway.http.traffic import Traffic
 from opentalos.model.limits import HttpLimits
 
 SWEEP_S = 0.25  # resolution of every time limit of the port
@@ -45,6 +46,7 @@ class HttpServer:
         self.cut = 0
         self.accepted = 0
         self.tls: TlsContext | None = None
+        self.traffic = Traffic(limits.failure_lines_per_s_max)
         self.serve(exact or {}, prefixes)
         self._connections: set[HttpConnection] = set()
         self._unsent: dict[HttpConnection, int] = {}
@@ -94,6 +96,7 @@ class HttpServer:
         now = self.now = asyncio.get_running_loop().time()
         self.date = date_line(time.time())
         self.head_end = self.date + b"\r\n"
+        self.traffic.look()
         late = [c for c in self._connections if c.deadline < now]
         for connection in late:
             try:
@@ -111,6 +114,7 @@ class HttpServer:
 
     def dispatch(self, exchange: Exchange) -> None:
         """Call the handler; whatever it raises, the client gets an answer and no stack trace."""
+        exchange.started_s = time.perf_counter()
         try:
             handler = self._exact.get(exchange.path) or self._find(exchange.path)
             if handler is None:
@@ -140,6 +144,11 @@ class HttpServer:
         self._connections.discard(connection)
         if not self._connections:
             self._emptied.set()
+
+    def note_refusal(self, peer: str, status: int, reason: str) -> None:
+        """A request was refused before it was whole."""
+        self.refused += 1
+        self.traffic.refused(peer, status, reason)
 
     def release(self, count: int) -> None:
         """Give bytes back to the body budget."""

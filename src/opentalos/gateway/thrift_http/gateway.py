@@ -12,6 +12,7 @@ from opentalos.broker.broker import Broker
 from opentalos.broker.messages import GetQuery, GetResult, PutTarget
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
+from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler, Handlers
@@ -30,6 +31,7 @@ from opentalos.model.errors import (
     InvalidCredential,
     TalosError,
 )
+from opentalos.model.histogram import CALL_S, Histogram
 from opentalos.model.identity import Principal
 from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire.thrift import hot
@@ -46,7 +48,6 @@ from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
 
 TASKS_MAX = 10_000  # generic calls under way, whole server
 ADMIN_BODY_BYTES_MAX = 1 << 20  # of a call to another service than messages
-_REQUEST_ID_CHARS_MAX = 64
 _QUERY_PAIRS_MAX = 16
 # Calls that change nothing, by how their names begin: they may be cancelled when they hang.
 _READS = ("get", "query", "describe", "list", "lookup", "match", "check")
@@ -83,6 +84,7 @@ class ThriftGateway:
         self.gets = 0
         self.calls = 0  # all others
         self.failures = 0  # answered with an error
+        self.put_s, self.get_s = Histogram(CALL_S), Histogram(CALL_S)  # from request to reply
 
     def routes(self) -> dict[bytes, Callable[[Exchange], None]]:
         """Handler by path."""
@@ -142,6 +144,7 @@ class ThriftGateway:
 
     def _put(self, exchange: Exchange, caller: Principal, put: hot.HotPut) -> None:
         self.puts += 1
+        exchange.timed = self.put_s
         seqid, sequence_id = put.seqid, put.sequence_id
 
         def answer(error: TalosError | None) -> None:
@@ -192,6 +195,7 @@ class ThriftGateway:
 
     def _get(self, exchange: Exchange, caller: Principal, get: hot.HotGet) -> None:
         self.gets += 1
+        exchange.timed = self.get_s
         query = GetQuery(
             get.resource, get.partition, get.offset, get.messages_max, get.bytes_max,
             get.deadline_ms,
@@ -243,6 +247,8 @@ class ThriftGateway:
             self.failures += 1
             reply_refusal(exchange, error)
             return
+        if call.method is _PUT or call.method is _GET:
+            exchange.timed = self.put_s if call.method is _PUT else self.get_s
         form = CallForm(protocol, content_type, call.method, call.seqid)
         handler = self._handlers.get(service.name, {}).get(call.method.name)
         if handler is None:
@@ -307,12 +313,13 @@ class ThriftGateway:
     async def _guard(
         self, exchange: Exchange, form: CallForm, call: Coroutine[Any, Any, None]
     ) -> None:
-        try:
-            await call
-        except TalosError as error:
-            self._refuse(exchange, form, error)
-        except Exception as error:
-            self._broken(exchange, form, error)
+        with request_scope(exchange):
+            try:
+                await call
+            except TalosError as error:
+                self._refuse(exchange, form, error)
+            except Exception as error:
+                self._broken(exchange, form, error)
 
     def _refuse(self, exchange: Exchange, form: CallForm, error: TalosError) -> None:
         """Answer with the error; nothing may raise here (HOTPATH rule 1)."""
@@ -325,8 +332,8 @@ class ThriftGateway:
     def _broken(self, exchange: Exchange, form: CallForm, error: Exception) -> None:
         """An error nobody planned: logged once with its trace, told to the client by number."""
         self.failures += 1
-        sent = _query_value(exchange.query, b"id")[:_REQUEST_ID_CHARS_MAX]
-        request = f"{sent or 'request'}-{next(self._numbers)}"
+        exchange.failure = type(error).__name__
+        request = f"{exchange.request_id}-{next(self._numbers)}"
         fields = {"request": request, "rpc": form.method.name, "peer": exchange.peer}
         _log.error("a call failed unexpectedly", exc_info=error, extra=fields)
         exchange.reply_text(500, f"internal error, request {request}")

@@ -38,6 +38,7 @@ def known_protocol(sent: bytes) -> ThriftProtocol | None:
 def reply_error(exchange: Exchange, call: CallForm, error: TalosError) -> None:
     """Answer with the declared exception; never raises."""
     form = form_of(error)
+    exchange.failure = type(error).__name__
     exception = GalaxyTalosException(errorCode=ErrorCode(form.code), errMsg=text_of(error, form))
     body = encode_error(call.protocol, call.method, call.seqid, exception)
     exchange.reply(head(form.status, call.content_type), body)
@@ -46,5 +47,6 @@ def reply_error(exchange: Exchange, call: CallForm, error: TalosError) -> None:
 def reply_refusal(exchange: Exchange, error: TalosError, extra: bytes = b"") -> None:
     """Answer a request that is no call yet: plain text with the status of the error."""
     form = form_of(error)
+    exchange.failure = type(error).__name__
     status = form.status if form.status != STATUS_OK else 400
     exchange.reply_text(status, str(error), extra)
