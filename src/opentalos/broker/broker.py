@@ -13,6 +13,8 @@ from opentalos.broker.cluster.remote_logs import RemoteLogs
 from opentalos.broker.cluster.service import ClusterService
 from opentalos.broker.consumers import ConsumerService
 from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
+from opentalos.broker.group_members import GroupMemberService
+from opentalos.broker.group_resets import GroupResetService
 from opentalos.broker.messages import MessageService
 from opentalos.broker.metrics import MetricService
 from opentalos.broker.overview import OverviewService
@@ -87,6 +89,10 @@ class Broker:
         self.quotas = QuotaService(context, quotas)
         self.partition_quotas = PartitionQuotaService(context, quotas)
         self.metrics = MetricService(context, groups, reader)
+        self.group_resets = GroupResetService(self.messages, self.consumers, self.metrics)
+        self.group_members = GroupMemberService(
+            context, self.consumers, self.plain_messages, groups
+        )
         self.overview = OverviewService(context, reader, self.metrics)
         self.principals = PrincipalService(catalogs.principals, context.authorizer)
         self.peer_calls = PeerCalls()

@@ -82,9 +82,9 @@ class MetricService:
         progress = await self._progress(GroupKey(topic.uuid, group))
         units: list[PartitionConsumeUnit] = []
         for partition, offsets in enumerate(ranges):
-            _, address, checkpoint = progress.get(partition, _NOBODY)
+            worker, address, checkpoint = progress.get(partition, _NOBODY)
             lag = max(0, offsets.next - max(checkpoint + 1, offsets.start))
-            units.append(PartitionConsumeUnit(partition, address, checkpoint, lag))
+            units.append(PartitionConsumeUnit(partition, address, checkpoint, lag, worker))
         return units
 
     async def _progress(self, key: GroupKey) -> Mapping[int, Progress]:

@@ -129,6 +129,7 @@ class PartitionConsumeUnit:
     address: str  # peer address of the worker that holds it; empty when nobody does
     checkpoint: int  # -1: none
     lag: int  # messages after the checkpoint that are retained
+    worker: str = ""  # that holds it; empty when nobody does
 
 
 @dataclass(frozen=True, slots=True)

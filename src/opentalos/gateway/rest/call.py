@@ -58,7 +58,7 @@ class Call:
 def query_of(route: Route, sent: bytes) -> dict[str, Any]:
     """Parameters by name. Raises: BadRequest: unknown, repeated or out of range."""
     found: dict[str, Any] = {}
-    for pair in sent.split(b"&", QUERY_PAIRS_MAX) if sent else []:
+    for pair in filter(None, sent.split(b"&", QUERY_PAIRS_MAX)):
         key, _, text = (_unquoted(part) for part in pair.partition(b"="))
         schema = route.query.get(key)
         if schema is None:

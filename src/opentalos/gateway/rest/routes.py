@@ -1,6 +1,6 @@
 """All routes of REST in one table."""
 
-from opentalos.gateway.rest import cluster, messages, principals, topics
+from opentalos.gateway.rest import cluster, groups, messages, principals, topics, workers
 from opentalos.gateway.rest.openapi import get_document
 from opentalos.gateway.rest.route import Route, RouteTable
 from opentalos.gateway.rest.schema import Schema, text, whole
@@ -29,5 +29,14 @@ _DOCUMENT = Route(
 )  # fmt: skip
 
 TABLE = RouteTable(
-    (_DOCUMENT, *topics.ROUTES, *messages.ROUTES, *principals.ROUTES, *cluster.ROUTES), PLACES
+    (
+        _DOCUMENT,
+        *topics.ROUTES,
+        *messages.ROUTES,
+        *groups.ROUTES,
+        *workers.ROUTES,
+        *principals.ROUTES,
+        *cluster.ROUTES,
+    ),
+    PLACES,
 )

@@ -31,6 +31,12 @@ def whole(least: int = 0, most: int = I64_MAX, about: str = "") -> Schema:
     return schema | {"description": about} if about else schema
 
 
+def number(about: str = "") -> Schema:
+    """A number of 0 or more, whole or not; only in answers."""
+    schema = {"type": "number", "minimum": 0}
+    return schema | {"description": about} if about else schema
+
+
 def one_of(*values: str, about: str = "") -> Schema:
     """One of these texts."""
     schema = {"type": "string", "enum": list(values)}
@@ -128,6 +134,11 @@ def _check_whole(schema: Schema, value: Any, place: str) -> None:
         raise BadRequest(f"{place} must be {least} to {most}")
 
 
+def _check_number(schema: Schema, value: Any, place: str) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or value < schema["minimum"]:
+        raise BadRequest(f"{place} must be a number of {schema['minimum']} or more")
+
+
 def _check_yes_no(schema: Schema, value: Any, place: str) -> None:
     if not isinstance(value, bool):
         raise BadRequest(f"{place} must be true or false")
@@ -174,6 +185,7 @@ def _check_fields(schema: Schema, value: Any, place: str) -> None:
 _CHECKS: dict[str, Callable[[Schema, Any, str], None]] = {
     "string": _check_text,
     "integer": _check_whole,
+    "number": _check_number,
     "boolean": _check_yes_no,
     "null": _check_null,
     "array": _check_items,
