@@ -424,6 +424,8 @@ async def test_scan_shows_the_family_asked_for(store: RowStore, table: str) -> N
     pending = await store.scan(table, b"", b"", limit=10, family=PENDING)
     assert [row.cells for row in data] == [{b"c": b"1"}, {b"c": b"3"}]
     assert [row.cells for row in pending] == [{b"p": b"2"}, {}]
+    back = await store.scan(table, b"", b"", limit=10, reverse=True, family=PENDING)
+    assert [row.cells for row in back] == [{}, {b"p": b"2"}]
 
 
 async def test_scan_skips_removed_rows_without_spending_the_limit(

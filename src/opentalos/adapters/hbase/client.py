@@ -156,6 +156,8 @@ class HbaseClient:
         start, stop = self._bytes(keys.start), self._bytes(keys.stop)
         if keys.reverse:
             scan.withStartRow(stop, False).withStopRow(start, True).setReversed(True)
+            # Else HBase would read the other family only for live rows, which it refuses backwards.
+            scan.setLoadColumnFamiliesOnDemand(False)
         else:
             scan.withStartRow(start, True).withStopRow(stop, False)
         scan.setFilter(self._live)
