@@ -1,0 +1,38 @@
+"""One real server for the tests of the SDK that do not stop it."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.server_process import ROOT_KEY, ServerProcess
+
+from opentalos.sdk import ClientConfig, aio
+
+
+@pytest.fixture(scope="session")
+def sdk_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    running = ServerProcess(tmp_path_factory.mktemp("sdk-server")).start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def sdk_config(sdk_server: ServerProcess) -> ClientConfig:
+    return config_of(sdk_server.url)
+
+
+def config_of(*endpoints: str, **settings: float | bool) -> ClientConfig:
+    """The root key at these endpoints."""
+    key_id, secret = ROOT_KEY.key_id, ROOT_KEY.secret
+    return ClientConfig(endpoints=endpoints, key_id=key_id, secret=secret, **settings)  # type: ignore[arg-type]
+
+
+async def read_all(client: aio.Client, topic: str, partition: int) -> list[bytes]:
+    """What a partition holds."""
+    consumer = aio.SimpleConsumer(client, topic)
+    found: list[bytes] = []
+    offset, end = 0, (await consumer.offsets())[partition].next
+    while offset < end:
+        records = await consumer.fetch(partition, offset)
+        found += [record.data for record in records]
+        offset = records[-1].offset + 1
+    return found

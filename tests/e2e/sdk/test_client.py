@@ -1,0 +1,330 @@
+"""The SDK at a real server: what it does, what it says when it cannot, kills in the middle."""
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.e2e.sdk.conftest import config_of, read_all
+from tests.server_process import ServerProcess
+from tests.tls_files import TlsFolder
+
+from opentalos.model import errors
+from opentalos.sdk import ClientConfig, Compression, Message, Permission, Start, TlsSettings, aio
+from opentalos.sdk.errors import ConnectFailed, OutcomeUnknown, PositionExpired, Unavailable
+from opentalos.sdk.values import OffsetRange, PartitionQuota, Quota, TopicStatus, UserQuota
+
+DAY_S = 86_400
+
+
+async def test_what_was_put_is_read(sdk_config: ClientConfig) -> None:
+    async with aio.Client(sdk_config) as client:
+        await aio.TalosAdmin(client).topics.create("roundtrip", partitions=3)
+        producer = aio.SimpleProducer(client, "roundtrip")
+        whole = Message(
+            b"whole", partition_key="k", sequence_number="7", create_ms=5, message_type=2,
+            schema_fingerprint="f", tag="t",
+        )  # fmt: skip
+        for partition in range(3):
+            await producer.put([whole, b"plain"], partition=partition)
+        consumer = aio.SimpleConsumer(client, "roundtrip")
+        for partition in range(3):
+            first, second = await consumer.fetch(partition, Start.EARLIEST)
+            assert first[:7] == ("roundtrip", partition, 0, b"whole", "k", "7", 5)
+            assert first[8:] == (2, "f", "t")
+            assert (second.offset, second.data, second.partition_key) == (1, b"plain", None)
+            assert second.create_ms is not None
+            assert abs(second.append_ms - time.time() * 1000) < 60_000
+
+
+@pytest.mark.parametrize("compression", Compression, ids=lambda one: one.name)
+async def test_every_compression_is_written_and_read(
+    sdk_config: ClientConfig, compression: Compression
+) -> None:
+    name = f"packed-{compression.name}"
+    async with aio.Client(sdk_config) as client:
+        await aio.TalosAdmin(client).topics.create(name, partitions=1)
+        data = [b"x" * length for length in (1, 100, 40_000)]
+        await aio.SimpleProducer(client, name, compression=compression).put(data)
+        records = await aio.SimpleConsumer(client, name).fetch(0, 0)
+    assert [record.data for record in records] == data
+
+
+async def test_reads_start_at_an_offset_a_time_or_an_end(sdk_config: ClientConfig) -> None:
+    async with aio.Client(sdk_config) as client:
+        await aio.TalosAdmin(client).topics.create("starts", partitions=1)
+        producer = aio.SimpleProducer(client, "starts")
+        consumer = aio.SimpleConsumer(client, "starts")
+        await producer.put([b"0", b"1", b"2"])
+        await asyncio.sleep(0.02)
+        between = datetime.now(UTC)
+        await asyncio.sleep(0.02)
+        await producer.put([b"3", b"4"])
+
+        async def data(position: int | Start | datetime) -> list[bytes]:
+            return [record.data for record in await consumer.fetch(0, position)]
+
+        assert await data(1) == [b"1", b"2", b"3", b"4"]  # inside a block
+        assert await data(4) == [b"4"]
+        assert await data(5) == []
+        assert await data(Start.EARLIEST) == [b"0", b"1", b"2", b"3", b"4"]
+        assert await data(Start.LATEST) == []
+        assert await data(between) == [b"3", b"4"]
+        assert await data(between - timedelta(days=1)) == [b"0", b"1", b"2", b"3", b"4"]
+        assert await data(between + timedelta(days=1)) == []
+        with pytest.raises(ValueError, match="zone"):
+            await data(datetime(2020, 1, 1))
+        with pytest.raises(PositionExpired) as failure:
+            await data(6)
+        assert (failure.value.offset, failure.value.retained) == (6, OffsetRange(0, 5))
+        some = await consumer.fetch(0, 0, messages_max=1)
+        assert [record.data for record in some] == [b"0", b"1", b"2"]  # blocks come whole
+
+
+async def test_a_wrong_key_is_refused_at_once(sdk_server: ServerProcess) -> None:
+    for key in (("AKNOBODY", "x"), ("AKROOTTEST", "wrong")):
+        config = ClientConfig(endpoints=(sdk_server.url,), key_id=key[0], secret=key[1])
+        async with aio.TalosAdmin(config) as admin:
+            with pytest.raises(errors.InvalidCredential):
+                await admin.topics.list()
+
+
+async def test_what_does_not_exist_is_named(sdk_config: ClientConfig) -> None:
+    async with aio.Client(sdk_config) as client:
+        admin = aio.TalosAdmin(client)
+        with pytest.raises(errors.TopicNotExist, match="nothing-here"):
+            await admin.topics.describe("nothing-here")
+        with pytest.raises(errors.TopicNotExist):
+            await aio.SimpleProducer(client, "nothing-here").put([b"x"])
+        with pytest.raises(errors.InvalidName):
+            await admin.topics.create("no spaces", partitions=1)
+        ref = await admin.topics.create("few", partitions=1)
+        with pytest.raises(errors.TopicExists):
+            await admin.topics.create("few", partitions=1)
+        with pytest.raises(errors.PartitionNotExist):
+            await aio.SimpleProducer(client, "few", 7).put([b"x"])
+        with pytest.raises(errors.PartitionNotExist):
+            await client.offsets(ref, [0, 7])
+        with pytest.raises(errors.BadRequest, match="at least one message"):
+            await aio.SimpleProducer(client, "few").put([])
+        with pytest.raises(errors.ConsumerGroupNotExist):
+            await admin.groups.delete("few", "nobody")
+
+
+async def test_a_topic_that_is_made_anew_is_found_again(sdk_config: ClientConfig) -> None:
+    async with aio.Client(sdk_config) as client:
+        admin = aio.TalosAdmin(client)
+        first = await admin.topics.create("again", partitions=1)
+        producer = aio.SimpleProducer(client, "again")
+        await producer.put([b"old"])
+        await admin.topics.delete(first)
+        async with aio.TalosAdmin(sdk_config) as other:
+            second = await other.topics.create("again", partitions=1)
+        await producer.put([b"new"])
+        assert second.resource != first.resource
+        with pytest.raises(errors.TopicNotExist):
+            await admin.topics.delete(first)  # does not hit the new one
+        assert (await client.offsets(second, [0]))[0].next == 1
+
+
+async def test_topics_are_described_and_changed(sdk_config: ClientConfig) -> None:
+    async with aio.TalosAdmin(sdk_config) as admin:
+        await admin.topics.create(
+            "changing", partitions=2, retention_s=7_200, attributes={"a": "1", "b": "2"},
+            permissions={"bob": Permission.GET_MESSAGE | Permission.DESCRIBE_TOPIC},
+        )  # fmt: skip
+        await admin.topics.change("changing", partitions=3, attributes={"c": "3"})
+        await admin.topics.delete_attribute("changing", "a")
+        await admin.topics.set_owner("changing", "Ada", "dep-1")
+        found = await admin.topics.describe("changing")
+        assert (found.partitions, found.old_partitions, found.retention_s) == (3, 2, 7_200)
+        assert found.status is TopicStatus.ACTIVE
+        assert "a" not in found.attributes
+        assert found.attributes["c"] == "3"
+        assert found.info.owner_name == "Ada"
+        assert found.permissions["bob"] == Permission.GET_MESSAGE | Permission.DESCRIBE_TOPIC
+        assert [state.partition for state in found.states] == [0, 1, 2]
+        assert "changing" in [info.name for info in await admin.topics.list()]
+        assert (await admin.offsets("changing")) == {n: OffsetRange(0, 0) for n in range(3)}
+        assert "opentalos" in await admin.server_version()
+
+
+async def test_permissions_are_granted_and_revoked(sdk_config: ClientConfig) -> None:
+    async with aio.TalosAdmin(sdk_config) as admin:
+        await admin.topics.create("granted", partitions=1)
+        both = Permission.PUT_MESSAGE | Permission.DESCRIBE_TOPIC
+        await admin.permissions.grant("granted", "bob", both)
+        assert (await admin.permissions.list("granted"))["bob"] == both
+        assert await admin.permissions.get("granted", "bob") == both
+        await admin.permissions.revoke("granted", "bob")
+        assert await admin.permissions.get("granted", "bob") == Permission.NONE
+
+
+async def test_quotas_are_set_asked_for_and_decided(sdk_config: ClientConfig) -> None:
+    async with aio.TalosAdmin(sdk_config) as admin:
+        await admin.topics.create("limited", partitions=1)
+        before = await admin.quotas.topic("limited")
+        await admin.quotas.set_topic("limited", Quota(space_bytes=1 << 30, put_requests_per_s=9))
+        found = await admin.quotas.topic("limited")
+        assert (found.space_bytes, found.put_requests_per_s) == (1 << 30, 9)
+        assert found.used_bytes == 0
+        await admin.quotas.reset_topic("limited")
+        assert await admin.quotas.topic("limited") == before
+        await admin.quotas.set_user("bob", UserQuota(quota=Quota(space_bytes=1 << 20), topics=3))
+        assert (await admin.quotas.users())["bob"].topics == 3
+        await admin.quotas.reset_user("bob")
+        assert "bob" not in await admin.quotas.users()
+        assert (await admin.quotas.own()).quota.space_bytes is not None
+        wanted = PartitionQuota(organisation="CLsdk", total=40, reason="growth")
+        await admin.quotas.apply(wanted)
+        assert [one.organisation for one in await admin.quotas.pending()] == ["CLsdk"]
+        assert await admin.quotas.approve(wanted) == ()
+
+
+async def test_groups_and_previews_are_shown(sdk_config: ClientConfig) -> None:
+    async with aio.Client(sdk_config) as client:
+        admin = aio.TalosAdmin(client)
+        await admin.topics.create("watched", partitions=1)
+        await aio.SimpleProducer(client, "watched").put([b"seen"])
+        assert await admin.groups.list("watched") == ()
+        assert await admin.groups.lags("watched") == {}
+        assert await admin.groups.workers("watched", "g") == {}
+        (row,) = await admin.preview("watched", 0)
+        assert (row["offset"], row["message"]) == ("0", "seen")
+
+
+@pytest.mark.parametrize("skew_s", [-DAY_S, DAY_S, 40 * 365 * DAY_S])
+async def test_a_client_whose_clock_is_wrong_works(sdk_config: ClientConfig, skew_s: int) -> None:
+    async with aio.Client(sdk_config, wall_s=lambda: time.time() + skew_s) as client:
+        await aio.TalosAdmin(client).topics.list()
+        assert abs(client.now_ms() - time.time() * 1000) < 10_000
+
+
+async def test_a_clock_that_jumps_is_followed(sdk_config: ClientConfig) -> None:
+    skew_s = [0]
+    async with aio.Client(sdk_config, wall_s=lambda: time.time() + skew_s[0]) as client:
+        admin = aio.TalosAdmin(client)
+        for jump_s in (0, DAY_S, 0, -3 * DAY_S, 0):
+            skew_s[0] = jump_s
+            await admin.topics.list()
+
+
+async def test_the_first_endpoint_that_answers_is_used(sdk_server: ServerProcess) -> None:
+    config = config_of("http://127.0.0.1:1", "http://nobody.invalid:80", sdk_server.url)
+    async with aio.TalosAdmin(config) as admin:
+        for _ in range(3):
+            await admin.topics.list()
+
+
+async def test_an_unreachable_server_is_named_at_the_deadline() -> None:
+    async with aio.TalosAdmin(config_of("http://127.0.0.1:1", deadline_s=0.5)) as admin:
+        with pytest.raises(ConnectFailed, match=r"127\.0\.0\.1:1"):
+            await admin.topics.list()
+
+
+async def test_everything_works_over_tls(tmp_path: Path) -> None:
+    folder = TlsFolder(tmp_path / "tls")
+    server = ServerProcess(tmp_path / "server", folder.section()).start()
+    try:
+        plain = config_of(server.url)
+        config = ClientConfig(
+            endpoints=plain.endpoints, key_id=plain.key_id, secret=plain.secret,
+            tls=TlsSettings(ca_file=str(folder.ca)),
+        )  # fmt: skip
+        async with aio.Client(config) as client:
+            await aio.TalosAdmin(client).topics.create("secret", partitions=2)
+            producer = aio.SimpleProducer(client, "secret")
+            for _ in range(4):
+                await producer.put([b"x"])
+            assert len(await aio.SimpleConsumer(client, "secret").fetch(1, 0)) == 2
+        async with aio.TalosAdmin(plain) as stranger:
+            with pytest.raises(errors.ConfigError, match="certificate"):
+                await stranger.topics.list()
+    finally:
+        server.stop()
+
+
+# --- the server ends in the middle -----------------------------------------------------------
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> ServerProcess:
+    return ServerProcess(tmp_path).start()
+
+
+@pytest.mark.timeout(60)
+async def test_no_put_lies_when_the_server_is_killed(server: ServerProcess) -> None:
+    """Every acknowledged message is there once, none of those reported as not done is."""
+    done: set[bytes] = set()
+    not_done: set[bytes] = set()
+    unknown: set[bytes] = set()
+    stop = asyncio.Event()
+
+    async def writer(client: aio.Client, number: int) -> None:
+        producer = aio.SimpleProducer(client, "killed")
+        for count in range(100_000):
+            if stop.is_set():
+                return
+            data = b"%d-%d" % (number, count)
+            try:
+                await producer.put([data])
+                done.add(data)
+            except OutcomeUnknown:
+                unknown.add(data)
+            except Unavailable:
+                not_done.add(data)
+
+    try:
+        async with aio.Client(config_of(server.url, deadline_s=0.3, backoff_s=0.01)) as client:
+            await aio.TalosAdmin(client).topics.create("killed", partitions=2)
+            writers = [asyncio.create_task(writer(client, number)) for number in range(8)]
+            for _ in range(3):
+                await asyncio.sleep(0.5)
+                server.kill()
+                await asyncio.sleep(0.6)
+                await asyncio.to_thread(server.start)
+            await asyncio.sleep(0.5)
+            stop.set()
+            await asyncio.gather(*writers)
+        async with aio.Client(config_of(server.url)) as client:
+            stored = [data for n in range(2) for data in await read_all(client, "killed", n)]
+    finally:
+        server.kill()
+    counts = {data: stored.count(data) for data in set(stored)}
+    assert len(done) > 50
+    assert not_done
+    assert {data for data in done if counts.get(data) != 1} == set()
+    assert not_done & counts.keys() == set()
+    assert counts.keys() - done <= unknown
+
+
+@pytest.mark.timeout(60)
+async def test_a_put_outlasts_a_restart(server: ServerProcess) -> None:
+    async with aio.Client(config_of(server.url)) as client:
+        await aio.TalosAdmin(client).topics.create("restarted", partitions=1)
+        producer = aio.SimpleProducer(client, "restarted")
+        await producer.put([b"before"])
+        server.stop()
+        waiting = asyncio.create_task(producer.put([b"after"]))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        await asyncio.to_thread(server.start)
+        await waiting
+        assert await read_all(client, "restarted", 0) == [b"before", b"after"]
+    server.stop()
+
+
+@pytest.mark.timeout(60)
+async def test_a_read_outlasts_a_server_that_hangs(server: ServerProcess) -> None:
+    async with aio.Client(config_of(server.url, request_timeout_s=0.3)) as client:
+        await aio.TalosAdmin(client).topics.create("hanging", partitions=1)
+        producer = aio.SimpleProducer(client, "hanging")
+        await producer.put([b"x"])
+        server.pause()
+        reading = asyncio.create_task(aio.SimpleConsumer(client, "hanging").fetch(0, 0))
+        with pytest.raises(OutcomeUnknown):
+            await producer.put([b"y"])
+        server.resume()
+        assert (await reading)[0].data == b"x"
+    server.stop()

@@ -1,0 +1,238 @@
+"""The transport over real sockets: what was written and what came back, and nothing sent twice."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.e2e.sdk.scripted_server import late, raw, say, scripted
+from tests.tls_files import TlsFolder
+
+from opentalos.model.errors import ConfigError
+from opentalos.sdk.aio.transport import Transport
+from opentalos.sdk.config import ClientConfig, TlsSettings
+from opentalos.sdk.errors import ConnectFailed, NoReply
+
+HEADERS = {"Content-Type": "application/x-thrift-compact"}
+BODY = b"body of the request"
+PATIENT_S = 5.0
+HURRY_S = 0.2
+
+
+@asynccontextmanager
+async def transport(url: str, **settings: object) -> AsyncIterator[Transport]:
+    config = ClientConfig(endpoints=(url,), key_id="AK", secret="s", **settings)  # type: ignore[arg-type]
+    made = Transport(config)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def test_one_connection_serves_request_after_request() -> None:
+    async with scripted(say(b"hello")) as server, transport(server.url) as http:
+        for _ in range(5):
+            reply = await http.post(server.url, HEADERS, BODY, PATIENT_S)
+            assert (reply.status, reply.body) == (200, b"hello")
+    assert (server.connections, len(server.requests)) == (1, 5)
+    assert server.requests[0].endswith(b"\r\n\r\n" + BODY)
+    assert b"accept-encoding" not in server.requests[0].lower()
+
+
+async def test_a_refused_connection_is_not_done() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+        async with transport(url) as http:
+            with pytest.raises(ConnectFailed, match=url):
+                await http.post(url, HEADERS, BODY, PATIENT_S)
+
+
+async def test_a_name_that_nobody_has_is_not_done() -> None:
+    url = "http://nobody.invalid:80"
+    async with transport(url) as http:
+        with pytest.raises(ConnectFailed, match=r"nobody\.invalid"):
+            await http.post(url, HEADERS, BODY, PATIENT_S)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [b"", b"HTTP/1.1 200 OK\r\nContent-Le", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"],
+)
+async def test_a_connection_that_ends_before_the_reply_is_unknown_and_not_sent_again(
+    part: bytes,
+) -> None:
+    async with scripted(raw(part)) as server, transport(server.url) as http:
+        with pytest.raises(NoReply, match=server.url):
+            await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        await asyncio.sleep(0.05)
+        assert len(server.requests) == 1
+
+
+async def test_the_same_on_a_connection_that_was_used_before() -> None:
+    async with scripted(say(), raw(b"")) as server, transport(server.url) as http:
+        await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        with pytest.raises(NoReply):
+            await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        await asyncio.sleep(0.05)
+        assert (server.connections, len(server.requests)) == (1, 2)
+
+
+async def test_a_reply_that_is_no_http_is_unknown() -> None:
+    async with scripted(raw(b"SSH-2.0-server\r\n")) as server, transport(server.url) as http:
+        with pytest.raises(NoReply):
+            await http.post(server.url, HEADERS, BODY, PATIENT_S)
+
+
+async def test_a_reply_that_does_not_come_in_time_is_unknown() -> None:
+    async with scripted(late(PATIENT_S, say())) as server, transport(server.url) as http:
+        with pytest.raises(NoReply, match=r"within 0\.2 s"):
+            await http.post(server.url, HEADERS, BODY, HURRY_S)
+
+
+async def test_a_late_reply_is_not_taken_for_that_of_the_next_request() -> None:
+    answers = (late(2 * HURRY_S, say(b"late")), say(b"right"))
+    async with scripted(*answers) as server, transport(server.url) as http:
+        with pytest.raises(NoReply):
+            await http.post(server.url, HEADERS, BODY, HURRY_S)
+        reply = await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        assert reply.body == b"right"
+
+
+async def test_connections_that_the_server_closed_while_idle_are_not_used() -> None:
+    async with scripted(say(then_close=True)) as server, transport(server.url) as http:
+        for _ in range(50):
+            assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).status == 200
+    assert server.connections == 50
+
+
+async def test_the_number_of_connections_is_bounded() -> None:
+    async with (
+        scripted(late(0.02, say())) as server,
+        transport(server.url, connections_max=3) as http,
+    ):
+        calls = [http.post(server.url, HEADERS, BODY, PATIENT_S) for _ in range(20)]
+        assert [one.status for one in await asyncio.gather(*calls)] == [200] * 20
+    assert server.open_max == server.connections == 3
+
+
+async def test_who_waits_too_long_for_a_connection_is_not_done() -> None:
+    async with (
+        scripted(late(PATIENT_S, say())) as server,
+        transport(server.url, connections_max=1) as http,
+    ):
+        first = asyncio.create_task(http.post(server.url, HEADERS, BODY, 3 * HURRY_S))
+        await asyncio.sleep(0)
+        with pytest.raises(ConnectFailed, match="no free connection"):
+            await http.post(server.url, HEADERS, BODY, HURRY_S)
+        with pytest.raises(NoReply):
+            await first
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_reply_beyond_its_bound_is_cut(chunked: bool) -> None:
+    large = b"x" * 5_000
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1388\r\n"
+    answer = raw(head + large + b"\r\n0\r\n\r\n", cut=False) if chunked else say(large)
+    async with (
+        scripted(answer, say(b"small")) as server,
+        transport(server.url, reply_bytes_max=4_999) as http,
+    ):
+        with pytest.raises(NoReply, match="larger than 4999 bytes"):
+            await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).body == b"small"
+
+
+async def test_a_reply_of_exactly_the_bound_is_whole() -> None:
+    async with (
+        scripted(say(b"x" * 5_000)) as server,
+        transport(server.url, reply_bytes_max=5_000) as http,
+    ):
+        assert len((await http.post(server.url, HEADERS, BODY, PATIENT_S)).body) == 5_000
+
+
+async def test_a_redirect_is_shown_and_not_followed() -> None:
+    async with scripted(say(status=307, headers="Location: /other\r\n")) as server:
+        async with transport(server.url) as http:
+            assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).status == 307
+    assert len(server.requests) == 1
+
+
+async def test_a_closed_transport_opens_nothing() -> None:
+    async with scripted(say()) as server:
+        async with transport(server.url) as http:
+            await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        with pytest.raises(ConnectFailed, match="closed"):
+            await http.post(server.url, HEADERS, BODY, PATIENT_S)
+    assert server.connections == 1
+
+
+# --- TLS -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> TlsFolder:
+    return TlsFolder(tmp_path_factory.mktemp("tls"))
+
+
+def server_context(folder: TlsFolder) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder.cert, folder.key)
+    return context
+
+
+async def test_a_certificate_of_a_known_authority_is_accepted(folder: TlsFolder) -> None:
+    settings = TlsSettings(ca_file=str(folder.ca))
+    async with scripted(say(), tls=server_context(folder)) as server:
+        async with transport(server.url, tls=settings) as http:
+            assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).status == 200
+
+
+async def test_a_certificate_of_a_stranger_is_refused_at_once(folder: TlsFolder) -> None:
+    async with scripted(say(), tls=server_context(folder)) as server:
+        async with transport(server.url) as http:
+            with pytest.raises(ConfigError, match="certificate"):
+                await http.post(server.url, HEADERS, BODY, PATIENT_S)
+    assert server.requests == []
+
+
+async def test_the_name_in_the_certificate_counts_unless_told_otherwise(tmp_path: Path) -> None:
+    folder = TlsFolder(tmp_path)
+    made = folder.authority.issue_cert("elsewhere.example")
+    made.private_key_and_cert_chain_pem.write_to_path(str(folder.cert))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder.cert)
+    async with scripted(say(), tls=context) as server:
+        async with transport(server.url, tls=TlsSettings(ca_file=str(folder.ca))) as http:
+            with pytest.raises(ConfigError, match="certificate"):
+                await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        lenient = TlsSettings(ca_file=str(folder.ca), verify_host=False)
+        async with transport(server.url, tls=lenient) as http:
+            assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).status == 200
+
+
+async def test_a_client_shows_its_certificate(folder: TlsFolder, tmp_path: Path) -> None:
+    context = server_context(folder)
+    context.load_verify_locations(folder.ca)
+    context.verify_mode = ssl.CERT_REQUIRED
+    own = tmp_path / "client.pem"
+    made = folder.authority.issue_cert("client.example")
+    made.private_key_and_cert_chain_pem.write_to_path(str(own))
+    settings = TlsSettings(ca_file=str(folder.ca), cert_file=str(own))
+    async with scripted(say(), tls=context) as server:
+        async with transport(server.url, tls=settings) as http:
+            assert (await http.post(server.url, HEADERS, BODY, PATIENT_S)).status == 200
+
+
+@pytest.mark.parametrize("field", ["ca_file", "cert_file"])
+async def test_tls_files_that_cannot_be_used_are_named(tmp_path: Path, field: str) -> None:
+    (tmp_path / "bad.pem").write_text("no certificate")
+    settings = replace(TlsSettings(), **{field: str(tmp_path / "bad.pem")})  # type: ignore[arg-type]
+    async with transport("https://127.0.0.1:1", tls=settings) as http:
+        with pytest.raises(ConfigError, match=r"bad\.pem"):
+            await http.post("https://127.0.0.1:1", HEADERS, BODY, PATIENT_S)
