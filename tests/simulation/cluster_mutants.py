@@ -25,9 +25,12 @@ from opentalos.broker.cluster.membership import Membership
 from opentalos.broker.cluster.roster import Roster
 from opentalos.group.row_format import TABLE
 from opentalos.group.row_writer import RowWriter
-from opentalos.log import opening
+from opentalos.log import opening, partition_jobs, segment_writer
+from opentalos.log.manifest import Manifest
 from opentalos.log.manifest_store import Held, ManifestStore
 from opentalos.log.partition_log import PartitionLog
+from opentalos.log.segment_writer import OpenSegment
+from opentalos.log.state_format import LogState
 from opentalos.model.errors import NotOwner, OutcomeUnknown, PartitionNotServing, TalosError
 from opentalos.model.limits import GroupLimits
 from opentalos.ports.row_store import ABSENT
@@ -54,6 +57,12 @@ RESTARTS = replace(ZOMBIES, cluster=ClusterFaults(restart=0.5))
 LEAVERS = replace(ZOMBIES, hosts=4, cluster=ClusterFaults(leave=0.6, restart=0.2))
 MOVES = replace(
     ZOMBIES, cluster=ClusterFaults(join=0.5, restart=0.3, crash=0.4, pause=0.4, isolate=0.3)
+)
+BUSY_MOVES = replace(
+    ZOMBIES,
+    think_s=0.02,
+    files=FileFaults(commit_slow=0.5),
+    cluster=ClusterFaults(drain=1.0, join=0.3),
 )
 DELETIONS = replace(STALE, think_s=0.03, cluster=ClusterFaults())
 RIVALS = replace(
@@ -147,6 +156,29 @@ def no_look_whether_the_topic_exists(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(ClusterGate, "confirm_topic", confirm)
     patch.setattr(ClusterGate, "confirm_owner", confirm)  # the assignment goes with the topic
+
+
+def register_a_move_before_its_last_commit(patch: pytest.MonkeyPatch) -> None:
+    """The manifest gets the end of before that commit, whose blocks were acknowledged."""
+    real, real_entry = OpenSegment.committed, segment_writer.sealed_entry
+    before: dict[str, tuple[int, int]] = {}
+
+    def committed(self: OpenSegment, group: Any, length: int) -> None:
+        before[self.view.path] = (self.view.next_offset, self.view.end_position)
+        real(self, group, length)
+
+    def sealed_entry(segment: OpenSegment) -> Any:
+        entry = real_entry(segment)
+        next_offset, count_bytes = before.get(segment.view.path, (entry.next_offset, entry.bytes))
+        return entry._replace(next_offset=next_offset, bytes=count_bytes)
+
+    patch.setattr(OpenSegment, "committed", committed)
+    patch.setattr(partition_jobs, "sealed_entry", sealed_entry)
+
+
+def hand_over_without_the_state(patch: pytest.MonkeyPatch) -> None:
+    real = Manifest.handed_on
+    patch.setattr(Manifest, "handed_on", lambda self, _: real(self, LogState().encode()))
 
 
 # --- sessions -----------------------------------------------------------------------------------
@@ -264,6 +296,18 @@ CLUSTER_MUTANTS = (
         _names("left-behind", "verify-fault"),
         no_look_whether_the_topic_exists,
         DELETIONS,
+    ),
+    Mutant(
+        "a planned move is registered before its last commit",
+        _names("lost-write", "inconsistent-offsets", "two-writers"),
+        register_a_move_before_its_last_commit,
+        BUSY_MOVES,
+    ),
+    Mutant(
+        "a planned move without the log's state",
+        _names("duplicate", "false-sequence-gap"),
+        hand_over_without_the_state,
+        BUSY_MOVES,
     ),
     Mutant(
         "a lapse is ignored", _names("never-rebalanced", "stuck-partition"), never_lapse, ZOMBIES

@@ -15,7 +15,9 @@ from opentalos.model.message import PartitionKey
 
 _log = logging.getLogger(__name__)
 
-AT_ONCE_MAX = 128  # partitions whose manifest is read or whose last segment is recovered
+# Partitions whose manifest is read or whose last segment is recovered. HDFS takes a second or more
+# for each recovery and works on all of them at the same time.
+AT_ONCE_MAX = 384
 AGAIN_S = 0.2  # until a partition that cannot be made ready is looked at again
 ATTEMPTS_MAX = 50  # then it is left to the first put or get that wants it
 

@@ -13,7 +13,7 @@ from opentalos.log.gate import Gate, OpenGate
 from opentalos.log.lanes import Lanes
 from opentalos.log.learner import Learner
 from opentalos.log.manifest_store import ROOT, ManifestStore
-from opentalos.log.partition_jobs import close_later, delete, seal, stop
+from opentalos.log.partition_jobs import close_later, delete, hand_over, seal, stop
 from opentalos.log.partition_log import PartitionLog
 from opentalos.log.partition_writer import PartitionWriter
 from opentalos.log.results import TopicLogSettings
@@ -112,7 +112,7 @@ class LogStore:
         self._former[key] = writer
         try:
             if writer.segment is not None or writer.busy():
-                await writer.run(partial(seal, writer))
+                await writer.run(partial(hand_over, writer))
         finally:
             self._drop_writer(writer, error)
 

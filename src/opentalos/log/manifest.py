@@ -3,11 +3,13 @@
 Shape: one JSON object, UTF-8: version, epoch, owner, instance, change, start, deleted,
     state_of ([base offset, epoch] or null), and segments, oldest first, each
     [base offset, epoch, next offset or null while unsealed, bytes, last append ms].
+    Optional: end_state (the log's state behind the last sealed segment, base64) and handed_over.
     ``instance`` and ``change`` make every written value unique, so that the outcome of an
     unknown compare-and-set can be told by reading.
 """
 
 import json
+from base64 import b64decode, b64encode
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,6 +21,8 @@ MANIFEST_VERSION = 1
 MANIFEST_BYTES_MAX = 512 << 10  # bound of one MetaStore record
 # Above so many segments a roll waits for a larger file, so that the record stays in its bound.
 SEGMENTS_SOFT_MAX = 2_000
+# With a state of so many bytes, some tens of producers, a planned move needs no side index.
+END_STATE_BYTES_MAX = 4 << 10
 
 
 class Segment(NamedTuple):
@@ -52,6 +56,8 @@ class Manifest:
     deleted: bool = False
     state_of: tuple[int, int] | None = None  # with no segments: whose side index has the state
     segments: tuple[Segment, ...] = ()
+    end_state: bytes = b""  # of the log while all is sealed; empty: ask the side index
+    handed_over: bool = False  # sealed by a planned move, which closes the file afterwards
 
     @property
     def unsealed(self) -> Segment | None:
@@ -86,7 +92,17 @@ class Manifest:
         """A new unsealed segment at the end; the one before must be sealed."""
         if self.unsealed is not None:
             raise ValueError("at most one segment may be unsealed")
-        return replace(self, segments=(*self.segments, segment), state_of=None)
+        return replace(
+            self,
+            segments=(*self.segments, segment),
+            state_of=None,
+            end_state=b"",
+            handed_over=False,
+        )
+
+    def handed_on(self, end_state: bytes) -> "Manifest":
+        """With all that the next owner needs; the last segment was just sealed."""
+        return replace(self, end_state=end_state, handed_over=True)
 
     def dropped(self, count: int) -> "Manifest":
         """Without the ``count`` oldest segments, all of them sealed; the start moves up."""
@@ -105,20 +121,22 @@ class Manifest:
 
     def encode(self) -> bytes:
         """The record's value. Raises: StorageFull above the record's bound."""
-        value = json.dumps(
-            {
-                "version": MANIFEST_VERSION,
-                "epoch": self.epoch,
-                "owner": self.owner,
-                "instance": self.instance,
-                "change": self.change,
-                "start": self.start,
-                "deleted": self.deleted,
-                "state_of": self.state_of,
-                "segments": self.segments,
-            },
-            separators=(",", ":"),
-        ).encode()
+        fields = {
+            "version": MANIFEST_VERSION,
+            "epoch": self.epoch,
+            "owner": self.owner,
+            "instance": self.instance,
+            "change": self.change,
+            "start": self.start,
+            "deleted": self.deleted,
+            "state_of": self.state_of,
+            "segments": self.segments,
+        }
+        if self.end_state:
+            fields["end_state"] = b64encode(self.end_state).decode()
+        if self.handed_over:
+            fields["handed_over"] = True
+        value = json.dumps(fields, separators=(",", ":")).encode()
         if len(value) > MANIFEST_BYTES_MAX:
             raise StorageFull(f"{len(self.segments)} segments do not fit into one manifest")
         return value
@@ -154,4 +172,6 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
         deleted=fields["deleted"],
         state_of=tuple(state_of) if state_of else None,
         segments=segments,
+        end_state=b64decode(fields.get("end_state", ""), validate=True),
+        handed_over=fields.get("handed_over", False),
     )

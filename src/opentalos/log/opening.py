@@ -5,6 +5,7 @@ A crash between any two steps leaves at most an orphan file, which the next owne
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from opentalos.log.context import LogContext
@@ -25,7 +26,7 @@ from opentalos.log.segment_format import (
     segment_path,
     stored_block,
 )
-from opentalos.log.segment_scan import SegmentScan, scan_segment, valid_blocks
+from opentalos.log.segment_scan import Readable, SegmentScan, read_head, scan_segment, valid_blocks
 from opentalos.log.segment_view import (
     SegmentView,
     load_side_index,
@@ -36,6 +37,7 @@ from opentalos.log.segment_writer import (
     OpenSegment,
     SegmentStart,
     Tail,
+    close_handed_over,
     create_segment,
     delete_if_gone,
     write_side_index_soon,
@@ -49,12 +51,16 @@ from opentalos.model.errors import (
     TopicNotExist,
 )
 from opentalos.model.message import Durability, MessageBlock, PartitionKey
-from opentalos.ports.file_store import FileStore
 
 _log = logging.getLogger(__name__)
 
 _ZEROS = bytes(512)  # one sector: what a page that was never written reads as
 _START_BYTES = 64 << 10  # of a segment that are looked at for such a page
+
+
+# After a crash hundreds of partitions are opened and readers wait for them; for the side index of a
+# recovered segment nobody waits.
+SIDE_INDEX_AFTER_S = 3.0
 
 
 class Claim(Protocol):
@@ -110,11 +116,11 @@ async def open_partition(
     context.counters.openings += 1
     loop = asyncio.get_running_loop()
     began_s = loop.time()
-    held = await _claimed(context, key, claim)
+    held, present = await _claimed(context, key, claim)
     claimed_s = loop.time()
     former = held.manifest.unsealed
     try:
-        await _delete_orphans(context, key, held.manifest)
+        await _delete_orphans(context, key, held.manifest, present)
         if former is None:
             recovered = await _sealed_end(context, key, held, claim)
         else:
@@ -141,31 +147,58 @@ async def open_partition(
         raise
     if former is not None:
         _after_seal(context, key, former.path(key), recovered.side)
-        _log.info(
-            "%s is recovered at epoch %d: claimed in %.3f s, recovered in %.3f s, open in %.3f s",
-            *(name_of(key), held.manifest.epoch),
-            *(claimed_s - began_s, recovered_s - claimed_s, loop.time() - recovered_s),
-        )
+    _log.info(
+        "%s is %s at epoch %d: claimed in %.3f s, recovered in %.3f s, open in %.3f s",
+        *(name_of(key), "recovered" if former is not None else "open", held.manifest.epoch),
+        *(claimed_s - began_s, recovered_s - claimed_s, loop.time() - recovered_s),
+    )
     return Opened(held, segment)
 
 
-async def _claimed(context: LogContext, key: PartitionKey, claim: Claim) -> Held:
-    """The manifest with the next epoch, owned by this server.
+async def _claimed(
+    context: LogContext, key: PartitionKey, claim: Claim
+) -> tuple[Held, Sequence[str]]:
+    """The manifest with the next epoch, owned by this server; and the partition's files."""
+    held = await _former(context, key)
+    # The take-over expects the manifest that was loaded before the look at the files, so whatever
+    # it names is among them. What a former owner adds meanwhile is left to the next opening.
+    outcomes = await asyncio.gather(
+        _taken_over(context, key, held, claim),
+        context.files.list(f"{key.topic_uuid}/{key.partition}"),
+        return_exceptions=True,
+    )
+    owned, present = outcomes
+    if isinstance(owned, BaseException):
+        raise owned
+    if isinstance(present, BaseException):
+        raise present
+    former = held.manifest
+    if former.handed_over and not _is_ours(context, former):
+        close_handed_over(context, key, former)
+    return owned, present
 
-    A partition without any segment may be one of a deleted topic that this server still has in
-    memory. Its manifest stands now, so a deletion that begins later will find it.
-    """
+
+async def _former(context: LogContext, key: PartitionKey) -> Held:
+    """The manifest once the former owner has sealed, or need not be waited for."""
     _check_gate(context, key)
     while True:
         held = await context.manifests.load(key)
         if held.manifest.deleted:
             raise PartitionNotServing(f"{name_of(key)} is being deleted")
         if held.manifest.unsealed is None or _is_ours(context, held.manifest):
-            break
+            return held
         wait_s = context.gate.wait_s(key, held.manifest)
         if wait_s <= 0:
-            break
+            return held
         await asyncio.sleep(wait_s)  # the gate bounds how often
+
+
+async def _taken_over(context: LogContext, key: PartitionKey, held: Held, claim: Claim) -> Held:
+    """The next epoch of what is held, owned by this server.
+
+    A partition without any segment may be one of a deleted topic that this server still has in
+    memory. Its manifest stands now, so a deletion that begins later will find it.
+    """
     if not _is_ours(context, held.manifest):
         await context.gate.confirm_owner(key)
     _check_gate(context, key)
@@ -217,7 +250,12 @@ def _after_seal(context: LogContext, key: PartitionKey, path: str, side: SideInd
         context.bury(path, 0.0)
     else:
         context.views.put(path, side)
-        write_side_index_soon(context, key, path, side)
+
+        def write() -> None:
+            if not context.closing:
+                write_side_index_soon(context, key, path, side)
+
+        asyncio.get_running_loop().call_later(SIDE_INDEX_AFTER_S, write)
 
 
 def keeps_state(manifest: Manifest, state: LogState) -> bool:
@@ -240,10 +278,11 @@ class _Recovery:
         deadline_s = self._context.limits.recover_deadline_s
         try:
             length = await files.recover(path, deadline_s=deadline_s)
+            fixed = await read_head(files, path, length)
         except NotFound as error:
             raise CorruptLog(f"{name_of(self._key)}: segment file {path} is missing") from error
         try:
-            scan = await self._scan(last, path, length)
+            scan = await self._scan(fixed, last, path, length)
         except CorruptLog as error:
             if not await self._start_lost_by_power(path, length):
                 self._context.counters.corrupt += 1
@@ -251,7 +290,7 @@ class _Recovery:
             return await self._without(held, last, error)
         if scan.fault and scan.position < length:
             await self._check_damage(held, scan, path, length)
-        tail = await _read_tail(files, path, scan)
+        tail = await _read_tail(fixed, path, scan)
         if scan.tail_position == scan.state_end and not keeps_state(held.manifest, scan.state):
             return _Recovered(None, None, scan.committed, scan.state, tail)
         scan.index.cut(scan.tail_position)
@@ -274,16 +313,16 @@ class _Recovery:
         )
         return _Recovered(sealed, side, scan.committed, scan.state, tail)
 
-    async def _scan(self, last: Segment, path: str, length: int) -> SegmentScan:
+    async def _scan(self, files: Readable, last: Segment, path: str, length: int) -> SegmentScan:
         context = self._context
         try:
-            header = await read_segment_header(context.files, path)
+            header = await read_segment_header(files, path)
         except CorruptLog as error:
             # It was registered, so a commit of this header had returned.
             raise CorruptLog(f"{name_of(self._key)}: {error}") from error
         index = SparseIndex(context.limits.index_interval_bytes)
         scan = SegmentScan(header.seed, last.base_offset, index)
-        await scan_segment(context.files, path, scan, length)
+        await scan_segment(files, path, scan, length)
         if not scan.state_end:
             raise CorruptLog(self._place(path, scan))
         return scan
@@ -343,7 +382,7 @@ class _Recovery:
         )
 
 
-async def _read_tail(files: FileStore, path: str, scan: SegmentScan) -> Tail:
+async def _read_tail(files: Readable, path: str, scan: SegmentScan) -> Tail:
     """The blocks from C up to the first bad one; at most one group."""
     count_bytes = scan.position - scan.tail_position
     raw = await files.read(path, position=scan.tail_position, bytes_max=count_bytes)
@@ -375,6 +414,8 @@ async def last_state(context: LogContext, key: PartitionKey, manifest: Manifest)
 
     Raises: CorruptLog if it can be neither read nor rebuilt.
     """
+    if manifest.end_state:
+        return LogState.decode(manifest.end_state)
     interval = context.limits.index_interval_bytes
     if manifest.segments:
         side = await load_side_index(context.files, key, manifest.segments[-1], interval)
@@ -388,7 +429,9 @@ async def last_state(context: LogContext, key: PartitionKey, manifest: Manifest)
     return found.state
 
 
-async def _delete_orphans(context: LogContext, key: PartitionKey, manifest: Manifest) -> None:
+async def _delete_orphans(
+    context: LogContext, key: PartitionKey, manifest: Manifest, present: Sequence[str]
+) -> None:
     """Delete what former owners left behind; check that every registered segment is there.
 
     Raises: CorruptLog: a file of this epoch or a later one exists, so the manifest is older than
@@ -401,7 +444,6 @@ async def _delete_orphans(context: LogContext, key: PartitionKey, manifest: Mani
         kept.add(index_path(log_path))
     kept.update(path for _, path in context.graves)
     orphans = []
-    present = await context.files.list(f"{key.topic_uuid}/{key.partition}")
     for path in present:
         parsed = parse_file_name(path)
         if parsed is None or path in kept:

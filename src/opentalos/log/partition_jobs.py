@@ -5,9 +5,10 @@ manifest or file meanwhile.
 """
 
 import asyncio
+import logging
 
 from opentalos.log.index import SideIndex
-from opentalos.log.manifest import Segment
+from opentalos.log.manifest import END_STATE_BYTES_MAX, Segment
 from opentalos.log.manifest_store import NOTHING
 from opentalos.log.opening import keeps_state, last_state
 from opentalos.log.partition_writer import PartitionWriter, close_abandoned
@@ -16,14 +17,19 @@ from opentalos.log.segment_format import index_path
 from opentalos.log.segment_view import read_side_index, rebuild_side_index
 from opentalos.log.segment_writer import (
     OpenSegment,
+    close_handed_over,
     delete_if_gone,
+    finish_soon,
     seal_segment,
+    sealed_entry,
     side_index_of,
     store_side_index,
     write_side_index,
 )
 from opentalos.log.state_format import NOT_METERED
 from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosError
+
+_log = logging.getLogger(__name__)
 
 
 async def open_now(writer: PartitionWriter) -> None:
@@ -46,18 +52,32 @@ async def claim(writer: PartitionWriter) -> None:
     if not writer.foreign or writer.held is NOTHING:
         return
     await context.gate.confirm_owner(writer.key)
-    owned = writer.held.manifest.taken_over(context.server, context.manifests.instance)
+    former = writer.held.manifest
+    owned = former.taken_over(context.server, context.manifests.instance)
     try:
         held = await context.manifests.change(writer.key, writer.held, owned)
     except TalosError:
         writer.known = False
         raise
+    if former.handed_over:
+        close_handed_over(context, writer.key, former)
     if not writer.dropped:
         writer.adopt(held)
 
 
-async def seal(writer: PartitionWriter) -> None:
-    """Job: commit what waits, seal the open segment; the next start needs no recovery."""
+async def hand_over(writer: PartitionWriter) -> None:
+    """Job: seal for another server that waits: the manifest first, then the file's close."""
+    await seal(writer, handing_over=True)
+
+
+async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
+    """Job: commit what waits, seal the open segment; the next start needs no recovery.
+
+    ``handing_over``: the manifest tells the next owner all that it needs, so the file is closed
+    and its side index written afterwards. No byte is written into it after the change.
+    """
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
     while writer.queue or writer.group is not None:
         delay_s = await writer.write_step()
         if delay_s > 0:
@@ -67,11 +87,17 @@ async def seal(writer: PartitionWriter) -> None:
         return
     context = writer.context
     path = segment.view.path
+    drained_s = loop.time()
     keeps = not segment.empty or keeps_state(writer.held.manifest, segment.state)
     side = side_index_of(segment) if keeps else None
     try:
-        entry = await _closed(writer, segment, side)
+        end_state = segment.state.encode()
+        at_once = handing_over and len(end_state) <= END_STATE_BYTES_MAX
+        entry = sealed_entry(segment) if at_once else await _closed(writer, segment, side)
+        closed_s = loop.time()
         manifest = writer.held.manifest.with_last_sealed(entry if keeps else None)
+        if at_once:
+            manifest = manifest.handed_on(end_state)
         held = await context.manifests.change(writer.key, writer.held, manifest)
     except Exception as error:
         writer.write_failed(error)
@@ -81,10 +107,17 @@ async def seal(writer: PartitionWriter) -> None:
     writer.let_go()
     writer.view = None
     writer.held = held
+    if at_once:
+        finish_soon(context, writer.key, segment, side)
     if side is None:
         context.bury(path, 0.0)
     else:
         context.views.put(path, side)
+    _log.info(
+        "%s is sealed at epoch %d: drained in %.3f s, closed in %.3f s, registered in %.3f s",
+        *(name_of(writer.key), held.manifest.epoch),
+        *(drained_s - began_s, closed_s - drained_s, loop.time() - closed_s),
+    )
 
 
 async def _closed(writer: PartitionWriter, segment: OpenSegment, side: SideIndex | None) -> Segment:

@@ -5,7 +5,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from google_crc32c import extend as _crc32c
 
@@ -26,11 +26,35 @@ from opentalos.log.segment_format import (
 from opentalos.log.state_format import LogState
 from opentalos.model.errors import CorruptLog
 from opentalos.model.message import ProducerStamp
-from opentalos.ports.file_store import FileStore
 
 # One step of a scan: small enough that 100-byte blocks keep the loop for a few milliseconds only.
 SCAN_WINDOW_BYTES = 256 << 10
 _MARKER_BYTES = 4
+
+
+class Readable(Protocol):
+    """What a scan needs of a file store; see its port."""
+
+    async def read(self, path: str, *, position: int, bytes_max: int) -> bytes: ...
+
+
+class FixedFile:
+    """A file that never changes again, its first bytes read once; short ones need no other read."""
+
+    def __init__(self, files: Readable, head: bytes) -> None:
+        self._files, self._head = files, head
+
+    async def read(self, path: str, *, position: int, bytes_max: int) -> bytes:
+        """See the port."""
+        if position + bytes_max <= len(self._head):
+            return self._head[position : position + bytes_max]
+        return await self._files.read(path, position=position, bytes_max=bytes_max)
+
+
+async def read_head(files: Readable, path: str, length: int) -> FixedFile:
+    """A fenced file of ``length`` bytes, ready to be scanned."""
+    count = min(length, SCAN_WINDOW_BYTES)
+    return FixedFile(files, await files.read(path, position=0, bytes_max=count))
 
 
 class SegmentScan:
@@ -178,7 +202,7 @@ class SegmentScan:
             self._tail_notes.append((stamp, header.messages, header.base_offset))
 
 
-async def scan_segment(files: FileStore, path: str, scan: SegmentScan, length: int) -> None:
+async def scan_segment(files: Readable, path: str, scan: SegmentScan, length: int) -> None:
     """Drive ``scan`` over the file up to ``length``, giving way to the loop at each window."""
     want = SCAN_WINDOW_BYTES
     while not scan.fault:
@@ -205,7 +229,7 @@ class FoundBlock(NamedTuple):
 
 
 async def valid_blocks(
-    files: FileStore, path: str, seed: int, position: int, end: int
+    files: Readable, path: str, seed: int, position: int, end: int
 ) -> AsyncGenerator[FoundBlock, None]:
     """Every valid block at or behind ``position``, found by the segment's marker.
 
@@ -246,7 +270,7 @@ def _claimed_bytes(raw: bytes, at: int) -> int:
 
 
 async def _whole_block(
-    files: FileStore, path: str, position: int, raw: bytes, end: int, seed: int
+    files: Readable, path: str, position: int, raw: bytes, end: int, seed: int
 ) -> FoundBlock | None:
     """The block at ``position`` if a valid one starts there; ``raw`` are its first bytes."""
     if len(raw) < BLOCK_HEADER_BYTES:

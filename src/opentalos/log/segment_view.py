@@ -6,7 +6,7 @@ from collections import OrderedDict
 from opentalos.log.index import SideIndex, SparseIndex
 from opentalos.log.manifest import Segment
 from opentalos.log.segment_format import SEGMENT_HEADER_BYTES, SegmentHeader, index_path
-from opentalos.log.segment_scan import SegmentScan, scan_segment, valid_blocks
+from opentalos.log.segment_scan import Readable, SegmentScan, scan_segment, valid_blocks
 from opentalos.model.errors import CorruptLog, NotFound
 from opentalos.model.message import PartitionKey
 from opentalos.ports.file_store import FileStore
@@ -15,6 +15,9 @@ VIEWS_MAX = 128  # sealed segments whose index is kept in memory, whole server
 SIDE_INDEX_BYTES_MAX = 64 << 20  # of a file; larger ones are rebuilt from the segment
 _SIDE_INDEX_USUAL_BYTES = 256 << 10  # a segment of 128 MiB has about 50 KiB of entries
 _REBUILDS_AT_ONCE_MAX = 4  # they read whole segments
+# A former owner that handed the partition over writes the side index of its last segment behind
+# the seal; waiting for it is quicker than scanning a segment of so many bytes.
+_LATE_BYTES, _LATE_S = 8 << 20, 1.0
 
 
 class SegmentView:
@@ -45,7 +48,7 @@ class SegmentView:
         return self.index.position_of(offset, SEGMENT_HEADER_BYTES)
 
 
-async def read_segment_header(files: FileStore, path: str) -> SegmentHeader:
+async def read_segment_header(files: Readable, path: str) -> SegmentHeader:
     """Parse a segment's header. Raises: CorruptLog naming the file, NewerFormat."""
     try:
         raw = await files.read(path, position=0, bytes_max=SEGMENT_HEADER_BYTES)
@@ -146,6 +149,9 @@ class ViewCache:
         if view is None:
             files, interval_bytes = self._files, self._interval_bytes
             side = await find_side_index(files, path, segment, interval_bytes)
+            if side is None and segment.bytes > _LATE_BYTES:
+                await asyncio.sleep(_LATE_S)
+                side = await find_side_index(files, path, segment, interval_bytes)
             if side is None:
                 async with self._rebuilds:
                     side, _ = await rebuild_side_index(files, path, segment, interval_bytes)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from opentalos.log.context import LogContext
 from opentalos.log.index import SideIndex, SparseIndex
-from opentalos.log.manifest import Segment
+from opentalos.log.manifest import Manifest, Segment
 from opentalos.log.manifest_store import NOTHING
 from opentalos.log.results import AppendWaiter
 from opentalos.log.segment_format import (
@@ -22,7 +22,7 @@ from opentalos.log.segment_format import (
 from opentalos.log.segment_view import SegmentView
 from opentalos.log.state_format import LogState
 from opentalos.log.tail_cache import CACHED_BLOCK_BYTES, CachedBlock
-from opentalos.model.errors import AlreadyExists, OutcomeUnknown, TalosError
+from opentalos.model.errors import AlreadyExists, NotFound, OutcomeUnknown, TalosError
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import (
     Durability,
@@ -34,6 +34,8 @@ from opentalos.ports.file_store import AppendFile
 _log = logging.getLogger(__name__)
 
 SEED_BYTES = 4
+FINISH_AFTER_S = 0.5  # the new owner opens first: both work on the same DataNodes
+CLOSED_AFTER_S = 10.0  # a former owner that lives has closed what it handed over by then
 
 Queued = tuple[MessageBlock, AppendWaiter, int]  # the int: bytes it counts as pending
 Entry = tuple[MessageBlock, AppendWaiter, int, int]  # and the base offset it was given
@@ -239,6 +241,12 @@ async def seal_segment(segment: OpenSegment) -> Segment:
     length = await segment.file.close()
     if length != view.end_position:
         raise OutcomeUnknown(f"{view.path}: {length} bytes long, expected {view.end_position}")
+    return sealed_entry(segment)
+
+
+def sealed_entry(segment: OpenSegment) -> Segment:
+    """How the manifest names a segment that gets no further block."""
+    view = segment.view
     return Segment(
         view.base_offset,
         segment.epoch,
@@ -276,10 +284,57 @@ def write_side_index_soon(
     """Store the side index of a sealed segment; no put has to wait for it."""
 
     async def write() -> None:
+        try:
+            if await _is_gone(context, key):
+                return
+        except TalosError as error:  # it is scanned when it is needed
+            _log.warning("side index of %s is not written: %s", log_path, error)
+            return
         await write_side_index(context, log_path, side)
         await delete_if_gone(context, key, index_path(log_path))
 
     context.aside.start_errand(write)
+
+
+def finish_soon(
+    context: LogContext, key: PartitionKey, segment: OpenSegment, side: SideIndex | None
+) -> None:
+    """Close a segment that the manifest names as sealed by now, and store its side index.
+
+    Every byte of it was committed and none is written any more, so the next owner need not wait.
+    """
+
+    async def close() -> None:
+        await asyncio.sleep(FINISH_AFTER_S)
+        try:
+            await seal_segment(segment)
+        except TalosError as error:  # its new owner ends it, see ``close_handed_over``
+            _log.warning("%s was not closed: %s", segment.view.path, error)
+        if side is not None:
+            write_side_index_soon(context, key, segment.view.path, side)
+
+    context.aside.start_errand(close)
+
+
+def close_handed_over(context: LogContext, key: PartitionKey, manifest: Manifest) -> None:
+    """Make sure that the last sealed file ends, in case that its former owner died before."""
+    if not manifest.segments:
+        return
+    path = manifest.segments[-1].path(key)
+
+    async def recover() -> None:
+        try:
+            await context.files.recover(path, deadline_s=context.limits.recover_deadline_s)
+        except NotFound:
+            return  # retention was quicker
+        except TalosError as error:
+            _log.warning("%s may not be closed yet: %s", path, error)
+
+    def start() -> None:
+        if not context.closing:
+            context.aside.start_errand(recover)
+
+    asyncio.get_running_loop().call_later(CLOSED_AFTER_S, start)
 
 
 async def delete_if_gone(context: LogContext, key: PartitionKey, path: str) -> None:
@@ -289,12 +344,17 @@ async def delete_if_gone(context: LogContext, key: PartitionKey, path: str) -> N
     reason must not cost anything else.
     """
     try:
-        held = await context.manifests.load(key)
-        if held is NOTHING or held.manifest.deleted:
+        if await _is_gone(context, key):
             await context.files.delete(path)
     except TalosError as error:
         _log.debug("%s may be left behind: %s", path, error)
         context.doubt(key, path)
+
+
+async def _is_gone(context: LogContext, key: PartitionKey) -> bool:
+    """Whether the topic was deleted, or is being so. Raises: TalosError."""
+    held = await context.manifests.load(key)
+    return held is NOTHING or held.manifest.deleted
 
 
 async def store_side_index(context: LogContext, log_path: str, side: SideIndex) -> None:
