@@ -14,6 +14,7 @@ from bench import (
     cluster_puts,
     failover_figures,
     load,
+    move_figures,
     restart_figures,
     takeover_figures,
 )
@@ -28,7 +29,7 @@ GROUPS: dict[str, Callable[[ClusterPlan], Iterator[Figure]]] = {
     "group-commit": cluster_puts.group_commit_gain,
     "flushed": cluster_puts.flushed_puts,
     "kill": failover_figures.kill_of_an_owner,
-    "moves": failover_figures.planned_moves,
+    "moves": move_figures.planned_moves,
     "restart": restart_figures.rolling_restart,
     "addressing": addressing_figures.addressing,
     "takeover": takeover_figures.many_taken_over,

@@ -1,4 +1,4 @@
-"""Figures of partitions that change their server: after a kill, and as planned."""
+"""Figures of partitions that change their server after a kill."""
 
 import re
 import statistics
@@ -47,7 +47,7 @@ def kill_of_an_owner(plan: ClusterPlan) -> Iterator[Figure]:
         with Prober(topic, lambda: cluster.ports) as prober:
             for number in range(plan.kills):
                 victim = cluster.names[number % len(cluster.names)]
-                _wait_load(prober)
+                wait_load(prober)
                 _kill(cluster, topic, prober, victim, kills)
                 cluster.start(victim)
                 wait_until(
@@ -58,26 +58,11 @@ def kill_of_an_owner(plan: ClusterPlan) -> Iterator[Figure]:
                     f"{victim} has partitions again",
                     ACK_TIMEOUT_S,
                 )
-    yield _p99("kill -9 of an owner: next ack, P99", "s", GOAL_S, kills.whole_s)
+    yield p99("kill -9 of an owner: next ack, P99", "s", GOAL_S, kills.whole_s)
     for name in _PHASES:
         if values := kills.phases_s.get(name):
-            notes = {"p99_s": _percentile(values, 0.99), "samples": len(values)}
+            notes = {"p99_s": percentile(values, 0.99), "samples": len(values)}
             yield Figure(name=f"  of it: {name}", unit="s", values=values, notes=dict(notes))
-
-
-def planned_moves(plan: ClusterPlan) -> Iterator[Figure]:
-    """Drain a server and take it back: the longest pause of each partition that moved."""
-    pauses_ms: list[float] = []
-    with Cluster(plan.work, plan.backends) as cluster:
-        topic = cluster.create_topic("probed", PARTITIONS, durability="synced")
-        with Prober(topic, lambda: cluster.ports) as prober:
-            for number in range(plan.drains):
-                name = cluster.names[number % len(cluster.names)]
-                path = f"/rest/v1/cluster/servers/{name}/drain"
-                for method in ("POST", "DELETE"):
-                    _wait_load(prober)
-                    pauses_ms += _moved(cluster, topic, prober, name, (method, path))
-    yield _p99("planned move: longest pause of a partition, P99", "ms", 200.0, pauses_ms)
 
 
 def _kill(cluster: Cluster, topic: BenchTopic, prober: Prober, victim: str, kills: Kills) -> None:
@@ -129,35 +114,7 @@ def _kill(cluster: Cluster, topic: BenchTopic, prober: Prober, victim: str, kill
             )
 
 
-def _moved(
-    cluster: Cluster, topic: BenchTopic, prober: Prober, name: str, call: tuple[str, str]
-) -> list[float]:
-    """Longest pauses, in ms, of the partitions that a call moves away from a server or to it."""
-    before = cluster.owners(topic)
-    draining = call[0] == "POST"
-    began_s = time.time()
-    cluster.call(*call)
-
-    def over() -> bool:
-        return (name not in cluster.owners(topic).values()) == draining and not _moving(cluster)
-
-    wait_until(over, f"{' '.join(call)} is done", ACK_TIMEOUT_S)
-    time.sleep(LOOK_S)  # the last one opens
-    ended_s = time.time()
-    after = cluster.owners(topic)
-    return [
-        prober.longest_pause_s(number, began_s, ended_s) * 1e3
-        for number in before
-        if after[number] != before[number]
-    ]
-
-
-def _moving(cluster: Cluster) -> bool:
-    status = cluster.status()
-    return bool(status["moving"] or status["unassigned"])
-
-
-def _wait_load(prober: Prober) -> None:
+def wait_load(prober: Prober) -> None:
     """Wait until every partition acknowledges, and a little longer."""
     since_s = time.time()
     wait_until(
@@ -168,11 +125,11 @@ def _wait_load(prober: Prober) -> None:
     time.sleep(LOOK_S)
 
 
-def _percentile(values: Sequence[float], share: float) -> float:
+def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-def _p99(name: str, unit: str, goal: float, values: Sequence[float]) -> Figure:
+def p99(name: str, unit: str, goal: float, values: Sequence[float]) -> Figure:
     """The P99 is judged; the median and the largest of all are notes."""
     notes = {"median": statistics.median(values), "max": max(values), "samples": len(values)}
-    return at_most(name, unit, goal, [_percentile(values, 0.99)], **notes)
+    return at_most(name, unit, goal, [percentile(values, 0.99)], **notes)
