@@ -6,7 +6,7 @@ from opentalos.broker.context import BrokerContext
 from opentalos.broker.values import PartitionQuota, PartitionQuotas, PendingQuotas
 from opentalos.catalog.quota_records import QuotaCatalog
 from opentalos.catalog.quotas import check_partition_quota
-from opentalos.model.errors import BadRequest, NotSupported
+from opentalos.model.errors import BadRequest, NotSupported, QuotaNotExist
 from opentalos.model.identity import Principal
 
 
@@ -64,6 +64,22 @@ class PartitionQuotaService:
         asked = self._quotas.pending().get(wanted.organisation, wanted)
         await self._quotas.approve(replace(asked, total=wanted.total, used=0))
         return self.list_pending_quota(caller)
+
+    async def approve_request(
+        self, caller: Principal, organisation: str, total: int | None
+    ) -> PendingQuotas:
+        """Grant what an organisation asked for, or another total; for administrators.
+
+        Raises: PermissionDenied, BadRequest; QuotaNotExist: it asked for nothing.
+        """
+        self._context.authorizer.authorize_admin(caller, "approve quota", organisation)
+        asked = self._quotas.pending().get(organisation)
+        if total is None:
+            if asked is None:
+                raise QuotaNotExist(f"no quota request of {organisation} waits")
+            total = asked.total
+        wanted = PartitionQuota(organisation=organisation, total=total)
+        return await self.approve_quota(caller, wanted)
 
     async def revoke_quota(self, caller: Principal, wanted: PartitionQuota) -> PendingQuotas:
         """Refuse what waits, else take back what was approved; for administrators.

@@ -97,7 +97,7 @@ def document_of(route: Route, exchange: Exchange) -> tuple[Any, bool]:
         raise RequestTooLarge(f"a body of {len(sent)} bytes is above {bytes_max}")
     if raw:
         return None, True
-    document = decoded(sent)
+    document = {} if body.optional and not sent else decoded(sent)
     check(body.schema, document, "the body")
     return document, False
 

@@ -3,14 +3,13 @@
 import asyncio
 import json
 import logging
-import re
-import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from opentalos.broker.broker import Broker
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
+from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
 from opentalos.gateway.rest.call import Answer, Call, document_of, headers_of, query_of
 from opentalos.gateway.rest.credentials import CHALLENGE, credentials_of
@@ -37,8 +36,6 @@ RETRY_AFTER_S = 1  # said with a refusal that may pass
 _JSON = JSON.encode()
 _PROBLEM = b"application/problem+json"
 _NO_STORE = b"Cache-Control: no-store\r\n"  # replies may carry a secret
-_REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
-_REQUEST_ID_BYTES = 8
 _NO_CONTENT = 204
 
 _log = logging.getLogger("opentalos.rest")
@@ -61,16 +58,12 @@ class RestGateway:
         self._forwarding, self._table = forwarding, table
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def exact_routes(self) -> dict[bytes, Callable[[Exchange], None]]:
-        """Handlers by whole path."""
-        return {b"/healthz": reply_alive, b"/readyz": reply_alive}
-
     def prefix_routes(self) -> list[tuple[bytes, Callable[[Exchange], None]]]:
         """Handlers by the beginning of the path."""
         return [(PREFIX, self._serve)]
 
     def _serve(self, exchange: Exchange) -> None:
-        request_id = exchange.headers[b"x-request-id"] = _request_id(exchange)
+        request_id = exchange.request_id.encode()
         if self._forwarding is not None and not self._forwarding.accept(exchange):
             return
         refuse = partial(_reply_problem, exchange, request_id)
@@ -94,23 +87,30 @@ class RestGateway:
 
     async def _run(self, exchange: Exchange, match: Match, request_id: bytes) -> None:
         try:
-            call = self._call(exchange, match)
-            answer_it = partial(self._answer, call, match, request_id)
-            try:
-                await answer_it()
-            except TalosError as error:
-                if self._forwarding is None or not is_elsewhere(exchange, error):
-                    raise
-                if exchange.method == b"HEAD":
-                    raise PartitionNotServing("another server can tell; send GET") from error
-                await self._forwarding.elsewhere(exchange, error, answer_it)
+            with request_scope(exchange):
+                call = self._call(exchange, match)
+                await self._or_elsewhere(exchange, partial(self._answer, call, match, request_id))
         except TalosError as error:
             _reply_problem(exchange, request_id, error)
         except Exception:
             fields = {"request": request_id.decode(), "route": match.route.path}
             _log.exception("a REST call failed unexpectedly", extra=fields)
             body = internal_problem(request_id.decode())
+            exchange.failure = "internal"
             exchange.reply(head(500, _PROBLEM), body, _id_line(request_id))
+
+    async def _or_elsewhere(
+        self, exchange: Exchange, answer_it: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Answer; if another server serves what it is about, that one answers."""
+        try:
+            await answer_it()
+        except TalosError as error:
+            if self._forwarding is None or not is_elsewhere(exchange, error):
+                raise
+            if exchange.method == b"HEAD":
+                raise PartitionNotServing("another server can tell; send GET") from error
+            await self._forwarding.elsewhere(exchange, error, answer_it)
 
     def _call(self, exchange: Exchange, match: Match) -> Call:
         """The request in the terms of its route. Raises: InvalidCredential, BadRequest."""
@@ -154,16 +154,6 @@ class RestGateway:
             exchange.reply(head(_NO_CONTENT, _JSON), b"", extra)
 
 
-def reply_alive(exchange: Exchange) -> None:
-    """The process runs (``/healthz``), or serves (``/readyz``)."""
-    exchange.reply(head(200, _JSON), b'{"status":"ok"}\n', _NO_STORE)
-
-
-def reply_starting(exchange: Exchange) -> None:
-    """Not done: the server has not opened its storage yet."""
-    exchange.reply_text(503, "the server is starting")
-
-
 def _path(exchange: Exchange) -> bytes:
     return exchange.path[len(PREFIX) :]
 
@@ -172,14 +162,6 @@ def _body(answer: Answer) -> bytes:
     if answer.document is None:
         return answer.text
     return json.dumps(answer.document).encode() + b"\n"
-
-
-def _request_id(exchange: Exchange) -> bytes:
-    """The caller's own id of the request, or a new one; so a log line can be found by it."""
-    sent = exchange.headers.get(b"x-request-id", b"")
-    if _REQUEST_ID.fullmatch(sent):
-        return sent
-    return secrets.token_hex(_REQUEST_ID_BYTES).encode()
 
 
 def _id_line(request_id: bytes) -> bytes:
@@ -199,6 +181,7 @@ def _give_up(
 
 def _reply_problem(exchange: Exchange, request_id: bytes, error: TalosError) -> None:
     status, body = problem(error, request_id.decode())
+    exchange.failure = exchange.failure or type(error).__name__
     extra = _NO_STORE + _id_line(request_id)
     if isinstance(error, InvalidCredential):
         extra += CHALLENGE

@@ -101,7 +101,7 @@ def _operation(table: RouteTable, route: Route) -> dict[str, Any]:
     if route.body is not None:
         content: dict[str, Any] = {JSON: {"schema": route.body.schema}}
         content |= {name: {"schema": {}} for name in route.body.raw}
-        operation["requestBody"] = {"required": True, "content": content}
+        operation["requestBody"] = {"required": not route.body.optional, "content": content}
     return operation
 
 

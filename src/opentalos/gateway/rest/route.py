@@ -28,6 +28,7 @@ class Body:
     bytes_max: int = BODY_BYTES_MAX
     raw: Sequence[str] = ()
     raw_bytes_max: int = 0
+    optional: bool = False  # nothing stands for {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

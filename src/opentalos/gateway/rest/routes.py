@@ -1,6 +1,15 @@
 """All routes of REST in one table."""
 
-from opentalos.gateway.rest import cluster, groups, messages, principals, topics, workers
+from opentalos.gateway.rest import (
+    cluster,
+    groups,
+    messages,
+    permissions,
+    principals,
+    quotas,
+    topics,
+    workers,
+)
 from opentalos.gateway.rest.openapi import get_document
 from opentalos.gateway.rest.route import Route, RouteTable
 from opentalos.gateway.rest.schema import Schema, text, whole
@@ -19,7 +28,7 @@ PLACES: dict[str, Schema] = {
     "id": text(_ANY_NAME, chars_max=128, about="Principal id."),
     "key_id": text(_ANY_NAME, chars_max=128),
     "grantee": text(_ANY_NAME, chars_max=256, about="Principal, team or organisation; or guest."),
-    "name": text(_ANY_NAME, chars_max=80, about="Organisation."),
+    "name": text(_NAME, about="Organisation."),
     "server": text(_ANY_NAME, chars_max=128, about="Name of a server."),
 }
 
@@ -35,6 +44,8 @@ TABLE = RouteTable(
         *messages.ROUTES,
         *groups.ROUTES,
         *workers.ROUTES,
+        *permissions.ROUTES,
+        *quotas.ROUTES,
         *principals.ROUTES,
         *cluster.ROUTES,
     ),
