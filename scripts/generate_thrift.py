@@ -1,11 +1,12 @@
 """Write src/opentalos/wire/_generated from idl/; with --check, fail if it is not current.
 
-Types, required fields, defaults and enums come from the definitions. Two things are added: structs
-that serve as map keys or set items are frozen, so that they hash by value, and the fields of
-``LENIENT`` may be missing when decoding.
+Types, required fields, defaults and enums come from the definitions. Three things are added:
+structs that serve as map keys or set items are frozen, so that they hash by value, the fields of
+``LENIENT`` may be missing when decoding, and structs get their fields of ``EXTENSION``.
 """
 
 import argparse
+import functools
 import keyword
 import sys
 from collections.abc import Iterable, Iterator
@@ -20,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 IDL = ROOT / "idl"
 OUTPUT = ROOT / "src" / "opentalos" / "wire" / "_generated"
 ENTRIES = ("talos.thrift",)  # files that include the others and map services to paths
+EXTENSION = "opentalos.thrift"  # further fields of structs, all optional
+EXTENSION_FIELD_MIN = 1001
 PACKAGE = "opentalos.wire._generated"
 
 # Required by the definitions, missing in what a client sends.
@@ -78,6 +81,23 @@ def fields_of(spec: dict[int, Any]) -> Iterator[tuple[int, str, TypeText, bool]]
         ttype, name, *rest = entry
         sub = rest[0] if len(rest) == 2 else None
         yield number, name, type_text(ttype, sub), rest[-1]
+
+
+def extended(struct: Any) -> dict[int, Any]:
+    """thriftpy2's notation of a struct with its fields of ``EXTENSION``."""
+    added: dict[int, Any] = extensions().get(struct.__name__, {})
+    return {**struct.thrift_spec, **added}
+
+
+@functools.cache
+def extensions() -> dict[str, dict[int, Any]]:
+    """The fields of ``EXTENSION`` by struct."""
+    loaded = thriftpy2.load(str(IDL / EXTENSION), module_name="extension_thrift")
+    added = {struct.__name__: struct.thrift_spec for struct in structs_of(loaded)}
+    for name, spec in added.items():
+        if any(number < EXTENSION_FIELD_MIN or entry[-1] for number, entry in spec.items()):
+            raise ValueError(f"a field of {name} is required or has a low id")
+    return added
 
 
 def safe(name: str) -> str:
@@ -154,7 +174,7 @@ def struct_lines(struct: Any, file: str, frozen: bool) -> Iterator[str]:
     yield f'    """{file}: {struct.__name__}."""'
     yield ""
     defaults = dict(struct.default_spec)
-    for _, name, text, required in fields_of(struct.thrift_spec):
+    for _, name, text, required in fields_of(extended(struct)):
         default = defaults.get(name)
         if default is not None:
             yield f"    {safe(name)}: {text.annotation} = {default_text(text, default)}"
@@ -171,7 +191,7 @@ def spec_lines(struct: Any) -> Iterator[str]:
     yield f"{struct.__name__}.SPEC = struct_spec("
     yield f"    {struct.__name__},"
     defaults = dict(struct.default_spec)
-    for number, name, text, required in fields_of(struct.thrift_spec):
+    for number, name, text, required in fields_of(extended(struct)):
         lenient = (struct.__name__, name) in LENIENT or defaults.get(name) is not None
         mark = ", required=True" if required and not lenient else ""
         yield f'    Field({number}, "{safe(name)}", {text.spec}{mark}),'

@@ -12,14 +12,13 @@ from opentalos.model.errors import (
     TalosError,
 )
 from opentalos.model.identity import Principal
-from opentalos.model.message import ProducerStamp
+from opentalos.model.message import PRODUCER_ID_MAX, ProducerStamp
 
 KEYS_MAX = 20_000  # first answers kept, whole server; about 0.5 KiB each
 KEYS_OF_CALLER_MAX = 2_000  # of them, for one caller
 WINDOW_S = 600.0  # a first answer is kept so long
 _ID_BYTES = 8
-_ID_MASK = (1 << 62) - 1
-_ID_MARK = 1 << 62  # ids of keys lie apart from those that producers are given
+_ID_MARK = PRODUCER_ID_MAX + 1  # ids of keys lie apart from those that producers choose
 
 
 class KeyReused(RequestError):
@@ -43,7 +42,7 @@ class PutKey(NamedTuple):
     def stamp(self, caller: Principal, resource: str) -> ProducerStamp:
         """The same for the same key, request, caller and topic: the log stores it once."""
         parts = (caller.id.encode(), resource.encode(), self.key.encode(), self.fingerprint)
-        return ProducerStamp(_ID_MARK | digest_of(parts) & _ID_MASK, 0, 0)
+        return ProducerStamp(_ID_MARK | digest_of(parts) & PRODUCER_ID_MAX, 0, 0)
 
     def number(self) -> int:
         """Picks a partition for a request that names none: a repeat has to find the same one."""

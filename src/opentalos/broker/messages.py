@@ -1,7 +1,7 @@
 """Message use cases: put, get, offsets, time lookup, preview, schedule info."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +10,8 @@ from opentalos.broker.context import BrokerContext
 from opentalos.broker.message_counters import HeldCalls, MessageCounters
 from opentalos.catalog.topic import Topic
 from opentalos.log.partition_log import PartitionLog
+from opentalos.log.producers import UNKNOWN_OFFSET
+from opentalos.log.results import AppendWaiter
 from opentalos.model.address import has_tls
 from opentalos.model.errors import (
     BadRequest,
@@ -35,8 +37,6 @@ BLOCKS_MAX = 1_000  # of one put; clients send one
 _ROUTES_MAX = 100_000  # cached (caller, topic, partition) decisions
 _PREVIEW_BYTES_MAX = 1 << 20  # of blocks read for a preview
 _PREVIEW_DECODED_BYTES_MAX = 12 << 20  # decompressed for it, in the loop; a message has 10 MiB
-
-PutWaiter = Callable[[TalosError | None], None]  # called once, from the loop; None: durable
 
 
 class PutTarget(NamedTuple):
@@ -106,9 +106,9 @@ class MessageService:
         caller: Principal,
         target: PutTarget,
         blocks: Sequence[MessageBlock],
-        waiter: PutWaiter,
+        waiter: AppendWaiter,
     ) -> None:
-        """Append blocks; ``waiter`` gets None once all are durable, else the first error.
+        """Append blocks; ``waiter`` gets the offset of the first once all are durable, or an error.
 
         Raises: RequestError, Unavailable leaves: not done, and the waiter is not called. An
             OutcomeUnknown given to the waiter: some of the blocks may be stored.
@@ -187,7 +187,7 @@ class MessageService:
         self,
         hold_s: float,
         bytes_count: int,
-        put: tuple[Principal, PutTarget, Sequence[MessageBlock], PutWaiter],
+        put: tuple[Principal, PutTarget, Sequence[MessageBlock], AppendWaiter],
     ) -> None:
         held_bytes_max = self._context.config.quota.held_bytes_max
         if self._held_bytes + bytes_count > held_bytes_max:
@@ -201,7 +201,7 @@ class MessageService:
     def _end_hold(
         self,
         bytes_count: int,
-        put: tuple[Principal, PutTarget, Sequence[MessageBlock], PutWaiter],
+        put: tuple[Principal, PutTarget, Sequence[MessageBlock], AppendWaiter],
     ) -> None:
         self._held_bytes -= bytes_count
         try:
@@ -211,7 +211,7 @@ class MessageService:
             route = self._put_route(caller, target.resource, target.partition)
             _append(route.log, blocks, waiter)
         except TalosError as error:
-            put[3](error)
+            put[3](UNKNOWN_OFFSET, error)
 
     # --- get ---------------------------------------------------------------------------------
 
@@ -389,9 +389,9 @@ class MessageService:
         return topic, () if any(map(has_tls, addresses)) else addresses
 
 
-def _append(log: PartitionLog, blocks: Sequence[MessageBlock], waiter: PutWaiter) -> None:
+def _append(log: PartitionLog, blocks: Sequence[MessageBlock], waiter: AppendWaiter) -> None:
     if len(blocks) == 1:
-        log.append(blocks[0], lambda offset, error: waiter(error))
+        log.append(blocks[0], waiter)
     else:
         _ManyBlocks(len(blocks), waiter).append_all(log, blocks)
 
@@ -399,16 +399,17 @@ def _append(log: PartitionLog, blocks: Sequence[MessageBlock], waiter: PutWaiter
 class _ManyBlocks:
     """Waits for every block of one put; the first error wins."""
 
-    def __init__(self, count: int, waiter: PutWaiter) -> None:
+    def __init__(self, count: int, waiter: AppendWaiter) -> None:
         self._waiting, self._waiter = count, waiter
         self._error: TalosError | None = None
         self._stored = 0
+        self._base = UNKNOWN_OFFSET
 
     def append_all(self, log: PartitionLog, blocks: Sequence[MessageBlock]) -> None:
         """Append in order. Raises what the first append raises; later ones are reported."""
         for index, block in enumerate(blocks):
             try:
-                log.append(block, self._done)
+                log.append(block, self._done if index else self._first_done)
             except TalosError as error:
                 if index == 0:
                     raise
@@ -416,7 +417,11 @@ class _ManyBlocks:
                 self._finish(len(blocks) - index)
                 return
 
-    def _done(self, offset: int, error: TalosError | None) -> None:
+    def _first_done(self, offset: int, error: TalosError | None) -> None:
+        self._base = offset
+        self._done(offset, error)
+
+    def _done(self, _: int, error: TalosError | None) -> None:
         if error is None:
             self._stored += 1
         elif self._error is None or isinstance(error, OutcomeUnknown):
@@ -431,7 +436,7 @@ class _ManyBlocks:
         if error is not None and self._stored and not isinstance(error, OutcomeUnknown):
             # A part is stored, so "not done" would invite a retry that duplicates it.
             error = OutcomeUnknown(f"{self._stored} blocks of the put are stored; then: {error}")
-        self._waiter(error)
+        self._waiter(self._base if error is None else UNKNOWN_OFFSET, error)
 
 
 def _check_partition(topic: Topic, partition: int, count: int) -> None:

@@ -16,6 +16,7 @@ from opentalos.broker.messages import (
 )
 from opentalos.broker.remote_messages import RemoteMessages
 from opentalos.broker.values import Topic
+from opentalos.log.producers import UNKNOWN_OFFSET
 from opentalos.model.errors import BadRequest, NotOwner, TalosError
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.message import Compression, MessageBlock, StoredBlock
@@ -134,20 +135,21 @@ class PlainMessageService:
     async def _store(
         self, caller: Principal, topic: Topic, partition: int, block: MessageBlock
     ) -> Stored:
-        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-        def settle(error: TalosError | None) -> None:
+        def settle(base_offset: int, error: TalosError | None) -> None:
             if durable.done():
                 return  # the call was cancelled meanwhile
             if error is None:
-                durable.set_result(None)
+                durable.set_result(base_offset)
             else:
                 durable.set_exception(error)
 
         target = PutTarget(topic.resource, partition)
         self._messages.put(caller, target, [block], settle)
-        await durable
-        return Stored(partition, None, block.messages)
+        base_offset = await durable
+        known = None if base_offset == UNKNOWN_OFFSET else base_offset
+        return Stored(partition, known, block.messages)
 
     # --- read -----------------------------------------------------------------------------------
 

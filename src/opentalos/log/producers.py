@@ -7,7 +7,9 @@ from opentalos.model.errors import ProducerFenced, SequenceGap, TalosError
 from opentalos.model.message import ProducerStamp
 
 BATCHES_KEPT = 5  # per producer, so many puts may be in flight and still be answered exactly
-PRODUCERS_MAX = 1_000  # per partition; the one unused for longest is forgotten
+# Per partition; the one unused for longest is forgotten. What it stored cannot be told any more, so
+# of an unknown producer only a first attempt at sequence 0 is taken.
+PRODUCERS_MAX = 1_000
 UNKNOWN_OFFSET = -1  # base offset of a duplicate that is older than the batches kept
 
 
@@ -42,7 +44,7 @@ class ProducerTable:
 
     def __init__(self) -> None:
         self._producers: dict[int, Producer] = {}  # in order of last use
-        self.forgotten = False  # True: a producer was dropped, so an unknown one may be old
+        self.forgotten = False  # True: a producer was dropped, so one not known may be old
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -59,9 +61,11 @@ class ProducerTable:
         if not messages:
             return None  # announces its epoch
         if producer is None:
-            if stamp.sequence == 0 or self.forgotten:
-                return None
-            return SequenceGap(f"first sequence {stamp.sequence} of this producer, expected 0")
+            if stamp.sequence:
+                return SequenceGap(f"first sequence {stamp.sequence} of this producer, expected 0")
+            if stamp.repeated and self.forgotten:
+                return SequenceGap("a repeated first block of a producer that may be forgotten")
+            return None
         expected = producer.next_sequence if stamp.epoch == producer.epoch else 0
         if stamp.sequence == expected:
             return None

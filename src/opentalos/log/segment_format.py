@@ -175,7 +175,7 @@ def encode_block(block: MessageBlock, base_offset: int, place: BlockPlace, flags
     """Header and extras of a block; its payload follows unchanged. Fields must be in range."""
     seed, committed, append_ms = place
     payload, messages, compression, create_ms, payload_format, principal, extras, stamp = block
-    producer_id, epoch, sequence = _NO_PRODUCER if stamp is None else stamp
+    producer_id, epoch, sequence = _NO_PRODUCER if stamp is None else stamp[:3]
     rest = _pack_rest(
         BLOCK_HEADER_BYTES + len(extras) + len(payload),
         seed,

@@ -36,12 +36,16 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
+PRODUCER_ID_MAX = (1 << 62) - 1  # that a client may choose; the ids behind it are the server's
+
+
 class ProducerStamp(NamedTuple):
     """Identity of an idempotent put: the log stores each (id, epoch, sequence) once."""
 
     producer_id: int  # > 0
     epoch: int  # >= 0; a larger one fences smaller ones
     sequence: int  # of the first message of the block; the next block starts at + messages
+    repeated: bool = False  # the put was sent before, so it may be stored; not kept with the block
 
 
 class MessageBlock(NamedTuple):

@@ -177,6 +177,7 @@ BY_CODE: Final[dict[int, type[TalosError]]] = {
 
 # Codes that mean something else in one call.
 BY_CALL: Final[dict[tuple[str, int], type[TalosError]]] = {
+    ("putMessage", 3): SequenceGap,
     ("putMessage", 9): ProducerFenced,
     ("createTopicGroup", 4): model.TopicGroupExists,
     ("describeTopicGroup", 5): model.TopicGroupNotExist,

@@ -127,24 +127,25 @@ class ClusterServer(SimulatedServer):
         blocks: Sequence[MessageBlock],
         *,
         timeout_s: float,
-    ) -> None:
-        """One put and its answer. Raises: TalosError, ServerLost, UnansweredBug."""
+    ) -> int:
+        """One put; its base offset or -1. Raises: TalosError, ServerLost, UnansweredBug."""
 
-        async def store(broker: Broker) -> None:
+        async def store(broker: Broker) -> int:
             answer = self.disk.loop.create_future()
 
-            def waiter(error: TalosError | None) -> None:
+            def waiter(base_offset: int, error: TalosError | None) -> None:
                 if answer.done():
                     self.twice.append(f"put to {target}")
                 else:
-                    answer.set_result(error)
+                    answer.set_result((base_offset, error))
 
             broker.messages.put(caller, target, blocks, waiter)
-            error: TalosError | None = await answer
+            base_offset, error = await answer
             if error is not None:
                 raise error
+            return int(base_offset)
 
-        await self.call("put", store, timeout_s=timeout_s)
+        return await self.call("put", store, timeout_s=timeout_s)
 
     async def _serve(self, make: Make[T]) -> T:
         try:

@@ -149,29 +149,30 @@ class SimulatedServer:
         blocks: Sequence[MessageBlock],
         *,
         timeout_s: float,
-    ) -> None:
-        """One put and its answer. Raises: TalosError, ServerLost, UnansweredBug."""
+    ) -> int:
+        """One put; its base offset or -1. Raises: TalosError, ServerLost, UnansweredBug."""
         answer = self._ask("put")
         answered = False
 
-        def waiter(error: TalosError | None) -> None:
+        def waiter(base_offset: int, error: TalosError | None) -> None:
             nonlocal answered
             if answered:
                 self.twice.append(f"put to {target}")
             answered = True
-            self._settle(answer, None, error)
+            self._settle(answer, base_offset, error)
 
         def serve() -> None:
             try:
                 self.broker.messages.put(caller, target, blocks, waiter)
             except TalosError as error:
-                waiter(error)
+                waiter(-1, error)
             except Exception as error:
                 self._settle(answer, None, UnansweredBug(f"put: {error!r}"))
                 raise
 
         self.process.call_soon(serve)
-        await self._wait(answer, timeout_s)
+        base_offset: int = await self._wait(answer, timeout_s)
+        return base_offset
 
     def _ask(self, what: str) -> "asyncio.Future[tuple[Any, Exception | None]]":
         answer: asyncio.Future[tuple[Any, Exception | None]] = self.disk.loop.create_future()

@@ -49,7 +49,7 @@ class World:
         done: asyncio.Future[TalosError | None] = asyncio.get_running_loop().create_future()
         block = MessageBlock(b"x" * count, count)
         target = PutTarget(topic.resource, partition)
-        self.broker.messages.put(caller, target, [block], done.set_result)
+        self.broker.messages.put(caller, target, [block], lambda _, error: done.set_result(error))
         error = await done
         if error is not None:
             raise error

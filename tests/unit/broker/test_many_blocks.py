@@ -9,7 +9,7 @@ from opentalos.model.errors import OutcomeUnknown, StorageFull, TalosError
 def told(*answers: TalosError | None) -> TalosError | None:
     """What the caller is told if the log answers the blocks so, in this order."""
     heard: list[TalosError | None] = []
-    waiting = _ManyBlocks(len(answers), heard.append)
+    waiting = _ManyBlocks(len(answers), lambda _, error: heard.append(error))
     done: Callable[[int, TalosError | None], None] = waiting._done
     for answer in answers:
         done(-1, answer)

@@ -131,7 +131,7 @@ class Bench:
 
     def put(self, *blocks: MessageBlock, partition: int = 0, deadline_ms: int = 0) -> None:
         to = PutTarget("alice#t#1", partition, deadline_ms)
-        self.service.put(ALICE, to, blocks, self.answers.append)
+        self.service.put(ALICE, to, blocks, lambda _, error: self.answers.append(error))
 
 
 def block(payload: bytes = b"payload", messages: int = 1, create_ms: int = 0) -> MessageBlock:
@@ -209,7 +209,7 @@ async def test_another_principal_object_of_the_same_id_is_decided_anew(bench: Be
     bench.denied = TopicNotExist("x")
     with pytest.raises(TopicNotExist):
         bench.service.put(Principal(id="alice", number=7), PutTarget("alice#t#1", 0), [block()],
-                          bench.answers.append)  # fmt: skip
+                          lambda _, error: bench.answers.append(error))  # fmt: skip
 
 
 async def test_a_passed_deadline_is_not_done(bench: Bench) -> None:

@@ -382,7 +382,7 @@ async def test_a_topic_made_elsewhere_is_found_at_the_second_try() -> None:
         b = s["b"].broker
         target = PutTarget(topic.resource, 0)
         with pytest.raises(TopicNotExist) as caught:
-            b.messages.put(ALICE, target, [MessageBlock(b"x", 1)], lambda error: None)
+            b.messages.put(ALICE, target, [MessageBlock(b"x", 1)], lambda _, error: None)
         assert await b.context.appeared(caught.value)
         s.placed.partitions[0] = "b"
         await s["b"].put(ALICE, topic, 0, 1)

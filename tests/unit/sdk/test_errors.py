@@ -31,7 +31,7 @@ SEVERAL = {
     errors.PrincipalExists: errors.BadRequest,
     errors.PrincipalNotExist: errors.BadRequest,
     errors.ProducerFenced: errors.LeaseNotHeld,
-    errors.SequenceGap: errors.BadRequest,
+    errors.SequenceGap: errors.UnexpectedOffset,
     errors.VersionConflict: errors.NotSupported,
     errors.NotOwner: errors.PartitionNotServing,
     errors.StorageFull: errors.ExcessivePending,

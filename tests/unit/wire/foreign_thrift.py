@@ -20,6 +20,7 @@ from opentalos.wire.thrift import ThriftProtocol
 from opentalos.wire.thrift.spec import StructSpec, ThriftType, TType
 
 TMemoryBuffer: Any = UntypedMemoryBuffer  # thriftpy2 has annotations on some functions only
+EXTENSION_FIELD_MIN = 1001  # see idl/opentalos.thrift
 _ROOT = Path(__file__).resolve().parents[3]
 _TALOS = thriftpy2.load(str(_ROOT / "idl" / "talos.thrift"), module_name="foreign_thrift")
 _PY_MODULES = {module.__name__: module for module in _TALOS.__thrift_meta__["includes"]}
@@ -61,6 +62,8 @@ def struct_samples(spec: StructSpec) -> st.SearchStrategy[Any]:
     """Structs of a spec; optional fields without a default may be None."""
     parts: dict[str, st.SearchStrategy[Any]] = {}
     for field in spec.fields:
+        if field.id >= EXTENSION_FIELD_MIN:
+            continue  # a foreign library does not know it
         values = samples(field.type)
         if not field.required and spec.make is not dict and _default(spec, field.name) is None:
             values = st.none() | values

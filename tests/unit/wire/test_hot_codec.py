@@ -5,7 +5,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opentalos.model.message import MessageBlock, StoredBlock
+from opentalos.model.message import (
+    PRODUCER_ID_MAX,
+    MessageBlock,
+    ProducerStamp,
+    StoredBlock,
+)
 from opentalos.wire._generated import message, topic
 from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire.thrift import (
@@ -38,13 +43,22 @@ TARGETS = st.builds(
     topicTalosResourceName=st.builds(topic.TopicTalosResourceName, topicTalosResourceName=NAMES),
     partitionId=st.integers(0, 300),
 )
+STAMPS: st.SearchStrategy[dict[str, Any] | None] = st.none() | st.fixed_dictionaries(
+    {
+        "producerId": st.integers(1, PRODUCER_ID_MAX),
+        "producerEpoch": st.integers(0, 2**31 - 1),
+        "firstSequence": st.integers(0, 2**62),
+        "repeated": st.none() | st.booleans(),
+    }
+)
 PUTS = st.builds(
-    lambda target, block, sequence, timeout: message.PutMessageRequest(
+    lambda target, block, sequence, timeout, stamp: message.PutMessageRequest(
         topicAndPartition=target,
         messageBlocks=[block],
         messageNumber=block.messageNumber,
         sequenceId=sequence,
         timeoutTimestamp=timeout,
+        **(stamp or {}),
     ),
     TARGETS,
     st.builds(
@@ -60,6 +74,7 @@ PUTS = st.builds(
     ),
     NAMES,
     TIMES,
+    STAMPS,
 )
 GETS = st.builds(
     message.GetMessageRequest,
@@ -72,6 +87,16 @@ GETS = st.builds(
     timeoutTimestamp=TIMES,
 )
 SEQIDS = st.sampled_from([0, 1, 127])
+
+
+def stamp_of(request: message.PutMessageRequest) -> ProducerStamp | None:
+    if request.producerId is None:
+        return None
+    assert request.producerEpoch is not None
+    assert request.firstSequence is not None
+    return ProducerStamp(
+        request.producerId, request.producerEpoch, request.firstSequence, bool(request.repeated)
+    )
 
 
 def put_of(seqid: int, request: message.PutMessageRequest) -> HotPut:
@@ -88,6 +113,7 @@ def put_of(seqid: int, request: message.PutMessageRequest) -> HotPut:
             int(block.compressionType),
             block.createTimestamp or 0,
             principal=42,
+            producer=stamp_of(request),
         ),
         request.sequenceId.encode(),
         request.timeoutTimestamp or 0,
@@ -110,19 +136,23 @@ def get_of(seqid: int, request: message.GetMessageRequest) -> HotGet:
 
 
 @settings(max_examples=50, deadline=None)
-@given(request=PUTS, seqid=SEQIDS)
+@given(
+    request=PUTS, seqid=SEQIDS, base=st.none() | st.integers(0, 2**62), transferred=st.booleans()
+)
 def test_every_ordinary_put_is_decoded_by_hand(
-    request: message.PutMessageRequest, seqid: int
+    request: message.PutMessageRequest, seqid: int, base: int | None, transferred: bool
 ) -> None:
     body = encode_call(COMPACT, PUT, seqid, request)
     decoded = decode_put(body, 42)
     assert decoded == put_of(seqid, request)
     assert decoded is not None
     assert type(decoded.block.payload) is bytes
-    reply = encode_reply(
-        COMPACT, PUT, seqid, message.PutMessageResponse(sequenceId=request.sequenceId)
+    response = message.PutMessageResponse(
+        sequenceId=request.sequenceId, isTransfer=transferred or None, baseOffset=base
     )
-    assert put_reply(seqid, decoded.sequence_id) == reply
+    reply = encode_reply(COMPACT, PUT, seqid, response)
+    told = -1 if base is None else base
+    assert put_reply(seqid, decoded.sequence_id, told, transferred=transferred) == reply
 
 
 @settings(max_examples=40, deadline=None)
@@ -170,7 +200,7 @@ def test_shapes_with_more_meaning_are_left_to_the_generic_codec() -> None:
         topicTalosResourceName=topic.TopicTalosResourceName(topicTalosResourceName="o#t#u"),
         partitionId=0,
     )
-    plain = {"startMessageOffset": 0, "messageNumber": 1, "messageBlock": b"x"}
+    plain: dict[str, Any] = {"startMessageOffset": 0, "messageNumber": 1, "messageBlock": b"x"}
     odd: list[dict[str, Any]] = [
         {"tag": "t"},
         {"tagCode": 1},
@@ -190,6 +220,18 @@ def test_shapes_with_more_meaning_are_left_to_the_generic_codec() -> None:
             sequenceId="s",
         )
         assert decode_put(encode_call(COMPACT, PUT, 1, request)) is None, change
+    stamps = [(1, 0, None), (None, 0, 0), (0, 0, 0), (PRODUCER_ID_MAX + 1, 0, 0), (1, -1, 0)]
+    for stamp in [*stamps, (1, 0, -1)]:
+        request = message.PutMessageRequest(
+            topicAndPartition=target,
+            messageBlocks=[message.MessageBlock(**plain)],
+            messageNumber=1,
+            sequenceId="s",
+            producerId=stamp[0],
+            producerEpoch=stamp[1],
+            firstSequence=stamp[2],
+        )
+        assert decode_put(encode_call(COMPACT, PUT, 1, request)) is None, stamp
     tagged = message.GetMessageRequest(
         topicAndPartition=target, messageOffset=0, sequenceId="s", messageTags={"a"}
     )

@@ -9,7 +9,7 @@ from tests.unit.wire.foreign_thrift import APACHE, THRIFTPY, ForeignMessage, sam
 
 from opentalos.wire._generated.binlog import Binlog
 from opentalos.wire._generated.common import GalaxyTalosException
-from opentalos.wire._generated.message import Message
+from opentalos.wire._generated.message import Message, PutMessageResponse
 from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire.thrift import (
     ApplicationError,
@@ -125,3 +125,13 @@ def test_payload_structs_read_alike(data: st.DataObject) -> None:
     arguments = tuple(data.draw(samples(field.type)) for field in PAYLOADS.arguments)
     for protocol in ThriftProtocol:
         check_call(APACHE, protocol, service, PAYLOADS, 1, arguments)
+
+
+# thriftpy2 reads no JSON with a field it does not know, whatever the field.
+@pytest.mark.parametrize("protocol", [ThriftProtocol.COMPACT, ThriftProtocol.BINARY])
+def test_a_client_that_does_not_know_our_fields_skips_them(protocol: ThriftProtocol) -> None:
+    method = SERVICES["MessageService"].methods["putMessage"]
+    reply = PutMessageResponse(sequenceId="s", isTransfer=True, baseOffset=1 << 40)
+    ours = encode_reply(protocol, method, 3, reply)
+    read = THRIFTPY.decode(protocol, method.result_spec, ours)
+    assert read.values == {"success": PutMessageResponse(sequenceId="s", isTransfer=True)}

@@ -55,7 +55,7 @@ FORMS: dict[type[TalosError], Form] = {
     errors.PrincipalNotExist: Form(40),
     errors.PreviewFailed: Form(44),
     errors.ProducerFenced: Form(9),
-    errors.SequenceGap: Form(40),
+    errors.SequenceGap: Form(3),
     errors.NotSupported: Form(17),
     errors.ConfigError: _INTERNAL,
     errors.AlreadyExists: _INTERNAL,

@@ -24,6 +24,7 @@ from opentalos.gateway.thrift_http.replies import (
     reply_error,
     reply_refusal,
 )
+from opentalos.log.producers import UNKNOWN_OFFSET
 from opentalos.model.errors import (
     BadRequest,
     ClockSkewed,
@@ -147,38 +148,40 @@ class ThriftGateway:
         exchange.timed = self.put_s
         seqid, sequence_id = put.seqid, put.sequence_id
 
-        def answer(error: TalosError | None) -> None:
+        def answer(base_offset: int, error: TalosError | None) -> None:
             if error is None:
                 transferred = bool(exchange.forwarder)
-                reply = hot.put_reply(seqid, sequence_id, transferred=transferred)
+                reply = hot.put_reply(seqid, sequence_id, base_offset, transferred=transferred)
                 exchange.reply(_COMPACT_OK, reply)
             else:
                 again = partial(self._put_again, exchange, caller, put)
                 self._hot_error(exchange, _hot_form(_PUT, seqid), error, again)
 
-        exchange.late = answer
+        exchange.late = partial(answer, UNKNOWN_OFFSET)
         try:
             target = PutTarget(put.resource, put.partition, put.deadline_ms)
             self._messages.put(caller, target, (put.block,), answer)
         except TalosError as error:
-            answer(error)
+            answer(UNKNOWN_OFFSET, error)
         except Exception as error:
             self._broken(exchange, _hot_form(_PUT, seqid), error)
 
     async def _put_again(self, exchange: Exchange, caller: Principal, put: hot.HotPut) -> None:
         """The same put in a task, once this server knows better what it serves."""
-        done: asyncio.Future[TalosError | None] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[tuple[int, TalosError | None]]
+        done = asyncio.get_running_loop().create_future()
 
-        def answer(error: TalosError | None) -> None:
+        def answer(base_offset: int, error: TalosError | None) -> None:
             if not done.done():
-                done.set_result(error)
+                done.set_result((base_offset, error))
 
         target = PutTarget(put.resource, put.partition, put.deadline_ms)
         self._messages.put(caller, target, (put.block,), answer)
-        error = await done
+        base_offset, error = await done
         if error is not None:
             raise error
-        exchange.reply(_COMPACT_OK, hot.put_reply(put.seqid, put.sequence_id, transferred=True))
+        reply = hot.put_reply(put.seqid, put.sequence_id, base_offset, transferred=True)
+        exchange.reply(_COMPACT_OK, reply)
 
     def _hot_error(
         self,

@@ -61,6 +61,7 @@ class _Operation:
     repeatable: bool = False  # even if an attempt ended unknown
     place: tuple[str, int] | None = None  # resource and partition it is about
     check: Callable[[Any], None] | None = None
+    stamped: bool = False  # an idempotent put, which has to say when it is repeated
 
     @property
     def reads(self) -> bool:
@@ -151,6 +152,7 @@ class Client:
         operation = _Operation(
             MESSAGE_SERVICE, MESSAGE_SERVICE.methods["putMessage"], request,
             repeatable=stamp is not None, place=(topic.resource, partition),
+            stamped=stamp is not None,
         )  # fmt: skip
         return messages.put_reply(await self._run(operation, deadline_s))
 
@@ -221,7 +223,7 @@ class Client:
             places=min(self._endpoints.count, _PLACES_MAX),
             random=random.random,
         )
-        body = encode_call(ThriftProtocol.COMPACT, operation.method, _SEQID, *_arguments(operation))
+        body = _encoded(operation)
         while True:
             url = await self._url_of(operation, policy.left_s(loop.time()))
             timeout_s = min(self.config.request_timeout_s, policy.left_s(loop.time()))
@@ -230,6 +232,9 @@ class Client:
             except TalosError as error:
                 self._learn_from(error, url, operation)
                 await asyncio.sleep(policy.pause_after(error, loop.time()))
+                if isinstance(error, OutcomeUnknown) and operation.stamped:
+                    operation.request.repeated = True
+                    body = _encoded(operation)
                 continue
             if operation.place is not None and getattr(result, "isTransfer", None):
                 self._addressing.distrust(operation.place[0])
@@ -290,7 +295,7 @@ class Client:
         """Look at a topic's map once; without a new one, the endpoint serves what is missing."""
         method = MESSAGE_SERVICE.methods["getScheduleInfo"]
         operation = _Operation(MESSAGE_SERVICE, method, messages.schedule_request(resource))
-        body = encode_call(ThriftProtocol.COMPACT, method, _SEQID, *_arguments(operation))
+        body = _encoded(operation)
         url = self._endpoints.url
         try:
             found = await self._attempt(url, operation, body, self.config.request_timeout_s)
@@ -337,8 +342,9 @@ def attach(client: Client | ClientConfig) -> tuple[Client, bool]:
     return Client(client), True
 
 
-def _arguments(operation: _Operation) -> tuple[Any, ...]:
-    return (operation.request,) if operation.method.arguments else ()
+def _encoded(operation: _Operation) -> bytes:
+    arguments = (operation.request,) if operation.method.arguments else ()
+    return encode_call(ThriftProtocol.COMPACT, operation.method, _SEQID, *arguments)
 
 
 def _result_of(url: str, method: MethodSpec, reply: Reply) -> Any:

@@ -74,17 +74,21 @@ def put_request(
         tag=extras.tag,
         tagCode=extras.tag_code,
     )
-    return message.PutMessageRequest(
+    request = message.PutMessageRequest(
         topicAndPartition=target(ref, partition),
         messageBlocks=[sent],
         messageNumber=block.messages,
         sequenceId=sequence_id,
     )
+    if stamp is not None:
+        request.producerId, request.producerEpoch = stamp.producer_id, stamp.epoch
+        request.firstSequence, request.repeated = stamp.sequence, stamp.repeated or None
+    return request
 
 
 def put_reply(found: message.PutMessageResponse) -> PutReply:
     """What a put's reply tells."""
-    return PutReply(getattr(found, "baseOffset", None))
+    return PutReply(found.baseOffset)
 
 
 def get_request(

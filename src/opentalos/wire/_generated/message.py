@@ -138,6 +138,10 @@ class PutMessageRequest(ThriftStruct):
     messageNumber: int
     sequenceId: str
     timeoutTimestamp: int | None = None
+    producerId: int | None = None
+    producerEpoch: int | None = None
+    firstSequence: int | None = None
+    repeated: bool | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,6 +150,7 @@ class PutMessageResponse(ThriftStruct):
 
     sequenceId: str
     isTransfer: bool | None = None
+    baseOffset: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -428,11 +433,16 @@ PutMessageRequest.SPEC = struct_spec(
     Field(3, "messageNumber", I32, required=True),
     Field(4, "sequenceId", STRING, required=True),
     Field(5, "timeoutTimestamp", I64),
+    Field(1001, "producerId", I64),
+    Field(1002, "producerEpoch", I32),
+    Field(1003, "firstSequence", I64),
+    Field(1004, "repeated", BOOL),
 )
 PutMessageResponse.SPEC = struct_spec(
     PutMessageResponse,
     Field(1, "sequenceId", STRING, required=True),
     Field(2, "isTransfer", BOOL),
+    Field(1001, "baseOffset", I64),
 )
 GetMessageRequest.SPEC = struct_spec(
     GetMessageRequest,

@@ -8,7 +8,7 @@ Source: HOTPATH.md rule 5.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from opentalos.model.message import MessageBlock, StoredBlock
+from opentalos.model.message import PRODUCER_ID_MAX, MessageBlock, ProducerStamp, StoredBlock
 from opentalos.wire.thrift.compact import ONE_BYTE, varint
 
 # Field heads of the compact protocol: difference of the field ids and type.
@@ -23,6 +23,10 @@ _GET_START: Final = b"\x0agetMessage\x1c\x1c\x18"
 _PUT_REPLY: Final = b"\x0aputMessage\x0c\x00\x18"  # success is field 0; head of sequenceId
 _GET_REPLY: Final = b"\x0agetMessage\x0c\x00\x19"  # head of messageBlocks
 _TRANSFERRED: Final = b"\x11\0\0"  # isTransfer follows sequenceId in both replies; the ends
+# Fields with high ids, see idl/opentalos.thrift: the first one is named by its id, after any other.
+_PRODUCER_ID: Final = b"\x06\xd2\x0f"  # i64, field 1001
+_BASE_OFFSET: Final = b"\x06\xd2\x0f%b\0\0"
+_TRANSFERRED_HEAD: Final = b"\x11"
 _COMPRESSION_MAX: Final = 4
 _GET_MESSAGES_DEFAULT: Final = 2000  # Source: message.thrift GetMessageRequest
 _GET_BYTES_DEFAULT: Final = 10 << 20
@@ -124,10 +128,18 @@ def _decode_put(body: bytes, principal: int) -> HotPut | None:
     sequence_id = body[at : at + size]
     if not sequence_id.isascii():
         sequence_id.decode()
-    deadline_ms, at = _deadline(body, at + size, _NEXT_I64)
-    if at != len(body):
+    at += size
+    deadline_ms = 0
+    if body[at] == _NEXT_I64:
+        deadline_ms, at = _deadline(body, at)
+    stamp = None
+    if body[at] == 6:
+        stamp, at = _stamp(body, at)
+    if body[at:] != b"\0\0":
         return None
-    block = MessageBlock(payload, messages >> 1, compression >> 1, create_ms, principal=principal)
+    block = MessageBlock(
+        payload, messages >> 1, compression >> 1, create_ms, principal=principal, producer=stamp
+    )
     return HotPut(seqid, topic, resource, partition, block, sequence_id, deadline_ms)
 
 
@@ -193,18 +205,31 @@ def _block_rest(body: bytes, at: int) -> tuple[int, int]:
     return create_ms, at + 1
 
 
-def _deadline(body: bytes, at: int, wanted_head: int) -> tuple[int, int]:
-    """timeoutTimestamp if present, and the position behind both structs' ends."""
-    deadline = 0
-    head = body[at]
-    if head == wanted_head:
-        deadline, at = _number(body, at + 1)
-        if deadline & 1 or deadline >> 64:
-            raise _Unknown
-        head = body[at]
-    if head or body[at + 1]:
+def _deadline(body: bytes, at: int) -> tuple[int, int]:
+    """timeoutTimestamp whose field begins here, and the position behind it."""
+    deadline, at = _number(body, at + 1)
+    if deadline & 1 or deadline >> 64:
         raise _Unknown
-    return deadline >> 1, at + 2
+    return deadline >> 1, at
+
+
+def _stamp(body: bytes, at: int) -> tuple[ProducerStamp, int]:
+    """The fields of an idempotent put, which begin here, and the position behind them."""
+    if body[at : at + 3] != _PRODUCER_ID:
+        raise _Unknown
+    producer_id, at = _number(body, at + 3)
+    if body[at] != _NEXT_I32 or producer_id & 1 or not 0 < producer_id >> 1 <= PRODUCER_ID_MAX:
+        raise _Unknown
+    epoch, at = _number(body, at + 1)
+    if body[at] != _NEXT_I64 or epoch & 1 or epoch >> 32:
+        raise _Unknown
+    sequence, at = _number(body, at + 1)
+    if sequence & 1 or sequence >> 64:
+        raise _Unknown
+    repeated = body[at] == 0x11  # a boolean is in its field's head
+    if repeated or body[at] == 0x12:
+        at += 1
+    return ProducerStamp(producer_id >> 1, epoch >> 1, sequence >> 1, repeated), at
 
 
 def decode_get(body: bytes) -> HotGet | None:
@@ -241,8 +266,11 @@ def _decode_get(body: bytes) -> HotGet | None:
     size, at = _number(body, at + 1)
     sequence_id = body[at : at + size]
     sequence_id.decode()
-    deadline_ms, at = _deadline(body, at + size, _NEXT_I64)
-    if at != len(body):
+    at += size
+    deadline_ms = 0
+    if body[at] == _NEXT_I64:
+        deadline_ms, at = _deadline(body, at)
+    if body[at:] != b"\0\0":
         return None
     messages, size = values[4], values[5]
     return HotGet(
@@ -258,10 +286,19 @@ def _decode_get(body: bytes) -> HotGet | None:
     )
 
 
-def put_reply(seqid: int, sequence_id: bytes, *, transferred: bool = False) -> bytes:
-    """Compact reply of a successful putMessage; ``seqid`` >= 0. ``transferred``: isTransfer."""
+def put_reply(
+    seqid: int, sequence_id: bytes, base_offset: int, *, transferred: bool = False
+) -> bytes:
+    """Compact reply of a successful putMessage; ``seqid`` >= 0.
+
+    Args: base_offset: below 0 it is left out; transferred: isTransfer.
+    """
     length = len(sequence_id)
     end = _TRANSFERRED if transferred else b"\0\0"
+    if base_offset >= 0:
+        end = _BASE_OFFSET % varint(base_offset << 1)
+        if transferred:
+            end = _TRANSFERRED_HEAD + end
     if seqid < 0x80 and length < 0x80:
         return b"\x82\x41%c%b%c%b%b" % (seqid, _PUT_REPLY, length, sequence_id, end)
     return b"\x82\x41%b%b%b%b%b" % (

@@ -242,7 +242,7 @@ class Server:
     def _put(self, topic: Topic, block: MessageBlock, partition: int) -> "asyncio.Future[None]":
         answer: asyncio.Future[None] = self.bed.loop.create_future()
 
-        def waiter(error: TalosError | None) -> None:
+        def waiter(_: int, error: TalosError | None) -> None:
             if error is None:
                 answer.set_result(None)
             else:
@@ -253,7 +253,7 @@ class Server:
             try:
                 self.broker.messages.put(ALICE, target, [block], waiter)
             except TalosError as error:
-                waiter(error)
+                waiter(-1, error)
 
         self.process.call_soon(serve)
         return answer

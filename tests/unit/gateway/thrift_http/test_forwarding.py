@@ -143,7 +143,7 @@ async def test_a_put_that_waits_while_its_partition_moves_is_forwarded() -> None
     bench = Bench()
     _, connection = bench.send(put_body())
     assert connection.replies == []
-    bench.messages.waiters[0](ELSEWHERE)
+    bench.messages.waiters[0](-1, ELSEWHERE)
     await bench.gateway.drain(DRAIN_S)
     assert [reply.body for reply in connection.replies] == [b"verbatim"]
 
@@ -193,7 +193,7 @@ async def test_a_forwarded_put_is_run_again_once_this_server_knows_better() -> N
 
     def owns() -> None:
         bench.messages.error = None
-        asyncio.get_running_loop().call_soon(lambda: bench.messages.waiters[0](None))
+        asyncio.get_running_loop().call_soon(lambda: bench.messages.waiters[0](5, None))
 
     bench.on_catch_up = owns
     reply = await bench.reply(put_body(), transferred=True)
@@ -206,7 +206,7 @@ async def test_a_forwarded_request_says_so_in_its_reply_and_a_direct_one_does_no
     bench = Bench()
     for transferred in (True, False):
         _, connection = bench.send(put_body(), transferred=transferred)
-        bench.messages.waiters.pop()(None)
+        bench.messages.waiters.pop()(5, None)
         (reply,) = connection.replies
         assert bool(result(reply, "putMessage").result.isTransfer) is transferred
 

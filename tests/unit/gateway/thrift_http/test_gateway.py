@@ -41,7 +41,7 @@ class Messages:
 
     def __init__(self) -> None:
         self.puts: list[tuple[PutTarget, Sequence[MessageBlock]]] = []
-        self.waiters: list[Callable[[TalosError | None], None]] = []
+        self.waiters: list[Callable[[int, TalosError | None], None]] = []
         self.error: TalosError | None = None
         self.cached: GetResult | None = None
         self.later: GetResult | None = None
@@ -166,7 +166,7 @@ def test_a_put_is_answered_when_its_waiter_says_durable(bench: Bench) -> None:
     assert to == PutTarget("alice#t#1", 3, 0)
     assert [(b.payload, b.messages, b.principal) for b in blocks] == [(b"payload", 2, 7)]
     assert connection.replies == []
-    bench.messages.waiters[0](None)
+    bench.messages.waiters[0](5, None)
     (reply,) = connection.replies
     assert (reply.status, reply.content_type) == (200, b"application/x-thrift-compact")
     assert result(reply, "putMessage").result.sequenceId == "c#1"
@@ -176,7 +176,7 @@ def test_a_put_is_answered_when_its_waiter_says_durable(bench: Bench) -> None:
 def test_a_put_that_fails_has_its_error_in_the_reply(bench: Bench, late: bool) -> None:
     if late:
         _, connection = bench.send(put_body())
-        bench.messages.waiters[0](TopicNotExist("gone"))
+        bench.messages.waiters[0](-1, TopicNotExist("gone"))
     else:
         bench.messages.error = TopicNotExist("gone")
         _, connection = bench.send(put_body())
@@ -190,7 +190,7 @@ def test_a_put_that_takes_too_long_is_unknown_and_its_late_answer_ignored(bench:
     exchange, connection = bench.send(put_body())
     assert exchange.late is not None
     exchange.late(OutcomeUnknown("slow"))
-    bench.messages.waiters[0](None)
+    bench.messages.waiters[0](5, None)
     (reply,) = connection.replies
     assert result(reply, "putMessage").error.errorCode == ErrorCode.UNEXPECTED_ERROR
 
@@ -427,7 +427,7 @@ async def test_any_body_gets_exactly_one_reply(body: bytes, content_type: bytes)
     bench.messages.later = GetResult([], 0, 0)
     _, connection = bench.send(body, content_type=content_type)
     for waiter in bench.messages.waiters:
-        waiter(None)
+        waiter(5, None)
     await bench.gateway.drain(DRAIN_S)
     (reply,) = connection.replies
     assert reply.status in (200, 400)

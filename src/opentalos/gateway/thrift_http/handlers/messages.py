@@ -7,9 +7,16 @@ from opentalos.broker.broker import Broker
 from opentalos.broker.messages import GetQuery, PutTarget
 from opentalos.gateway.thrift_http.handlers import values
 from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler
+from opentalos.log.producers import UNKNOWN_OFFSET
 from opentalos.model.errors import BadRequest, NotSupported, TalosError
 from opentalos.model.identity import Principal
-from opentalos.model.message import Compression, MessageBlock, StoredBlock
+from opentalos.model.message import (
+    PRODUCER_ID_MAX,
+    Compression,
+    MessageBlock,
+    ProducerStamp,
+    StoredBlock,
+)
 from opentalos.wire._generated import message
 from opentalos.wire.thrift.block_extras import Extras, decode_extras, encode_extras
 
@@ -20,27 +27,47 @@ async def put_message(
     broker: Broker, caller: Principal, request: message.PutMessageRequest, context: CallContext
 ) -> message.PutMessageResponse:
     """Append blocks; the reply waits until all are durable."""
-    blocks = [_block_of(block, caller) for block in request.messageBlocks]
+    blocks = _stamped([_block_of(block, caller) for block in request.messageBlocks], request)
     total = sum(block.messages for block in blocks)
     if total != request.messageNumber:
         raise BadRequest(f"messageNumber is {request.messageNumber}, the blocks have {total}")
     resource, partition = values.target_of(request.topicAndPartition)
     target = PutTarget(resource, partition, request.timeoutTimestamp or 0)
-    durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    def answer(error: TalosError | None) -> None:
+    def answer(base_offset: int, error: TalosError | None) -> None:
         if durable.done():
             return  # the call was cancelled meanwhile
         if error is None:
-            durable.set_result(None)
+            durable.set_result(base_offset)
         else:
             durable.set_exception(error)
 
     broker.messages.put(caller, target, blocks, answer)
-    await durable
+    base_offset = await durable
     return message.PutMessageResponse(
-        sequenceId=request.sequenceId, isTransfer=context.transferred or None
+        sequenceId=request.sequenceId,
+        isTransfer=context.transferred or None,
+        baseOffset=None if base_offset == UNKNOWN_OFFSET else base_offset,
     )
+
+
+def _stamped(blocks: list[MessageBlock], request: message.PutMessageRequest) -> list[MessageBlock]:
+    """The blocks with what an idempotent producer says of itself; unchanged without."""
+    told = request.producerId, request.producerEpoch, request.firstSequence
+    if told == (None, None, None):
+        return blocks
+    if None in told:
+        raise BadRequest("an idempotent put needs producerId, producerEpoch and firstSequence")
+    producer_id, epoch, sequence = (number or 0 for number in told)
+    if not 0 < producer_id <= PRODUCER_ID_MAX or epoch < 0 or sequence < 0:
+        raise BadRequest(f"producerId, producerEpoch or firstSequence out of range: {told}")
+    stamped = list[MessageBlock]()
+    for block in blocks:
+        stamp = ProducerStamp(producer_id, epoch, sequence, bool(request.repeated))
+        stamped.append(block._replace(producer=stamp))
+        sequence += block.messages
+    return stamped
 
 
 def _block_of(block: message.MessageBlock, caller: Principal) -> MessageBlock:

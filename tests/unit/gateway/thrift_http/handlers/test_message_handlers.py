@@ -16,6 +16,7 @@ from opentalos.model.errors import (
     NotSupported,
     OffsetOutOfRange,
     PermissionDenied,
+    SequenceGap,
     UnexpectedOffset,
 )
 from opentalos.wire._generated import consumer, message, metric, topic
@@ -92,6 +93,31 @@ async def test_a_wrong_block_is_refused(fields: dict[str, Any], error: type[Exce
         info = await alice.create()
         with pytest.raises(error):
             await alice(MESSAGE, "putMessage", put_request(info, b"a", **fields))
+
+
+async def test_a_put_of_an_idempotent_producer_is_stored_once() -> None:
+    async with world() as made:
+        alice = Client(made)
+        info = await alice.create()
+        await alice(MESSAGE, "putMessage", put_request(info, b"before"))
+        request = put_request(info, b"a", b"b")
+        request.messageBlocks *= 2
+        request.messageNumber = 4
+        request.producerId, request.producerEpoch, request.firstSequence = 7, 0, 0
+        for repeated in (None, True):
+            request.repeated = repeated
+            assert (await alice(MESSAGE, "putMessage", request)).baseOffset == 1
+        got = await alice(MESSAGE, "getMessage", get_request(info, 0))
+        assert got.messageNumber == 5
+        request.firstSequence = 5
+        with pytest.raises(SequenceGap):
+            await alice(MESSAGE, "putMessage", request)
+        request.firstSequence, request.producerEpoch = 4, None
+        with pytest.raises(BadRequest, match="needs producerId, producerEpoch and firstSequence"):
+            await alice(MESSAGE, "putMessage", request)
+        request.producerEpoch = -1
+        with pytest.raises(BadRequest, match="out of range"):
+            await alice(MESSAGE, "putMessage", request)
 
 
 async def test_reading_outside_the_log_is_out_of_range() -> None:

@@ -1,0 +1,14 @@
+// What OpenTalos adds to the definitions of the public clients. Optional fields with ids from 1001
+// on: those clients skip them. scripts/generate_thrift.py adds them to the structs of these names.
+
+// Idempotent puts: all three of id, epoch and sequence, or none. See docs/adr/0008.
+struct PutMessageRequest {
+  1001: optional i64 producerId;        // random, 1 to 2^62 - 1
+  1002: optional i32 producerEpoch;     // 0 or more; a larger one fences smaller ones
+  1003: optional i64 firstSequence;     // of the first message; counts the producer's messages
+  1004: optional bool repeated;         // the same put was sent before and may be stored
+}
+
+struct PutMessageResponse {
+  1001: optional i64 baseOffset;        // of the first message; absent if it is not known any more
+}
