@@ -1,5 +1,6 @@
 """The synchronous client: an asyncio one on the process's loop thread, made anew after a fork."""
 
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Self, TypeVar
 
@@ -43,8 +44,11 @@ class Client:
         if self._closed:
             raise ClientClosed("the client is closed")
         if self._made is None or self._made[0] is not thread:
-            self._made = thread, AsyncClient(self.config)
-            thread.close_at_exit(self._made[1], AsyncClient.close)
+            made = AsyncClient(self.config)
+            thread.close_at_exit(made, AsyncClient.close)
+            # Whoever forgets to close it leaves no connections behind.
+            weakref.finalize(self, thread.close_soon, made).atexit = False
+            self._made = thread, made
         return self._made[1]
 
     def close(self) -> None:
@@ -55,6 +59,7 @@ class Client:
         made, self._made = self._made, None
         if made is not None and made[0].here:
             made[0].run(made[1].close())
+            made[0].close_soon(made[1])
 
 
 class Bound(Generic[_Inner]):

@@ -4,15 +4,15 @@ import asyncio
 import atexit
 import os
 import threading
-import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeVar
 
-from opentalos.sdk.errors import ClientClosed
+from opentalos.sdk.errors import ClientClosed, TalosError
 
 _T = TypeVar("_T")
+_Owner = TypeVar("_Owner")
 _EXIT_S: Final = 5.0  # what is open at the interpreter's exit may take so long to close, together
 
 
@@ -31,8 +31,8 @@ class LoopThread:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._pid = os.getpid()
-        self._closers: weakref.WeakKeyDictionary[Any, Callable[[Any], Coroutine[Any, Any, None]]]
-        self._closers = weakref.WeakKeyDictionary()
+        self._open: dict[int, tuple[Any, Callable[[Any], Coroutine[Any, Any, None]]]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._main, name="opentalos-sdk", daemon=True)
         self._thread.start()
 
@@ -104,17 +104,40 @@ class LoopThread:
             future.cancel()
             raise
 
-    def close_at_exit(self, owner: Any, close: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-        """Await ``close(owner)`` at the interpreter's exit if ``owner`` is still alive then."""
-        self._closers[owner] = close
+    def close_at_exit(
+        self, owner: _Owner, close: Callable[[_Owner], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Await ``close(owner)`` at the interpreter's exit, after that of what came later, unless
+        ``close_soon`` did it before."""
+        self._open[id(owner)] = owner, close
+
+    def close_soon(self, owner: object) -> None:
+        """Start closing what ``close_at_exit`` was told of, without waiting; from any thread, also
+        while an object is finalised. Nothing if it was closed, or belongs to a parent process."""
+        if self.here and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._start_closing, owner)
+
+    def _start_closing(self, owner: object) -> None:
+        found = self._open.pop(id(owner), None)
+        if found is not None:
+            task = self.loop.create_task(found[1](owner))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
     def _end(self) -> None:
-        closers = list(self._closers.items())
-        if closers and self._thread.is_alive():
+        if self._thread.is_alive():
             with suppress(TimeoutError):
-                self.run(_close_all(closers), _EXIT_S)
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(_EXIT_S)
+                self.run(self._close_all(), _EXIT_S)
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(_EXIT_S)
+
+    async def _close_all(self) -> None:
+        while self._open:
+            owner, close = self._open.popitem()[1]
+            with suppress(TalosError):
+                await close(owner)
+        if self._closing:
+            await asyncio.wait(self._closing)
 
 
 async def _cancel_rest() -> None:
@@ -123,13 +146,6 @@ async def _cancel_rest() -> None:
     for task in rest:
         task.cancel()
     await asyncio.gather(*rest, return_exceptions=True)
-
-
-async def _close_all(
-    closers: list[tuple[Any, Callable[[Any], Coroutine[Any, Any, None]]]],
-) -> None:
-    calls = [close(owner) for owner, close in closers]
-    await asyncio.gather(*calls, return_exceptions=True)
 
 
 if hasattr(os, "register_at_fork"):

@@ -4,6 +4,7 @@ aiohttp is imported with the first request: importing the SDK stays cheap.
 """
 
 import asyncio
+import importlib
 import os
 import ssl
 import weakref
@@ -51,6 +52,7 @@ class Transport:
         written. NoReply: written, and no whole reply within ``timeout_s`` or
         ``reply_bytes_max``.
         """
+        session = self._session or await self._open()
         import aiohttp
 
         sent: list[bool] = []
@@ -58,7 +60,7 @@ class Transport:
         await asyncio.sleep(0)
         try:
             async with asyncio.timeout(timeout_s):
-                async with self._open().post(
+                async with session.post(
                     url, data=body, headers=headers, allow_redirects=False, trace_request_ctx=sent
                 ) as reply:
                     return Reply(reply.status, reply.headers, await self._read(url, reply))
@@ -90,11 +92,13 @@ class Transport:
         reply.close()
         raise NoReply(f"the reply of {url} is larger than {limit} bytes")
 
-    def _open(self) -> "aiohttp.ClientSession":
+    async def _open(self) -> "aiohttp.ClientSession":
+        # Half a second of imports and certificates: in a thread, as the loop may be the user's.
+        context = await asyncio.to_thread(_load, self._config)
         if self._closed:
             raise ConnectFailed("the client is closed")
         if self._session is None:
-            self._session = _session(self._config)
+            self._session = _session(self._config, context)
         return self._session
 
     async def close(self) -> None:
@@ -130,7 +134,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_all)
 
 
-def _session(config: ClientConfig) -> "aiohttp.ClientSession":
+def _load(config: ClientConfig) -> ssl.SSLContext | None:
+    """What takes long before the first connection. Raises: ConfigError."""
+    importlib.import_module("aiohttp")
+    return _ssl_context(config.tls or TlsSettings()) if config.secure else None
+
+
+def _session(config: ClientConfig, context: ssl.SSLContext | None) -> "aiohttp.ClientSession":
     import aiohttp
 
     trace = aiohttp.TraceConfig()
@@ -139,7 +149,7 @@ def _session(config: ClientConfig) -> "aiohttp.ClientSession":
         limit=config.connections_max,
         keepalive_timeout=IDLE_S_MAX,
         resolver=aiohttp.ThreadedResolver(),
-        ssl=_ssl_context(config.tls or TlsSettings()) if config.secure else True,
+        ssl=context or True,
     )
     return aiohttp.ClientSession(
         connector=connector,
