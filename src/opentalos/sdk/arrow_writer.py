@@ -139,12 +139,13 @@ def _column(window: Any, name: str) -> Any:
     if column.null_count == len(column):
         return None
     kind = column.type
+    # combine_chunks copies even a single one.
+    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if name != "create_time":
-        return column.combine_chunks().cast(_WRITTEN[name])
+        return array.cast(_WRITTEN[name])
     if not pa.types.is_timestamp(kind) or kind.tz is None:
         raise BadRequest(f"create_time is {kind}, but a timestamp with a zone is needed")
-    times = column.combine_chunks().cast(_WRITTEN[name], safe=kind.unit == "s")
-    return times.view(pa.int64())
+    return array.cast(_WRITTEN[name], safe=kind.unit == "s").view(pa.int64())
 
 
 def _filled(times: Any, rows: int, create_ms: int | None) -> Any:
