@@ -11,6 +11,7 @@ help:  ## list the targets
 setup:  ## make .venv and .sdk-venv and fetch jars, or leave them when they are current
 	@$(PYTHON) scripts/make_venvs.py
 	@$(PY) scripts/fetch_jars.py
+	@$(PY) scripts/fetch_promtool.py
 
 check: setup  ## what gates a commit: format, lint, types, layers, unit, contract, simulation
 	@$(PY) scripts/run_lanes.py check

@@ -1,5 +1,6 @@
 """Certificates for tests, made on the spot."""
 
+import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +46,12 @@ class TlsFolder:
         keys = {"cert_file": str(self.cert), "key_file": str(self.key), **more}
         lines = [f'{k} = "{v}"' if isinstance(v, str) else f"{k} = {v}" for k, v in keys.items()]
         return "\n".join(["[tls]", *lines, ""])
+
+    @staticmethod
+    def trust_of(config: str) -> ssl.SSLContext:
+        """What a client of a server needs whose configuration has ``section``."""
+        (cert,) = re.findall(r'cert_file = "(.*)"', config)
+        return ssl.create_default_context(cafile=str(Path(cert).parent / "ca.pem"))
 
     def trust(self, *, shown: bool = False) -> ssl.SSLContext:
         """What a client of the server uses; ``shown``: it has a certificate of its own."""

@@ -19,11 +19,13 @@ from opentalos.adapters.peer_http import open_http_peers
 from opentalos.adapters.secret_box import AesGcmSecretBox
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.broker.broker import Broker, BrokerConfig, open_broker
+from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.server import HttpServer
 from opentalos.model.address import TLS_SCHEME
 from opentalos.model.limits import ClusterLimits, GroupLimits, LogLimits, TlsSettings
 from opentalos.server.config import Config
-from opentalos.server.gateways import Gateways, open_gateways
+from opentalos.server.gateways import Gateways, Port, open_gateways
+from opentalos.server.loop_watch import LoopWatch
 from opentalos.server.member import Member
 from opentalos.server.tls import ServerTls
 
@@ -89,7 +91,8 @@ class MemoryServer:
         )
         await self.broker.start()
         await self.broker.principals.ensure_root(ROOT_KEY.key_id, ROOT_KEY.secret)
-        self.gateways = open_gateways(self.broker, config, self.member)
+        port = Port(http=self.http, readiness=Readiness(), tls=tls, watch=LoopWatch())
+        self.gateways = open_gateways(self.broker, config, self.member, port)
         self.http.serve(self.gateways.exact, self.gateways.prefixes)
         return self
 

@@ -81,8 +81,10 @@ class GroupDirectory:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def figures(self, now_s: float) -> GroupFigures:
+    @property
+    def figures(self) -> GroupFigures:
         """Groups in memory and their live leases."""
+        now_s = _now()
         groups = [group for topic in self._topics.values() for group in topic.values()]
         return GroupFigures(
             groups=len(groups),

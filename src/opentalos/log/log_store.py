@@ -206,6 +206,7 @@ class LogStore:
             if writer.busy() or writer.queue or writer.group is not None:
                 writer.work_failed(PartitionNotServing("the server stopped"))
 
+    @property
     def figures(self) -> LogFigures:
         """What is there now, beside the counters."""
         context = self._context
@@ -225,6 +226,11 @@ class LogStore:
     def traffic_of(self, topic_uuid: str) -> TopicTraffic:
         """Counters of one topic."""
         return self._context.traffic_of(topic_uuid)
+
+    @property
+    def serving(self) -> bool:
+        """Whether it is open: started, not closing."""
+        return self._context.started and not self._context.closing
 
     def writable(self) -> bool:
         """Whether puts are accepted: started, not closing, enough space."""

@@ -4,7 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opentalos.broker.broker import Broker
+from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.exchange import Handler
+from opentalos.gateway.http.server import HttpServer
+from opentalos.gateway.metrics.page import MetricsPage
+from opentalos.gateway.metrics.sources import ProcessFigures, Sources
 from opentalos.gateway.peer.calls import PeerGateway
 from opentalos.gateway.peer.forwarding import Forwarding
 from opentalos.gateway.peer.proofs import ProofReader
@@ -13,7 +17,9 @@ from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.gateway.thrift_http.handlers import HANDLERS
 from opentalos.server.config import Config
+from opentalos.server.loop_watch import LoopWatch
 from opentalos.server.member import Member
+from opentalos.server.tls import ServerTls
 from opentalos.wire.peer_proof import PeerKey
 
 
@@ -26,7 +32,27 @@ class Gateways:
     prefixes: Sequence[tuple[bytes, Handler]]
 
 
-def open_gateways(broker: Broker, config: Config, member: Member | None) -> Gateways:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """What the gateways are served by, and what they tell of it."""
+
+    http: HttpServer
+    readiness: Readiness
+    tls: ServerTls
+    watch: LoopWatch
+
+    def figures(self) -> ProcessFigures:
+        """What only the process knows."""
+        return ProcessFigures(
+            loop_blocked_s=self.watch.blocked_s,
+            loop_blocked_longest_s=self.watch.longest_s,
+            tls_reloads=self.tls.reloads,
+            tls_reload_failures=self.tls.reload_failures,
+            tls_expires_s=self.tls.expires_s,
+        )
+
+
+def open_gateways(broker: Broker, config: Config, member: Member | None, port: Port) -> Gateways:
     """Compose them; ``member`` is None where the server is alone."""
     authenticator = Authenticator(broker.principals, config.auth)
     forwarding: Forwarding | None = None
@@ -41,4 +67,12 @@ def open_gateways(broker: Broker, config: Config, member: Member | None) -> Gate
     thrift = ThriftGateway(broker, authenticator, HANDLERS, forwarding)
     rest = RestGateway(broker, authenticator, forwarding)
     prefixes += rest.prefix_routes()
-    return Gateways(thrift, thrift.routes() | rest.exact_routes(), prefixes)
+    sources = Sources(
+        broker=broker, http=port.http, thrift=thrift, forwarding=forwarding, process=port.figures
+    )
+    metrics = MetricsPage(config.metrics, sources, authenticator)
+    port.readiness.broker = broker
+    exact: dict[bytes, Handler] = {
+        **thrift.routes(), **port.readiness.routes(), b"/metrics": metrics.serve
+    }  # fmt: skip
+    return Gateways(thrift, exact, prefixes)

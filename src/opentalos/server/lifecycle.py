@@ -10,22 +10,22 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from opentalos.adapters.secret_box import AesGcmSecretBox
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.broker.broker import Broker, BrokerConfig, open_broker
+from opentalos.gateway.health import Readiness, reply_starting
 from opentalos.gateway.http.server import HttpServer
-from opentalos.gateway.rest.gateway import reply_alive, reply_starting
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.model.address import TLS_SCHEME
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.limits import LogLimits
 from opentalos.server.config import Config, parse_address
 from opentalos.server.data_directory import DataDirectory
-from opentalos.server.gateways import open_gateways
+from opentalos.server.gateways import Port, open_gateways
 from opentalos.server.loop_watch import LoopWatch
 from opentalos.server.member import Member, become_member
 from opentalos.server.root import RootKey, ensure_root
@@ -59,7 +59,7 @@ class Place:
     port: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Server:
     """The parts of a running server, in the order they are closed."""
 
@@ -71,7 +71,8 @@ class Server:
     member: Member | None
     place: Place
     tls: ServerTls
-    watch: LoopWatch = field(default_factory=LoopWatch)
+    readiness: Readiness
+    watch: LoopWatch
 
     @property
     def url(self) -> str:
@@ -85,6 +86,7 @@ class Server:
         """
         loop = asyncio.get_running_loop()
         end_s = loop.time() + stop_s(self.config)
+        self.readiness.stopping = True
         await self.broker.announce_restart()
         if not await self.http.drain(self.config.http.drain_s):
             _log.warning("requests under way were cut after the drain time")
@@ -114,13 +116,13 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
     take it for dead while it starts.
     """
     async with contextlib.AsyncExitStack() as undo:
-        tls = ServerTls(config.tls)
+        tls, watch, readiness = ServerTls(config.tls), LoopWatch(), Readiness()
         http = HttpServer(config.http)
         undo.push_async_callback(http.drain, 0.0)
         place = None
         key = b"" if config.storage.clustered else directory.server_key()
         if config.storage.clustered:
-            http.serve({b"/healthz": reply_alive}, [(b"/", reply_starting)])
+            http.serve(readiness.routes(), [(b"/", reply_starting)])
             place = await _listen(http, config, tls)
         stores = await open_stores(config, directory.path)
         undo.push_async_callback(stores.close)
@@ -143,14 +145,26 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
         await broker.start()
         undo.push_async_callback(broker.close)
         await ensure_root(broker, directory, root_key, stores if member else None)
-        gateways = open_gateways(broker, config, member)
+        port = Port(http=http, readiness=readiness, tls=tls, watch=watch)
+        gateways = open_gateways(broker, config, member, port)
         http.serve(gateways.exact, gateways.prefixes)
         if place is None:
             place = await _listen(http, config, tls)
             broker.set_advertise(place.advertise)
-        server = Server(config, stores, broker, gateways.thrift, http, member, place, tls)
+        server = Server(
+            config=config,
+            stores=stores,
+            broker=broker,
+            thrift=gateways.thrift,
+            http=http,
+            member=member,
+            place=place,
+            tls=tls,
+            readiness=readiness,
+            watch=watch,
+        )
         _tell(directory, server)
-        server.watch.start()
+        watch.start()
         tls.start()
         undo.pop_all()
         return server

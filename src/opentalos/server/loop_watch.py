@@ -15,6 +15,7 @@ class LoopWatch:
 
     def __init__(self) -> None:
         self.longest_s = 0.0  # since the start
+        self.blocked_s = 0.0  # in all stalls of a tick or more
         self._expected_s = 0.0
         self._reported_s = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
@@ -31,6 +32,8 @@ class LoopWatch:
         stall_s = now_s - self._expected_s
         if stall_s > self.longest_s:
             self.longest_s = stall_s
+        if stall_s > _TICK_S:
+            self.blocked_s += stall_s
         if stall_s > _WARN_S and now_s - self._reported_s > _REPORT_S:
             self._reported_s = now_s
             _log.warning("the event loop was blocked", extra={"stall_ms": round(stall_s * 1000)})

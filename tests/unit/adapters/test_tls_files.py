@@ -38,7 +38,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_key(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigError) as caught:
-        load_tls(replace(settings, **{key: str(path)}))
+        load_tls(replace(settings, **{key: str(path)}))  # type: ignore[arg-type]
     assert f"[tls] {key}: " in str(caught.value)
     assert str(path) in str(caught.value)
 

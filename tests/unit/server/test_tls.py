@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.tls_files import TlsFolder
@@ -72,15 +73,11 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> byt
 @pytest.fixture
 async def port(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Port]:
     folder = TlsFolder(tmp_path)
-    more = getattr(request, "param", {})
-    tls = ServerTls(
-        TlsSettings(
-            cert_file=str(folder.cert),
-            key_file=str(folder.key),
-            reload_interval_s=LOOK_S,
-            **{key: str(folder.ca) if value == "CA" else value for key, value in more.items()},
-        )
-    )
+    more: dict[str, Any] = getattr(request, "param", {})
+    keys = {"cert_file": str(folder.cert), "key_file": str(folder.key), **more}
+    if more.get("client_ca_file"):
+        keys["client_ca_file"] = str(folder.ca)
+    tls = ServerTls(TlsSettings(reload_interval_s=LOOK_S, **keys))
     http = HttpServer(HttpLimits(), {b"/x": answer})
     number = await http.listen("127.0.0.1", 0, tls.port)
     tls.start()
@@ -181,7 +178,7 @@ async def test_more_handshakes_than_allowed_are_cut(port: Port) -> None:
         one.close()
 
 
-@pytest.mark.parametrize("port", [{"client_ca_file": "CA"}], indirect=True)
+@pytest.mark.parametrize("port", [{"client_ca_file": "the folder's"}], indirect=True)
 async def test_mutual_tls_asks_for_a_certificate(port: Port, tmp_path: Path) -> None:
     reader, writer = await port.connect(port.folder.trust(shown=True))
     assert await ask(reader, writer) == b"HTTP/1.1 200 OK"

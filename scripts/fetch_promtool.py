@@ -1,0 +1,59 @@
+"""Fetch promtool, which checks /metrics and the alerting rules, or say why it cannot be had.
+
+It is taken from Debian's package of Prometheus, unpacked and not installed; one on the path will
+do as well. Quick when it is there. Never fails: only its own tests need it.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from opentalos.cli.backend.places import data_home
+
+FOLDER = data_home() / "opentalos" / "prometheus"
+PACKAGE = "prometheus"
+TIMEOUT_S = 300.0
+
+
+def promtool() -> Path | None:
+    """Where it is, if it is there."""
+    fetched = FOLDER / "promtool"
+    if fetched.exists():
+        return fetched
+    found = shutil.which("promtool")
+    return Path(found) if found else None
+
+
+def fetch() -> None:
+    """Download and unpack. Raises: OSError, subprocess.SubprocessError."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        _run(folder, "apt-get", "download", "--quiet", PACKAGE)
+        (package,) = Path(folder).glob(f"{PACKAGE}_*.deb")
+        _run(folder, "dpkg-deb", "--extract", package.name, "unpacked")
+        Path(folder, "unpacked", "usr", "bin", "promtool").replace(FOLDER / "promtool")
+
+
+def _run(folder: str, *command: str) -> None:
+    environment = {**os.environ, "LC_ALL": "C"}
+    subprocess.run(
+        command, cwd=folder, env=environment, check=True, capture_output=True, timeout=TIMEOUT_S
+    )
+
+
+def main() -> None:
+    if promtool() is not None:
+        return
+    print("setup: fetching promtool", flush=True)
+    try:
+        fetch()
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        reason = getattr(error, "stderr", b"") or str(error).encode()
+        text = reason.decode(errors="replace").strip().splitlines()[-1:]
+        print(f"setup: no promtool, so no test of metrics: {' '.join(text)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What /metrics shows of a broker: its counters, and what is there at this moment; no I/O."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from opentalos.broker.message_counters import HeldCalls, MessageCounters
+from opentalos.broker.position_events import PositionCounters
+from opentalos.group.coordinator import GroupCounters
+from opentalos.group.directory import GroupFigures
+from opentalos.log.counters import LogCounters, LogFigures
+
+if TYPE_CHECKING:
+    from opentalos.broker.broker import Broker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFigures:
+    """The cluster as this server sees it."""
+
+    member: bool  # this server's session is valid
+    leading: bool
+    leader_known: bool
+    servers: int  # registered
+    partitions: Mapping[str, int]  # assigned, by server; "": to nobody
+    moving: int  # planned moves under way
+    planned_moves: int  # published by this server as the leader
+    takeovers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """A broker at one moment."""
+
+    server: str
+    messages: MessageCounters
+    held: HeldCalls
+    log: LogCounters
+    log_now: LogFigures
+    groups: GroupCounters
+    groups_now: GroupFigures
+    positions: PositionCounters
+    topics: int
+    partitions: int
+    topic_names: Mapping[str, str]  # by uuid
+    denials: int
+    cluster: ClusterFigures | None  # None: this server is alone
+
+
+def figures_of(broker: "Broker") -> Figures:
+    """Read everything; costs some work per topic and lease, so not for every request."""
+    context = broker.context
+    topics = context.topics.all()
+    return Figures(
+        server=context.config.server,
+        messages=broker.messages.counters,
+        held=broker.messages.held,
+        log=context.log.counters,
+        log_now=context.log.figures,
+        groups=broker.groups.counters,
+        groups_now=broker.groups.directory.figures,
+        positions=broker.consumers.positions.counters,
+        topics=len(topics),
+        partitions=sum(topic.consumer_partitions for topic in topics),
+        topic_names={topic.uuid: f"{topic.owner}/{topic.name}" for topic in topics},
+        denials=context.authorizer.denials,
+        cluster=_cluster_of(broker),
+    )
+
+
+def _cluster_of(broker: "Broker") -> ClusterFigures | None:
+    cluster = broker.membership
+    if cluster is None:
+        return None
+    publication = cluster.controller.publication
+    return ClusterFigures(
+        member=cluster.membership.valid,
+        leading=cluster.controller.leading,
+        leader_known=cluster.state.leader is not None,
+        servers=len(cluster.state.live()),
+        partitions=Counter(publication.owners().values()),
+        moving=len(publication.moved_from()),
+        planned_moves=publication.planned_moves,
+        takeovers=publication.takeovers,
+    )

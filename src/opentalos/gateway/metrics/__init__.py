@@ -1,0 +1,1 @@
+"""/metrics: counters that the server keeps anyway, in the text format of Prometheus."""

@@ -1,0 +1,64 @@
+"""The page /metrics: who may read it, and how often it is made."""
+
+import time
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.reply_format import head
+from opentalos.gateway.metrics.families import ServerCollector
+from opentalos.gateway.metrics.sources import Sources
+from opentalos.gateway.rest.credentials import CHALLENGE, credentials_of
+from opentalos.gateway.thrift_http.authentication import Authenticator
+from opentalos.model.errors import InvalidCredential, PermissionDenied
+from opentalos.model.limits import MetricsSettings
+
+FRESH_S = 1.0  # a page is given out again so long: many readers cost no more than one
+_NO_STORE = b"Cache-Control: no-store\r\n"
+_OK = head(200, CONTENT_TYPE_PLAIN_0_0_4.encode())
+
+
+class MetricsPage:
+    """Answers /metrics. By default an administrator's key is needed: the port is the clients', and
+    how much is stored and read there is nobody else's business."""
+
+    def __init__(
+        self, settings: MetricsSettings, sources: Sources, authenticator: Authenticator
+    ) -> None:
+        self._open = settings.access == "open"
+        self._broker, self._authenticator = sources.broker, authenticator
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        self._registry.register(ServerCollector(sources, settings.topics_max))
+        self._made_s = float("-inf")
+        self._page = b""
+
+    def serve(self, exchange: Exchange) -> None:
+        """Handler of the path."""
+        if exchange.method not in (b"GET", b"HEAD"):
+            exchange.reply_text(405, "send GET", b"Allow: GET, HEAD\r\n")
+            return
+        try:
+            self._check(exchange)
+        except InvalidCredential as error:
+            exchange.reply_text(401, str(error), CHALLENGE)
+        except PermissionDenied as error:
+            exchange.reply_text(403, str(error))
+        else:
+            exchange.reply(_OK, self._current(), _NO_STORE)
+
+    def _check(self, exchange: Exchange) -> None:
+        if self._open:
+            return
+        key_id, secret = credentials_of(exchange.headers.get(b"authorization", b""))
+        caller = self._authenticator.by_secret(key_id, secret, exchange.peer)
+        self._broker.context.authorizer.authorize_admin(caller, "read metrics", "metrics")
+
+    def _current(self) -> bytes:
+        now_s = time.monotonic()
+        if now_s - self._made_s >= FRESH_S:
+            self._page, self._made_s = generate_latest(self._registry), now_s
+        return self._page

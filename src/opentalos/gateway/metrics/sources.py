@@ -1,0 +1,31 @@
+"""Where the figures of /metrics come from, beside the broker's."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from opentalos.broker.broker import Broker
+from opentalos.gateway.http.server import HttpServer
+from opentalos.gateway.peer.forwarding import Forwarding
+from opentalos.gateway.thrift_http.gateway import ThriftGateway
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFigures:
+    """What only the process knows."""
+
+    loop_blocked_s: float  # ever, in turns of the loop that took too long
+    loop_blocked_longest_s: float
+    tls_reloads: int
+    tls_reload_failures: int
+    tls_expires_s: float  # Unix time; 0: no certificate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Everything that is read for one page."""
+
+    broker: Broker
+    http: HttpServer
+    thrift: ThriftGateway
+    forwarding: Forwarding | None
+    process: Callable[[], ProcessFigures]
