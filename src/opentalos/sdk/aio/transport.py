@@ -8,7 +8,7 @@ import importlib
 import os
 import ssl
 import weakref
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 IDLE_S_MAX: Final = 60.0  # below a server's idle_timeout_s, so that it seldom closes first
 _READ_BUFFER_BYTES: Final = 1 << 20  # of a reply, before the connection is paused
+_PIECE_BYTES: Final = 256 << 10  # of a large body, written at a time
+_WHOLE_BYTES_MAX: Final = 1 << 20  # a larger body goes in pieces: aiohttp warns of a whole one
 
 
 class Reply(NamedTuple):
@@ -56,12 +58,15 @@ class Transport:
         import aiohttp
 
         sent: list[bool] = []
+        data: bytes | AsyncIterator[memoryview] = body
+        if len(body) > _WHOLE_BYTES_MAX:
+            data, headers = _pieces(body), {**headers, "Content-Length": str(len(body))}
         # One turn of the loop, so that a connection the server closed meanwhile is noticed.
         await asyncio.sleep(0)
         try:
             async with asyncio.timeout(timeout_s):
                 async with session.post(
-                    url, data=body, headers=headers, allow_redirects=False, trace_request_ctx=sent
+                    url, data=data, headers=headers, allow_redirects=False, trace_request_ctx=sent
                 ) as reply:
                     return Reply(reply.status, reply.headers, await self._read(url, reply))
         except aiohttp.ClientConnectorCertificateError as error:
@@ -119,6 +124,12 @@ class Transport:
         # parent, and say good-bye on its TLS connections. So it is kept and told it had ended.
         connector._closed = True  # type: ignore[union-attr]
         _inherited.append(connector)
+
+
+async def _pieces(body: bytes) -> AsyncIterator[memoryview]:
+    view = memoryview(body)
+    for start in range(0, len(body), _PIECE_BYTES):
+        yield view[start : start + _PIECE_BYTES]
 
 
 _alive: "weakref.WeakSet[Transport]" = weakref.WeakSet()

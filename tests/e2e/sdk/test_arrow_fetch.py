@@ -1,0 +1,36 @@
+"""Tables and large blocks against a real server."""
+
+import os
+
+from opentalos.sdk import ClientConfig, Compression, Message, aio
+from opentalos.sdk.arrow import SCHEMA
+
+MIB = 1 << 20
+
+
+async def test_a_fetched_table_holds_the_fetched_records(sdk_config: ClientConfig) -> None:
+    async with aio.Client(sdk_config) as client:
+        await aio.TalosAdmin(client).topics.create("tables", partitions=1)
+        producer = aio.SimpleProducer(client, "tables")
+        await producer.put([Message(b"a", "key", "1", 5), b"b"])
+        await producer.put([b"c"])
+        consumer = aio.SimpleConsumer(client, "tables")
+        records = await consumer.fetch(0, 1)
+        table = await consumer.fetch_arrow(0, 1)
+        assert table.schema == SCHEMA
+        for name in ("topic", "partition", "offset", "data", "partition_key"):
+            assert table.column(name).to_pylist() == [getattr(one, name) for one in records]
+        assert [one.data for one in records] == [b"b", b"c"]
+        assert (await consumer.fetch_arrow(0, 3)).num_rows == 0
+
+
+async def test_a_block_of_many_mebibytes_is_stored_and_read(sdk_config: ClientConfig) -> None:
+    data = os.urandom(9 * MIB + 1)
+    async with aio.Client(sdk_config) as client:
+        await aio.TalosAdmin(client).topics.create("large", partitions=1)
+        producer = aio.SimpleProducer(client, "large", compression=Compression.NONE)
+        await producer.put([data, b"small"])
+        consumer = aio.SimpleConsumer(client, "large")
+        assert [one.data for one in await consumer.fetch(0, 0)] == [data, b"small"]
+        table = await consumer.fetch_arrow(0, 0)
+        assert table.column("data").to_pylist() == [data, b"small"]
