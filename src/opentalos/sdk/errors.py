@@ -130,6 +130,9 @@ class PositionExpired(OffsetOutOfRange):
         self.topic, self.partition, self.offset = topic, partition, offset
         self.retained = retained
 
+    def __reduce__(self) -> tuple[type["PositionExpired"], tuple[object, ...]]:
+        return type(self), (self.topic, self.partition, self.offset, self.retained)
+
 
 BY_CODE: Final[dict[int, type[TalosError]]] = {
     3: UnexpectedOffset,

@@ -112,6 +112,17 @@ async def test_what_does_not_exist_is_named(sdk_config: ClientConfig) -> None:
             await admin.groups.delete("few", "nobody")
 
 
+async def test_a_block_beyond_every_bound_is_not_done(sdk_config: ClientConfig) -> None:
+    async with aio.Client(sdk_config) as client:
+        ref = await aio.TalosAdmin(client).topics.create("large", partitions=1)
+        producer = aio.SimpleProducer(client, "large", compression=Compression.NONE)
+        for length in (21 << 20, 40 << 20):  # of a block, and of a request
+            with pytest.raises(errors.RequestError):
+                await producer.put([b"x" * length])
+        await producer.put([b"y"])
+        assert (await client.offsets(ref, [0]))[0].next == 1
+
+
 async def test_a_topic_that_is_made_anew_is_found_again(sdk_config: ClientConfig) -> None:
     async with aio.Client(sdk_config) as client:
         admin = aio.TalosAdmin(client)

@@ -24,7 +24,8 @@ from tests.unit.sdk.fake_servers import (
 from opentalos.model import errors
 from opentalos.model.errors import OutcomeUnknown, ThrottleRejected
 from opentalos.model.message import MessageBlock, OffsetRange, ProducerStamp
-from opentalos.sdk.aio.client import CLOCK_CORRECTIONS_MAX, Client
+from opentalos.sdk.aio.client import CLOCK_CORRECTIONS_MAX, TOPIC_AGE_S_MAX, Client
+from opentalos.sdk.aio.simple_producer import SimpleProducer
 from opentalos.sdk.aio.transport import Reply
 from opentalos.sdk.errors import ClientClosed, ConnectFailed, NoReply, PositionExpired
 from opentalos.wire._generated import message, topic
@@ -364,6 +365,76 @@ def test_consumers_see_the_partitions_that_a_shrink_drains(servers: FakeServers)
     servers.on(S1, "getDescribeInfo", lambda _: info)
     found = run(client_of(servers).topic("demo"))
     assert (found.partitions, found.consumer_partitions) == (2, 4)
+
+
+def test_a_remembered_topic_is_asked_for_again_after_a_while(servers: FakeServers) -> None:
+    answers = [attributes("root#demo#0a", 2), attributes("root#demo#0a", 4)]
+    servers.on(S1, "getTopicAttribute", lambda _: answers.pop(0))
+
+    async def scenario() -> None:
+        client = client_of(servers)
+        await client.topic("demo")
+        await asyncio.sleep(TOPIC_AGE_S_MAX - 1)
+        assert (await client.topic("demo")).partitions == 2
+        await asyncio.sleep(2)
+        assert (await client.topic("demo")).partitions == 4
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("kind", [errors.TopicNotExist, errors.PartitionNotExist])
+def test_a_topic_that_a_server_does_not_know_is_forgotten(
+    servers: FakeServers, kind: type[errors.NothingThere]
+) -> None:
+    answers = [attributes("root#demo#0a", 2), attributes("root#demo#0b", 1)]
+    servers.on(S1, "getTopicAttribute", lambda _: answers.pop(0))
+    servers.on(S1, "getMessage", raises(kind("gone")))
+
+    async def scenario() -> None:
+        client = client_of(servers)
+        ref = await client.topic("demo")
+        with pytest.raises(kind):
+            await client.fetch(ref, 0, 0, messages_max=1, bytes_max=1)
+        assert (await client.topic("demo")).resource == "root#demo#0b"
+
+    run(scenario())
+
+
+def test_a_put_follows_a_topic_that_shrank(servers: FakeServers) -> None:
+    answers = [attributes("root#demo#0a", 3), attributes("root#demo#0a", 1)]
+    servers.on(S1, "getTopicAttribute", lambda _: answers.pop(0))
+
+    def put(request: message.PutMessageRequest) -> Any:
+        if request.topicAndPartition.partitionId > 0:
+            raise errors.PartitionNotExist("shrunk")
+        return stored(request)
+
+    servers.on(S1, "putMessage", put)
+
+    async def scenario() -> None:
+        producer = SimpleProducer(client_of(servers, direct=False), "demo")
+        for _ in range(4):
+            await producer.put([b"x"])
+        with pytest.raises(errors.PartitionNotExist):
+            await producer.put([b"x"], partition=2)
+
+    answers.append(attributes("root#demo#0a", 1))
+    run(scenario())
+
+
+def test_calls_under_way_are_bounded(servers: FakeServers, monkeypatch: Any) -> None:
+    monkeypatch.setattr("opentalos.sdk.aio.client.CALLS_MAX", 3)
+    servers.on(S1, "putMessage", stored)
+
+    async def scenario() -> list[Any]:
+        client = client_of(servers, direct=False)
+        calls = [client.put(TOPIC, 0, BLOCK) for _ in range(5)]
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        await client.put(TOPIC, 0, BLOCK)
+        return found
+
+    found = run(scenario())
+    assert [isinstance(one, errors.ExcessivePending) for one in found] == [False] * 3 + [True] * 2
 
 
 def offsets(*infos: message.OffsetInfo) -> Any:

@@ -1,13 +1,17 @@
 """What a server answers becomes an error that says no more than the server knows."""
 
+import pickle
+
 import pytest
 
 from opentalos.gateway.thrift_http.errors import FORMS
 from opentalos.model import errors
 from opentalos.model.errors import OutcomeUnknown, RequestError, TalosError, Unavailable
+from opentalos.model.message import OffsetRange
 from opentalos.sdk.errors import (
     BY_CODE,
     BY_STATUS,
+    PositionExpired,
     error_of_application,
     error_of_code,
     error_of_status,
@@ -118,3 +122,10 @@ def test_a_call_that_no_method_took_is_not_done(kind: ApplicationErrorKind) -> N
     )  # fmt: skip
     error = error_of_application(ApplicationError("putMessage", 1, kind, "why"))
     assert type(error) is (errors.NotSupported if not_taken else OutcomeUnknown)
+
+
+def test_errors_travel_between_processes() -> None:
+    sent = PositionExpired("demo", 3, 7, OffsetRange(9, 12))
+    got = pickle.loads(pickle.dumps(sent))
+    assert (str(got), got.offset, got.retained) == (str(sent), 7, OffsetRange(9, 12))
+    assert str(pickle.loads(pickle.dumps(errors.TopicNotExist("gone")))) == "gone"

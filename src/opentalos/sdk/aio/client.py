@@ -7,10 +7,12 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self, cast
+from typing import Any, Final, NamedTuple, Self, cast
 
 from opentalos.model.errors import (
     ClockSkewed,
+    ExcessivePending,
+    NothingThere,
     OffsetOutOfRange,
     OutcomeUnknown,
     PartitionNotServing,
@@ -43,6 +45,8 @@ from opentalos.wire.thrift.message import ThriftProtocol, decode_reply, encode_c
 from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
 
 TOPICS_MAX: Final = 1_000  # topics remembered; the one named longest ago is forgotten
+TOPIC_AGE_S_MAX: Final = 60.0  # so long a topic's partition count is believed
+CALLS_MAX: Final = 10_000  # under way at once; more are refused
 CLOCK_CORRECTIONS_MAX: Final = 2  # of one request: a clock may jump while it is corrected
 _SEQID: Final = 1
 _PLACES_MAX: Final = 4  # tried in a row before the pauses of a retry grow
@@ -59,7 +63,8 @@ class _Operation:
     method: MethodSpec
     request: Any
     repeatable: bool = False  # even if an attempt ended unknown
-    place: tuple[str, int] | None = None  # resource and partition it is about
+    topic: str = ""  # resource name of what it is about
+    partition: int | None = None  # goes to the server of this partition; None: to the endpoint
     check: Callable[[Any], None] | None = None
     stamped: bool = False  # an idempotent put, which has to say when it is repeated
 
@@ -67,6 +72,11 @@ class _Operation:
     def reads(self) -> bool:
         """Whether the call changes nothing."""
         return self.method.name.startswith(_READS)
+
+
+class _KnownTopic(NamedTuple):
+    ref: TopicRef
+    asked_s: float  # by the loop's clock
 
 
 class Client:
@@ -87,10 +97,11 @@ class Client:
         self._signer = Signer(config.key_id, config.secret, wall_s)
         self._endpoints = Endpoints(config.endpoints)
         self._addressing = Addressing("https" if config.secure else "http")
-        self._topics: dict[str, TopicRef] = {}
+        self._topics: dict[str, _KnownTopic] = {}
         self._refreshes: dict[str, asyncio.Task[None]] = {}  # by resource, one at a time each
         self._numbers = itertools.count(1)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._under_way = 0
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -118,18 +129,21 @@ class Client:
         return await self._run(operation, deadline_s)
 
     async def topic(self, name: str, *, refresh: bool = False) -> TopicRef:
-        """The topic of that name (``name`` or ``organisation/name``), from memory if it is known.
+        """The topic of that name (``name`` or ``organisation/name``); remembered for a while, or
+        until a server says that it, or a partition of it, does not exist.
 
         Raises: TopicNotExist, PermissionDenied, InvalidName.
         """
-        known = None if refresh else self._topics.get(name)
-        if known is None:
-            known = await self._look_up(name)
-            self._topics.pop(name, None)
-            if len(self._topics) >= TOPICS_MAX:
-                del self._topics[next(iter(self._topics))]
-            self._topics[name] = known
-        return known
+        now_s = self._own_loop().time()
+        known = self._topics.get(name)
+        if known is not None and not refresh and now_s - known.asked_s < TOPIC_AGE_S_MAX:
+            return known.ref
+        found = await self._look_up(name)
+        self._topics.pop(name, None)
+        if len(self._topics) >= TOPICS_MAX:
+            del self._topics[next(iter(self._topics))]
+        self._topics[name] = _KnownTopic(found, now_s)
+        return found
 
     async def put(
         self,
@@ -151,8 +165,8 @@ class Client:
         request = messages.put_request(topic, partition, block, sequence_id, stamp)
         operation = _Operation(
             MESSAGE_SERVICE, MESSAGE_SERVICE.methods["putMessage"], request,
-            repeatable=stamp is not None, place=(topic.resource, partition),
-            stamped=stamp is not None,
+            repeatable=stamp is not None, stamped=stamp is not None,
+            topic=topic.resource, partition=partition,
         )  # fmt: skip
         return messages.put_reply(await self._run(operation, deadline_s))
 
@@ -177,7 +191,7 @@ class Client:
         request.maxGetMessageNumber, request.maxGetMessageBytes = messages_max, bytes_max
         operation = _Operation(
             MESSAGE_SERVICE, MESSAGE_SERVICE.methods["getMessage"], request,
-            place=(topic.resource, partition),
+            topic=topic.resource, partition=partition,
         )  # fmt: skip
         try:
             return messages.fetch_reply(await self._run(operation, deadline_s))
@@ -189,15 +203,18 @@ class Client:
         """Retained offsets by partition. Raises: the error of the first partition that has one."""
         request = messages.offsets_request(topic, partitions)
         method = MESSAGE_SERVICE.methods["getPartitionsOffset"]
-        operation = _Operation(MESSAGE_SERVICE, method, request, check=messages.check_offsets)
+        operation = _Operation(
+            MESSAGE_SERVICE, method, request, check=messages.check_offsets, topic=topic.resource
+        )
         return messages.offsets_of(await self._run(operation, None))
 
     async def offsets_at(self, topic: TopicRef, times_ms: Mapping[int, int]) -> dict[int, int]:
         """By partition the offset of the first message stored at or after a time, else the next
         offset. ``times_ms``: Unix milliseconds by partition."""
         request = messages.checkpoint_request(topic, times_ms)
-        found = await self.call(MESSAGE_SERVICE, "getTopicCheckpoint", request)
-        return dict(found.partitionsCheckPoint)
+        method = MESSAGE_SERVICE.methods["getTopicCheckpoint"]
+        operation = _Operation(MESSAGE_SERVICE, method, request, topic=topic.resource)
+        return dict((await self._run(operation, None)).partitionsCheckPoint)
 
     def now_ms(self) -> int:
         """Unix milliseconds by the server's clock, as far as it is known."""
@@ -213,6 +230,15 @@ class Client:
     # --- attempts --------------------------------------------------------------------------------
 
     async def _run(self, operation: _Operation, deadline_s: float | None) -> Any:
+        if self._under_way >= CALLS_MAX:
+            raise ExcessivePending(f"{CALLS_MAX} calls of this client are under way")
+        self._under_way += 1
+        try:
+            return await self._try_until_done(operation, deadline_s)
+        finally:
+            self._under_way -= 1
+
+    async def _try_until_done(self, operation: _Operation, deadline_s: float | None) -> Any:
         loop = self._own_loop()
         allowed_s = self.config.deadline_s if deadline_s is None else deadline_s
         policy = RetryPolicy(
@@ -236,8 +262,8 @@ class Client:
                     operation.request.repeated = True
                     body = _encoded(operation)
                 continue
-            if operation.place is not None and getattr(result, "isTransfer", None):
-                self._addressing.distrust(operation.place[0])
+            if operation.partition is not None and result.isTransfer:
+                self._addressing.distrust(operation.topic)
             return result
 
     async def _attempt(self, url: str, operation: _Operation, body: bytes, timeout_s: float) -> Any:
@@ -268,19 +294,23 @@ class Client:
         refused = isinstance(error, PartitionNotServing) or type(error) is Unavailable
         if silent:
             self._addressing.drop_server(url)
-        elif refused and operation.place is not None:
-            self._addressing.drop_partition(*operation.place)
+        elif refused and operation.partition is not None:
+            self._addressing.drop_partition(operation.topic, operation.partition)
         if silent or refused:
             self._endpoints.failed(url)
+        if isinstance(error, NothingThere) and operation.topic:
+            gone = [n for n, kept in self._topics.items() if kept.ref.resource == operation.topic]
+            for name in gone:
+                del self._topics[name]  # whoever asks again learns what the name means now
 
     # --- addresses -------------------------------------------------------------------------------
 
     async def _url_of(self, operation: _Operation, left_s: float) -> str:
         """Server to ask next. A new map is waited for only if the partition's server is not
         known."""
-        if operation.place is None or not self.config.direct:
+        resource, partition = operation.topic, operation.partition
+        if partition is None or not self.config.direct:
             return self._endpoints.url
-        resource, partition = operation.place
         url = self._addressing.url(resource, partition)
         running = self._refreshes.get(resource)
         if running is None and self._addressing.due(resource, self._own_loop().time()):

@@ -6,7 +6,7 @@ from typing import Final, Self
 from opentalos.sdk.aio.client import Client, attach
 from opentalos.sdk.blocks import encode_records, message_of
 from opentalos.sdk.config import ClientConfig
-from opentalos.sdk.errors import TopicNotExist
+from opentalos.sdk.errors import NothingThere
 from opentalos.sdk.values import Compression, Message, PutReply, TopicRef
 
 COMPRESSION_DEFAULT: Final = Compression.SNAPPY  # as the official clients
@@ -55,9 +55,11 @@ class SimpleProducer:
         ref = await self._client.topic(self._name)
         try:
             return await self._client.put(ref, self._place(ref, partition), block)
-        except TopicNotExist:
-            ref = await self._client.topic(self._name, refresh=True)  # made anew?
-            return await self._client.put(ref, self._place(ref, partition), block)
+        except NothingThere:
+            found = await self._client.topic(self._name)  # asked for anew after such an error
+            if found == ref:
+                raise
+            return await self._client.put(found, self._place(found, partition), block)
 
     def _place(self, ref: TopicRef, partition: int | None) -> int:
         if partition is not None:
