@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from opentalos.broker.context import BrokerContext
@@ -17,7 +18,7 @@ from opentalos.broker.messages import (
 from opentalos.broker.remote_messages import RemoteMessages
 from opentalos.broker.values import Topic
 from opentalos.log.producers import UNKNOWN_OFFSET
-from opentalos.model.errors import BadRequest, NotOwner, TalosError
+from opentalos.model.errors import BadRequest, ExcessivePending, NotOwner, TalosError
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.message import Compression, MessageBlock, StoredBlock
 from opentalos.model.partition_key import partition_of
@@ -25,6 +26,7 @@ from opentalos.wire.message import DECODED_BYTES_MAX, Message, decode_last, enco
 
 WAIT_S_MAX = 30.0  # for messages that are not there yet
 QUIET_S = 0.1  # between two looks, where the log itself does not wait
+FOLLOWED_MAX = 5_000  # partitions, by all streams; each is looked at twice a second
 ROUNDS_KEPT = 10_000  # topics whose next partition is remembered
 
 
@@ -75,6 +77,7 @@ class PlainMessageService:
         self._context, self._messages = context, messages
         self._remote = RemoteMessages(context)
         self._keyed = KeyedPuts()
+        self._followed = 0
         self._rounds: dict[str, itertools.count[int]] = {}
 
     # --- put ------------------------------------------------------------------------------------
@@ -169,6 +172,17 @@ class PlainMessageService:
         """The same of any partition, whichever server has it."""
         topic = self._context.topic(caller, Permission.GET_MESSAGE, resource)
         return await self._wait(caller, topic, spot, (bounds, wait_s), remote=True)
+
+    @contextmanager
+    def following(self, partitions: int) -> Iterator[None]:
+        """Count partitions that somebody reads without an end. Raises: ExcessivePending."""
+        if self._followed + partitions > FOLLOWED_MAX:
+            raise ExcessivePending(f"{self._followed} partitions are being followed")
+        self._followed += partitions
+        try:
+            yield
+        finally:
+            self._followed -= partitions
 
     async def _wait(
         self,

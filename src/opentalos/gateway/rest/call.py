@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -44,6 +44,7 @@ class Call:
     query: Mapping[str, Any]
     headers: Mapping[str, Any]
     document: Any = None
+    again: Callable[[], object] = lambda: None  # Raises InvalidCredential: no caller any more
     raw: bool = False  # the body is of a content type that is not decoded
     table: Any = None  # of routes, for the document that describes them
 

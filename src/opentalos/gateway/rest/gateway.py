@@ -31,7 +31,8 @@ from opentalos.model.errors import (
 from opentalos.model.identity import GUEST, Principal
 
 PREFIX = b"/rest/v1/"
-TASKS_MAX = 2_000  # REST calls under way, streams and long polls included, whole server
+TASKS_MAX = 2_000  # REST calls under way, long polls included, whole server
+STREAMS_MAX = 500  # streams, whole server
 RETRY_AFTER_S = 1  # said with a refusal that may pass
 _JSON = JSON.encode()
 _PROBLEM = b"application/problem+json"
@@ -57,6 +58,7 @@ class RestGateway:
         self._broker, self._authenticator = broker, authenticator
         self._forwarding, self._table = forwarding, table
         self._tasks: set[asyncio.Task[None]] = set()
+        self._streams: set[asyncio.Task[None]] = set()
 
     def prefix_routes(self) -> list[tuple[bytes, Callable[[Exchange], None]]]:
         """Handlers by the beginning of the path."""
@@ -75,13 +77,15 @@ class RestGateway:
         except TalosError as error:
             refuse(error)
             return
-        if len(self._tasks) >= TASKS_MAX:
-            refuse(ExcessivePending(f"{TASKS_MAX} calls are under way"))
+        streams = match.route.streams
+        tasks, most = (self._streams, STREAMS_MAX) if streams else (self._tasks, TASKS_MAX)
+        if len(tasks) >= most:
+            refuse(ExcessivePending(f"{most} {'streams' if streams else 'calls'} are under way"))
             return
         exchange.late = refuse
         task = asyncio.get_running_loop().create_task(self._run(exchange, match, request_id))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
         if match.route.reads:  # nobody misses what it was about to answer
             exchange.late = partial(_give_up, task, refuse)
 
@@ -128,6 +132,7 @@ class RestGateway:
             query=query,
             headers=headers,
             document=document,
+            again=partial(self._caller, exchange),
             raw=raw,
             table=self._table,
         )

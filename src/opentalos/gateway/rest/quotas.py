@@ -206,7 +206,8 @@ ROUTES = (
     Route(
         method="POST", path="quota-requests/{name}/approve", handler=approve_request, tag=_TAG,
         summary="Grant what an organisation asked for, or another total; for administrators.",
-        body=Body(fields(optional={"total": _TOTAL}), optional=True), reply=_PENDING, statuses=(409,),
+        body=Body(fields(optional={"total": _TOTAL}), optional=True), reply=_PENDING,
+        statuses=(409,),
     ),
     Route(
         method="POST", path="quota-requests/{name}/revoke", handler=revoke_request, tag=_TAG,

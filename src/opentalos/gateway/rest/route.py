@@ -49,6 +49,7 @@ class Route:
     places: Mapping[str, Schema] = field(default_factory=dict)  # of the path, where not usual
     public: bool = False  # answers without authentication
     reply_type: str = JSON
+    streams: bool = False  # its reply has no end of its own
     notes: str = ""
 
     @property

@@ -2,11 +2,13 @@
 
 from opentalos.gateway.rest import (
     cluster,
+    events,
     groups,
     messages,
     permissions,
     principals,
     quotas,
+    status,
     topics,
     workers,
 )
@@ -40,8 +42,10 @@ _DOCUMENT = Route(
 TABLE = RouteTable(
     (
         _DOCUMENT,
+        *status.ROUTES,
         *topics.ROUTES,
         *messages.ROUTES,
+        *events.ROUTES,
         *groups.ROUTES,
         *workers.ROUTES,
         *permissions.ROUTES,

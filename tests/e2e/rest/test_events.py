@@ -1,0 +1,106 @@
+"""Server-sent events of a real server: follow, resume, slow clients, the server's end."""
+
+import socket
+import threading
+import time
+from itertools import islice
+
+from tests.e2e.rest.client import EventStream, authorization, rest
+from tests.server_process import ServerProcess
+
+STOP_S = 5.0
+CUT_S = 10.0  # for the server to cut a client that does not read
+BUFFER_BYTES = 4 << 10
+MESSAGES = 40
+MESSAGE_BYTES = 100_000
+
+
+def put(server: ServerProcess, partition: int, *texts: str) -> None:
+    sent = {"messages": [{"text": text} for text in texts]}
+    path = f"topics/t/partitions/{partition}/messages"
+    assert rest(server, "POST", path, sent).status == 200
+
+
+def texts(stream: EventStream, count: int) -> list[str]:
+    return sorted(event.data["text"] for event in islice(stream, count))
+
+
+def test_a_stream_follows_and_resumes_where_it_was(server: ServerProcess) -> None:
+    rest(server, "POST", "topics", {"name": "t", "partitions": 2})
+    put(server, 0, "before")
+    with EventStream(server, "topics/t/events?encoding=text") as stream:
+        assert stream.reply.status == 200
+        assert stream.reply.headers["Content-Type"] == "text/event-stream"
+        put(server, 0, "a", "b")
+        put(server, 1, "c")
+        events = list(islice(stream, 3))
+    assert sorted(event.data["text"] for event in events) == ["a", "b", "c"]
+    put(server, 1, "d")
+    put(server, 0, "e")
+    resume = {"Last-Event-ID": events[-1].id}
+    with EventStream(server, "topics/t/events?encoding=text", resume) as again:
+        assert texts(again, 2) == ["d", "e"]
+    path = "topics/t/events?encoding=text&limit_s=1"
+    with EventStream(server, f"{path}&from=start") as everything:
+        assert texts(everything, MESSAGES) == ["a", "b", "before", *"cde"]
+    with EventStream(server, f"{path}&from=0&partition=1") as one:
+        assert texts(one, MESSAGES) == ["c", "d"]
+
+
+def test_what_cannot_be_followed_is_refused_before_the_stream(server: ServerProcess) -> None:
+    rest(server, "POST", "topics", {"name": "t", "partitions": 2})
+    for path, status in (
+        ("topics/x/events", 404),
+        ("topics/t/events?partition=2", 404),
+        ("topics/t/events?from=never", 400),
+    ):
+        assert rest(server, "GET", path).status == status
+    bad = rest(server, "GET", "topics/t/events", headers={"Last-Event-ID": "x"})
+    assert bad.status == 400
+
+
+def test_a_stream_ends_with_an_error_when_its_topic_is_deleted(server: ServerProcess) -> None:
+    rest(server, "POST", "topics", {"name": "t", "partitions": 1})
+    with EventStream(server, "topics/t/events") as stream:
+        assert rest(server, "DELETE", "topics/t").status == 204
+        (event,) = stream
+    assert (event.kind, event.data["title"]) == ("error", "TopicNotExist")
+
+
+def test_streams_and_long_polls_do_not_hold_up_the_servers_end(server: ServerProcess) -> None:
+    rest(server, "POST", "topics", {"name": "t", "partitions": 1})
+    polled: list[int] = []
+    path = "topics/t/partitions/0/messages?at=end&wait_s=30"
+    poll = threading.Thread(target=lambda: polled.append(rest(server, "GET", path).status))
+    with EventStream(server, "topics/t/events") as stream:
+        poll.start()
+        time.sleep(0.5)
+        started = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - started < STOP_S
+        assert list(stream) == []  # ended as it should, not cut
+    poll.join(STOP_S)
+    assert polled == [503]
+    assert "Traceback" not in server.stderr()
+
+
+def test_a_client_that_does_not_read_is_cut(server: ServerProcess) -> None:
+    rest(server, "POST", "topics", {"name": "t", "partitions": 1})
+    for _ in range(MESSAGES):
+        put(server, 0, "x" * MESSAGE_BYTES)
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        slow.connect(("127.0.0.1", server.port))
+        headers = "".join(f"{name}: {value}\r\n" for name, value in authorization().items())
+        line = "GET /rest/v1/topics/t/events?from=start HTTP/1.1\r\nHost: t\r\n"
+        slow.sendall(f"{line}{headers}\r\n".encode())
+        time.sleep(2.5)  # more than write_stall_s and a sweep
+        slow.settimeout(CUT_S)
+        received = 0
+        try:
+            while chunk := slow.recv(1 << 16):
+                received += len(chunk)
+        except ConnectionResetError:
+            pass
+        assert received < MESSAGES * MESSAGE_BYTES
+    put(server, 0, "still serving")
