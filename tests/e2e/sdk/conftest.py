@@ -1,6 +1,7 @@
 """One real server for the tests of the SDK that do not stop it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tests.server_process import ROOT_KEY, ServerProcess
@@ -20,10 +21,10 @@ def sdk_config(sdk_server: ServerProcess) -> ClientConfig:
     return config_of(sdk_server.url)
 
 
-def config_of(*endpoints: str, **settings: float | bool) -> ClientConfig:
+def config_of(*endpoints: str, **settings: Any) -> ClientConfig:
     """The root key at these endpoints."""
     key_id, secret = ROOT_KEY.key_id, ROOT_KEY.secret
-    return ClientConfig(endpoints=endpoints, key_id=key_id, secret=secret, **settings)  # type: ignore[arg-type]
+    return ClientConfig(endpoints=endpoints, key_id=key_id, secret=secret, **settings)
 
 
 async def read_all(client: aio.Client, topic: str, partition: int) -> list[bytes]:

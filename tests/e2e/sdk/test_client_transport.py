@@ -5,8 +5,8 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.e2e.sdk.scripted_server import late, raw, say, scripted
@@ -24,8 +24,8 @@ HURRY_S = 0.2
 
 
 @asynccontextmanager
-async def transport(url: str, **settings: object) -> AsyncIterator[Transport]:
-    config = ClientConfig(endpoints=(url,), key_id="AK", secret="s", **settings)  # type: ignore[arg-type]
+async def transport(url: str, **settings: Any) -> AsyncIterator[Transport]:
+    config = ClientConfig(endpoints=(url,), key_id="AK", secret="s", **settings)
     made = Transport(config)
     try:
         yield made
@@ -232,7 +232,8 @@ async def test_a_client_shows_its_certificate(folder: TlsFolder, tmp_path: Path)
 @pytest.mark.parametrize("field", ["ca_file", "cert_file"])
 async def test_tls_files_that_cannot_be_used_are_named(tmp_path: Path, field: str) -> None:
     (tmp_path / "bad.pem").write_text("no certificate")
-    settings = replace(TlsSettings(), **{field: str(tmp_path / "bad.pem")})  # type: ignore[arg-type]
+    given: dict[str, Any] = {field: str(tmp_path / "bad.pem")}
+    settings = TlsSettings(**given)
     async with transport("https://127.0.0.1:1", tls=settings) as http:
         with pytest.raises(ConfigError, match=r"bad\.pem"):
             await http.post("https://127.0.0.1:1", HEADERS, BODY, PATIENT_S)
