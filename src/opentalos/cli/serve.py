@@ -32,7 +32,7 @@ def serve(
     config = load_config(config_path)
     config = config.with_server(**{key: value for key, value in given.items() if value is not None})
     key = parse_key(root_key, "--root-key") if root_key is not None else None
-    set_up_logging(config.server.log_level)
+    set_up_logging(config.server.log_level, config.server.log_format)
     run_server(config, key, _ready)
 
 
