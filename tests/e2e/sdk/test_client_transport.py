@@ -13,7 +13,7 @@ from tests.e2e.sdk.scripted_server import late, raw, say, scripted
 from tests.tls_files import TlsFolder
 
 from opentalos.model.errors import ConfigError
-from opentalos.sdk.aio.transport import Transport
+from opentalos.sdk.aio.transport import Transport, _Body
 from opentalos.sdk.config import ClientConfig, TlsSettings
 from opentalos.sdk.errors import ConnectFailed, NoReply
 
@@ -82,6 +82,51 @@ async def test_the_same_on_a_connection_that_was_used_before() -> None:
         assert (server.connections, len(server.requests)) == (1, 2)
 
 
+@pytest.mark.parametrize("length", [100, 40_000, 600_000])
+async def test_a_body_arrives_as_it_is(length: int) -> None:
+    body = bytes(range(256)) * (length // 256 + 1)
+    async with scripted(say()) as server, transport(server.url) as http:
+        for _ in range(2):
+            await http.post(server.url, HEADERS, body[:length], PATIENT_S)
+    assert [one.partition(b"\r\n\r\n")[2] for one in server.requests] == [body[:length]] * 2
+    assert b"chunked" not in server.requests[0].partition(b"\r\n\r\n")[0]
+
+
+async def test_a_request_that_was_not_written_to_its_end_is_not_done() -> None:
+    """The port takes connections and reads nothing, so the body stays on the way."""
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        port.listen()
+        url = f"http://127.0.0.1:{port.getsockname()[1]}"
+        async with transport(url) as http:
+            with pytest.raises(ConnectFailed, match="no connection took"):
+                await http.post(url, HEADERS, b"x" * (32 << 20), HURRY_S)
+
+
+@pytest.mark.parametrize("length", [100, 40_000])
+async def test_a_connection_found_closed_when_it_is_written_to_is_not_done(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = _Body.pieces
+
+    async def cut(body: _Body) -> AsyncIterator[memoryview]:
+        """The connection ends between its choice and the first byte."""
+        connector: Any = http._session and http._session.connector
+        for protocol in connector._acquired:
+            protocol.transport.abort()
+        async for piece in whole(body):
+            yield piece
+
+    async with scripted(say()) as server, transport(server.url) as http:
+        await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        monkeypatch.setattr(_Body, "pieces", cut)
+        with pytest.raises(ConnectFailed, match="broke"):
+            await http.post(server.url, HEADERS, b"x" * length, PATIENT_S)
+        monkeypatch.undo()
+        await http.post(server.url, HEADERS, BODY, PATIENT_S)
+        assert (server.connections, len(server.requests)) == (2, 2)
+
+
 async def test_a_reply_that_is_no_http_is_unknown() -> None:
     async with scripted(raw(b"SSH-2.0-server\r\n")) as server, transport(server.url) as http:
         with pytest.raises(NoReply):
@@ -127,7 +172,7 @@ async def test_who_waits_too_long_for_a_connection_is_not_done() -> None:
     ):
         first = asyncio.create_task(http.post(server.url, HEADERS, BODY, 3 * HURRY_S))
         await asyncio.sleep(0)
-        with pytest.raises(ConnectFailed, match="no free connection"):
+        with pytest.raises(ConnectFailed, match="no connection took"):
             await http.post(server.url, HEADERS, BODY, HURRY_S)
         with pytest.raises(NoReply):
             await first

@@ -9,7 +9,6 @@ import os
 import ssl
 import weakref
 from collections.abc import AsyncIterator, Mapping
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from opentalos.model.errors import ConfigError
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 
 IDLE_S_MAX: Final = 60.0  # below a server's idle_timeout_s, so that it seldom closes first
 _READ_BUFFER_BYTES: Final = 1 << 20  # of a reply, before the connection is paused
-_PIECE_BYTES: Final = 256 << 10  # of a large body, written at a time
-_WHOLE_BYTES_MAX: Final = 1 << 20  # a larger body goes in pieces: aiohttp warns of a whole one
+_SMALL_BYTES: Final = 32 << 10  # with the header below aiohttp's 64 KiB, so written in one go
+_PIECE_BYTES: Final = 256 << 10  # of a larger body, written at a time
 
 
 class Reply(NamedTuple):
@@ -50,23 +49,21 @@ class Transport:
     ) -> Reply:
         """Send one request, once, and wait for its whole reply.
 
-        Raises: ConnectFailed, ConfigError (its certificate or ours): not done, nothing was
-        written. NoReply: written, and no whole reply within ``timeout_s`` or
-        ``reply_bytes_max``.
+        Raises: ConnectFailed, ConfigError (its certificate or ours): not done, the request was
+        not written, or not to its end. NoReply: written, and no whole reply within ``timeout_s``
+        or ``reply_bytes_max``.
         """
         session = self._session or await self._open()
         import aiohttp
 
-        sent: list[bool] = []
-        data: bytes | AsyncIterator[memoryview] = body
-        if len(body) > _WHOLE_BYTES_MAX:
-            data, headers = _pieces(body), {**headers, "Content-Length": str(len(body))}
+        request = _Body(body)
+        headers = {**headers, "Content-Length": str(len(body))}
         # One turn of the loop, so that a connection the server closed meanwhile is noticed.
         await asyncio.sleep(0)
         try:
             async with asyncio.timeout(timeout_s):
                 async with session.post(
-                    url, data=data, headers=headers, allow_redirects=False, trace_request_ctx=sent
+                    url, data=request.pieces(), headers=headers, allow_redirects=False
                 ) as reply:
                     return Reply(reply.status, reply.headers, await self._read(url, reply))
         except aiohttp.ClientConnectorCertificateError as error:
@@ -74,14 +71,14 @@ class Transport:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise ConnectFailed(f"cannot connect to {url}: {_reason(error)}") from error
         except TimeoutError as error:
-            if sent:
+            if request.sent:
                 raise NoReply(f"no reply of {url} within {timeout_s:.3g} s") from error
-            text = f"no free connection to {url} within {timeout_s:.3g} s"
+            text = f"no connection took the request to {url} within {timeout_s:.3g} s"
             raise ConnectFailed(text) from error
         except (aiohttp.ClientError, OSError) as error:
-            if sent:
+            if request.sent:
                 raise NoReply(f"the connection to {url} broke: {_reason(error)}") from error
-            raise ConnectFailed(f"no connection to {url}: {_reason(error)}") from error
+            raise ConnectFailed(f"the connection to {url} broke: {_reason(error)}") from error
 
     async def _read(self, url: str, reply: "aiohttp.ClientResponse") -> bytes:
         limit = self._config.reply_bytes_max
@@ -126,10 +123,26 @@ class Transport:
         _inherited.append(connector)
 
 
-async def _pieces(body: bytes) -> AsyncIterator[memoryview]:
-    view = memoryview(body)
-    for start in range(0, len(body), _PIECE_BYTES):
-        yield view[start : start + _PIECE_BYTES]
+class _Body:
+    """A request's body. ``sent`` tells whether a server may have all of it, and with it a request
+    that it can process: a part of one is never done."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self.sent = False
+
+    async def pieces(self) -> AsyncIterator[memoryview]:
+        """What to write. The writer comes back for more once it has taken a piece, without a pause
+        for a small one; if the connection is found to be closed instead, it does not."""
+        length = len(self._data)
+        if length <= _SMALL_BYTES:
+            yield self._data
+            self.sent = True
+            return
+        piece = min(_PIECE_BYTES, (length + 1) // 2)
+        for start in range(0, length, piece):
+            self.sent = start + piece >= length
+            yield self._data[start : start + piece]
 
 
 _alive: "weakref.WeakSet[Transport]" = weakref.WeakSet()
@@ -154,8 +167,6 @@ def _load(config: ClientConfig) -> ssl.SSLContext | None:
 def _session(config: ClientConfig, context: ssl.SSLContext | None) -> "aiohttp.ClientSession":
     import aiohttp
 
-    trace = aiohttp.TraceConfig()
-    trace.on_request_headers_sent.append(_mark_sent)
     connector = aiohttp.TCPConnector(
         limit=config.connections_max,
         keepalive_timeout=IDLE_S_MAX,
@@ -169,13 +180,7 @@ def _session(config: ClientConfig, context: ssl.SSLContext | None) -> "aiohttp.C
         auto_decompress=False,
         skip_auto_headers=("Accept", "Accept-Encoding"),
         read_bufsize=_READ_BUFFER_BYTES,
-        trace_configs=[trace],
     )
-
-
-async def _mark_sent(_session: Any, context: SimpleNamespace, _parameters: Any) -> None:
-    """From here on bytes of the request may be at the server."""
-    context.trace_request_ctx.append(True)
 
 
 def _ssl_context(settings: TlsSettings) -> ssl.SSLContext:

@@ -1,0 +1,78 @@
+"""A network that loses answers, cuts connections and falls silent between client and server."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from tests.e2e.sdk.conftest import config_of, read_all
+from tests.server_process import ServerProcess
+from tests.tcp_proxy import TcpProxy
+
+from opentalos.sdk import aio
+from opentalos.sdk.aio.client import Client
+from opentalos.sdk.errors import ConnectFailed, OutcomeUnknown
+
+
+@pytest.fixture
+def proxy(sdk_server: ServerProcess) -> Iterator[TcpProxy]:
+    made = TcpProxy(sdk_server.port)
+    yield made
+    made.close()
+
+
+def client_of(proxy: TcpProxy, **settings: float) -> Client:
+    """A client that knows the proxy only."""
+    return Client(config_of(f"http://{proxy.address}", direct=False, **settings))
+
+
+def is_put(chunk: bytes) -> bool:
+    return b"type=putMessage" in chunk
+
+
+async def test_a_put_whose_answer_is_lost_is_unknown_and_stored_once(proxy: TcpProxy) -> None:
+    async with client_of(proxy) as client:
+        await aio.TalosAdmin(client).topics.create("lost-answer", partitions=1)
+        producer = aio.SimpleProducer(client, "lost-answer")
+        proxy.lose_answer(is_put)
+        with pytest.raises(OutcomeUnknown):
+            await producer.put([b"maybe"])
+        await producer.put([b"sure"])
+        assert await read_all(client, "lost-answer", 0) == [b"maybe", b"sure"]
+
+
+async def test_connections_cut_while_idle_harm_nobody(proxy: TcpProxy) -> None:
+    async with client_of(proxy) as client:
+        await aio.TalosAdmin(client).topics.create("idle-cut", partitions=1)
+        producer = aio.SimpleProducer(client, "idle-cut")
+        for number in range(10):
+            await producer.put([b"%d" % number])
+            proxy.drop()
+            await asyncio.sleep(0.05)
+        assert len(await read_all(client, "idle-cut", 0)) == 10
+
+
+async def test_while_nobody_listens_nothing_is_done(proxy: TcpProxy) -> None:
+    async with client_of(proxy, deadline_s=0.5) as client:
+        await aio.TalosAdmin(client).topics.create("cut-off", partitions=1)
+        producer = aio.SimpleProducer(client, "cut-off")
+        await producer.put([b"before"])
+        proxy.cut()
+        with pytest.raises(ConnectFailed):
+            await producer.put([b"never"])
+        proxy.restore()
+        await producer.put([b"after"])
+        assert await read_all(client, "cut-off", 0) == [b"before", b"after"]
+
+
+async def test_silence_is_unknown_for_a_put_and_waited_out_by_a_read(proxy: TcpProxy) -> None:
+    async with client_of(proxy, request_timeout_s=0.3) as client:
+        await aio.TalosAdmin(client).topics.create("silent", partitions=1)
+        producer = aio.SimpleProducer(client, "silent")
+        await producer.put([b"x"])
+        proxy.silence()
+        with pytest.raises(OutcomeUnknown):
+            await producer.put([b"y"])
+        reading = asyncio.create_task(read_all(client, "silent", 0))
+        await asyncio.sleep(0.5)
+        proxy.restore()
+        assert (await reading)[0] == b"x"
