@@ -182,7 +182,7 @@ ROUTES = (
             "encoding": one_of(*ENCODINGS, about="Of the data: base64 unless asked for otherwise."),
             "limit_s": whole(0, STREAM_S_MAX, about="The stream ends after so long."),
         },
-        headers={LAST_EVENT: text(_VECTOR, chars_max=8_192)},
+        headers={LAST_EVENT: text(_VECTOR)},
         reply=text(), reply_type="text/event-stream",
     ),
 )  # fmt: skip

@@ -1,0 +1,48 @@
+"""Schemathesis against a real server: every route, every check, and it finds nothing."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.server_process import ROOT_KEY, ServerProcess
+
+from opentalos.gateway.rest.routes import TABLE
+
+HERE = Path(__file__).parent
+SEED = 5
+RUN_S = 100  # of the run; what it cannot begin by then is left out
+STOP_S = 60  # more, for what it began
+SHOWN_CHARACTERS = 6_000
+
+
+@pytest.mark.timeout(RUN_S + STOP_S + 20)
+def test_schemathesis_finds_nothing(server: ServerProcess, tmp_path: Path) -> None:
+    command = [
+        str(Path(sys.executable).parent / "schemathesis"),
+        "--config-file", str(HERE / "schemathesis.toml"),
+        "run", f"{server.url}/rest/v1/openapi.json",
+        "--auth", f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}",
+        "--checks", "all", "--seed", str(SEED), "--max-time", str(RUN_S),
+        "--continue-on-failure", "--generation-database", "none", "--no-color",
+    ]  # fmt: skip
+    found = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=RUN_S + STOP_S,
+        check=False,
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "SCHEMATHESIS_HOOKS": "tests.e2e.rest.schemathesis_hooks",
+            "PYTHONPATH": str(HERE.parent.parent.parent),
+        },
+    )
+    assert found.returncode == 0, found.stdout[-SHOWN_CHARACTERS:] + found.stderr
+    tested = re.search(r"Tested: (\d+)", found.stdout)
+    assert tested is not None, found.stdout
+    assert int(tested[1]) == len(TABLE.routes)
+    assert "Traceback" not in server.stderr()
