@@ -59,7 +59,7 @@ class LoopThread:
     def _at_exit(cls) -> None:
         found = cls._shared
         if found is not None and found.here:
-            found._end()
+            found.end()
 
     @property
     def here(self) -> bool:
@@ -124,7 +124,8 @@ class LoopThread:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Close what asked for it, then end the loop and its thread; within a bound."""
         if self._thread.is_alive():
             with suppress(TimeoutError):
                 self.run(self._close_all(), _EXIT_S)

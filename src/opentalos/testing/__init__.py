@@ -2,6 +2,8 @@
 
 Ways to use it, from a small test to a whole world:
 
+- ``EmbeddedServer`` is a real server for the length of a ``with`` block, and ``pytest_plugin`` has
+  fixtures that give it to tests.
 - ``SimulationLoop().run(coroutine)`` runs asyncio code in virtual time (``loop``).
 - ``FaultyFileStore``, ``FaultyMetaStore`` and ``FaultyRowStore`` play storage that fails, on a
   ``SimulatedDisk`` that outlives its servers (``faulty_files``, ``faulty_meta``, ``faulty_rows``).
@@ -21,19 +23,43 @@ Ways to use it, from a small test to a whole world:
         assert report.ok, report
 """
 
-from opentalos.testing.checker import ANOMALIES, Anomaly, check
-from opentalos.testing.cluster_world import ClusterConfig, ClusterWorld
-from opentalos.testing.faults import (
-    ClusterFaults,
-    FileFaults,
-    MetaFaults,
-    RowFaults,
-    WorldFaults,
-)
-from opentalos.testing.history import History, Recorder
-from opentalos.testing.loop import SimulationDeadlock, SimulationLoop
-from opentalos.testing.simulation import Report, run_cluster_seed, run_seed
-from opentalos.testing.world import World, WorldConfig
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opentalos.testing.checker import ANOMALIES, Anomaly, check
+    from opentalos.testing.cluster_world import ClusterConfig, ClusterWorld
+    from opentalos.testing.embedded import EmbeddedServer
+    from opentalos.testing.faults import (
+        ClusterFaults,
+        FileFaults,
+        MetaFaults,
+        RowFaults,
+        WorldFaults,
+    )
+    from opentalos.testing.faulty_files import FaultyFileStore
+    from opentalos.testing.faulty_meta import FaultyMetaStore
+    from opentalos.testing.faulty_rows import FaultyRowStore
+    from opentalos.testing.history import History, Recorder
+    from opentalos.testing.loop import SimulationDeadlock, SimulationLoop
+    from opentalos.testing.simulation import Report, run_cluster_seed, run_seed
+    from opentalos.testing.world import World, WorldConfig
+
+# Imported with their first use: pytest loads this package in every run, for its plugin.
+_MODULES = {
+    "checker": ("ANOMALIES", "Anomaly", "check"),
+    "cluster_world": ("ClusterConfig", "ClusterWorld"),
+    "embedded": ("EmbeddedServer",),
+    "faults": ("ClusterFaults", "FileFaults", "MetaFaults", "RowFaults", "WorldFaults"),
+    "faulty_files": ("FaultyFileStore",),
+    "faulty_meta": ("FaultyMetaStore",),
+    "faulty_rows": ("FaultyRowStore",),
+    "history": ("History", "Recorder"),
+    "loop": ("SimulationDeadlock", "SimulationLoop"),
+    "simulation": ("Report", "run_cluster_seed", "run_seed"),
+    "world": ("World", "WorldConfig"),
+}
+_PLACES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "ANOMALIES",
@@ -41,6 +67,10 @@ __all__ = [
     "ClusterConfig",
     "ClusterFaults",
     "ClusterWorld",
+    "EmbeddedServer",
+    "FaultyFileStore",
+    "FaultyMetaStore",
+    "FaultyRowStore",
     "FileFaults",
     "History",
     "MetaFaults",
@@ -56,3 +86,11 @@ __all__ = [
     "run_cluster_seed",
     "run_seed",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    globals()[name] = found
+    return found
