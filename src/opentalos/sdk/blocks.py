@@ -6,12 +6,11 @@ from opentalos.model.errors import BadRequest
 from opentalos.model.message import Compression, MessageBlock, StoredBlock
 from opentalos.sdk.values import Message, Record
 from opentalos.wire.message import (
-    DECODED_BYTES_MAX,
     MessageFormatError,
+    Place,
     compress,
-    decode_last,
+    decode_records,
     encode_messages,
-    is_kafka_block,
 )
 
 
@@ -62,20 +61,6 @@ def decode_block_records(
     wanted = wanted_messages(block, first_offset)
     if not wanted:
         return []
+    place = Place(topic, partition, max(first_offset, block.base_offset), block.append_ms)
     payload = bytes(block.payload)
-    count, bytes_max = block.messages, DECODED_BYTES_MAX
-    messages, _ = decode_last(payload, block.compression, count, wanted, bytes_max)
-    first = block.next_offset - len(messages)
-    if is_kafka_block(payload):
-        return [
-            Record(topic, partition, offset, *one[:4], one.append_ms or 0, *one[5:])
-            for offset, one in enumerate(messages, first)
-        ]
-    new, append_ms = tuple.__new__, block.append_ms  # new: Source: 0.2 against 0.31 us a record
-    return [
-        new(
-            Record,
-            (topic, partition, offset, data, key, number, created, append_ms, kind, print_, tag),
-        )
-        for offset, (data, key, number, created, _, kind, print_, tag) in enumerate(messages, first)
-    ]
+    return decode_records(payload, block.compression, block.messages, wanted, place)

@@ -15,7 +15,7 @@ from opentalos.model.message import (
     ProducerStamp,
     StoredBlock,
 )
-from opentalos.wire.message.message import Message
+from opentalos.wire.message.message import Message, Record
 
 __all__ = [
     "Compression",
@@ -43,22 +43,6 @@ __all__ = [
     "UserQuota",
     "position_ms",
 ]
-
-
-class Record(NamedTuple):
-    """A stored message with its place; None where its format does not carry a field."""
-
-    topic: str
-    partition: int
-    offset: int
-    data: bytes
-    partition_key: str | None
-    sequence_number: str | None
-    create_ms: int | None  # as its producer set it
-    append_ms: int  # when the server stored it
-    message_type: int | None  # message.thrift MessageType
-    schema_fingerprint: str | None
-    tag: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ def test_a_length_beyond_the_block_is_no_message_even_if_its_tail_is_known() -> 
         PLAIN._replace(partition_key=None, sequence_number=None),
         PLAIN._replace(create_ms=None),
         PLAIN._replace(message_type=None),
-        PLAIN._replace(create_ms=None, message_type=None, data=b"x" * 20_000),
+        PLAIN._replace(create_ms=None, message_type=None, data=b"x" * 16_383),
     ],
 )
 def test_what_producers_write_takes_the_quick_way(shape: Message) -> None:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from opentalos.model.message import Compression
 from opentalos.wire.message.compression import DECODED_BYTES_MAX, compress, decompress
 from opentalos.wire.message.kafka_format import decode_kafka_block, is_kafka_block
-from opentalos.wire.message.message import Message, MessageFormatError
+from opentalos.wire.message.message import Message, MessageFormatError, Place, Record
 from opentalos.wire.message.talos_format import decode_messages, encode_messages
+from opentalos.wire.message.talos_format import decode_records as decode_talos_records
 
 
 def decode_block(
@@ -37,6 +38,23 @@ def decode_last(
     if not is_kafka_block(data):
         return decode_messages(data, messages, skipped), len(data)
     return decode_block(data, compression, messages)[skipped:], len(data)
+
+
+def decode_records(
+    payload: bytes, compression: int, messages: int, wanted: int, place: Place
+) -> list[Record]:
+    """The last ``wanted`` messages of a block as records, the first of them at ``place``.
+
+    Each record of a Kafka block keeps its own append time. Raises: MessageFormatError.
+    """
+    data = decompress(payload, compression)
+    if not is_kafka_block(data):
+        return decode_talos_records(data, messages, max(0, messages - wanted), place)
+    found = decode_block(payload, compression, messages)[max(0, messages - wanted) :]
+    return [
+        place._replace(append_ms=message.append_ms or 0).record(message, index)
+        for index, message in enumerate(found)
+    ]
 
 
 def encode_block(

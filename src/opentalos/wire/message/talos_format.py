@@ -9,10 +9,10 @@ Source:  talos-messages.md section 2.
 
 import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from opentalos.wire._generated import message as generated
-from opentalos.wire.message.message import Message, MessageFormatError
+from opentalos.wire.message.message import Message, MessageFormatError, Place, Record
 from opentalos.wire.message.v3_format import encode_v3, read_plain
 from opentalos.wire.thrift.compact import read_struct
 from opentalos.wire.thrift.error import ThriftError
@@ -59,9 +59,18 @@ def decode_messages(data: bytes, count: int, skipped: int = 0) -> list[Message]:
 
     Raises: MessageFormatError: damaged, or not exactly ``count`` messages.
     """
+    return _decoded(data, count, skipped, None)
+
+
+def decode_records(data: bytes, count: int, skipped: int, place: Place) -> list[Record]:
+    """The same messages as records; the first one that is not skipped is at ``place``."""
+    return _decoded(data, count, skipped, place)
+
+
+def _decoded(data: bytes, count: int, skipped: int, place: Place | None) -> list[Any]:
     if count < 0 or count * _V1_BYTES_MIN > len(data):
         raise MessageFormatError(f"{count} messages cannot be in {len(data)} bytes")
-    found: list[Message] = []
+    found: list[Any] = []
     position = index = 0
     while index < count:
         try:
@@ -69,7 +78,7 @@ def decode_messages(data: bytes, count: int, skipped: int = 0) -> list[Message]:
                 position = _behind_one(data, position)
                 index += 1
                 continue
-            position = read_plain(data, position, count - index, found)
+            position = read_plain(data, position, count - index, found, place)
             index = skipped + len(found)
             if index == count:
                 break
@@ -78,7 +87,7 @@ def decode_messages(data: bytes, count: int, skipped: int = 0) -> list[Message]:
             raise MessageFormatError(f"the block ends within message {index} of {count}") from None
         except (ThriftError, UnicodeDecodeError) as error:
             raise MessageFormatError(f"message {index} of {count}: {error}") from error
-        found.append(message)
+        found.append(message if place is None else place.record(message, len(found)))
         index += 1
     if position != len(data):
         left = len(data) - position

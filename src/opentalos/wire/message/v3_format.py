@@ -2,17 +2,17 @@
 
 Shape:   "V" 0 3 0 [t u32][Message in the Thrift compact protocol: t], big endian. Plain is:
          partition key, sequence number, data, create time and type in this order with short field
-         heads, each but the data optional.
+         heads, each but the data optional, the data below 16 KiB.
 Source:  talos-messages.md section 2.3. The bytes are those of the generic codec, which reads what
          is not plain.
 """
 
 import struct
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from opentalos.wire._generated import message as generated
-from opentalos.wire.message.message import Message
+from opentalos.wire.message.message import Message, Place, Record
 from opentalos.wire.thrift.compact import read_varint, varint, write_struct
 from opentalos.wire.thrift.error import ThriftError
 from opentalos.wire.thrift.reader import Cursor
@@ -22,7 +22,8 @@ VERSION_WORD: Final = 0x56000300
 BYTES_HEADS: Final = (0x08, 0x18, 0x28, 0x38)  # by difference
 TIME_HEAD: Final = 0x16  # field 4 after the data
 TYPE_HEADS: Final = (0x35, 0x25)  # field 6: without, with a time before it
-_PREFIX: Final = struct.Struct(">II")
+_START: Final = struct.Struct(">IIBB")  # mark, length, the first field's head and size
+_HEAD_AND_SIZE: Final = 2  # bytes of them; the length counts them
 _U32: Final = struct.Struct(">I")
 _EMPTY_DATA: Final = b"\x38\0"
 _VARINT_MORE: Final = 0x7F  # a larger byte is not a varint's last
@@ -93,63 +94,95 @@ def _encode_tail(message: Message) -> bytes:
     return bytes(out[len(_EMPTY_DATA) :])
 
 
-def read_plain(data: bytes, position: int, wanted: int, found: list[Message]) -> int:
+def read_plain(
+    data: bytes, position: int, wanted: int, found: list[Any], place: Place | None = None
+) -> int:
     """Append up to ``wanted`` plain messages to ``found``; return the position behind them.
 
     Ends early at a message that is not plain or is damaged; the generic codec reads it or says
-    what is wrong.
+    what is wrong. Records are made at once, without a message before: 0.5 against 0.9 us.
+
+    Args:    place: makes records of them; ``found`` then has those of the same place only.
     """
-    total, new, unpack, add = len(data), tuple.__new__, _PREFIX.unpack_from, found.append
+    total, new, unpack, add = len(data), tuple.__new__, _START.unpack_from, found.append
+    topic, partition, offset, append_ms = place or (None, 0, 0, 0)
+    offset += len(found)
     tails: dict[bytes, Tail | None] = {}  # at most ``wanted``
+    tail_of = tails.get
     try:
         for _ in range(wanted):
-            version, length = unpack(data, position)
-            at = position + 8
-            end = at + length
+            version, length, head, size = unpack(data, position)
+            at = position + _START.size
+            end = at + length - _HEAD_AND_SIZE
             if version != VERSION_WORD or end > total:
                 break
-            head, size, missing = data[at], data[at + 1], 3
-            at += 2
             key = number = None
-            if head == 0x18:
-                if size > _VARINT_MORE:
+            if head != BYTES_HEADS[3]:
+                texts = _decode_texts(data, at, head, size)
+                if texts is None:
                     break
-                key = data[at : at + size].decode()
-                at += size + 2
-                head, size, missing = data[at - 2], data[at - 1], 2
-            if head == (0x28 if missing == 3 else 0x18):
-                if size > _VARINT_MORE:
-                    break
-                number = data[at : at + size].decode()
-                at += size + 2
-                head, size, missing = data[at - 2], data[at - 1], 1
-            if head != BYTES_HEADS[missing]:
-                break
+                key, number, size, at = texts
             if size > _VARINT_MORE:
                 more = data[at]
                 at += 1
-                size = size & 0x7F | more << 7
                 if more > _VARINT_MORE:
-                    more = data[at]
-                    at += 1
-                    if more > _VARINT_MORE:
-                        break
-                    size = size & 0x3FFF | more << 14
-            start = at
+                    break
+                size = size & 0x7F | more << 7
+            content = data[at : at + size]
             at += size
             # Every place above only grew: a field beyond the message leaves an empty tail.
             tail = data[at:end]
-            if tail not in tails:
-                tails[tail] = _decode_tail(tail)
-            known = tails[tail]
+            known = tail_of(tail)
             if known is None:
-                break
-            content = data[start:at]
-            add(new(Message, (content, key, number, known[0], None, known[1], None, None)))
+                known = tails[tail] = _decode_tail(tail)
+                if known is None:
+                    break
+            created, kind = known
+            if topic is None:
+                add(new(Message, (content, key, number, created, None, kind, None, None)))
+            else:
+                add(
+                    new(
+                        Record,
+                        (
+                            topic,
+                            partition,
+                            offset,
+                            content,
+                            key,
+                            number,
+                            created,
+                            append_ms,
+                            kind,
+                            None,
+                            None,
+                        ),
+                    )
+                )
+                offset += 1
             position = end
     except (struct.error, IndexError, UnicodeDecodeError):
         pass
     return position
+
+
+def _decode_texts(
+    data: bytes, at: int, head: int, size: int
+) -> tuple[str | None, str | None, int, int] | None:
+    """Partition key, sequence number, the first byte of the data's length and the position behind.
+
+    Args:    at: behind ``head`` and ``size``, those of the first field.
+    """
+    key, number, missing = None, None, 3
+    if head == BYTES_HEADS[1] and size <= _VARINT_MORE:
+        key = data[at : at + size].decode()
+        at += size + 2
+        head, size, missing = data[at - 2], data[at - 1], 2
+    if head == BYTES_HEADS[missing - 1] and size <= _VARINT_MORE:
+        number = data[at : at + size].decode()
+        at += size + 2
+        head, size, missing = data[at - 2], data[at - 1], 1
+    return (key, number, size, at) if head == BYTES_HEADS[missing] else None
 
 
 def _decode_tail(tail: bytes) -> Tail | None:
