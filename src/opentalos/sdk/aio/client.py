@@ -24,7 +24,7 @@ from opentalos.model.message import MessageBlock, OffsetRange, ProducerStamp
 from opentalos.sdk.aio import messages
 from opentalos.sdk.aio.addressing import Addressing, Endpoints
 from opentalos.sdk.aio.retry import RetryPolicy
-from opentalos.sdk.aio.signer import TIMESTAMP, Signer
+from opentalos.sdk.aio.signer import REQUEST_ID, TIMESTAMP, Signer
 from opentalos.sdk.aio.transport import Reply, Transport
 from opentalos.sdk.config import ClientConfig
 from opentalos.sdk.errors import (
@@ -268,25 +268,26 @@ class Client:
 
     async def _attempt(self, url: str, operation: _Operation, body: bytes, timeout_s: float) -> Any:
         """One request, repeated only where the server refused it for its clock."""
-        path, method = operation.service.path, operation.method
-        target = f"{url}{path}?type={method.name}"
-        corrections = 0
-        while True:
+        target = f"{url}{operation.service.path}?type={operation.method.name}"
+        for _ in range(CLOCK_CORRECTIONS_MAX + 1):
             if self._closed:
                 raise ClientClosed("the client is closed")
-            headers = self._signer.headers(path, body)
-            reply = await self._transport.post(target, headers, body, timeout_s)
+            headers = self._signer.headers(operation.service.path, body)
             try:
-                result = _result_of(url, method, reply)
-            except ClockSkewed:
-                told = reply.headers.get(TIMESTAMP)
-                corrections += 1
-                if corrections > CLOCK_CORRECTIONS_MAX or not self._signer.correct(told):
-                    raise
-                continue
-            if operation.check is not None:
-                operation.check(result)
-            return result
+                reply = await self._transport.post(target, headers, body, timeout_s)
+                result = _result_of(url, operation.method, reply)
+                if operation.check is not None:
+                    operation.check(result)
+            except ClockSkewed as error:
+                skewed = error
+                if not self._signer.correct(reply.headers.get(TIMESTAMP)):
+                    break
+            except TalosError as error:
+                error.add_note(f"request {headers[REQUEST_ID]}")  # as the server's log names it
+                raise
+            else:
+                return result
+        raise skewed
 
     def _learn_from(self, error: TalosError, url: str, operation: _Operation) -> None:
         """Where not to send the next attempt."""

@@ -16,6 +16,7 @@ from opentalos.wire.signing import HmacState, string_to_sign
 from opentalos.wire.thrift.message import ThriftProtocol
 
 TIMESTAMP: Final = "X-Xiaomi-Timestamp"
+REQUEST_ID: Final = "X-Request-Id"  # what a server's log calls a request
 _CONTENT_TYPE: Final = ThriftProtocol.COMPACT.value
 _SERVER_SECONDS_MAX: Final = 1 << 37  # far below what a date can show
 _PYTHON: Final = ".".join(map(str, sys.version_info[:2]))
@@ -35,10 +36,11 @@ class Signer:
         """All headers of one POST. Each has an id of its own, so that a server can refuse a copy
         that somebody else sends."""
         now_s = int(self._wall_s()) + self.offset_s
+        request_id = secrets.token_hex(16)
         signed = {
             "x-xiaomi-content-md5": hashlib.md5(body, usedforsecurity=False).hexdigest(),
             "x-xiaomi-date": formatdate(now_s, usegmt=True),
-            "x-xiaomi-request-id": secrets.token_hex(16),
+            "x-xiaomi-request-id": request_id,
             TIMESTAMP.lower(): str(now_s),
         }
         covered = {name.encode(): value.encode() for name, value in signed.items()}
@@ -48,6 +50,7 @@ class Signer:
         return {
             "Content-Type": _CONTENT_TYPE,
             "User-Agent": _AGENT,
+            REQUEST_ID: request_id,
             **signed,
             "Authorization": self._prefix + signature,
         }
