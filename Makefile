@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: help setup check test demo bench bench-cluster bench-placement faults replay soak generate lock clean
+.PHONY: help setup check test demo bench bench-cluster bench-placement bench-sdk faults replay soak generate lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1\t/' | expand -t 18
@@ -31,6 +31,9 @@ bench-cluster: setup  ## figures of a cluster over real backends; BENCH as above
 bench-placement: setup  ## what joins, leaves and weights move, and a picture of load per server
 	@$(PY) -m bench.placement_figures
 
+bench-sdk: setup  ## figures of the Python SDK against the official one; BENCH as above
+	@$(PY) -m bench.sdk_figures $(BENCH)
+
 faults: setup  ## every fault many times under load, and 3,000 seeds of the simulation
 	@$(PY) -m opentalos.testing 100000 --count 2000
 	@$(PY) -m opentalos.testing --cluster 100000 --count 1000
@@ -47,6 +50,7 @@ soak: setup  ## 1,000 seeds of clusters, then ten minutes of steady load; SOAK_S
 generate: setup  ## write generated code and pages anew
 	@$(PY) scripts/generate_thrift.py
 	@$(PY) scripts/generate_config_reference.py
+	@$(PY) scripts/generate_rest_reference.py
 
 # Needs uv on the path, and the registry. Change a version, run this, look at the difference.
 lock:  ## resolve the dependencies anew into requirements/*.lock

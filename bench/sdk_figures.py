@@ -1,0 +1,179 @@
+"""``make bench-sdk``: our SDK against the official one, in messages per CPU second of the client.
+
+Each job runs in a process of its own, ours and the official one in turn, against one server on
+this machine. CPU seconds count all threads of the client process; the server's are in the notes.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from bench.client import Client
+from bench.codec_figures import codec
+from bench.plan import Plan
+from bench.put_figures import UNLIMITED
+from bench.report import Figure, at_least, table, write_json
+from bench.server import KEY_ID, SECRET, ServerProcess
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+OUT: Final = Path(__file__).parent / "out" / "bench-sdk.json"
+OFFICIAL_PYTHON: Final = ROOT / ".sdk-venv" / "bin" / "python"
+NO_NETWORK: Final = ROOT / "tests" / "compat" / "no_network"
+JOB_TIMEOUT_S: Final = 600.0
+PARTITIONS: Final = 8
+UNIT: Final = "messages/CPU s"
+_QUICK_SHARE: Final = 10  # --quick does a tenth of the messages
+
+
+class Job(NamedTuple):
+    """What one client process is asked to do."""
+
+    name: str
+    size: int  # bytes of a message
+    messages: int
+
+
+class Bench:
+    """Runs jobs against one server."""
+
+    def __init__(self, server: ServerProcess, plan: Plan, share: int) -> None:
+        self.server, self.plan = server, plan
+        self._share = share
+        self._groups = 0
+
+    def topic(self, name: str, partitions: int = PARTITIONS) -> None:
+        """Make a topic whose puts wait for no disk: the client is measured."""
+        Client(self.server.port).create_topic(name, partitions, durability="flushed")
+
+    def run(self, job: Job, topic: str, *, official: bool = False) -> dict[str, float]:
+        """One process; its rate by CPU and by wall clock, and the server's CPU seconds."""
+        self._groups += 1
+        arguments = {
+            "url": self.server.url,
+            "key_id": KEY_ID,
+            "secret": SECRET,
+            "topic": topic,
+            "partitions": PARTITIONS,
+            "group": f"group-{self._groups}",
+            "job": job.name,
+            "size": job.size,
+            "messages": max(10_000, job.messages // self._share),
+        }
+        server_s = self.server.cpu_s()
+        done = _process(arguments, official=official)
+        return {
+            "rate": done["messages"] / done["cpu_s"],
+            "wall_rate": done["messages"] / done["wall_s"],
+            "us": done["cpu_s"] / done["messages"] * 1e6,
+            "server_us": (self.server.cpu_s() - server_s) / done["messages"] * 1e6,
+        }
+
+    def compare(
+        self, name: str, job: Job, topic: str, goal: float, times: float
+    ) -> Iterator[Figure]:
+        """Ours and the official one in turn: the rate against ``goal``, the ratio against
+        ``times``."""
+        official = {"put_arrow": "put_many", "fetch_arrow": "fetch"}.get(job.name, job.name)
+        other = job._replace(name=official, messages=job.messages // 5)
+        ours, theirs = [], []
+        for _ in range(self.plan.repeats):
+            ours.append(self.run(job, topic))
+            theirs.append(self.run(other, topic, official=True))
+        yield at_least(
+            f"{name}, {job.size} B", UNIT, goal, [one["rate"] for one in ours], **_notes(ours)
+        )
+        ratios = [one["rate"] / two["rate"] for one, two in zip(ours, theirs, strict=True)]
+        notes = {f"official_{key}": value for key, value in _notes(theirs).items()}
+        official_rate = statistics.median(one["rate"] for one in theirs)
+        yield at_least(
+            f"{name}, {job.size} B, against the official SDK's {official}",
+            "times",
+            times,
+            ratios,
+            official_rate=official_rate,
+            **notes,
+        )
+
+
+def _notes(runs: list[dict[str, float]]) -> dict[str, float]:
+    return {
+        key: statistics.median(run[key] for run in runs) for key in ("us", "server_us", "wall_rate")
+    }
+
+
+def _process(arguments: dict[str, Any], *, official: bool) -> dict[str, float]:
+    kept = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    python, module = sys.executable, "bench.sdk_load"
+    if official:
+        python, module = str(OFFICIAL_PYTHON), "bench.sdk_official"
+        kept |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{NO_NETWORK}", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(
+        [python, "-m", module, json.dumps(arguments)],
+        cwd=ROOT,
+        env=kept,
+        capture_output=True,
+        text=True,
+        timeout=JOB_TIMEOUT_S,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{module} {arguments['job']}: {done.stderr[-2000:]}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def consumer(bench: Bench) -> Iterator[Figure]:
+    """The same messages as objects and as tables, by position and in a group."""
+    for size, messages in ((100, 1_000_000), (1024, 300_000)):
+        topic = f"reads-{size}"
+        bench.topic(topic)
+        bench.run(Job("fill", size, messages), topic)
+        objects, rows = (200_000, 1_000_000) if size == 100 else (0, 0)
+        for name, goal in (("fetch", objects), ("fetch_arrow", rows)):
+            yield from bench.compare(name, Job(name, size, messages), topic, goal, 5)
+
+
+GROUPS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
+    "consumer": consumer,
+}
+
+
+def main() -> int:
+    """Exit 0 when everything could be measured, whatever the figures are."""
+    names = ["codec", *GROUPS]
+    parser = argparse.ArgumentParser(description="Benchmarks of the Python SDK on this machine.")
+    parser.add_argument("group", nargs="*", help=f"some of: {', '.join(names)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="short single runs, to see it work")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.group) - set(names):
+        parser.error(f"unknown group {sorted(unknown)}; known: {', '.join(names)}")
+    figures: list[Figure] = []
+    failed = []
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=OUT.parent, prefix="work-") as work:
+        plan = Plan(work=Path(work), repeats=1 if arguments.quick else 3)
+        for name in arguments.group or names:
+            print(f"measuring {name} ...", file=sys.stderr, flush=True)
+            try:
+                if name == "codec":
+                    figures += codec(plan)
+                    continue
+                with ServerProcess(plan.folder(name), settings=UNLIMITED) as server:
+                    share = _QUICK_SHARE if arguments.quick else 1
+                    figures += GROUPS[name](Bench(server, plan, share))
+            except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
+                failed.append(name)
+                print(f"{name} could not be measured: {error}", file=sys.stderr)
+    write_json(OUT, figures)
+    print(table(figures))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""One client process of our SDK: do one job, print what it cost. Started by ``sdk_figures``.
+
+Takes one JSON object as argument and prints one: messages, CPU seconds of this process with all
+its threads, and wall seconds, from the first call to the last message stored or read.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from bench.sdk_payloads import messages_of
+from opentalos.sdk import ClientConfig, SimpleConsumer, SimpleProducer
+
+Arguments = dict[str, Any]
+BLOCK_MESSAGES = 1_000  # of a filled topic, as producers with full batches leave it
+FETCH = {"messages_max": 20_000, "bytes_max": 8 << 20}
+WARM_MESSAGES = 1_000
+
+
+def config(arguments: Arguments) -> ClientConfig:
+    """The server under load."""
+    return ClientConfig(
+        endpoints=(arguments["url"],), key_id=arguments["key_id"], secret=arguments["secret"]
+    )
+
+
+def fill(arguments: Arguments) -> int:
+    """Store messages in full blocks, spread over the partitions."""
+    given = messages_of(arguments["size"])
+    with SimpleProducer(config(arguments), arguments["topic"]) as producer:
+        for number in range(arguments["messages"] // BLOCK_MESSAGES):
+            producer.put(given[:BLOCK_MESSAGES], partition=number % arguments["partitions"])
+    return int(arguments["messages"])
+
+
+def fetch(arguments: Arguments) -> int:
+    """Objects, partition by partition."""
+    read = 0
+    with SimpleConsumer(config(arguments), arguments["topic"]) as consumer:
+        for partition in range(arguments["partitions"]):
+            offset = 0
+            while records := consumer.fetch(partition, offset, **FETCH):
+                offset = records[-1].offset + 1
+                read += len(records)
+                if read >= arguments["messages"]:
+                    return read
+    return read
+
+
+def fetch_arrow(arguments: Arguments) -> int:
+    """Tables, partition by partition."""
+    read = 0
+    with SimpleConsumer(config(arguments), arguments["topic"]) as consumer:
+        for partition in range(arguments["partitions"]):
+            offset = 0
+            while rows := len(consumer.fetch_arrow(partition, offset, **FETCH)):
+                offset += rows
+                read += rows
+                if read >= arguments["messages"]:
+                    return read
+    return read
+
+
+JOBS: dict[str, Callable[[Arguments], int]] = {
+    job.__name__: job for job in (fill, fetch, fetch_arrow)
+}
+
+
+def main() -> None:
+    """Do the job named in the argument."""
+    arguments = json.loads(sys.argv[1])
+    job = JOBS[arguments["job"]]
+    # Imports, payloads and the first connection come before the clock starts.
+    job({**arguments, "messages": WARM_MESSAGES, "group": "warm"})
+    cpu_s, begin_s = time.process_time(), time.perf_counter()
+    messages = job(arguments)
+    cpu_s, wall_s = time.process_time() - cpu_s, time.perf_counter() - begin_s
+    print(json.dumps({"messages": messages, "cpu_s": cpu_s, "wall_s": wall_s}))
+
+
+if __name__ == "__main__":
+    main()
