@@ -179,3 +179,16 @@ def test_a_server_that_serves_is_alive_and_ready(busy: ServerProcess) -> None:
     for path in ("/healthz", "/readyz"):
         status, _, text = get(busy, path, None)
         assert (status, json.loads(text)) == (200, {"status": "ok"})
+
+
+def test_the_status_page_is_for_those_with_a_key(busy: ServerProcess) -> None:
+    status, headers, text = get(busy, "/", None)
+    assert status == 401
+    assert headers["WWW-Authenticate"].startswith("Basic ")
+    status, headers, text = get(busy, "/")
+    assert status == 200
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    assert headers["Cache-Control"] == "no-store"
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert all(f"<td>{name}</td>" in text for name in ("one", "two", "three"))
+    assert get(busy, "/", Key(ROOT_KEY.key_id, "wrong"))[0] == 401

@@ -1,6 +1,7 @@
 """What a caller may see of all topics: their lists, amounts, rates and lags."""
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from opentalos.model.identity import Permission, Principal
 TOPICS_MAX = 200  # with amounts and lags in one overview
 SAMPLES_MAX = 10_000  # topics whose amounts are remembered
 SAMPLE_S_MIN = 1.0  # a rate is taken over so long at least
+RATE_S = 60.0  # and over so long if somebody looked in time
 
 
 class _Sample(NamedTuple):
@@ -24,7 +26,7 @@ class _Sample(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """What was appended per second since an earlier look."""
+    """What was appended per second, over about the last minute."""
 
     messages_per_s: float
     bytes_per_s: float
@@ -44,7 +46,7 @@ class OverviewService:
 
     def __init__(self, context: BrokerContext, reader: TopicReader, metrics: MetricService) -> None:
         self._context, self._reader, self._metrics = context, reader, metrics
-        self._samples: dict[str, tuple[_Sample, _Sample]] = {}  # an older and the latest
+        self._samples: dict[str, deque[_Sample]] = {}  # of the last minute, oldest first
 
     def visible_topics(self, caller: Principal) -> Sequence[Topic]:
         """Every topic that the caller may describe, by name."""
@@ -79,15 +81,17 @@ class OverviewService:
             sum(state.total_bytes for state in one.partitions),
         )
         uuid = one.topic.uuid
-        if uuid not in self._samples:
+        samples = self._samples.get(uuid)
+        if samples is None:
             if len(self._samples) >= SAMPLES_MAX:
                 self._samples.clear()
-            self._samples[uuid] = (latest, latest)
+            self._samples[uuid] = deque((latest,))
             return None
-        older, last = self._samples[uuid]
-        if now_s - last.at_s >= SAMPLE_S_MIN:
-            older = last
-            self._samples[uuid] = (older, latest)
+        while len(samples) > 1 and samples[1].at_s <= now_s - RATE_S:
+            samples.popleft()
+        older = samples[0]
+        if now_s - samples[-1].at_s >= SAMPLE_S_MIN:
+            samples.append(latest)
         passed_s = now_s - older.at_s
         if passed_s < SAMPLE_S_MIN or latest.messages < older.messages:
             return None

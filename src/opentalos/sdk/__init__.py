@@ -16,6 +16,8 @@ from opentalos.sdk.errors import (
     TalosError,
     Unavailable,
 )
+from opentalos.sdk.producer import TalosProducer
+from opentalos.sdk.producer_settings import Outcome, ProducerSettings
 from opentalos.sdk.simple_consumer import SimpleConsumer
 from opentalos.sdk.simple_producer import SimpleProducer
 from opentalos.sdk.values import Compression, Message, Permission, Record, Start, TopicRef
@@ -28,9 +30,11 @@ __all__ = [
     "Compression",
     "ConnectFailed",
     "Message",
+    "Outcome",
     "OutcomeUnknown",
     "Permission",
     "PositionExpired",
+    "ProducerSettings",
     "Record",
     "RequestError",
     "SimpleConsumer",
@@ -38,6 +42,7 @@ __all__ = [
     "Start",
     "TalosAdmin",
     "TalosError",
+    "TalosProducer",
     "TlsSettings",
     "TopicRef",
     "Unavailable",

@@ -13,6 +13,7 @@ from opentalos.gateway.peer.calls import PeerGateway
 from opentalos.gateway.peer.forwarding import Forwarding
 from opentalos.gateway.peer.proofs import ProofReader
 from opentalos.gateway.rest.gateway import RestGateway
+from opentalos.gateway.status_page import StatusPage
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.gateway.thrift_http.handlers import HANDLERS
@@ -73,6 +74,9 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
     metrics = MetricsPage(config.metrics, sources, authenticator)
     port.readiness.broker = broker
     exact: dict[bytes, Handler] = {
-        **thrift.routes(), **port.readiness.routes(), b"/metrics": metrics.serve
-    }  # fmt: skip
+        **thrift.routes(),
+        **port.readiness.routes(),
+        b"/metrics": metrics.serve,
+        b"/": StatusPage(broker, authenticator).serve,
+    }
     return Gateways(thrift, exact, prefixes)

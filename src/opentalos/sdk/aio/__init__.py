@@ -2,7 +2,8 @@
 
 from opentalos.sdk.aio.admin import TalosAdmin
 from opentalos.sdk.aio.client import Client
+from opentalos.sdk.aio.producer import TalosProducer
 from opentalos.sdk.aio.simple_consumer import SimpleConsumer
 from opentalos.sdk.aio.simple_producer import SimpleProducer
 
-__all__ = ["Client", "SimpleConsumer", "SimpleProducer", "TalosAdmin"]
+__all__ = ["Client", "SimpleConsumer", "SimpleProducer", "TalosAdmin", "TalosProducer"]

@@ -1,0 +1,375 @@
+"""Messages that wait to be sent, by partition: bounded in bytes, safe for threads, without I/O."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from opentalos.model.errors import RequestTooLarge, TalosError
+from opentalos.sdk.errors import BufferFull, ClientClosed
+from opentalos.sdk.partitioner import Turns
+from opentalos.sdk.producer_settings import OnError, OnSuccess, ProducerSettings, outcome_of
+from opentalos.sdk.values import Message, MessageBlock
+
+MESSAGE_BYTES: Final = 250  # that the objects of one message take besides its data; measured
+
+_log = logging.getLogger("opentalos.sdk.producer")
+
+
+class Watcher(NamedTuple):
+    """Whom to tell about one message of a batch, or about all its rows."""
+
+    place: int  # of the message in the batch
+    on_success: OnSuccess | None
+    on_error: OnError | None
+
+
+Watch = tuple[OnSuccess | None, OnError | None]
+
+
+class Batch:
+    """What becomes one block: messages, or rows of a table that are encoded already."""
+
+    __slots__ = (
+        "block",
+        "born_s",
+        "bytes_count",
+        "keyed",
+        "messages",
+        "partition",
+        "rows",
+        "sealed",
+        "ticket",
+        "watchers",
+    )
+
+    def __init__(self, partition: int, ticket: int, born_s: float) -> None:
+        self.partition, self.ticket, self.born_s = partition, ticket, born_s
+        self.messages: list[Message] = []
+        self.block: MessageBlock | None = None  # encoded with the first attempt
+        self.rows: Sequence[int] = ()
+        self.keyed = False  # of rows: their key chose the partition
+        self.bytes_count = 0  # that count for the buffer
+        self.sealed = False  # takes no more messages
+        self.watchers: list[Watcher] = []
+
+    def tell(self, base_offset: int | None, error: TalosError | None) -> None:
+        """Call everybody who wants to know. A callback that raises is logged and harms no other."""
+        failures = 0
+        for place, on_success, on_error in self.watchers:
+            sent = self.rows or self.messages[place]
+            try:
+                if error is not None:
+                    if on_error is not None:
+                        on_error(sent, error, outcome_of(error))
+                elif on_success is not None:
+                    offset = None if base_offset is None else base_offset + place
+                    on_success(sent, self.partition, offset)
+            except Exception:
+                failures += 1
+                if failures == 1:
+                    _log.exception("a callback of a producer raised")
+        if failures > 1:
+            _log.error("callbacks of a producer raised %d times in this batch", failures)
+
+
+class _Queue:
+    """The batches of one partition, oldest first; the last may still be open."""
+
+    __slots__ = ("batches", "busy")
+
+    def __init__(self) -> None:
+        self.batches: deque[Batch] = deque()
+        self.busy = False  # one of them is on its way
+
+
+class Accumulator:
+    """Takes messages from any thread, gives batches to the one sender.
+
+    A batch is due when it is full, has waited ``linger_s``, or is flushed. Messages count until
+    ``finish``, so the bound holds for what is on its way and what waits for its callbacks, too.
+
+    Args: now_s: a steady clock; random: of the first partition of messages without a key.
+    """
+
+    def __init__(
+        self, settings: ProducerSettings, now_s: Callable[[], float], random: Callable[[], float]
+    ) -> None:
+        self.settings = settings
+        self.partitions = 1  # of the topic; set before the first message
+        self.on_progress: Callable[[], None] = _nothing  # called after each ``finish``
+        self._now_s = now_s
+        self._changed = threading.Condition(threading.Lock())
+        self._turns = Turns(random)
+        self._queues: dict[int, _Queue] = {}  # of partitions with batches that wait or are sent
+        self._turn: Batch | None = None  # takes messages without a key, until it is sealed
+        self._open = 0  # batches that are not sealed
+        self._unfinished: dict[Batch, None] = {}
+        self._tickets = 0
+        self._flushed = 0  # batches up to this ticket are due at once
+        self._bytes = 0
+        self._closed = False
+
+    @property
+    def bytes_count(self) -> int:
+        """Bytes that count for the buffer now."""
+        return self._bytes
+
+    # --- the putting side -----------------------------------------------------------------------
+
+    def add(self, message: Message, watch: Watch | None = None) -> bool:
+        """Take one message. True: the sender has to look.
+
+        Raises: BufferFull, RequestTooLarge, ClientClosed.
+        """
+        size = size_of(message)
+        with self._changed:
+            if self._bytes + size > self.settings.buffer_bytes_max or self._closed:
+                self._refuse(size)
+            return self._add(message, size, watch)
+
+    def add_all(self, messages: Sequence[Message], watch: Watch | None = None) -> bool:
+        """Take all messages or none, in order; otherwise like ``add``."""
+        sizes = [size_of(message) for message in messages]
+        total, wake = sum(sizes), False
+        with self._changed:
+            if self._bytes + total > self.settings.buffer_bytes_max or self._closed:
+                self._refuse(total)
+            for message, size in zip(messages, sizes, strict=True):
+                wake |= self._add(message, size, watch)
+        return wake
+
+    def add_block(
+        self, block: MessageBlock, rows: Sequence[int], partition: int | None, watch: Watch | None
+    ) -> bool:
+        """Take rows of a table as the block they are; otherwise like ``add``.
+
+        Args: partition: that their keys chose; None: the one whose turn it is.
+        """
+        size = len(block.payload) + MESSAGE_BYTES
+        with self._changed:
+            if self._bytes + size > self.settings.buffer_bytes_max or self._closed:
+                self._refuse(size)
+            chosen = self._turns.next(self.partitions) if partition is None else partition
+            batch = self._new(chosen)
+            batch.block, batch.rows, batch.keyed = block, rows, partition is not None
+            batch.bytes_count = size
+            self._bytes += size
+            if watch is not None:
+                batch.watchers.append(Watcher(0, *watch))
+            self._seal(batch)
+        return True
+
+    def _refuse(self, size: int) -> None:
+        limit = self.settings.buffer_bytes_max
+        if self._closed:
+            raise ClientClosed("the producer is closed")
+        if size > limit:
+            raise RequestTooLarge(f"{size} bytes at once are above buffer_bytes_max, {limit}")
+        raise BufferFull(f"{self._bytes} of {limit} bytes are waiting to be stored")
+
+    def _add(self, message: Message, size: int, watch: Watch | None) -> bool:
+        key = message[1]
+        wake = False
+        if key is None:
+            batch = self._turn
+            if batch is None or batch.sealed:
+                wake = not self._open
+                batch = self._turn = self._open_batch(self._turns.next(self.partitions))
+        else:
+            partition = self.settings.partitioner(key, self.partitions)
+            queue = self._queues.get(partition)
+            if queue is None or not queue.batches or queue.batches[-1].sealed:
+                wake = not self._open
+                batch = self._open_batch(partition)
+            else:
+                batch = queue.batches[-1]
+        messages = batch.messages
+        if watch is not None:
+            batch.watchers.append(Watcher(len(messages), *watch))
+        messages.append(message)
+        batch.bytes_count += size
+        self._bytes += size
+        settings = self.settings
+        if (
+            len(messages) >= settings.batch_messages_max
+            or batch.bytes_count - len(messages) * MESSAGE_BYTES >= settings.batch_bytes_max
+        ):
+            self._seal(batch)
+            return True
+        return wake
+
+    def _open_batch(self, partition: int) -> Batch:
+        """The partition's batch that takes messages; made if it has none."""
+        queue = self._queues.get(partition)
+        if queue is not None and queue.batches and not queue.batches[-1].sealed:
+            return queue.batches[-1]
+        return self._new(partition)
+
+    def _new(self, partition: int, ticket: int | None = None, born_s: float | None = None) -> Batch:
+        if ticket is None:
+            self._tickets += 1
+        batch = Batch(
+            partition,
+            self._tickets if ticket is None else ticket,
+            self._now_s() if born_s is None else born_s,
+        )
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = _Queue()
+        elif queue.batches and not queue.batches[-1].sealed:
+            self._seal(queue.batches[-1])  # order is kept: only the last one is open
+        queue.batches.append(batch)
+        self._unfinished[batch] = None
+        self._open += 1
+        return batch
+
+    def _seal(self, batch: Batch) -> None:
+        batch.sealed = True
+        self._open -= 1
+
+    def wait_for_room(self, size: int, timeout_s: float) -> bool:
+        """Block this thread until so many bytes have room, or it is closed; False: no room."""
+        limit = self.settings.buffer_bytes_max
+
+        def usable() -> bool:
+            return self._closed or self._bytes + size <= limit
+
+        with self._changed:
+            return self._changed.wait_for(usable, timeout_s)
+
+    # --- flush and close ------------------------------------------------------------------------
+
+    def flush(self) -> int:
+        """Make everything due that is in here; the ticket for ``pending``."""
+        with self._changed:
+            self._flushed = self._tickets
+            return self._flushed
+
+    def pending(self, ticket: int) -> bool:
+        """Whether anything up to the ticket has no outcome yet."""
+        with self._changed:
+            return self._pending(ticket)
+
+    def _pending(self, ticket: int) -> bool:
+        return any(batch.ticket <= ticket for batch in self._unfinished)
+
+    def wait_until_done(self, ticket: int, timeout_s: float | None) -> bool:
+        """Block this thread until nothing up to the ticket is pending; False: it took too long."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._pending(ticket), timeout_s)
+
+    def close(self) -> None:
+        """Take nothing more; who waits for room is refused."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    # --- the sending side -----------------------------------------------------------------------
+
+    def due(self) -> tuple[list[int], float | None]:
+        """Partitions to send to now, and the time at which to look again; None: on a wake-up."""
+        now_s, linger_s = self._now_s(), self.settings.linger_s
+        ready: list[int] = []
+        next_s: float | None = None
+        with self._changed:
+            for partition, queue in self._queues.items():
+                if queue.busy or not queue.batches:
+                    continue
+                first = queue.batches[0]
+                at_s = first.born_s + linger_s
+                if first.sealed or first.ticket <= self._flushed or at_s <= now_s:
+                    ready.append(partition)
+                elif next_s is None or at_s < next_s:
+                    next_s = at_s
+        return ready, next_s
+
+    def take(self, partition: int) -> Batch | None:
+        """The partition's next batch that is due; it stays the only one on its way until
+        ``finish``, ``move`` or ``release``."""
+        now_s = self._now_s()
+        with self._changed:
+            queue = self._queues.get(partition)
+            if queue is None or queue.busy or not queue.batches:
+                return None
+            batch = queue.batches[0]
+            if not batch.sealed:
+                waits = now_s < batch.born_s + self.settings.linger_s
+                if waits and batch.ticket > self._flushed:
+                    return None
+                self._seal(batch)
+            queue.batches.popleft()
+            queue.busy = True
+            return batch
+
+    def release(self, batch: Batch) -> None:
+        """The batch has its outcome, though its callbacks are still to be called."""
+        with self._changed:
+            self._idle(batch.partition)
+
+    def finish(self, batch: Batch) -> None:
+        """Nobody needs the batch any more: its bytes are free."""
+        with self._changed:
+            self._bytes -= batch.bytes_count
+            del self._unfinished[batch]
+            self._changed.notify_all()
+        self.on_progress()
+
+    def _idle(self, partition: int) -> None:
+        queue = self._queues[partition]
+        queue.busy = False
+        if not queue.batches:
+            del self._queues[partition]
+
+    def move(self, batch: Batch) -> None:
+        """The batch's partition is gone: its messages go to those there are, by key as before."""
+        with self._changed:
+            self._idle(batch.partition)
+            del self._unfinished[batch]
+            if batch.block is not None and batch.rows:
+                again = self._new(self._turns.next(self.partitions), batch.ticket, batch.born_s)
+                again.block, again.rows, again.watchers = batch.block, batch.rows, batch.watchers
+                again.bytes_count = batch.bytes_count
+                self._seal(again)
+                return
+            self._spread(batch)
+
+    def _spread(self, batch: Batch) -> None:
+        turn = self._turns.next(self.partitions)
+        watched = {watcher.place: watcher for watcher in batch.watchers}
+        made: dict[int, Batch] = {}
+        for index, message in enumerate(batch.messages):
+            key = message.partition_key
+            chosen = turn if key is None else self.settings.partitioner(key, self.partitions)
+            again = made.get(chosen)
+            if again is None:
+                again = made[chosen] = self._new(chosen, batch.ticket, batch.born_s)
+            watcher = watched.get(index)
+            if watcher is not None:
+                again.watchers.append(watcher._replace(place=len(again.messages)))
+            again.messages.append(message)
+            again.bytes_count += size_of(message)
+        for again in made.values():
+            self._seal(again)
+
+    def drain(self) -> list[Batch]:
+        """Every batch that was not taken; each has to be finished."""
+        with self._changed:
+            left = [batch for queue in self._queues.values() for batch in queue.batches]
+            for queue in self._queues.values():
+                queue.batches.clear()
+            for batch in left:
+                if not batch.sealed:
+                    self._seal(batch)
+            return left
+
+
+def size_of(message: Message) -> int:
+    """Bytes that a message counts for the buffer."""
+    key = message[1]
+    return len(message[0]) + MESSAGE_BYTES + (0 if key is None else len(key))
+
+
+def _nothing() -> None:
+    """Nobody waits for progress."""

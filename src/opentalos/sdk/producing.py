@@ -1,0 +1,76 @@
+"""What the synchronous and the asyncio TalosProducer have in common: from arguments to messages."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from opentalos.sdk.accumulator import Watch, size_of
+from opentalos.sdk.producer_settings import OnError, OnSuccess, ProducerSettings
+from opentalos.sdk.values import Message, MessageBlock
+
+_new = tuple.__new__  # Source: half the time of a call of Message
+
+
+class Rows(NamedTuple):
+    """Rows of a table as a block; ``partition``: that of their keys, None: they have none."""
+
+    block: MessageBlock
+    numbers: Sequence[int]
+    partition: int | None
+
+
+def message_of(given: Message | bytes, now_ms: int) -> Message:
+    """A message with a create time, as every official client sets it. Raises: TypeError."""
+    if type(given) is bytes:
+        return _new(Message, (given, None, None, now_ms, None, None, None, None))
+    if not isinstance(given, Message) or not isinstance(given.data, bytes):
+        raise TypeError(f"a message is bytes or a Message of bytes, not {type(given).__name__}")
+    if given.create_ms is None:
+        data, key, number, _, *rest = given
+        return _new(Message, (data, key, number, now_ms, *rest))
+    return given
+
+
+def watch_of(on_success: OnSuccess | None, on_error: OnError | None) -> Watch | None:
+    """The callbacks, or None if there are none."""
+    return None if on_success is None and on_error is None else (on_success, on_error)
+
+
+def portions(
+    given: Sequence[Message | bytes], now_ms: int, settings: ProducerSettings
+) -> Iterator[list[Message]]:
+    """Messages in parts that a buffer takes at once: all of them if it does not wait for room."""
+    messages = [message_of(one, now_ms) for one in given]
+    if settings.when_full == "raise":
+        if messages:
+            yield messages
+        return
+    bytes_max = min(settings.batch_bytes_max, settings.buffer_bytes_max)
+    part: list[Message] = []
+    size = 0
+    for message in messages:
+        bytes_count = size_of(message)
+        if part and size + bytes_count > bytes_max:
+            yield part
+            part, size = [], 0
+        part.append(message)
+        size += bytes_count
+    if part:
+        yield part
+
+
+def rows_of(table: Any, settings: ProducerSettings, partitions: int, now_ms: int) -> Iterator[Rows]:
+    """The rows of a table or record batch as blocks, each of one partition, as they are needed."""
+    from opentalos.sdk.arrow import encode_batch
+    from opentalos.sdk.arrow_partitions import split_by_key
+
+    for partition, rows, numbers in split_by_key(table, settings.partitioner, partitions):
+        at = 0
+        for block in encode_batch(
+            rows,
+            settings.compression,
+            settings.batch_bytes_max,
+            settings.batch_messages_max,
+            now_ms,
+        ):
+            yield Rows(block, numbers[at : at + block.messages], partition)
+            at += block.messages
