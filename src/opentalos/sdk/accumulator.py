@@ -108,13 +108,8 @@ class Accumulator:
         self._unfinished: dict[Batch, None] = {}
         self._tickets = 0
         self._flushed = 0  # batches up to this ticket are due at once
-        self._bytes = 0
+        self.bytes_count = 0  # that count for the buffer now
         self._closed = False
-
-    @property
-    def bytes_count(self) -> int:
-        """Bytes that count for the buffer now."""
-        return self._bytes
 
     # --- the putting side -----------------------------------------------------------------------
 
@@ -125,7 +120,7 @@ class Accumulator:
         """
         size = size_of(message)
         with self._changed:
-            if self._bytes + size > self.settings.buffer_bytes_max or self._closed:
+            if self.bytes_count + size > self.settings.buffer_bytes_max or self._closed:
                 self._refuse(size)
             return self._add(message, size, watch)
 
@@ -134,7 +129,7 @@ class Accumulator:
         sizes = [size_of(message) for message in messages]
         total, wake = sum(sizes), False
         with self._changed:
-            if self._bytes + total > self.settings.buffer_bytes_max or self._closed:
+            if self.bytes_count + total > self.settings.buffer_bytes_max or self._closed:
                 self._refuse(total)
             for message, size in zip(messages, sizes, strict=True):
                 wake |= self._add(message, size, watch)
@@ -149,13 +144,13 @@ class Accumulator:
         """
         size = len(block.payload) + MESSAGE_BYTES
         with self._changed:
-            if self._bytes + size > self.settings.buffer_bytes_max or self._closed:
+            if self.bytes_count + size > self.settings.buffer_bytes_max or self._closed:
                 self._refuse(size)
             chosen = self._turns.next(self.partitions) if partition is None else partition
             batch = self._new(chosen)
             batch.block, batch.rows, batch.keyed = block, rows, partition is not None
             batch.bytes_count = size
-            self._bytes += size
+            self.bytes_count += size
             if watch is not None:
                 batch.watchers.append(Watcher(0, *watch))
             self._seal(batch)
@@ -167,7 +162,7 @@ class Accumulator:
             raise ClientClosed("the producer is closed")
         if size > limit:
             raise RequestTooLarge(f"{size} bytes at once are above buffer_bytes_max, {limit}")
-        raise BufferFull(f"{self._bytes} of {limit} bytes are waiting to be stored")
+        raise BufferFull(f"{self.bytes_count} of {limit} bytes are waiting to be stored")
 
     def _add(self, message: Message, size: int, watch: Watch | None) -> bool:
         key = message[1]
@@ -190,7 +185,7 @@ class Accumulator:
             batch.watchers.append(Watcher(len(messages), *watch))
         messages.append(message)
         batch.bytes_count += size
-        self._bytes += size
+        self.bytes_count += size
         settings = self.settings
         if (
             len(messages) >= settings.batch_messages_max
@@ -234,7 +229,7 @@ class Accumulator:
         limit = self.settings.buffer_bytes_max
 
         def usable() -> bool:
-            return self._closed or self._bytes + size <= limit
+            return self._closed or self.bytes_count + size <= limit
 
         with self._changed:
             return self._changed.wait_for(usable, timeout_s)
@@ -242,21 +237,16 @@ class Accumulator:
     # --- flush and close ------------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Make everything due that is in here; the ticket for ``pending``."""
+        """Make everything due that is in here; the ticket for ``wait_until_done``."""
         with self._changed:
             self._flushed = self._tickets
             return self._flushed
-
-    def pending(self, ticket: int) -> bool:
-        """Whether anything up to the ticket has no outcome yet."""
-        with self._changed:
-            return self._pending(ticket)
 
     def _pending(self, ticket: int) -> bool:
         return any(batch.ticket <= ticket for batch in self._unfinished)
 
     def wait_until_done(self, ticket: int, timeout_s: float | None) -> bool:
-        """Block this thread until nothing up to the ticket is pending; False: it took too long."""
+        """Block this thread until everything up to the ticket is finished; False: it is not."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._pending(ticket), timeout_s)
 
@@ -311,7 +301,7 @@ class Accumulator:
     def finish(self, batch: Batch) -> None:
         """Nobody needs the batch any more: its bytes are free."""
         with self._changed:
-            self._bytes -= batch.bytes_count
+            self.bytes_count -= batch.bytes_count
             del self._unfinished[batch]
             self._changed.notify_all()
         self.on_progress()

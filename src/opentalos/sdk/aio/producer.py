@@ -124,7 +124,7 @@ class TalosProducer:
         """Send everything that was put before, and wait until each message has its outcome."""
         ticket = self._accumulator.flush()
         self._sender.wake()
-        while self._accumulator.pending(ticket):
+        while not self._accumulator.wait_until_done(ticket, 0.0):
             await self._next_progress()
 
     async def close(self, timeout_s: float | None = None) -> None:
