@@ -194,3 +194,27 @@ async def test_a_server_that_others_do_not_trust_is_not_spoken_to(
         assert not await peers.refuses(other.address)  # the look at the port needs no TLS
         with pytest.raises(Exception, match="CERTIFICATE_VERIFY_FAILED"):
             await peers.ask(other.address, "status", {})
+
+
+async def test_servers_with_and_without_tls_work_together(folder: TlsFolder) -> None:
+    """As during the change of a cluster to TLS, one server after the other."""
+    plain = TlsSettings(peer_ca_file=str(folder.ca))
+    settings = TlsSettings(
+        cert_file=str(folder.cert), key_file=str(folder.key), peer_ca_file=str(folder.ca)
+    )
+    async with memory_cluster(2, tls=plain) as servers:
+        await servers[1].stop()
+        servers[1].port, servers[1].tls, servers[1].trust = 0, settings, folder.trust()
+        await servers[1].start()
+        clients = [server.client() for server in servers]
+        topic = await asyncio.to_thread(RawTopic.create, clients[0], "t", partitions=8)
+        uuid = topic.resource.topicTalosResourceName.rsplit("#", 1)[1]
+        owners = await settled(servers, uuid, 8)
+        for number, client in enumerate(clients):
+            there = RawTopic(client, "t", topic.resource)
+            for partition in range(8):
+                put = await asyncio.to_thread(there.put, b"x", partition=partition)
+                assert bool(put.isTransfer) is (owners[partition] != number)
+            # Clients of the plain server would dial the other one by plain HTTP.
+            assert await asyncio.to_thread(schedule, client, topic) == {}
+            client.close()
