@@ -128,6 +128,15 @@ def _process(arguments: dict[str, Any], *, official: bool) -> dict[str, float]:
     return found
 
 
+def producer(bench: Bench) -> Iterator[Figure]:
+    """1 KiB messages, one by one, by the thousand, as tables."""
+    bench.topic("puts")
+    size = 1024
+    yield from bench.compare("put", Job("put", size, 200_000), "puts", 40_000, 3)
+    yield from bench.compare("put_many", Job("put_many", size, 500_000), "puts", 250_000, 3)
+    yield from bench.compare("put_arrow", Job("put_arrow", size, 500_000), "puts", 250_000, 3)
+
+
 def consumer(bench: Bench) -> Iterator[Figure]:
     """The same messages as objects and as tables, by position and in a group."""
     for size, messages in ((100, 1_000_000), (1024, 300_000)):
@@ -140,6 +149,7 @@ def consumer(bench: Bench) -> Iterator[Figure]:
 
 
 GROUPS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
+    "producer": producer,
     "consumer": consumer,
 }
 

@@ -4,17 +4,19 @@ Takes one JSON object as argument and prints one: messages, CPU seconds of this 
 its threads, and wall seconds, from the first call to the last message stored or read.
 """
 
+import itertools
 import json
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from bench.sdk_payloads import messages_of
-from opentalos.sdk import ClientConfig, SimpleConsumer, SimpleProducer
+from bench.sdk_payloads import messages_of, payloads_of, table_of
+from opentalos.sdk import ClientConfig, SimpleConsumer, SimpleProducer, TalosProducer
 
 Arguments = dict[str, Any]
 BLOCK_MESSAGES = 1_000  # of a filled topic, as producers with full batches leave it
+PUT_MANY = 1_000  # messages of one call
 FETCH = {"messages_max": 20_000, "bytes_max": 8 << 20}
 WARM_MESSAGES = 1_000
 
@@ -33,6 +35,39 @@ def fill(arguments: Arguments) -> int:
         for number in range(arguments["messages"] // BLOCK_MESSAGES):
             producer.put(given[:BLOCK_MESSAGES], partition=number % arguments["partitions"])
     return int(arguments["messages"])
+
+
+def put(arguments: Arguments) -> int:
+    """One call for each message."""
+    payloads = payloads_of(arguments["size"])
+    wanted = arguments["messages"]
+    with TalosProducer(config(arguments), arguments["topic"]) as producer:
+        for payload in itertools.islice(itertools.cycle(payloads), wanted):
+            producer.put(payload)
+        producer.flush()
+    return int(wanted)
+
+
+def put_many(arguments: Arguments) -> int:
+    """One call for a thousand messages."""
+    given = messages_of(arguments["size"])[:PUT_MANY]
+    calls = arguments["messages"] // PUT_MANY
+    with TalosProducer(config(arguments), arguments["topic"]) as producer:
+        for _ in range(calls):
+            producer.put_many(given)
+        producer.flush()
+    return int(calls * PUT_MANY)
+
+
+def put_arrow(arguments: Arguments) -> int:
+    """One call for a table of ten thousand messages."""
+    table = table_of(arguments["size"])
+    calls = max(1, arguments["messages"] // table.num_rows)
+    with TalosProducer(config(arguments), arguments["topic"]) as producer:
+        for _ in range(calls):
+            producer.put_arrow(table)
+        producer.flush()
+    return int(calls * table.num_rows)
 
 
 def fetch(arguments: Arguments) -> int:
@@ -64,7 +99,7 @@ def fetch_arrow(arguments: Arguments) -> int:
 
 
 JOBS: dict[str, Callable[[Arguments], int]] = {
-    job.__name__: job for job in (fill, fetch, fetch_arrow)
+    job.__name__: job for job in (fill, put, put_many, put_arrow, fetch, fetch_arrow)
 }
 
 
@@ -72,6 +107,8 @@ def main() -> None:
     """Do the job named in the argument."""
     arguments = json.loads(sys.argv[1])
     job = JOBS[arguments["job"]]
+    if job is put_arrow:
+        table_of(arguments["size"])
     # Imports, payloads and the first connection come before the clock starts.
     job({**arguments, "messages": WARM_MESSAGES, "group": "warm"})
     cpu_s, begin_s = time.process_time(), time.perf_counter()
