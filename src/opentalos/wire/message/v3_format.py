@@ -76,11 +76,11 @@ def _encode_tail(message: Message) -> bytes:
         and fingerprint is None
         and tag is None
         and created is not None
-        and kind is not None
         and 0 <= created < _TIME_MAX
-        and 0 <= kind < _KIND_MAX
+        and (kind is None or 0 <= kind < _KIND_MAX)
     ):
-        return b"".join((b"\x16", varint(created << 1), b"\x25", varint(kind << 1), b"\0"))
+        shown = b"" if kind is None else b"\x25" + varint(kind << 1)
+        return b"".join((b"\x16", varint(created << 1), shown, b"\0"))
     out = bytearray()
     value = generated.Message(
         message=b"",
