@@ -114,8 +114,9 @@ class LoopThread:
     def close_soon(self, owner: object) -> None:
         """Start closing what ``close_at_exit`` was told of, without waiting; from any thread, also
         while an object is finalised. Nothing if it was closed, or belongs to a parent process."""
-        if self.here and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._start_closing, owner)
+        if self.here:
+            with suppress(RuntimeError):  # the loop has ended, and closed everything
+                self.loop.call_soon_threadsafe(self._start_closing, owner)
 
     def _start_closing(self, owner: object) -> None:
         found = self._open.pop(id(owner), None)

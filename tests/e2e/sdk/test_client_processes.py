@@ -81,6 +81,15 @@ def test_a_script_that_closes_nothing_ends_quietly(sdk_config: ClientConfig) -> 
     assert time.monotonic() - start_s < PROGRAM_S
 
 
+def test_what_is_left_to_send_goes_out_at_the_exit(sdk_server: ServerProcess) -> None:
+    """By name, over a connection that is made only then."""
+    url = f"http://localhost:{sdk_server.port}"
+    with TalosAdmin(config_of(url)) as admin:
+        admin.topics.create("good-bye", partitions=1)
+        assert run("leaving_late", url, KEY) == "end\nsaid\n"
+        assert admin.offsets("good-bye")[0].next == 1
+
+
 def test_many_threads_share_one_client(sdk_config: ClientConfig) -> None:
     with Client(sdk_config) as client, ThreadPoolExecutor(16) as threads:
         admin = TalosAdmin(client)

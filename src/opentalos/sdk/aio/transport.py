@@ -6,6 +6,7 @@ aiohttp is imported with the first request: importing the SDK stays cheap.
 import asyncio
 import importlib
 import os
+import socket
 import ssl
 import weakref
 from collections.abc import AsyncIterator, Mapping
@@ -96,7 +97,10 @@ class Transport:
 
     async def _open(self) -> "aiohttp.ClientSession":
         # Half a second of imports and certificates: in a thread, as the loop may be the user's.
-        context = await asyncio.to_thread(_load, self._config)
+        try:
+            context = await asyncio.to_thread(_load, self._config)
+        except RuntimeError:  # no more threads: the interpreter ends, with something to send
+            context = _load(self._config)
         if self._closed:
             raise ConnectFailed("the client is closed")
         if self._session is None:
@@ -170,7 +174,7 @@ def _session(config: ClientConfig, context: ssl.SSLContext | None) -> "aiohttp.C
     connector = aiohttp.TCPConnector(
         limit=config.connections_max,
         keepalive_timeout=IDLE_S_MAX,
-        resolver=aiohttp.ThreadedResolver(),
+        resolver=_resolver(),
         ssl=context or True,
     )
     return aiohttp.ClientSession(
@@ -181,6 +185,38 @@ def _session(config: ClientConfig, context: ssl.SSLContext | None) -> "aiohttp.C
         skip_auto_headers=("Accept", "Accept-Encoding"),
         read_bufsize=_READ_BUFFER_BYTES,
     )
+
+
+def _resolver() -> "aiohttp.abc.AbstractResolver":
+    from aiohttp import ThreadedResolver
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
+    class Resolver(AbstractResolver):
+        """Looks names up in a thread, and while the interpreter ends without one."""
+
+        def __init__(self) -> None:
+            self._threaded = ThreadedResolver()
+
+        async def resolve(
+            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+        ) -> list[ResolveResult]:
+            try:
+                return await self._threaded.resolve(host, port, family)
+            except RuntimeError:
+                found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+                flags = socket.AI_NUMERICHOST
+                return [
+                    ResolveResult(
+                        hostname=host, host=str(place[0]), port=port, family=kind, proto=proto,
+                        flags=flags,
+                    )
+                    for kind, _, proto, _, place in found
+                ]  # fmt: skip
+
+        async def close(self) -> None:
+            pass
+
+    return Resolver()
 
 
 def _ssl_context(settings: TlsSettings) -> ssl.SSLContext:
