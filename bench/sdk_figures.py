@@ -19,7 +19,7 @@ from bench.client import Client
 from bench.codec_figures import codec
 from bench.plan import Plan
 from bench.put_figures import UNLIMITED
-from bench.report import Figure, at_least, table, write_json
+from bench.report import Figure, at_least, at_most, table, write_json
 from bench.server import KEY_ID, SECRET, ServerProcess
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -52,10 +52,10 @@ class Bench:
         """Make a topic whose puts wait for no disk: the client is measured."""
         Client(self.server.port).create_topic(name, partitions, durability="flushed")
 
-    def run(self, job: Job, topic: str, *, official: bool = False) -> dict[str, float]:
-        """One process; its rate by CPU and by wall clock, and the server's CPU seconds."""
+    def arguments(self, job: Job, topic: str) -> dict[str, Any]:
+        """What a client process is told; each has a group of its own."""
         self._groups += 1
-        arguments = {
+        return {
             "url": self.server.url,
             "key_id": KEY_ID,
             "secret": SECRET,
@@ -66,6 +66,10 @@ class Bench:
             "size": job.size,
             "messages": max(10_000, job.messages // self._share),
         }
+
+    def run(self, job: Job, topic: str, *, official: bool = False) -> dict[str, float]:
+        """One process; its rate by CPU and by wall clock, and the server's CPU seconds."""
+        arguments = self.arguments(job, topic)
         server_s = self.server.cpu_s()
         done = _process(arguments, official=official)
         return {
@@ -148,9 +152,36 @@ def consumer(bench: Bench) -> Iterator[Figure]:
             yield from bench.compare(name, Job(name, size, messages), topic, goal, 5)
 
 
+def memory(bench: Bench) -> Iterator[Figure]:
+    """A producer whose server is ended: what its process grows by against its buffer's bound."""
+    bench.topic("dead")
+    for size in (16, 1024):
+        arguments = bench.arguments(Job("memory", size, 0), "dead")
+        command = [sys.executable, "-m", "bench.sdk_memory", json.dumps(arguments)]
+        with subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            bench.server.kill()
+            out, _ = process.communicate("\n", timeout=JOB_TIMEOUT_S)
+        bench.server.start()
+        if process.returncode:
+            raise RuntimeError("the producer of the memory figure failed")
+        found: dict[str, float] = json.loads(out.splitlines()[-1])
+        yield at_most(
+            f"memory of a producer without a server, {size} B, against its bound",
+            "times",
+            1.25,
+            [found["grown_bytes"] / found["bound_bytes"]],
+            **found,
+        )
+
+
 GROUPS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "producer": producer,
     "consumer": consumer,
+    "memory": memory,
 }
 
 
