@@ -27,10 +27,12 @@ async def test_what_was_put_is_read(sdk_config: ClientConfig) -> None:
             schema_fingerprint="f", tag="t",
         )  # fmt: skip
         for partition in range(3):
-            await producer.put([whole, b"plain"], partition=partition)
+            assert (await producer.put([whole, b"plain"], partition=partition)).base_offset == 0
+            assert (await producer.put([b"third"], partition=partition)).base_offset == 2
         consumer = aio.SimpleConsumer(client, "roundtrip")
         for partition in range(3):
-            first, second = await consumer.fetch(partition, Start.EARLIEST)
+            first, second, third = await consumer.fetch(partition, Start.EARLIEST)
+            assert third.data == b"third"
             assert first[:7] == ("roundtrip", partition, 0, b"whole", "k", "7", 5)
             assert first[8:] == (2, "f", "t")
             assert (second.offset, second.data, second.partition_key) == (1, b"plain", None)

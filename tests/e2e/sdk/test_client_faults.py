@@ -8,9 +8,11 @@ from tests.e2e.sdk.conftest import config_of, read_all
 from tests.server_process import ServerProcess
 from tests.tcp_proxy import TcpProxy
 
-from opentalos.sdk import aio
+from opentalos.sdk import Compression, Message, aio
 from opentalos.sdk.aio.client import Client
+from opentalos.sdk.blocks import encode_records
 from opentalos.sdk.errors import ConnectFailed, OutcomeUnknown
+from opentalos.sdk.values import ProducerStamp
 
 
 @pytest.fixture
@@ -38,6 +40,17 @@ async def test_a_put_whose_answer_is_lost_is_unknown_and_stored_once(proxy: TcpP
             await producer.put([b"maybe"])
         await producer.put([b"sure"])
         assert await read_all(client, "lost-answer", 0) == [b"maybe", b"sure"]
+
+
+async def test_an_idempotent_put_whose_answers_are_lost_is_stored_once(proxy: TcpProxy) -> None:
+    async with client_of(proxy) as client:
+        ref = await aio.TalosAdmin(client).topics.create("idempotent", partitions=1)
+        for number in range(5):
+            proxy.lose_answer(is_put)
+            block = encode_records([Message(b"%d" % number)], Compression.NONE)
+            stamp = ProducerStamp(producer_id=7, epoch=0, sequence=number)
+            assert (await client.put(ref, 0, block, stamp=stamp)).base_offset == number
+        assert await read_all(client, "idempotent", 0) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 async def test_connections_cut_while_idle_harm_nobody(proxy: TcpProxy) -> None:
