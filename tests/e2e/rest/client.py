@@ -4,11 +4,17 @@ import base64
 import http.client
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
-from tests.server_process import ROOT_KEY, Key, ServerProcess
+from tests.server_process import ROOT_KEY, Key
 
 ANSWER_S = 15.0
+
+
+class Listening(Protocol):
+    """A server on a port of this machine."""
+
+    port: int
 
 
 class Replied(NamedTuple):
@@ -26,7 +32,7 @@ def authorization(key: Key = ROOT_KEY) -> dict[str, str]:
 
 
 def rest(
-    server: ServerProcess,
+    server: Listening,
     method: str,
     path: str,
     document: Any = None,
@@ -60,7 +66,7 @@ class EventStream:
     """An open stream; iterating ends when the server ends it."""
 
     def __init__(
-        self, server: ServerProcess, path: str, headers: Mapping[str, str] | None = None
+        self, server: Listening, path: str, headers: Mapping[str, str] | None = None
     ) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=ANSWER_S)
         sent = {**authorization(), **(headers or {})}

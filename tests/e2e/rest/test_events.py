@@ -56,7 +56,7 @@ def test_what_cannot_be_followed_is_refused_before_the_stream(server: ServerProc
     ):
         assert rest(server, "GET", path).status == status
     bad = rest(server, "GET", "topics/t/events", headers={"Last-Event-ID": "x"})
-    assert bad.status == 400
+    assert bad.status == 422
 
 
 def test_a_stream_ends_with_an_error_when_its_topic_is_deleted(server: ServerProcess) -> None:

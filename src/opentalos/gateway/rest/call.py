@@ -66,8 +66,7 @@ def query_of(route: Route, sent: bytes) -> dict[str, Any]:
             raise BadRequest(f"unknown parameter {key[:40]!r}")
         if key in found:
             raise BadRequest(f"parameter {key} is given twice")
-        found[key] = typed(schema, text)
-        check(schema, found[key], key)
+        found[key] = check(schema, typed(schema, text), key)
     return found
 
 
@@ -77,8 +76,7 @@ def headers_of(route: Route, sent: Mapping[bytes, bytes]) -> dict[str, Any]:
     for name, schema in route.headers.items():
         value = sent.get(name.lower().encode())
         if value is not None:
-            found[name] = value.decode("latin-1")
-            check(schema, found[name], name)
+            found[name] = check(schema, value.decode("latin-1"), name)
     return found
 
 
@@ -99,8 +97,7 @@ def document_of(route: Route, exchange: Exchange) -> tuple[Any, bool]:
     if raw:
         return None, True
     document = {} if body.optional and not sent else decoded(sent)
-    check(body.schema, document, "the body")
-    return document, False
+    return check(body.schema, document, "the body"), False
 
 
 def _is_raw(body: Body, content_type: bytes) -> bool:

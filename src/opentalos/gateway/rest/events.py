@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from opentalos.broker.plain_messages import Bounds, PlainMessages, Spot
 from opentalos.broker.values import Topic
 from opentalos.gateway.http.reply_stream import ReplyStream
 from opentalos.gateway.rest.call import Answer, Call
-from opentalos.gateway.rest.errors import problem
+from opentalos.gateway.rest.errors import Unusable, problem
 from opentalos.gateway.rest.message_format import ENCODINGS, shown
 from opentalos.gateway.rest.naming import topic_of
 from opentalos.gateway.rest.route import Route
@@ -33,7 +34,7 @@ RETRY_MS = 2_000  # what clients are told to wait before they come again
 LAST_EVENT = "Last-Event-ID"
 _log = logging.getLogger("opentalos.rest")
 _STREAM = b"text/event-stream"
-_VECTOR = r"^[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*$"
+_VECTOR = re.compile(r"[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,9 @@ async def _spots(call: Call, topic: Topic) -> Sequence[Spot]:
 
 
 def _resumed(vector: str) -> Mapping[int, int]:
-    """Next offsets by partition out of the id of an event."""
+    """Next offsets by partition out of the id of an event. Raises: Unusable: no such id."""
+    if vector and not _VECTOR.fullmatch(vector):
+        raise Unusable(f"{LAST_EVENT} {vector[:40]!r} is no id of an event of this server")
     pairs = (pair.split(":") for pair in vector.split(",") if pair)
     return {int(partition): int(offset) for partition, offset in pairs}
 
@@ -182,7 +185,7 @@ ROUTES = (
             "encoding": one_of(*ENCODINGS, about="Of the data: base64 unless asked for otherwise."),
             "limit_s": whole(0, STREAM_S_MAX, about="The stream ends after so long."),
         },
-        headers={LAST_EVENT: text(_VECTOR)},
-        reply=text(), reply_type="text/event-stream",
+        headers={LAST_EVENT: text(about="The id of the last event that was received, as it was.")},
+        reply=text(), reply_type="text/event-stream", statuses=(422,),
     ),
 )  # fmt: skip

@@ -84,13 +84,13 @@ def _target(to: Any) -> ResetTarget:
     if isinstance(to, str):
         return ResetTo(to)
     if "time_ms" in to:
-        return ResetTime(int(to["time_ms"]))
+        return ResetTime(to["time_ms"])
     return ResetOffsets(offsets_of(to["offsets"]))
 
 
 def offsets_of(sent: dict[str, Any]) -> dict[int, int]:
     """Checkpoints by partition."""
-    return {int(partition): int(offset) for partition, offset in sent.items()}
+    return {int(partition): offset for partition, offset in sent.items()}
 
 
 def offsets_schema() -> Any:

@@ -58,8 +58,8 @@ def messages_of(sent: Sequence[Mapping[str, Any]], key: str | None) -> list[Mess
             _data_of(one),
             partition_key=one.get("key", key),
             sequence_number=one.get("sequence_number"),
-            create_ms=_whole(one.get("create_ms")),
-            message_type=_whole(one.get("type")),
+            create_ms=one.get("create_ms"),
+            message_type=one.get("type"),
             schema_fingerprint=one.get("schema_fingerprint"),
             tag=one.get("tag"),
         )
@@ -73,10 +73,6 @@ def _data_of(one: Mapping[str, Any]) -> bytes:
     if "text" in one:
         return str(one["text"]).encode()
     return json.dumps(one["value"], ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
 
 
 async def listed(messages: Sequence[PlainMessage], encoding: str) -> list[bytes]:

@@ -42,7 +42,7 @@ async def get_topic_quota(call: Call) -> Answer:
 async def set_topic_quota(call: Call) -> Answer:
     """These limits; a field that is left out takes the default."""
     topic = topic_of(call, Permission.CHANGE_TOPIC)
-    quota = _quota(call.document)
+    quota = BaseQuota(**call.document)
     await call.broker.quotas.set_topic_quota(call.caller, topic.resource, quota)
     return Answer()
 
@@ -68,7 +68,7 @@ async def list_user_quotas(call: Call) -> Answer:
 async def set_user_quota(call: Call) -> Answer:
     """These limits; a field that is left out takes the default."""
     rates = {name: value for name, value in call.document.items() if name != "topics"}
-    quota = UserQuota(rates=_quota(rates), topics=_whole(call.document.get("topics")))
+    quota = UserQuota(rates=BaseQuota(**rates), topics=call.document.get("topics"))
     await call.broker.quotas.set_user_quota(call.caller, call.places["user"], quota)
     return Answer()
 
@@ -92,7 +92,7 @@ async def create_request(call: Call) -> Answer:
         raise Unusable("name an organisation: the caller has none")
     wanted = PartitionQuota(
         organisation=organisation,
-        total=int(sent["total"]),
+        total=sent["total"],
         reason=sent.get("reason", ""),
         organisation_name=sent.get("organisation_name", ""),
     )
@@ -104,7 +104,7 @@ async def create_request(call: Call) -> Answer:
 async def approve_request(call: Call) -> Answer:
     """Granted, with this total or the one that was asked for."""
     quotas, name = call.broker.partition_quotas, call.places["name"]
-    total = _whole(call.document.get("total"))
+    total = call.document.get("total")
     return Answer(_pending(await quotas.approve_request(call.caller, name, total)))
 
 
@@ -113,14 +113,6 @@ async def revoke_request(call: Call) -> Answer:
     wanted = PartitionQuota(organisation=call.places["name"], total=1)
     quotas = call.broker.partition_quotas
     return Answer(_pending(await quotas.revoke_quota(call.caller, wanted)))
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
-
-
-def _quota(sent: dict[str, Any]) -> BaseQuota:
-    return BaseQuota(**{name: _whole(value) for name, value in sent.items()})
 
 
 def _use(use: QuotaUse) -> dict[str, Any]:

@@ -91,16 +91,19 @@ def nullable(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def check(schema: Schema, value: Any, place: str) -> None:
-    """Return if the value fits. Raises: BadRequest: the text names the place and the rule."""
+def check(schema: Schema, value: Any, place: str) -> Any:
+    """The value if it fits; whole numbers written like 1.0 become such, also within the value.
+
+    Raises: BadRequest: the text names the place and the rule.
+    """
     for name, several in (("oneOf", True), ("anyOf", False)):
         if name in schema:
-            fitting = sum(_fits(one, value, place) for one in schema[name])
-            if not fitting or (several and fitting > 1):
-                raise BadRequest(f"{place} fits {fitting or 'none'} of the forms it may have")
+            fitting = [one for one in schema[name] if _fits(one, value, place)]
+            if not fitting or (several and len(fitting) > 1):
+                raise BadRequest(f"{place} fits {len(fitting)} of the forms that it may have")
+            return check(fitting[0], value, place)
     kind = schema.get("type")
-    if kind is not None:
-        _CHECKS[kind](schema, value, place)
+    return value if kind is None else _CHECKS[kind](schema, value, place)
 
 
 def _fits(schema: Schema, value: Any, place: str) -> bool:
@@ -111,7 +114,7 @@ def _fits(schema: Schema, value: Any, place: str) -> bool:
     return True
 
 
-def _check_text(schema: Schema, value: Any, place: str) -> None:
+def _check_text(schema: Schema, value: Any, place: str) -> Any:
     if not isinstance(value, str):
         raise BadRequest(f"{place} must be a text")
     if "enum" in schema and value not in schema["enum"]:
@@ -122,44 +125,50 @@ def _check_text(schema: Schema, value: Any, place: str) -> None:
     if "pattern" in schema and not re.fullmatch(schema["pattern"][1:-1], value):
         shown = value[:_SHOWN_CHARS_MAX]
         raise BadRequest(f"{place} {shown!r} does not have the form {schema['pattern']}")
+    return value
 
 
-def _check_whole(schema: Schema, value: Any, place: str) -> None:
+def _check_whole(schema: Schema, value: Any, place: str) -> Any:
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # 1.0 is a whole number in JSON
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise BadRequest(f"{place} must be a whole number")
     least, most = schema["minimum"], schema["maximum"]
     if not least <= value <= most:
         raise BadRequest(f"{place} must be {least} to {most}")
+    return value
 
 
-def _check_number(schema: Schema, value: Any, place: str) -> None:
+def _check_number(schema: Schema, value: Any, place: str) -> Any:
     if not isinstance(value, int | float) or isinstance(value, bool) or value < schema["minimum"]:
         raise BadRequest(f"{place} must be a number of {schema['minimum']} or more")
+    return value
 
 
-def _check_yes_no(schema: Schema, value: Any, place: str) -> None:
+def _check_yes_no(schema: Schema, value: Any, place: str) -> Any:
     if not isinstance(value, bool):
         raise BadRequest(f"{place} must be true or false")
+    return value
 
 
-def _check_null(schema: Schema, value: Any, place: str) -> None:
+def _check_null(schema: Schema, value: Any, place: str) -> Any:
     if value is not None:
         raise BadRequest(f"{place} must be null")
+    return value
 
 
-def _check_items(schema: Schema, value: Any, place: str) -> None:
+def _check_items(schema: Schema, value: Any, place: str) -> Any:
     if not isinstance(value, list):
         raise BadRequest(f"{place} must be an array")
     least, most = schema.get("minItems", 0), schema.get("maxItems")
     if len(value) < least or (most is not None and len(value) > most):
         raise BadRequest(f"{place} has {len(value)} items, need {least} to {most}")
     for index, one in enumerate(value):
-        check(schema["items"], one, f"{place}[{index}]")
+        value[index] = check(schema["items"], one, f"{place}[{index}]")
+    return value
 
 
-def _check_fields(schema: Schema, value: Any, place: str) -> None:
+def _check_fields(schema: Schema, value: Any, place: str) -> Any:
     if not isinstance(value, dict):
         raise BadRequest(f"{place} must be a JSON object")
     least, most = schema.get("minProperties", 0), schema.get("maxProperties")
@@ -172,17 +181,18 @@ def _check_fields(schema: Schema, value: Any, place: str) -> None:
     for name, one in value.items():
         shown = name[:_SHOWN_CHARS_MAX]
         if name in known:
-            check(known[name], one, f"{place}.{name}")
+            value[name] = check(known[name], one, f"{place}.{name}")
             continue
         if others is False:
             raise BadRequest(f"{place} has no field {shown!r}; unknown fields are refused")
         if "propertyNames" in schema:
             check(schema["propertyNames"], name, f"a name in {place}")
         if others is not None:
-            check(others, one, f"{place}.{shown}")
+            value[name] = check(others, one, f"{place}.{shown}")
+    return value
 
 
-_CHECKS: dict[str, Callable[[Schema, Any, str], None]] = {
+_CHECKS: dict[str, Callable[[Schema, Any, str], Any]] = {
     "string": _check_text,
     "integer": _check_whole,
     "number": _check_number,

@@ -70,7 +70,7 @@ async def create_topic(call: Call) -> Answer:
     sent: dict[str, Any] = call.document
     new = NewTopic(
         name=sent["name"],
-        partitions=int(sent["partitions"]),
+        partitions=sent["partitions"],
         retention_s=sent.get("retention_s"),
         attributes=sent.get("attributes", {}),
         owner_name=sent.get("owner_name", ""),

@@ -64,6 +64,8 @@ async def test_a_change_sets_and_removes_attributes_in_one_step(call: Rest) -> N
     assert changed.status == 200
     assert (changed.document["partitions"], changed.document["attributes"]) == (3, {"b": "2"})
     assert (await call("PATCH", "topics/orders", {"partitions": 4}, by="alice")).status == 409
+    kept = (await call("PATCH", "topics/orders", {"retention_s": 9e3}, by="alice")).document
+    assert repr(kept["retention_s"]) == "9000"  # a whole number, however it was written
     assert (await call("PATCH", "topics/orders", {"retention_s": 1}, by="alice")).status == 422
 
 
