@@ -117,7 +117,9 @@ def test_what_was_done_is_counted(busy: ServerProcess) -> None:
     assert found["opentalos_put_bytes_total", ()] > 3000
     assert found["opentalos_failures_total", (("error", "PartitionNotExist"),)] == 1
     assert found["opentalos_put_duration_seconds_count", ()] == 16
-    assert found["opentalos_log_commits_total", ()] == found["opentalos_log_group_blocks_count", ()]
+    commits = found["opentalos_log_commits_total", ()]
+    assert commits == found["opentalos_log_group_blocks_count", ()]
+    assert commits == found["opentalos_log_commit_duration_seconds_count", ()]
     assert found["opentalos_log_blocks_total", ()] == 15
     assert found["opentalos_topics", ()] == 3
     assert found["opentalos_tls_handshakes_total", (("outcome", "done"),)] >= 2

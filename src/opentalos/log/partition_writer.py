@@ -181,7 +181,9 @@ class PartitionWriter(PutQueue):
             time_s = asyncio.get_running_loop().time
             began_s = time_s()
             length = await segment.file.commit(group.chunks)
-            context.lanes.breadth.note(segment.durability, time_s() - began_s)
+            took_s = time_s() - began_s
+            context.lanes.breadth.note(segment.durability, took_s)
+            context.counters.commit_s.observe(took_s)
             if self.group is not group:
                 return  # dropped meanwhile, and its waiters were told
             segment.committed(group, length)

@@ -359,6 +359,7 @@ class HttpConnection(asyncio.Protocol):
         """Start a reply of unknown length; only a client that reads slowly has a time limit."""
         server = self._server
         server.release(exchange.charged)
+        server.traffic.ended(exchange, b"HTTP/1.1 200", self.peer)
         exchange.charged, exchange.body = 0, b""
         transport = self._transport
         assert transport is not None, "a reply to a connection that is gone"
