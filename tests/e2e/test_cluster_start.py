@@ -20,7 +20,7 @@ from opentalos.adapters.memory import (
     MemoryStorage,
 )
 from opentalos.adapters.system_clock import SystemClock
-from opentalos.cli.rest_client import RestClient
+from opentalos.cli.connection import ServerOptions
 from opentalos.model.errors import ConfigError, RequestError, StoreUnavailable
 from opentalos.server import stores
 from opentalos.server.config import Config, parse_config
@@ -154,7 +154,7 @@ async def test_two_servers_of_one_name_are_refused(
 async def test_operators_see_and_drain_servers(bed: Bed) -> None:
     async with bed.server("s1") as first, bed.server("s2"):
         client = root_client(bed, first)
-        call = RestClient(bed.folder / "s1", None, None)
+        call = ServerOptions(data=bed.folder / "s1").rest()
         topic = await asyncio.to_thread(RawTopic.create, client, "t", partitions=8)
         await asyncio.to_thread(topic.put, b"x")
         client.close()

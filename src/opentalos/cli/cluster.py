@@ -2,14 +2,16 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
 import click
 
+from opentalos.cli.connection import ServerOptions, with_server
 from opentalos.cli.lazy_group import LazyGroup
-from opentalos.cli.rest_client import RestClient, with_server
+from opentalos.cli.output import Output, aligned, with_format
+from opentalos.cli.rest_client import RestClient
 from opentalos.model.errors import TalosError
 
 _COMMANDS = {
@@ -19,6 +21,7 @@ _COMMANDS = {
 _WATCH_S = 1.0
 _POLL_S = 0.5
 _MOVES_SHOWN = 10
+_SERVER_COLUMNS = ("name", "state", "address", "virtual_nodes", "partitions", "started_ms")
 _CLEAR = "\033[H\033[2J"  # of a terminal
 
 
@@ -28,24 +31,25 @@ def cluster() -> None:
 
 
 @cluster.command()
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 @click.option("--topic", help="Also the server and epoch of each partition of a topic.")
 @click.option("--watch", is_flag=True, help="Again each second, until Ctrl-C.")
+@with_format
 @with_server
-def status(form: str, topic: str | None, watch: bool, **server: Any) -> None:
-    """Show servers, weights, partitions and moves."""
-    call = RestClient(**server)
+def status(topic: str | None, watch: bool, output: Output, server: ServerOptions) -> None:
+    """Show servers, weights, partitions and moves.
+
+    Example: talos cluster status --watch --topic orders
+    """
+    call = server.rest()
     while True:
         try:
             shown = _status(call, topic)
         except TalosError as error:
             if not watch:
                 raise
-            shown = None
-            text = f"no answer: {error}"
-        if shown is not None:
-            text = json.dumps(shown, indent=2) if form == "json" else "\n".join(_lines(shown))
-        click.echo((_CLEAR if watch and form == "text" else "") + text)
+            click.echo(f"no answer: {error}", err=True)
+        else:
+            _show(shown, output, watch)
         if not watch:
             return
         time.sleep(_WATCH_S)
@@ -55,12 +59,14 @@ def status(form: str, topic: str | None, watch: bool, **server: Any) -> None:
 @click.argument("server_name", metavar="SERVER")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Until it is empty.")
 @with_server
-def drain(server_name: str, wait: bool, **server: Any) -> None:
+def drain(server_name: str, wait: bool, server: ServerOptions) -> None:
     """Move all partitions away from SERVER.
 
     It goes on serving meanwhile, and gets none until it was away or ``undrain``.
+
+    Example: talos cluster drain queue-3
     """
-    call = RestClient(**server)
+    call = server.rest()
     call("POST", f"cluster/servers/{quote(server_name, safe='')}/drain")
     if not wait:
         click.echo(f"{server_name} is being drained")
@@ -82,10 +88,23 @@ def drain(server_name: str, wait: bool, **server: Any) -> None:
 @cluster.command()
 @click.argument("server_name", metavar="SERVER")
 @with_server
-def undrain(server_name: str, **server: Any) -> None:
-    """Let SERVER have partitions again."""
-    RestClient(**server)("DELETE", f"cluster/servers/{quote(server_name, safe='')}/drain")
+def undrain(server_name: str, server: ServerOptions) -> None:
+    """Let SERVER have partitions again.
+
+    Example: talos cluster undrain queue-3
+    """
+    server.rest()("DELETE", f"cluster/servers/{quote(server_name, safe='')}/drain")
     click.echo(f"{server_name} gets partitions again")
+
+
+def _show(shown: dict[str, Any], output: Output, watch: bool) -> None:
+    """Everything as text or JSON; the servers as TSV."""
+    if output.form == "text":
+        click.echo((_CLEAR if watch else "") + "\n".join(_lines(shown)))
+    elif output.form == "json":
+        click.echo(json.dumps(shown))
+    else:
+        output.table(_SERVER_COLUMNS, shown["servers"])
 
 
 def _status(call: RestClient, topic: str | None) -> dict[str, Any]:
@@ -106,7 +125,7 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         f"{shown['unassigned']} unassigned, {len(shown['moving'])} moving"
     )
     heads = ("SERVER", "STATE", "ADDRESS", "WEIGHT", "PARTITIONS", "UP", "COUNTERS")
-    yield from _table([heads, *(_row(one) for one in shown["servers"])])
+    yield from aligned([heads, *(_row(one) for one in shown["servers"])])
     for title in ("moving", "recent"):
         moves = shown[title][-_MOVES_SHOWN:]
         if moves:
@@ -118,7 +137,7 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
             (str(one["partition"]), one["address"], str(one["epoch"]), one["owner"] or "-")
             for one in shown["topic"]["partitions"]
         ]
-        yield from _table([("PARTITION", "ASSIGNED TO", "EPOCH", "OPENED BY"), *rows])
+        yield from aligned([("PARTITION", "ASSIGNED TO", "EPOCH", "OPENED BY"), *rows])
 
 
 def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
@@ -147,10 +166,3 @@ def _move(one: Mapping[str, Any]) -> str:
     at = time.strftime("%H:%M:%S ", time.localtime(one["at_ms"] / 1000)) if one["at_ms"] else ""
     source = one["source"] or "nobody"
     return f"  {at}{one['topic_uuid']}/{one['partition']}: {source} -> {one['target']} ({how})"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
-from opentalos.cli.rest_client import RestClient, with_server
+from opentalos.cli.connection import ServerOptions, with_server
 from opentalos.cli.traffic_file import read_traffic
 from opentalos.server.weight_choice import Proposal, choose_weights, variance
 
@@ -23,15 +22,17 @@ _MOVES_SHOWN = 20
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @with_server
-def weights(file: Path, budget: float, dry_run: bool, **server: Any) -> None:
+def weights(file: Path, budget: float, dry_run: bool, server: ServerOptions) -> None:
     """Set weights that spread the traffic of FILE evenly.
 
     FILE is CSV or Parquet with the columns topic (uuid or resource name), partition, day (a date
     or a number) and bytes. A partition that it does not name counts as idle. Meant to be run once
     a day.
+
+    Example: talos cluster weights traffic.parquet --dry-run
     """
     days = read_traffic(file)
-    call = RestClient(**server)
+    call = server.rest()
     servers = call("GET", "cluster")["servers"]
     ring = {one["name"]: one["sectors"] for one in servers if one["state"] in _PLACED}
     partitions = call("GET", "cluster/partitions")["topics"]

@@ -1,6 +1,9 @@
 """The ``talos`` command: groups, errors, exit codes."""
 
+import errno
+import os
 import sys
+from typing import NoReturn
 
 import click
 
@@ -10,15 +13,27 @@ from opentalos.cli.lazy_group import LazyGroup
 # Each command is imported only when it is asked for, so that starting a server loads no other.
 _COMMANDS = {
     "serve": ("opentalos.cli.serve", "serve", "Run a server."),
-    "config": ("opentalos.cli.config", "config", "Check or show the configuration."),
+    "demo": ("opentalos.cli.demo", "demo", "A tour with real traffic."),
+    "topic": ("opentalos.cli.topic", "topic", "Topics and their partitions."),
+    "produce": ("opentalos.cli.produce", "produce", "Put lines of a file or pipe to a topic."),
+    "consume": ("opentalos.cli.consume", "consume", "Write messages of a topic to stdout."),
+    "group": ("opentalos.cli.group", "group", "Consumer groups: progress, lag, resets."),
+    "acl": ("opentalos.cli.acl", "acl", "Who may do what with a topic."),
     "user": ("opentalos.cli.principals", "user", "Users of a running server."),
     "key": ("opentalos.cli.principals", "key", "Access keys of users."),
-    "backend": ("opentalos.cli.backend.command", "backend", "Real backends on this machine."),
+    "quota": ("opentalos.cli.quota", "quota", "Limits of topics and users."),
+    "profile": ("opentalos.cli.profiles", "profile", "Servers and keys by name."),
     "cluster": ("opentalos.cli.cluster", "cluster", "Servers that share their storage."),
+    "backend": ("opentalos.cli.backend.command", "backend", "Real backends on this machine."),
+    "config": ("opentalos.cli.config", "config", "Check or show the configuration."),
     "log": ("opentalos.cli.log_verify", "log", "Inspect stored logs."),
-    "demo": ("opentalos.cli.demo", "demo", "A tour with real traffic."),
+    "backup": ("opentalos.cli.backup", "backup", "Copy a server's data."),
+    "restore": ("opentalos.cli.backup", "restore", "Make a data directory from a copy."),
+    "bench": ("opentalos.cli.bench", "bench", "Put and read load, with figures."),
+    "completion": ("opentalos.cli.completion", "completion", "Completion for a shell."),
 }
 EXIT_FAILURE = 1  # the command was understood and did not succeed; 2 is wrong usage
+EXIT_INTERRUPTED = 130  # as a shell reports an interrupt
 
 
 @click.group(
@@ -26,32 +41,58 @@ EXIT_FAILURE = 1  # the command was understood and did not succeed; 2 is wrong u
 )
 @click.version_option(__version__, prog_name="talos")
 def talos() -> None:
-    """A multi-tenant message queue that speaks the Talos protocol."""
+    """A multi-tenant message queue that speaks the Talos protocol.
+
+    Exit status: 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C. Commands that talk to a
+    server find it by --url and --as, by --profile, by TALOS_URL and TALOS_KEY, by the default
+    profile, or in a data directory of this machine.
+    """
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Entry point: errors become one line on stderr, never a stack trace."""
     from opentalos.model.errors import TalosError
 
     try:
-        talos.main(prog_name="talos", standalone_mode=False)
-    except click.ClickException as error:
+        status = talos.main(prog_name="talos", standalone_mode=False)
+        sys.stdout.flush()
+    except click.UsageError as error:
         error.show()
-        sys.exit(error.exit_code)
-    except click.Abort:
-        sys.exit(130)  # as a shell reports an interrupt
+        _end(error.exit_code)
+    except click.ClickException as error:
+        _fail(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("interrupted", EXIT_INTERRUPTED)
     except TalosError as error:
-        _fail(str(error))
+        _fail("; ".join([str(error), *getattr(error, "__notes__", ())]))
     except BrokenPipeError:
-        sys.exit(EXIT_FAILURE)
+        _end(EXIT_FAILURE)  # whoever read the output has seen enough
+    except OSError as error:
+        _fail(_os_text(error))
     except Exception as error:  # the last resort: a defect, but still no stack trace
         _fail(f"unexpected {type(error).__name__}: {error}")
+    _end(status if isinstance(status, int) else 0)
 
 
-def _fail(text: str) -> None:
-    for line in text.splitlines() or [""]:
-        click.echo(f"talos: {line}", err=True)
-    sys.exit(EXIT_FAILURE)
+def _os_text(error: OSError) -> str:
+    if error.errno == errno.ENOSPC and error.filename is None:
+        return f"cannot write the output: {error.strerror}"
+    what = f"{error.filename}: " if error.filename is not None else ""
+    return f"{what}{error.strerror or error}"
+
+
+def _fail(text: str, status: int = EXIT_FAILURE) -> NoReturn:
+    click.echo(f"talos: {' '.join(text.split())}", err=True)
+    _end(status)
+
+
+def _end(status: int) -> NoReturn:
+    """Exit; output that cannot be written any more is given up, without a second complaint."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
 
 
 if __name__ == "__main__":

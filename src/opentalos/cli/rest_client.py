@@ -1,79 +1,126 @@
-"""REST calls of commands to a running server, as its administrator."""
+"""REST calls of commands to a running server."""
 
 import base64
 import http.client
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode, urlsplit
 
-import click
+from opentalos.model import errors
+from opentalos.model.errors import OutcomeUnknown, RequestError, TalosError, Unavailable
 
-from opentalos.model.errors import ConfigError, RequestError, StoreUnavailable
+if TYPE_CHECKING:
+    from opentalos.sdk.config import ClientConfig
 
-_TIMEOUT_S = 10.0
-_REPLY_BYTES_MAX = 16 << 20
-_C = TypeVar("_C", bound=Callable[..., Any])
-
-
-def with_server(command: _C) -> _C:
-    """The options that say which server to talk to, and as whom."""
-    for option in (
-        click.option(
-            "--data", type=click.Path(path_type=Path), default=Path("talos-data"),
-            show_default=True, help="Data directory of a server on this machine.",
-        ),
-        click.option("--url", help="Server, if it is not the one of --data."),
-        click.option("--as", "key", metavar="ID:SECRET", help="Key, if not DATA/root.key."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+TIMEOUT_S: Final = 30.0  # of one call: above the 20 s that the server gives itself
+_REPLY_BYTES_MAX: Final = 64 << 20
+_JSON: Final = {"Content-Type": "application/json"}
 
 
 class RestClient:
-    """Calls the server of a data directory, or of a URL."""
+    """Calls the first server of a configuration that can be reached."""
 
-    def __init__(self, data: Path, url: str | None, key: str | None) -> None:
-        from opentalos.server.data_directory import parse_key, read_root_key
+    def __init__(self, config: "ClientConfig", timeout_s: float = TIMEOUT_S) -> None:
+        self._config, self._timeout_s = config, timeout_s
+        pair = f"{config.key_id}:{config.secret}"
+        self._authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
 
-        self._url = urlsplit(url or _url_of(data))
-        try:
-            pair = parse_key(key, "--as") if key else read_root_key(data / "root.key")
-        except ConfigError as error:
-            # Of a cluster, only the server that made it has the file.
-            raise error if key else ConfigError(f"{error}; give --as ID:SECRET") from error
-        self._authorization = base64.b64encode(":".join(pair).encode()).decode()
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        document: Any = None,
+        *,
+        query: Mapping[str, object] | None = None,
+    ) -> Any:
+        """The document of the reply, None if it has none.
 
-    def __call__(self, method: str, path: str, document: Any = None) -> Any:
-        connection = http.client.HTTPConnection(self._url.netloc, timeout=_TIMEOUT_S)
-        headers = {"Authorization": f"Basic {self._authorization}"}
+        Raises: the server's own error; ConnectFailed: not done; OutcomeUnknown: no whole reply.
+        """
+        target = f"/rest/v1/{path}" + (f"?{urlencode(query, doseq=True)}" if query else "")
         body = None if document is None else json.dumps(document)
-        try:
-            connection.request(method, f"/rest/v1/{path}", body, headers)
-            reply = connection.getresponse()
-            text = reply.read(_REPLY_BYTES_MAX)
-        except (OSError, http.client.HTTPException) as error:
-            raise StoreUnavailable(f"cannot reach {self._url.geturl()}: {error}") from error
-        finally:
-            connection.close()
-        if reply.status >= http.client.BAD_REQUEST:
-            raise RequestError(_detail(text) or f"the server answered {reply.status}")
+        status, text = self._exchange(method, target, body)
+        if status >= http.client.BAD_REQUEST:
+            raise _error_of(status, text)
         return json.loads(text) if text else None
 
+    def _exchange(self, method: str, target: str, body: str | None) -> tuple[int, bytes]:
+        headers = {"Authorization": self._authorization, **(_JSON if body is not None else {})}
+        connection, url = self._connected()
+        try:
+            connection.request(method, target, body, headers)
+            reply = connection.getresponse()
+            text = reply.read(_REPLY_BYTES_MAX + 1)
+        except (OSError, http.client.HTTPException) as error:
+            shown = f"no answer from {url}: {str(error) or type(error).__name__}"
+            raise (Unavailable if method == "GET" else OutcomeUnknown)(shown) from error
+        finally:
+            connection.close()
+        if len(text) > _REPLY_BYTES_MAX:
+            raise RequestError(f"the answer is larger than {_REPLY_BYTES_MAX} bytes")
+        return reply.status, text
 
-def _url_of(data: Path) -> str:
-    path = data / "server.json"
+    def _connected(self) -> tuple[http.client.HTTPConnection, str]:
+        """A connection to the first endpoint that takes one."""
+        from opentalos.sdk.errors import ConnectFailed
+
+        failures = []
+        for url in self._config.endpoints:
+            connection = self._connection(url)
+            try:
+                connection.connect()
+            except OSError as error:
+                connection.close()
+                failures.append(f"cannot reach {url}: {error.strerror or error}")
+            else:
+                if connection.sock is not None:
+                    connection.sock.settimeout(self._timeout_s)
+                return connection, url
+        raise ConnectFailed("; ".join(failures))
+
+    def _connection(self, url: str) -> http.client.HTTPConnection:
+        parts = urlsplit(url)
+        timeout_s = min(self._timeout_s, self._config.connect_timeout_s)
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(parts.netloc, timeout=timeout_s)
+        return http.client.HTTPSConnection(
+            parts.netloc, timeout=timeout_s, context=self._tls_context()
+        )
+
+    def _tls_context(self) -> ssl.SSLContext:
+        from opentalos.sdk.config import TlsSettings
+
+        tls = self._config.tls or TlsSettings()
+        try:
+            context = ssl.create_default_context(cafile=tls.ca_file)
+            context.check_hostname = tls.verify_host
+            if tls.cert_file is not None:
+                context.load_cert_chain(tls.cert_file, tls.key_file)
+        except (OSError, ssl.SSLError) as error:
+            raise errors.ConfigError(f"cannot use the TLS settings {tls}: {error}") from error
+        return context
+
+
+def place(*parts: str) -> str:
+    """A path of REST; each part may be any text."""
+    return "/".join(quote(part, safe="") for part in parts)
+
+
+def _error_of(status: int, text: bytes) -> TalosError:
+    """The error that a problem document (RFC 9457) names, by its branch if the name is new."""
     try:
-        return str(json.loads(path.read_text())["url"])
-    except FileNotFoundError as error:
-        raise ConfigError(f"no server runs on {data}: {path} does not exist") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is unreadable: {error}") from error
-
-
-def _detail(text: bytes) -> str:
-    try:
-        return str(json.loads(text)["detail"])
-    except (ValueError, KeyError, TypeError):
-        return text.decode("utf-8", "replace").strip()
+        problem = json.loads(text)
+        detail, title = str(problem["detail"]), str(problem["title"])
+        outcome, retry_safe = problem.get("outcome"), problem.get("retry_safe")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        shown = text.decode("utf-8", "replace").strip()
+        kind = RequestError if status < http.client.INTERNAL_SERVER_ERROR else OutcomeUnknown
+        return kind(f"the server answered {status}: {shown or 'no reason given'}")
+    named = getattr(errors, title, None)
+    if isinstance(named, type) and issubclass(named, TalosError):
+        return named(detail)
+    if outcome == "unknown":
+        return OutcomeUnknown(detail)
+    return (Unavailable if retry_safe else RequestError)(detail)

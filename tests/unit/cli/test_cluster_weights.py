@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 
-from opentalos.cli import cluster_weights
 from opentalos.cli.cluster_weights import weights
+from opentalos.cli.connection import ServerOptions
 from opentalos.cli.traffic_file import read_traffic
 from opentalos.model.errors import BadRequest, ConfigError
 from opentalos.model.message import PartitionKey
@@ -115,7 +115,7 @@ class FakeServer:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
     fake = FakeServer()
-    monkeypatch.setattr(cluster_weights, "RestClient", lambda **_: fake)
+    monkeypatch.setattr(ServerOptions, "rest", lambda _self: fake)
     return fake
 
 

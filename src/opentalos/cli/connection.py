@@ -1,0 +1,155 @@
+"""Which server a command talks to, and as whom: options, profile, environment, or a data directory
+of this machine, in this order."""
+
+import functools
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+import click
+
+from opentalos.cli.explain import explain
+from opentalos.model.errors import ConfigError, TalosError
+
+if TYPE_CHECKING:
+    from opentalos.cli.rest_client import RestClient
+    from opentalos.sdk.config import ClientConfig
+
+PROFILE_VARIABLE: Final = "TALOS_PROFILE"
+DATA_DEFAULT: Final = Path("talos-data")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """What the options say of the server; ``config`` looks at the rest."""
+
+    data: Path | None = None
+    url: str | None = None
+    key: str | None = None
+    profile: str | None = None
+    ca: str | None = None
+
+    def config(self, **settings: Any) -> "ClientConfig":
+        """Endpoints, key and TLS in force; ``settings`` are further fields.
+
+        Raises: ConfigError: something is missing or unusable.
+        """
+        from opentalos.sdk.config import TlsSettings, split_key, split_urls
+
+        given: dict[str, Any] = dict(settings)
+        if self.url is not None:
+            given["endpoints"] = split_urls(self.url)
+        if self.key is not None:
+            given["key_id"], given["secret"] = split_key(self.key, "--as")
+        found = self._found(given)
+        if self.ca is None:
+            return found
+        return replace(found, tls=replace(found.tls or TlsSettings(), ca_file=self.ca))
+
+    def rest(self, timeout_s: float | None = None) -> "RestClient":
+        """REST of the server."""
+        from opentalos.cli.rest_client import TIMEOUT_S, RestClient
+
+        return RestClient(self.config(), TIMEOUT_S if timeout_s is None else timeout_s)
+
+    def _found(self, given: Mapping[str, Any]) -> "ClientConfig":
+        from opentalos.sdk.config import KEY_VARIABLE, URL_VARIABLE, ClientConfig
+
+        if self.profile is not None:
+            return ClientConfig.from_profile(self.profile, **given)
+        if self.data is not None:
+            return _of_data(self.data, given)
+        if {"endpoints", "key_id"} <= given.keys():
+            return ClientConfig(**given)
+        known = dict(os.environ)
+        if self.key is not None:
+            known[KEY_VARIABLE] = self.key
+        if self.url is not None and known.get(KEY_VARIABLE):
+            known[URL_VARIABLE] = self.url
+        if known.get(URL_VARIABLE) and self.url in (None, known[URL_VARIABLE]):
+            return replace(ClientConfig.from_environment(known), **given)
+        name = known.get(PROFILE_VARIABLE)
+        if name or _has_default_profile():
+            return ClientConfig.from_profile(name, **given)
+        return _of_data(DATA_DEFAULT, given)
+
+
+def with_server(command: Callable[_P, _T]) -> Callable[..., _T]:
+    """The options that say which server to talk to, and as whom; the command gets ``server``."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **named: Any) -> _T:
+        fields = ("data", "url", "key", "profile", "ca")
+        server = ServerOptions(**{name: named.pop(name) for name in fields})
+        try:
+            return command(*arguments, server=server, **named)  # type: ignore[arg-type]
+        except TalosError as error:
+            explain(error, server, named.get("topic"))
+            raise
+
+    for option in (
+        click.option("--ca", metavar="FILE", help="Certificate authority of an https server."),
+        click.option(
+            "--data", type=click.Path(path_type=Path),
+            help="Data directory of a server on this machine.", show_default=str(DATA_DEFAULT),
+        ),
+        click.option("--profile", metavar="NAME", help="See talos profile. [env: TALOS_PROFILE]"),
+        click.option(
+            "--as", "key", metavar="ID:SECRET", help="Key to use. [env: TALOS_KEY]"
+        ),
+        click.option("--url", help="http(s)://HOST:PORT of the server. [env: TALOS_URL]"),
+    ):  # fmt: skip
+        run = option(run)
+    return run
+
+
+def _of_data(data: Path, given: Mapping[str, Any]) -> "ClientConfig":
+    """The server of a data directory, with the key of its first administrator."""
+    from opentalos.sdk.config import ClientConfig, split_key
+
+    found = dict(given)
+    if "endpoints" not in found:
+        found["endpoints"] = (_url_of(data),)
+    if "key_id" not in found:
+        path = data / "root.key"
+        try:
+            found["key_id"], found["secret"] = split_key(path.read_text("utf-8"), str(path))
+        except (OSError, UnicodeDecodeError) as error:
+            # Of a cluster, only the server that made it has the file.
+            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise ConfigError(
+                f"cannot read key file {path}: {reason}; give --as ID:SECRET"
+            ) from error
+    return ClientConfig(**found)
+
+
+def _url_of(data: Path) -> str:
+    path = data / "server.json"
+    try:
+        return str(json.loads(path.read_text())["url"])
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"no server runs on {data}: {path} does not exist; start one with talos serve, or "
+            "give --url and --as"
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is unreadable: {error}") from error
+
+
+def _has_default_profile() -> bool:
+    import tomllib
+
+    from opentalos.sdk.config import PROFILES_FILE
+
+    try:
+        text = (Path.home() / PROFILES_FILE).read_text("utf-8")
+        return "default" in tomllib.loads(text)
+    except FileNotFoundError:
+        return False
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return True  # reading it says what is wrong

@@ -1,0 +1,53 @@
+"""What to do about an error, as a note on it: the command line shows both in one line."""
+
+import difflib
+from typing import TYPE_CHECKING, Final
+
+from opentalos.model import errors
+
+if TYPE_CHECKING:
+    from opentalos.cli.connection import ServerOptions
+
+_NAMES_MAX: Final = 3
+_SIMILAR: Final = 0.5  # of difflib: nothing in common is 0, the same text 1
+_LOOK_S: Final = 2.0  # for the names of other topics
+
+
+def explain(error: errors.TalosError, server: "ServerOptions", topic: object) -> None:
+    """Note what to do about an error of a command about ``topic`` (None: of no topic)."""
+    hint = _hint(error, server, topic)
+    if hint:
+        error.add_note(hint)
+
+
+def _hint(error: errors.TalosError, server: "ServerOptions", topic: object) -> str:
+    from opentalos.sdk.errors import ConnectFailed, PositionExpired
+
+    if isinstance(error, errors.TopicNotExist) and isinstance(topic, str):
+        near = _nearest(server, topic)
+        if near:
+            return f"did you mean {', '.join(near)}?"
+        return "talos topic list shows those that you may see"
+    if isinstance(error, errors.InvalidCredential):
+        return f"check the key {server.config().key_id} (--as, --profile, TALOS_KEY)"
+    if isinstance(error, ConnectFailed):
+        return "is the server running, and is the address right (--url, --profile, TALOS_URL)?"
+    if isinstance(error, PositionExpired):
+        return "--from start reads what is still there"
+    if isinstance(error, errors.PermissionDenied):
+        return "the owner of a topic can allow it with talos acl grant"
+    if isinstance(error, errors.ConsumerGroupWorking):
+        return "end its workers first"
+    if isinstance(error, errors.Unavailable):
+        return "nothing was changed; try again"
+    return ""
+
+
+def _nearest(server: "ServerOptions", topic: str) -> list[str]:
+    """Names like this one among the topics that the caller may see."""
+    try:
+        found = server.rest(_LOOK_S)("GET", "topics", query={"scope": "visible"})["topics"]
+    except errors.TalosError:
+        return []
+    names = [one["name"] for one in found]
+    return difflib.get_close_matches(topic.rpartition("/")[2], names, _NAMES_MAX, _SIMILAR)

@@ -1,0 +1,71 @@
+"""Times and positions as people write them."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import click
+
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_AGO: Final = re.compile(r"(\d{1,9})([smhd])")
+_UNIX: Final = re.compile(r"@(\d{1,11}(?:\.\d{1,6})?)")
+_OFFSET: Final = re.compile(r"\d{1,19}")
+_OFFSET_MAX: Final = (1 << 63) - 1
+TIME_HELP: Final = (
+    "TIME is ISO 8601 (2026-03-01T12:00 of this machine's zone, or with Z or +08:00), @SECONDS of "
+    "Unix time, or 90s, 10m, 2h, 7d: so long ago."
+)
+Place = int | str | datetime  # an offset, "start", "end", or a time with a zone
+
+
+def as_time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime | None:
+    """Callback of an option that takes a time. Raises: click.BadParameter."""
+    try:
+        return None if value is None else parse_time(value, datetime.now(UTC))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def as_place(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Place | None:
+    """Callback of an option that takes a place. Raises: click.BadParameter."""
+    try:
+        return None if value is None else parse_place(value, datetime.now(UTC))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def parse_place(text: str, now: datetime) -> Place:
+    """A place in a partition. Raises: ValueError, with the forms there are."""
+    if text in ("start", "end"):
+        return text
+    if _OFFSET.fullmatch(text):
+        offset = int(text)
+        if offset > _OFFSET_MAX:
+            raise ValueError(f"{text} is larger than any offset")
+        return offset
+    return parse_time(text, now)
+
+
+def parse_time(text: str, now: datetime) -> datetime:
+    """A time with a zone; one without is of this machine's zone. Raises: ValueError."""
+    try:
+        if ago := _AGO.fullmatch(text):
+            return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        if unix := _UNIX.fullmatch(text):
+            return datetime.fromtimestamp(float(unix[1]), UTC)
+        found = datetime.fromisoformat(text)
+        return found if found.tzinfo else found.astimezone()
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(
+            f"{text!r} is no time: write 2026-03-01T12:00, @1772366400 or 10m (so long ago)"
+        ) from None
+
+
+def unix_ms(time: datetime) -> int:
+    """Unix milliseconds; 0 for times before."""
+    return max(0, int(time.timestamp() * 1000))
+
+
+def time_text(time_ms: int) -> str:
+    """A time as people and ``parse_time`` read it, in UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")
