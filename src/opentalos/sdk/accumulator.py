@@ -38,19 +38,21 @@ class Batch:
         "keyed",
         "messages",
         "partition",
+        "room",
         "rows",
         "sealed",
         "ticket",
         "watchers",
     )
 
-    def __init__(self, partition: int, ticket: int, born_s: float) -> None:
+    def __init__(self, partition: int, ticket: int, born_s: float, room: int) -> None:
         self.partition, self.ticket, self.born_s = partition, ticket, born_s
         self.messages: list[Message] = []
         self.block: MessageBlock | None = None  # encoded with the first attempt
         self.rows: Sequence[int] = ()
         self.keyed = False  # of rows: their key chose the partition
         self.bytes_count = 0  # that count for the buffer
+        self.room = room  # bytes of data that it still takes
         self.sealed = False  # takes no more messages
         self.watchers: list[Watcher] = []
 
@@ -104,7 +106,6 @@ class Accumulator:
         self._turns = Turns(random)
         self._queues: dict[int, _Queue] = {}  # of partitions with batches that wait or are sent
         self._turn: Batch | None = None  # takes messages without a key, until it is sealed
-        self._open = 0  # batches that are not sealed
         self._unfinished: dict[Batch, None] = {}
         self._tickets = 0
         self._flushed = 0  # batches up to this ticket are due at once
@@ -153,7 +154,7 @@ class Accumulator:
             self.bytes_count += size
             if watch is not None:
                 batch.watchers.append(Watcher(0, *watch))
-            self._seal(batch)
+            batch.sealed = True
         return True
 
     def _refuse(self, size: int) -> None:
@@ -165,41 +166,38 @@ class Accumulator:
         raise BufferFull(f"{self.bytes_count} of {limit} bytes are waiting to be stored")
 
     def _add(self, message: Message, size: int, watch: Watch | None) -> bool:
-        key = message[1]
-        wake = False
-        if key is None:
-            batch = self._turn
-            if batch is None or batch.sealed:
-                wake = not self._open
-                batch = self._turn = self._open_batch(self._turns.next(self.partitions))
+        made = self._tickets
+        key, data_bytes = message[1], size - MESSAGE_BYTES
+        if key is not None:
+            batch = self._open_batch(self._place(key), data_bytes)
+        elif (turn := self._turn) is not None and not turn.sealed and data_bytes <= turn.room:
+            batch = turn
         else:
-            partition = self.settings.partitioner(key, self.partitions)
-            queue = self._queues.get(partition)
-            if queue is None or not queue.batches or queue.batches[-1].sealed:
-                wake = not self._open
-                batch = self._open_batch(partition)
-            else:
-                batch = queue.batches[-1]
+            batch = self._open_batch(self._turns.next(self.partitions), data_bytes)
+            self._turn = batch
         messages = batch.messages
         if watch is not None:
             batch.watchers.append(Watcher(len(messages), *watch))
         messages.append(message)
         batch.bytes_count += size
+        batch.room -= data_bytes
         self.bytes_count += size
-        settings = self.settings
-        if (
-            len(messages) >= settings.batch_messages_max
-            or batch.bytes_count - len(messages) * MESSAGE_BYTES >= settings.batch_bytes_max
-        ):
-            self._seal(batch)
+        if len(messages) >= self.settings.batch_messages_max or batch.room <= 0:
+            batch.sealed = True
             return True
-        return wake
+        return self._tickets != made  # another may be full, and its own time is to be watched
 
-    def _open_batch(self, partition: int) -> Batch:
-        """The partition's batch that takes messages; made if it has none."""
+    def _place(self, key: str) -> int:
+        """The partition of a key. A partitioner of the user's may give any number."""
+        return self.settings.partitioner(key, self.partitions) % self.partitions
+
+    def _open_batch(self, partition: int, data_bytes: int) -> Batch:
+        """The partition's batch that has room for a message; a new one takes any."""
         queue = self._queues.get(partition)
-        if queue is not None and queue.batches and not queue.batches[-1].sealed:
-            return queue.batches[-1]
+        if queue is not None and queue.batches:
+            last = queue.batches[-1]
+            if not last.sealed and data_bytes <= last.room:
+                return last
         return self._new(partition)
 
     def _new(self, partition: int, ticket: int | None = None, born_s: float | None = None) -> Batch:
@@ -209,20 +207,16 @@ class Accumulator:
             partition,
             self._tickets if ticket is None else ticket,
             self._now_s() if born_s is None else born_s,
+            self.settings.batch_bytes_max,
         )
         queue = self._queues.get(partition)
         if queue is None:
             queue = self._queues[partition] = _Queue()
         elif queue.batches and not queue.batches[-1].sealed:
-            self._seal(queue.batches[-1])  # order is kept: only the last one is open
+            queue.batches[-1].sealed = True  # order is kept: only the last one is open
         queue.batches.append(batch)
         self._unfinished[batch] = None
-        self._open += 1
         return batch
-
-    def _seal(self, batch: Batch) -> None:
-        batch.sealed = True
-        self._open -= 1
 
     def wait_for_room(self, size: int, timeout_s: float) -> bool:
         """Block this thread until so many bytes have room, or it is closed; False: no room."""
@@ -288,7 +282,7 @@ class Accumulator:
                 waits = now_s < batch.born_s + self.settings.linger_s
                 if waits and batch.ticket > self._flushed:
                     return None
-                self._seal(batch)
+                batch.sealed = True
             queue.batches.popleft()
             queue.busy = True
             return batch
@@ -321,7 +315,7 @@ class Accumulator:
                 again = self._new(self._turns.next(self.partitions), batch.ticket, batch.born_s)
                 again.block, again.rows, again.watchers = batch.block, batch.rows, batch.watchers
                 again.bytes_count = batch.bytes_count
-                self._seal(again)
+                again.sealed = True
                 return
             self._spread(batch)
 
@@ -331,7 +325,7 @@ class Accumulator:
         made: dict[int, Batch] = {}
         for index, message in enumerate(batch.messages):
             key = message.partition_key
-            chosen = turn if key is None else self.settings.partitioner(key, self.partitions)
+            chosen = turn if key is None else self._place(key)
             again = made.get(chosen)
             if again is None:
                 again = made[chosen] = self._new(chosen, batch.ticket, batch.born_s)
@@ -341,18 +335,7 @@ class Accumulator:
             again.messages.append(message)
             again.bytes_count += size_of(message)
         for again in made.values():
-            self._seal(again)
-
-    def drain(self) -> list[Batch]:
-        """Every batch that was not taken; each has to be finished."""
-        with self._changed:
-            left = [batch for queue in self._queues.values() for batch in queue.batches]
-            for queue in self._queues.values():
-                queue.batches.clear()
-            for batch in left:
-                if not batch.sealed:
-                    self._seal(batch)
-            return left
+            again.sealed = True
 
 
 def size_of(message: Message) -> int:

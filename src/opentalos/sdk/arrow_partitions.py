@@ -24,7 +24,7 @@ def split_by_key(
         yield None, table, range(table.num_rows)
         return
     column = table.column(_KEY).cast(pa.string()).combine_chunks().dictionary_encode()
-    chosen = [partitioner(key, partitions) for key in column.dictionary.to_pylist()]
+    chosen = [partitioner(key, partitions) % partitions for key in column.dictionary.to_pylist()]
     rows: dict[int | None, list[int]] = {}
     for row, key in enumerate(column.indices.to_pylist()):
         rows.setdefault(None if key is None else chosen[key], []).append(row)

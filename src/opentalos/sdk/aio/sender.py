@@ -95,8 +95,14 @@ class Sender:
         """Send nothing more: what is on its way is unknown, what still waits is not done."""
         await _end([task for task in (self._pump, self._look) if task is not None])
         await _end(list(self._sending))
-        for batch in self._accumulator.drain():
-            self._settle(batch, None, ClientClosed("the producer was closed before it was sent"))
+        self._accumulator.flush()
+        while ready := self._accumulator.due()[0]:
+            for partition in ready:
+                batch = self._accumulator.take(partition)
+                if batch is not None:
+                    unsent = ClientClosed("the producer was closed before it was sent")
+                    self._accumulator.release(batch)
+                    self._settle(batch, None, unsent)
 
     # --- when -----------------------------------------------------------------------------------
 
