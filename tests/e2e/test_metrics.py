@@ -18,6 +18,7 @@ from tests.tls_files import TlsFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
+CASES = Path(__file__).with_name("alerts_test.yml")
 PAGE = ROOT / "docs" / "operating" / "monitoring.md"
 TIMEOUT_S = 10.0
 
@@ -168,6 +169,12 @@ def test_the_alerting_rules_are_right_and_name_metrics_that_exist(busy: ServerPr
             for part in re.findall(r'^ +\("(\w+)", "', source, re.MULTILINE)
         )
         assert known, f"no metric opentalos_{name}"
+
+
+def test_the_alerts_are_raised_by_what_they_are_for(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.yml"
+    cases.write_text(CASES.read_text().replace("RULES", str(ALERTS)))
+    run_promtool("test", "rules", str(cases))
 
 
 def test_the_guide_explains_every_alert() -> None:
