@@ -6,10 +6,13 @@ Over wire and model; nothing of the server side. This list is the public interfa
 from opentalos.sdk.admin import TalosAdmin
 from opentalos.sdk.client import Client
 from opentalos.sdk.config import ClientConfig, TlsSettings
+from opentalos.sdk.consumer import TalosConsumer
+from opentalos.sdk.consumer_settings import Callbacks, ConsumerSettings, Expired
 from opentalos.sdk.errors import (
     BufferFull,
     ClientClosed,
     ConnectFailed,
+    LeaseNotHeld,
     OutcomeUnknown,
     PositionExpired,
     RequestError,
@@ -24,11 +27,15 @@ from opentalos.sdk.values import Compression, Message, Permission, Record, Start
 
 __all__ = [
     "BufferFull",
+    "Callbacks",
     "Client",
     "ClientClosed",
     "ClientConfig",
     "Compression",
     "ConnectFailed",
+    "ConsumerSettings",
+    "Expired",
+    "LeaseNotHeld",
     "Message",
     "Outcome",
     "OutcomeUnknown",
@@ -41,6 +48,7 @@ __all__ = [
     "SimpleProducer",
     "Start",
     "TalosAdmin",
+    "TalosConsumer",
     "TalosError",
     "TalosProducer",
     "TlsSettings",

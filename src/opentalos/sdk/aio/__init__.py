@@ -2,8 +2,16 @@
 
 from opentalos.sdk.aio.admin import TalosAdmin
 from opentalos.sdk.aio.client import Client
+from opentalos.sdk.aio.consumer import TalosConsumer
 from opentalos.sdk.aio.producer import TalosProducer
 from opentalos.sdk.aio.simple_consumer import SimpleConsumer
 from opentalos.sdk.aio.simple_producer import SimpleProducer
 
-__all__ = ["Client", "SimpleConsumer", "SimpleProducer", "TalosAdmin", "TalosProducer"]
+__all__ = [
+    "Client",
+    "SimpleConsumer",
+    "SimpleProducer",
+    "TalosAdmin",
+    "TalosConsumer",
+    "TalosProducer",
+]

@@ -1,0 +1,63 @@
+"""Which partitions a worker gives up or takes; no I/O. Every worker decides so for itself.
+
+Source: talos-consumer.md section 3; ties by worker id, descending, as the Go and Java clients do.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+
+class Move(NamedTuple):
+    """What a worker does in one round; never both."""
+
+    release: tuple[int, ...] = ()
+    take: tuple[int, ...] = ()
+    missing: int = 0  # partitions below its part that nobody has given up yet
+
+
+def targets(partitions: int, workers: int) -> list[int]:
+    """Parts by rank, descending; they differ by at most one."""
+    each, more = divmod(partitions, workers)
+    return [each + 1] * more + [each] * (workers - more)
+
+
+def rank(me: str, holdings: Mapping[str, Sequence[int]]) -> int:
+    """Place of a worker among all: most partitions first, then the larger id."""
+    order = sorted(holdings, key=lambda worker: (len(holdings[worker]), worker), reverse=True)
+    return order.index(me)
+
+
+def balance(
+    me: str,
+    holdings: Mapping[str, Sequence[int]],
+    mine: Collection[int],
+    leaving: Collection[int],
+    partitions: int,
+    choose: Callable[[Sequence[int], int], Sequence[int]],
+) -> Move:
+    """What to do after the server told who holds what.
+
+    Args:    holdings: of all live workers; without ``me`` nothing is done: the seat is not known
+             to be ours. mine: what this worker knows to hold, without what it is giving up,
+             which is leaving. choose: a random choice of so many of them, so that workers seldom
+             want the same.
+    Returns: a surplus to release, highest ids first, or free partitions to take. What the server
+             lists as ours though we do not know it (an answer got lost) is free to us.
+    """
+    if me not in holdings:
+        return Move()
+    beyond = tuple(sorted(partition for partition in mine if partition >= partitions))
+    if beyond:
+        return Move(release=beyond)
+    target = targets(partitions, len(holdings))[rank(me, holdings)]
+    if len(mine) > target:
+        return Move(release=tuple(sorted(mine)[target:]))
+    taken = {one for worker, theirs in holdings.items() if worker != me for one in theirs}
+    taken.update(mine, leaving)
+    free = [one for one in range(partitions) if one not in taken]
+    short = target - len(mine)
+    own = [one for one in free if one in holdings[me]][:short]
+    others = [one for one in free if one not in holdings[me]]
+    chosen = choose(others, min(short - len(own), len(others)))
+    take = tuple(sorted([*own, *chosen]))
+    return Move(take=take, missing=short - len(take))
