@@ -41,6 +41,15 @@ class ManifestStore:
         self.meta = meta
         self._changes = 0
 
+    async def partitions(self) -> list[PartitionKey]:
+        """Every partition that has a manifest, in no order."""
+        return [
+            PartitionKey(topic_uuid, int(name))
+            for topic_uuid in await self.meta.children(ROOT)
+            for name in await self.meta.children(f"{ROOT}/{topic_uuid}")
+            if name.isdecimal()
+        ]
+
     async def load(self, key: PartitionKey) -> Held:
         """The current manifest (linearizable); ``NOTHING`` for a partition never written."""
         record = await self.meta.get(manifest_path(key))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from opentalos.log.index import CUT_SHORT, SideIndex, SparseIndex
 from opentalos.log.manifest import Manifest, Segment
-from opentalos.log.manifest_store import ROOT, ManifestStore
+from opentalos.log.manifest_store import ManifestStore
 from opentalos.log.put_queue import name_of
 from opentalos.log.segment_format import (
     BLOCK_HEADER_BYTES,
@@ -66,11 +66,7 @@ class LogVerifier:
 
     async def partitions(self) -> list[PartitionKey]:
         """Every partition that has a manifest or files, sorted."""
-        found = set()
-        for topic_uuid in await self._manifests.meta.children(ROOT):
-            for name in await self._manifests.meta.children(f"{ROOT}/{topic_uuid}"):
-                if name.isdecimal():
-                    found.add(PartitionKey(topic_uuid, int(name)))
+        found = set(await self._manifests.partitions())
         for path in await self._files.list(""):
             parts = path.split("/")
             if len(parts) == 3 and parts[1].isdecimal():

@@ -16,6 +16,9 @@ from opentalos.ports.meta_store import MetaStore
 from opentalos.ports.row_store import RowStore
 from opentalos.server.config import Config
 
+LOG_FOLDER = "log"  # in the data directory, as the files are
+META_FILE = "meta.sqlite"
+ROWS_FILE = "rows.sqlite"
 TELL_S = 5.0  # between two lines about a backend that is not reached
 _RETRY_S = 1.0
 
@@ -67,9 +70,8 @@ async def open_files(config: Config, data: Path) -> FileStore:
         from opentalos.adapters.hdfs import open_hdfs_file_store
 
         return await open_hdfs_file_store(url, config.jvm, config.hdfs)
-    path = url.removeprefix("file://")
-    # Below the directory that this process has locked, nobody else writes.
-    return await open_local_file_store(Path(path) if path else data / "log", exclusive=not path)
+    own = url == "file://"  # below the directory that this process has locked nobody else writes
+    return await open_local_file_store(local_path(url, data / LOG_FOLDER), exclusive=own)
 
 
 async def open_meta(config: Config, data: Path) -> MetaStore:
@@ -79,8 +81,7 @@ async def open_meta(config: Config, data: Path) -> MetaStore:
         from opentalos.adapters.zookeeper import open_zookeeper_meta_store
 
         return await open_zookeeper_meta_store(url, config.zookeeper)
-    path = url.removeprefix("sqlite://")
-    return await open_sqlite_meta_store(Path(path) if path else data / "meta.sqlite")
+    return await open_sqlite_meta_store(local_path(url, data / META_FILE))
 
 
 async def open_rows(config: Config, data: Path) -> RowStore:
@@ -90,8 +91,13 @@ async def open_rows(config: Config, data: Path) -> RowStore:
         from opentalos.adapters.hbase import open_hbase_row_store
 
         return await open_hbase_row_store(url, config.jvm, config.hbase)
-    path = url.removeprefix("sqlite://")
-    return await open_sqlite_row_store(Path(path) if path else data / "rows.sqlite")
+    return await open_sqlite_row_store(local_path(url, data / ROWS_FILE))
+
+
+def local_path(url: str, default: Path) -> Path:
+    """Where a ``file://`` or ``sqlite://`` URL points; without a path, the default."""
+    path = url.partition("://")[2]
+    return Path(path) if path else default
 
 
 class _Wait:

@@ -1,0 +1,242 @@
+"""``talos backup`` of a server that serves under load, and ``talos restore`` of what it made."""
+
+import json
+import signal
+import sqlite3
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from tests.e2e.sdk.conftest import config_of
+from tests.e2e.test_serve import rest
+from tests.server_process import TALOS, ServerProcess
+
+from opentalos.model.errors import CorruptLog
+from opentalos.sdk import SimpleConsumer, SimpleProducer, TalosAdmin
+from opentalos.server.backup import make_backup
+from opentalos.server.config import Config
+from opentalos.testing import EmbeddedServer
+
+pytestmark = pytest.mark.timeout(120)
+
+TOPIC = "orders"
+PARTITIONS = 3
+SMALL_SEGMENTS = "[log]\nsegment_bytes_max = 65536\nretention_interval_s = 0.2\n"
+COMMAND_S = 60.0
+WARM_UP = 60  # puts of each partition before the backup
+
+
+def talos(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [str(TALOS), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S)
+
+
+class Load:
+    """Numbered messages to every partition; which of them were acknowledged."""
+
+    def __init__(self, url: str) -> None:
+        self.acknowledged: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
+        self.warm = threading.Event()
+        self._stop = threading.Event()
+        self._producer = SimpleProducer(config_of(url), TOPIC)
+        self._threads = [threading.Thread(target=self._put, args=(p,)) for p in range(PARTITIONS)]
+
+    def _put(self, partition: int) -> None:
+        done = self.acknowledged[partition]
+        while not self._stop.is_set():
+            message = b"%d/%d " % (partition, len(done)) + bytes(2000)
+            self._producer.put([message], partition=partition)
+            done.append(message)
+            if all(len(one) >= WARM_UP for one in self.acknowledged):
+                self.warm.set()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            assert self.warm.wait(COMMAND_S)
+            yield
+        finally:
+            self._stop.set()
+            for thread in self._threads:
+                thread.join()
+            self._producer.close()
+
+
+def read_all(url: str) -> list[list[bytes]]:
+    found = []
+    with SimpleConsumer(config_of(url), TOPIC) as consumer:
+        for partition, offsets in sorted(consumer.offsets().items()):
+            messages: list[bytes] = []
+            while len(messages) < offsets.next:
+                messages += [one.data for one in consumer.fetch(partition, len(messages))]
+            found.append(messages)
+    return found
+
+
+def commit_some(server: ServerProcess) -> dict[str, int]:
+    """A group that processed a part of each partition; its checkpoints."""
+    group = f"/rest/v1/topics/{TOPIC}/groups/readers"
+    status, worker = rest(server, "POST", f"{group}/workers")
+    assert status == 201, worker
+    offsets = {str(partition): 20 + partition for partition in worker["partitions"]}
+    path = f"{group}/workers/{worker['worker']}"
+    status, done = rest(server, "POST", f"{path}/commits", {"offsets": offsets})
+    assert (status, done["refused"]) == (200, [])
+    rest(server, "DELETE", path)
+    return offsets
+
+
+def checkpoints(server: ServerProcess) -> dict[str, int]:
+    _, group = rest(server, "GET", f"/rest/v1/topics/{TOPIC}/groups/readers")
+    return {str(one["partition"]): one["checkpoint"] for one in group["partitions"]}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    process = ServerProcess(tmp_path / "server", SMALL_SEGMENTS).start()
+    with TalosAdmin(config_of(process.url)) as admin:
+        admin.topics.create(TOPIC, partitions=PARTITIONS)
+    yield process
+    process.kill()
+
+
+def test_a_backup_under_load_has_all_that_was_acknowledged(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    load = Load(server.url)
+    with load.running():
+        committed = commit_some(server)
+        before = [list(one) for one in load.acknowledged]
+        done = talos("backup", tmp_path / "copy", "--data", server.data, "--format", "json")
+        assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["files"] > PARTITIONS  # several segments
+    server.kill()
+    restored = tmp_path / "restored"
+    assert (
+        back := talos("restore", tmp_path / "copy", "--data", restored / "data")
+    ).returncode == 0
+    assert back.stderr == ""
+    verified = talos("log", "verify", "--data", restored / "data")
+    assert verified.returncode == 0, verified.stdout
+    second = ServerProcess(restored, SMALL_SEGMENTS).start()
+    try:
+        for kept, wanted, put in zip(read_all(second.url), before, load.acknowledged, strict=True):
+            assert kept[: len(wanted)] == wanted
+            assert kept[: len(put)] == put[: len(kept)]  # dense, in order, nothing twice
+        assert checkpoints(second) == committed
+        with SimpleProducer(config_of(second.url), TOPIC) as producer:
+            producer.put([b"goes on"], partition=0)
+    finally:
+        second.stop()
+
+
+def test_nothing_is_overwritten_and_an_interrupt_leaves_nothing(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    target = tmp_path / "copies" / "one"
+    assert talos("backup", target, "--data", server.data).returncode == 0
+    again = talos("backup", target, "--data", server.data)
+    assert (again.returncode, again.stdout) == (1, "")
+    assert "exists already" in again.stderr
+    full = talos("restore", target, "--data", server.data)
+    assert full.returncode == 1
+    assert "exists already" in full.stderr
+    command = [str(TALOS), "backup", str(tmp_path / "copies" / "two"), "--data", str(server.data)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=COMMAND_S)
+    left = {path.name for path in (tmp_path / "copies").iterdir()}
+    assert left <= {"one", "two"}
+    assert ("two" in left) == (process.returncode == 0)
+
+
+def test_a_damaged_backup_is_refused(server: ServerProcess, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    assert talos("backup", copy, "--data", server.data).returncode == 0
+    path = copy / "meta.sqlite"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    done = talos("restore", copy, "--data", tmp_path / "restored")
+    assert done.returncode == 1
+    assert "meta.sqlite is damaged" in done.stderr
+    path.unlink()
+    done = talos("restore", copy, "--data", tmp_path / "restored")
+    assert "meta.sqlite is missing" in done.stderr
+    assert not (tmp_path / "restored").exists()
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+    done = talos("restore", tmp_path, "--data", tmp_path / "restored")
+    assert "is no backup" in done.stderr
+
+
+def test_what_is_no_server_s_data_is_refused_in_one_line(tmp_path: Path) -> None:
+    done = talos("backup", tmp_path / "copy", "--data", tmp_path)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "no data directory" in done.stderr
+
+
+def test_a_cluster_s_backup_names_the_tools_to_use(tmp_path: Path) -> None:
+    config = tmp_path / "talos.toml"
+    config.write_text(
+        '[storage]\nfiles = "hdfs://a:1/x"\nmeta = "zookeeper://a:2/x"\nrows = "hbase://a:3/x"\n'
+    )
+    done = talos("backup", tmp_path / "copy", "--config", config)
+    assert done.returncode == 1
+    assert "HDFS snapshots" in done.stderr
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Config:
+    """The data of a server that has two topics with a message each."""
+    with EmbeddedServer(tmp_path / "data") as server:
+        for name in ("kept", "lost"):
+            server.create_topic(name)
+            with SimpleProducer(server.client_config(), name) as producer:
+                producer.put([name.encode()])
+    return Config().with_server(data=str(tmp_path / "data"))
+
+
+def first_log_file(data: Path) -> tuple[Path, str]:
+    """The last segment of the data, and its manifest's path."""
+    path = max((data / "log").rglob("*.log"))
+    return path, f"log/{path.parent.parent.name}/{path.parent.name}"
+
+
+def test_a_file_that_retention_removes_meanwhile_is_no_error(
+    stopped: Config, tmp_path: Path
+) -> None:
+    data = Path(stopped.server.data)
+    segment, manifest = first_log_file(data)
+
+    def remove(_done: int, _total: int) -> None:
+        """As the upkeep of a server does: the manifest first."""
+        if segment.exists():
+            with closing(sqlite3.connect(data / "meta.sqlite")) as meta:
+                meta.execute("DELETE FROM records WHERE path = ?", (manifest,))
+                meta.commit()
+            segment.unlink()
+
+    contents = make_backup(stopped, tmp_path / "copy", remove)
+    assert not any(
+        str(segment.name) in path and segment.parent.parent.name in path for path in contents
+    )
+    there = {
+        str(path.relative_to(tmp_path / "copy"))
+        for path in (tmp_path / "copy").rglob("*")
+        if path.is_file()
+    }
+    assert there == set(contents) | {"backup.json"}
+
+
+def test_a_file_that_stays_away_is_named(stopped: Config, tmp_path: Path) -> None:
+    segment, _ = first_log_file(Path(stopped.server.data))
+    segment.unlink()
+    with pytest.raises(CorruptLog, match=segment.name):
+        make_backup(stopped, tmp_path / "copy", lambda done, total: None)
+    assert not (tmp_path / "copy").exists()
