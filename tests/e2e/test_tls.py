@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import time
@@ -191,7 +192,11 @@ async def test_a_server_that_others_do_not_trust_is_not_spoken_to(
     )
     async with memory_cluster(2, tls=settings, trust=folder.trust()) as servers:
         peers, other = servers[0].member.peers, servers[1]
-        assert not await peers.refuses(other.address)  # the look at the port needs no TLS
+        # The look at the port needs no TLS.
+        assert not await peers.refuses(other.address)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            nobody = f"https://127.0.0.1:{free.getsockname()[1]}"
+        assert await peers.refuses(nobody)
         with pytest.raises(Exception, match="CERTIFICATE_VERIFY_FAILED"):
             await peers.ask(other.address, "status", {})
 

@@ -26,6 +26,7 @@ TOPIC_LOOK_S = 0.1
 # it has too many connections, or it does not accept our proof.
 _NOT_LOOKED_AT = (403, 503)
 _SHOWN_BYTES_MAX = 200
+_ERRORS = 400  # and the statuses above it
 _OWN_HEADERS = frozenset(
     (b"connection", b"content-length", b"content-type", b"date", b"keep-alive")
 )
@@ -121,6 +122,8 @@ class Forwarding:
         finally:
             self.failures += not answered
         self.bytes_in += len(reply.body)
+        if reply.status >= _ERRORS:
+            exchange.failure = f"http_{reply.status}"
         exchange.reply(*_passed_back(reply))
 
 
