@@ -99,7 +99,7 @@ class MemoryServer:
     async def stop(self) -> None:
         await self.broker.announce_restart()
         await self.http.drain(1.0)
-        await self.gateways.thrift.drain(0.2)
+        await self.gateways.drain(0.2)
         await self.broker.close()
         await self.member.peers.close()
         await self.meta.close()

@@ -1,5 +1,6 @@
 """The gateways of one server over its broker, and the routes of its port."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,8 +30,13 @@ class Gateways:
     """Handlers by path, and what has to be drained."""
 
     thrift: ThriftGateway
+    rest: RestGateway
     exact: Mapping[bytes, Handler]
     prefixes: Sequence[tuple[bytes, Handler]]
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait for the calls under way, then end those that hang."""
+        await asyncio.gather(self.thrift.drain(timeout_s), self.rest.drain(timeout_s))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,4 +85,4 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
         b"/metrics": metrics.serve,
         b"/": StatusPage(broker, authenticator).serve,
     }
-    return Gateways(thrift, exact, prefixes)
+    return Gateways(thrift, rest, exact, prefixes)

@@ -19,13 +19,12 @@ from opentalos.adapters.system_clock import SystemClock
 from opentalos.broker.broker import Broker, BrokerConfig, open_broker
 from opentalos.gateway.health import Readiness, reply_starting
 from opentalos.gateway.http.server import HttpServer
-from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.model.address import TLS_SCHEME
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.limits import LogLimits
 from opentalos.server.config import Config, parse_address
 from opentalos.server.data_directory import DataDirectory
-from opentalos.server.gateways import Port, open_gateways
+from opentalos.server.gateways import Gateways, Port, open_gateways
 from opentalos.server.loop_watch import LoopWatch
 from opentalos.server.member import Member, become_member
 from opentalos.server.root import RootKey, ensure_root
@@ -66,7 +65,7 @@ class Server:
     config: Config
     stores: Stores
     broker: Broker
-    thrift: ThriftGateway
+    gateways: Gateways
     http: HttpServer
     member: Member | None
     place: Place
@@ -94,7 +93,7 @@ class Server:
         await self.tls.close()
         try:
             async with asyncio.timeout_at(max(end_s, loop.time() + _SEAL_S_MIN)):
-                await self.thrift.drain(_CALLS_S)
+                await self.gateways.drain(_CALLS_S)
                 await self.broker.close()
                 if self.member is not None:
                     await self.member.peers.close()
@@ -155,7 +154,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             config=config,
             stores=stores,
             broker=broker,
-            thrift=gateways.thrift,
+            gateways=gateways,
             http=http,
             member=member,
             place=place,

@@ -1,5 +1,6 @@
 """Server-sent events of a real server: follow, resume, slow clients, the server's end."""
 
+import http.client
 import socket
 import threading
 import time
@@ -104,3 +105,29 @@ def test_a_client_that_does_not_read_is_cut(server: ServerProcess) -> None:
             pass
         assert received < MESSAGES * MESSAGE_BYTES
     put(server, 0, "still serving")
+
+
+def test_a_connection_serves_on_after_a_stream(server: ServerProcess) -> None:
+    rest(server, "POST", "topics", {"name": "t", "partitions": 1})
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=CUT_S)
+    for path, begin in (("topics/t/events?limit_s=0", b"retry: "), ("status", b'{"server": ')) * 2:
+        connection.request("GET", f"/rest/v1/{path}", headers=authorization())
+        assert connection.getresponse().read().startswith(begin)
+    connection.close()
+
+
+def test_a_client_that_knows_no_chunks_reads_up_to_the_end(server: ServerProcess) -> None:
+    rest(server, "POST", "topics", {"name": "t", "partitions": 1})
+    put(server, 0, "only")
+    lines = "".join(f"{name}: {value}\r\n" for name, value in authorization().items())
+    for version, more in (("1.0", ""), ("1.0", "Connection: keep-alive\r\n"),
+                          ("1.1", "Connection: close\r\n")):  # fmt: skip
+        with socket.create_connection(("127.0.0.1", server.port), timeout=CUT_S) as old:
+            path = "/rest/v1/topics/t/events?from=start&limit_s=1&encoding=text"
+            old.sendall(f"GET {path} HTTP/{version}\r\nHost: t\r\n{lines}{more}\r\n".encode())
+            received = b""
+            while chunk := old.recv(1 << 16):
+                received += chunk
+        head, body = received.split(b"\r\n\r\n", 1)
+        assert b"Transfer-Encoding" not in head
+        assert body.endswith(b'"text": "only"}\n\n')

@@ -149,7 +149,8 @@ async def _write(following: _Following, stream: ReplyStream, offsets: dict[int, 
                 found = await following.queue.get()
         except TimeoutError:
             following.call.again()
-            await stream.write(b":\n\n")
+            if loop.time() < until_s:
+                await stream.write(b":\n\n")
             continue
         if isinstance(found, TalosError):
             await stream.write(_error(following.call, found))

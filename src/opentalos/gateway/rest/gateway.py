@@ -33,6 +33,7 @@ from opentalos.model.identity import GUEST, Principal
 PREFIX = b"/rest/v1/"
 TASKS_MAX = 2_000  # REST calls under way, long polls included, whole server
 STREAMS_MAX = 500  # streams, whole server
+ANSWER_S = 15.0  # of a call that does not ask for more; one that is passed on may take 10 s
 RETRY_AFTER_S = 1  # said with a refusal that may pass
 _JSON = JSON.encode()
 _PROBLEM = b"application/problem+json"
@@ -64,6 +65,14 @@ class RestGateway:
         """Handlers by the beginning of the path."""
         return [(PREFIX, self._serve)]
 
+    async def drain(self, timeout_s: float) -> None:
+        """Wait for the calls under way, then end those that hang: nobody waits for them."""
+        under_way = self._tasks | self._streams
+        if under_way:
+            _, hanging = await asyncio.wait(under_way, timeout=timeout_s)
+            for task in hanging:
+                task.cancel()
+
     def _serve(self, exchange: Exchange) -> None:
         request_id = exchange.request_id.encode()
         if self._forwarding is not None and not self._forwarding.accept(exchange):
@@ -83,6 +92,7 @@ class RestGateway:
             refuse(ExcessivePending(f"{most} {'streams' if streams else 'calls'} are under way"))
             return
         exchange.late = refuse
+        exchange.extend(ANSWER_S)
         task = asyncio.get_running_loop().create_task(self._run(exchange, match, request_id))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
