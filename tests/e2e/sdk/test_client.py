@@ -13,7 +13,17 @@ from tests.tls_files import TlsFolder
 from opentalos.model import errors
 from opentalos.sdk import ClientConfig, Compression, Message, Permission, Start, TlsSettings, aio
 from opentalos.sdk.errors import ConnectFailed, OutcomeUnknown, PositionExpired, Unavailable
-from opentalos.sdk.values import OffsetRange, PartitionQuota, Quota, TopicStatus, UserQuota
+from opentalos.sdk.values import (
+    OffsetRange,
+    PartitionQuota,
+    Quota,
+    TopicRef,
+    TopicStatus,
+    UserQuota,
+)
+from opentalos.wire._generated import consumer
+from opentalos.wire._generated.consumer import CONSUMER_SERVICE
+from opentalos.wire._generated.topic import TopicAndPartition, TopicTalosResourceName
 
 DAY_S = 86_400
 
@@ -198,13 +208,41 @@ async def test_quotas_are_set_asked_for_and_decided(sdk_config: ClientConfig) ->
 async def test_groups_and_previews_are_shown(sdk_config: ClientConfig) -> None:
     async with aio.Client(sdk_config) as client:
         admin = aio.TalosAdmin(client)
-        await admin.topics.create("watched", partitions=1)
-        await aio.SimpleProducer(client, "watched").put([b"seen"])
+        topic = await admin.topics.create("watched", partitions=2)
+        await aio.SimpleProducer(client, "watched", 0).put([b"seen", b"unseen"])
+        (first, second) = await admin.preview("watched", 0)
+        assert (first["offset"], second["message"]) == ("0", "unseen")
         assert await admin.groups.list("watched") == ()
-        assert await admin.groups.lags("watched") == {}
         assert await admin.groups.workers("watched", "g") == {}
-        (row,) = await admin.preview("watched", 0)
-        assert (row["offset"], row["message"]) == ("0", "seen")
+        await work(client, topic)
+        assert await admin.groups.list("watched") == ("g",)
+        done, idle = await admin.groups.lag("watched", "g")
+        assert (done.partition, done.checkpoint, done.lag) == (0, 0, 1)
+        assert (idle.partition, idle.checkpoint, idle.lag) == (1, -1, 0)
+        assert done.address
+        assert await admin.groups.lags(topic) == {"g": (done, idle)}
+        assert await admin.groups.workers(topic, "g") == {"w": (0,)}
+        with pytest.raises(errors.ConsumerGroupWorking):
+            await admin.groups.delete("watched", "g")
+
+
+async def work(client: aio.Client, topic: TopicRef) -> None:
+    """A worker of group g takes partition 0 and processes its first message."""
+    name = TopicTalosResourceName(topicTalosResourceName=topic.resource)
+    for method, request, partitions in (
+        ("lockWorker", consumer.LockWorkerRequest, []),
+        ("lockPartition", consumer.LockPartitionRequest, [0]),
+    ):
+        unit = consumer.ConsumeUnit(
+            consumerGroup="g", topicTalosResourceName=name, partitionIdList=partitions, workerId="w"
+        )
+        await client.call(CONSUMER_SERVICE, method, request(consumeUnit=unit))
+    place = TopicAndPartition(topicName=topic.name, topicTalosResourceName=name, partitionId=0)
+    checkpoint = consumer.CheckPoint(
+        consumerGroup="g", topicAndPartition=place, msgOffset=0, workerId="w", lastCommitOffset=-1
+    )
+    commit = consumer.UpdateOffsetRequest(checkpoint=checkpoint)
+    assert (await client.call(CONSUMER_SERVICE, "updateOffset", commit)).success
 
 
 @pytest.mark.parametrize("skew_s", [-DAY_S, DAY_S, 40 * 365 * DAY_S])
