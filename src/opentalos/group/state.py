@@ -115,14 +115,17 @@ class GroupState:
     def holdings(self, now_s: float, partitions: int) -> Mapping[str, Sequence[int]]:
         """Every live worker with the partitions below the count that it holds.
 
-        A holder found in a row after a restart is listed although it has not renewed yet.
+        A holder found in a row after a restart is listed although it has not renewed yet. By
+        worker id, descending: the Python client ranks workers that hold equally much in the order
+        of the reply, all others by that order; two that took the same rank would leave partitions
+        without a worker for good.
         """
         held: dict[str, list[int]] = {name: [] for name in self.live_workers(now_s)}
         for partition in sorted(self.partitions):
             holder = self.partitions[partition].holder(now_s)
             if holder and partition < partitions:
                 held.setdefault(holder, []).append(partition)
-        return held
+        return {worker: held[worker] for worker in sorted(held, reverse=True)}
 
     def working(self, now_s: float) -> bool:
         """Whether anybody lives: a worker, or a holder that has not renewed yet."""

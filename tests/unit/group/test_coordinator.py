@@ -66,6 +66,12 @@ async def test_a_partition_goes_to_the_first_and_stays_with_it(groups: Coordinat
     assert groups.counters.grants == 3
 
 
+async def test_workers_are_listed_by_id_descending(groups: Coordinator) -> None:
+    for seat in (W1, W2):
+        await groups.lock_worker(ALICE, seat)
+    assert list(await groups.holdings(ALICE, 8)) == ["w2", "w1"]
+
+
 async def test_two_workers_that_ask_at_once_do_not_both_get_a_partition(
     groups: Coordinator,
 ) -> None:
