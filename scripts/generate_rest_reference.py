@@ -26,9 +26,9 @@ OpenAPI 3.1; requests are checked against that very description. This page is ge
   `KEY_ID:SECRET`. Permissions are those of the Talos protocol. What does not exist and what the
   caller was granted nothing on answer alike, with 404.
 - **Bodies** are JSON (`application/json`, also assumed where no type is sent) of at most 1 MiB, and
-  4 MiB for messages; one raw message (`application/octet-stream`) has at most 10 MiB. Unknown
-  fields and parameters are refused with 400. `Accept` is ignored: each operation has one kind of
-  answer.
+  4 MiB for messages, with at most 100,000 opening brackets; one raw message
+  (`application/octet-stream`) has at most 10 MiB. Unknown fields and parameters are refused with
+  400. `Accept` is ignored: each operation has one kind of answer.
 - **Names in paths** are percent-encoded. `{topic}` is a plain name, `OWNER/NAME` (so
   `OWNER%2FNAME`) or a resource name.
 - **Errors** are problem details (RFC 9457) whose `type` names the condition. `outcome` says

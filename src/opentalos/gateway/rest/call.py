@@ -18,6 +18,7 @@ from opentalos.model.errors import BadRequest, RequestTooLarge, StoreUnavailable
 from opentalos.model.identity import Principal
 
 QUERY_PAIRS_MAX = 32
+CONTAINERS_MAX = 100_000  # objects and arrays of a body: they are what decoding takes long for
 MARGIN_S = 4.0  # of an answer beyond what the call itself waits for
 _JSON_TYPE = JSON.encode()
 
@@ -96,6 +97,9 @@ def document_of(route: Route, exchange: Exchange) -> tuple[Any, bool]:
         raise RequestTooLarge(f"a body of {len(sent)} bytes is above {bytes_max}")
     if raw:
         return None, True
+    containers = sent.count(b"[") + sent.count(b"{")
+    if containers > CONTAINERS_MAX:
+        raise RequestTooLarge(f"a body of {containers} brackets is above {CONTAINERS_MAX}")
     document = {} if body.optional and not sent else decoded(sent)
     return check(body.schema, document, "the body"), False
 

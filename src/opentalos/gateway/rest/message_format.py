@@ -8,7 +8,7 @@ from typing import Any
 
 from opentalos.broker.plain_messages import PlainMessage
 from opentalos.gateway.rest.call import decoded
-from opentalos.gateway.rest.schema import Schema, either, fields, items, text, whole
+from opentalos.gateway.rest.schema import Schema, base64_text, either, fields, items, text, whole
 from opentalos.model.errors import BadRequest
 from opentalos.wire.message import Message
 
@@ -19,7 +19,6 @@ SLICE_BYTES = 256 << 10  # of a reply that is made in one go; other calls get th
 KIND_MAX = (1 << 15) - 1
 
 ENCODINGS = ("base64", "text", "json")
-_BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _SHORT = text(chars_min=1, chars_max=256)
 _OPTIONAL: Mapping[str, Schema] = {
     "key": text(chars_min=1, chars_max=256, about="Partition key."),
@@ -33,7 +32,7 @@ _VALUE: Schema = {"description": "Any JSON; stored as its shortest text."}
 SENT: Schema = either(
     fields(value=_VALUE, optional=_OPTIONAL),
     fields(text=text(about="Stored as UTF-8."), optional=_OPTIONAL),
-    fields(base64=text(_BASE64), optional=_OPTIONAL),
+    fields(base64=base64_text(), optional=_OPTIONAL),
 )
 PUT = fields(messages=items(SENT, least=1, most=MESSAGES_MAX))
 READ = fields(

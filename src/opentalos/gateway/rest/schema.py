@@ -1,5 +1,6 @@
 """The part of JSON Schema that REST uses: the same dict is published and checked against."""
 
+import base64
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +11,7 @@ Schema = Mapping[str, Any]
 
 I64_MAX = (1 << 63) - 1
 _SHOWN_CHARS_MAX = 60
+_BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 
 def text(
@@ -23,6 +25,11 @@ def text(
         "description": about or None,
     }
     return {"type": "string"} | {name: one for name, one in bounds.items() if one is not None}
+
+
+def base64_text(about: str = "") -> Schema:
+    """Bytes in base64, with padding."""
+    return {**text(_BASE64, about=about), "contentEncoding": "base64"}
 
 
 def whole(least: int = 0, most: int = I64_MAX, about: str = "") -> Schema:
@@ -122,10 +129,19 @@ def _check_text(schema: Schema, value: Any, place: str) -> Any:
     least, most = schema.get("minLength", 0), schema.get("maxLength")
     if len(value) < least or (most is not None and len(value) > most):
         raise BadRequest(f"{place} has {len(value)} characters, need {least} to {most}")
-    if "pattern" in schema and not re.fullmatch(schema["pattern"][1:-1], value):
+    if "contentEncoding" in schema:
+        _check_base64(value, place)  # much quicker than the pattern, which says the same
+    elif "pattern" in schema and not re.fullmatch(schema["pattern"][1:-1], value):
         shown = value[:_SHOWN_CHARS_MAX]
         raise BadRequest(f"{place} {shown!r} does not have the form {schema['pattern']}")
     return value
+
+
+def _check_base64(value: str, place: str) -> None:
+    try:
+        base64.b64decode(value, validate=True)
+    except ValueError as error:
+        raise BadRequest(f"{place} is not base64: {error}") from error
 
 
 def _check_whole(schema: Schema, value: Any, place: str) -> Any:

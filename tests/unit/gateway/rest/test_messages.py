@@ -82,6 +82,7 @@ async def test_a_key_tells_the_partition_and_others_take_turns(call: Rest) -> No
     "document",
     [{}, {"messages": []}, {"messages": [{}]}, {"messages": [{"text": "a", "value": 1}]},
      {"messages": [{"text": 5}]}, {"messages": [{"base64": "a"}]},
+     {"messages": [{"base64": "a b="}]},
      {"messages": [{"text": "a", "offset": 1}]}, {"messages": [{"text": "a", "key": ""}]},
      {"messages": [{"text": "a"}] * 1001}],
 )  # fmt: skip
@@ -189,3 +190,12 @@ async def test_a_long_poll_ends_with_the_first_message(call: Rest) -> None:
     await call("POST", PATH, {"messages": [{"text": "news"}]}, by="alice")
     found = await waiting
     assert [one["text"] for one in found["messages"]] == ["news"]
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_body_that_takes_long_to_decode_is_refused_before(call: Rest) -> None:
+    many = b'{"messages": [{"value": [' + b"[]," * 100_000 + b"[]]}]}"
+    large = b'{"messages": [{"text": "' + b"x" * (4 << 20) + b'"}]}'
+    for body in (many, large):
+        replied = await call("POST", PATH, body=body, by="alice")
+        assert (replied.status, replied.document["title"]) == (413, "RequestTooLarge")
