@@ -18,6 +18,9 @@ FOUND = {
     18: "a roll that met a deletion left a file behind",
     250: "the same, while the owner opened",
 }
+FOUND_WITH_REFUSALS = {
+    300105: "an end was registered before the close of a flushed segment, then the power failed",
+}
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
@@ -32,6 +35,12 @@ def test_no_promise_is_broken_under_any_seed(first: int) -> None:
 def test_a_seed_that_found_a_bug_passes(seed: int) -> None:
     report = run_cluster_seed(seed, AS_FOUND)
     assert report.ok, f"{report}\nonce found: {FOUND[seed]}"
+
+
+@pytest.mark.parametrize("seed", FOUND_WITH_REFUSALS)
+def test_a_seed_that_found_a_later_bug_passes(seed: int) -> None:
+    report = run_cluster_seed(seed)
+    assert report.ok, f"{report}\nonce found: {FOUND_WITH_REFUSALS[seed]}"
 
 
 @pytest.mark.parametrize("seed", [3, 17])

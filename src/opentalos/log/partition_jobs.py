@@ -28,6 +28,7 @@ from opentalos.log.segment_writer import (
 )
 from opentalos.log.state_format import NOT_METERED
 from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosError
+from opentalos.model.message import Durability
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
     side = side_index_of(segment) if keeps else None
     try:
         end_state = segment.state.encode()
-        at_once = handing_over and len(end_state) <= END_STATE_BYTES_MAX
+        at_once = handing_over and _may_close_later(segment, end_state)
         entry = sealed_entry(segment) if at_once else await _closed(writer, segment, side)
         closed_s = loop.time()
         manifest = writer.held.manifest.with_last_sealed(entry if keeps else None)
@@ -118,6 +119,16 @@ async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
         *(name_of(writer.key), held.manifest.epoch),
         *(drained_s - began_s, closed_s - drained_s, loop.time() - closed_s),
     )
+
+
+def _may_close_later(segment: OpenSegment, end_state: bytes) -> bool:
+    """Whether the manifest may name the end before the file is closed.
+
+    What is only flushed is durable with the close: before it, a loss of power takes committed
+    bytes, and an end that the manifest already names would be missing for ever.
+    """
+    synced = segment.durability is Durability.SYNCED
+    return synced and len(end_state) <= END_STATE_BYTES_MAX
 
 
 async def _closed(writer: PartitionWriter, segment: OpenSegment, side: SideIndex | None) -> Segment:

@@ -1,6 +1,7 @@
 """A planned move: the manifest tells the next owner everything, the file is closed afterwards."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from tests.unit.log.bed import TOPIC, block, crash, open_bed, payloads, put, put_block, until
@@ -9,8 +10,8 @@ from opentalos.adapters.memory import MemoryFileStore, MemoryStorage
 from opentalos.log import partition_jobs, segment_writer
 from opentalos.log.manifest import Manifest
 from opentalos.log.manifest_store import ManifestStore
-from opentalos.model.errors import NotOwner
-from opentalos.model.message import PartitionKey, ProducerStamp
+from opentalos.model.errors import NotOwner, WriterDead
+from opentalos.model.message import Durability, PartitionKey, ProducerStamp
 
 KEY = PartitionKey(TOPIC.topic_uuid, 0)
 ELSEWHERE = NotOwner("served by s2", "s2:1")
@@ -87,6 +88,25 @@ async def test_a_file_that_nobody_closed_is_ended_by_the_next_owner(
     assert files.recovered[0].endswith("00000000000000000000-1.log")
     assert await payloads(after.log()) == [b"one", b"two"]
     await after.store.close()
+
+
+async def test_a_flushed_segment_is_closed_before_the_manifest_names_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(segment_writer, "FINISH_AFTER_S", NEVER_S)
+    flushed = replace(TOPIC, topic_uuid="flushed-uuid", durability=Durability.FLUSHED)
+    bed = await open_bed()
+    log = bed.store.partition(flushed, 0)
+    await put(log, b"one")
+    file = log.writer.segment.file  # type: ignore[union-attr]
+    key = PartitionKey(flushed.topic_uuid, 0)
+    await bed.store.release(key, ELSEWHERE)
+    manifest = (await ManifestStore(bed.meta, "test").load(key)).manifest
+    assert manifest.unsealed is None
+    assert not manifest.handed_over
+    with pytest.raises(WriterDead):
+        await file.commit([b"more"])
+    await bed.store.close()
 
 
 async def test_a_retry_after_the_move_is_no_second_message() -> None:
