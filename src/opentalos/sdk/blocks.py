@@ -15,15 +15,19 @@ from opentalos.wire.message import (
 
 
 def message_of(given: Message | bytes, now_ms: int) -> Message:
-    """A message with a create time, which every official client sets too: ``now_ms`` if none."""
-    if not isinstance(given, Message):
-        return Message(given, create_ms=now_ms)
+    """A message with a create time, which every official client sets too: ``now_ms`` if none.
+
+    Raises: TypeError: neither bytes nor a message of bytes.
+    """
+    new = tuple.__new__  # Source: 0.2 us; Message() takes 0.3, _replace 0.6
+    if type(given) is bytes:
+        return new(Message, (given, None, None, now_ms, None, None, None, None))
+    if not isinstance(given, Message) or not isinstance(given.data, bytes):
+        raise TypeError(f"a message is bytes or a Message of bytes, not {type(given).__name__}")
     data, key, number, created, appended, kind, fingerprint, tag = given
     if created is not None:
         return given
-    # Source: 0.2 us; _replace takes 0.6, a third of a whole message's cost.
-    values = (data, key, number, now_ms, appended, kind, fingerprint, tag)
-    return tuple.__new__(Message, values)
+    return new(Message, (data, key, number, now_ms, appended, kind, fingerprint, tag))
 
 
 def encode_records(messages: Sequence[Message], compression: Compression) -> MessageBlock:

@@ -13,12 +13,13 @@ from typing import Any, Final, NamedTuple, Self
 
 from opentalos.sdk.accumulator import MESSAGE_BYTES, Accumulator, Batch, size_of
 from opentalos.sdk.aio.sender import Sender
+from opentalos.sdk.blocks import message_of
 from opentalos.sdk.client import Client, attach
 from opentalos.sdk.config import ClientConfig
 from opentalos.sdk.errors import BufferFull, ClientClosed, TalosError
 from opentalos.sdk.loop_thread import LoopThread
 from opentalos.sdk.producer_settings import OnError, OnSuccess, ProducerSettings
-from opentalos.sdk.producing import message_of, portions, rows_of, watch_of
+from opentalos.sdk.producing import portions, rows_of, watch_of
 from opentalos.sdk.values import Message
 
 CALLBACKS_S_MAX: Final = 5.0  # close waits so long for callbacks that do not return

@@ -34,6 +34,9 @@ def test_a_message_without_a_create_time_gets_one() -> None:
     given = Message(b"a", "key", "1", None, 7, 2, "print", "tag")
     assert message_of(given, TIME_MS) == given._replace(create_ms=TIME_MS)
     assert type(message_of(given, TIME_MS)) is Message
+    for wrong in ("text", bytearray(b"a"), Message("text")):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="bytes"):
+            message_of(wrong, TIME_MS)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("compression", Compression)

@@ -10,10 +10,11 @@ from typing import Any, Self
 from opentalos.sdk.accumulator import MESSAGE_BYTES, Accumulator, Batch, Watch, size_of
 from opentalos.sdk.aio.client import Client, attach
 from opentalos.sdk.aio.sender import Sender
+from opentalos.sdk.blocks import message_of
 from opentalos.sdk.config import ClientConfig
 from opentalos.sdk.errors import BufferFull, ClientClosed, TalosError
 from opentalos.sdk.producer_settings import OnError, OnSuccess, ProducerSettings
-from opentalos.sdk.producing import message_of, portions, rows_of, watch_of
+from opentalos.sdk.producing import portions, rows_of, watch_of
 from opentalos.sdk.values import Message
 
 

@@ -40,16 +40,25 @@ def encode_v3(messages: Iterable[Message]) -> bytes:
     add, pack = parts.append, _U32.pack
     last: tuple[object, ...] = ()
     tail = b""
+    heads: dict[int, bytes] = {}  # of messages without texts, by size; at most one each
     for message in messages:
-        if message[3:] != last:  # neighbours were often made in the same millisecond
-            last, tail = message[3:], _encode_tail(message)
-        data, key, number = message[:3]
+        data, key, number, created, appended, kind, fingerprint, tag = message
+        # Neighbours were often made in the same millisecond.
+        if (created, appended, kind, fingerprint, tag) != last:
+            last, former, tail = message[3:], len(tail), _encode_tail(message)
+            if len(tail) != former:
+                heads.clear()
         size = len(data)
         if key is None and number is None:
-            head = b"\x38%b" % varint(size)
+            head = heads.get(size)
+            if head is None:
+                head = b"\x38" + varint(size)
+                head = b"V\0\3\0%b%b" % (pack(len(head) + size + len(tail)), head)
+                heads[size] = head
         else:
             head = _encode_texts(key, number) + varint(size)
-        add(b"V\0\3\0%b%b" % (pack(len(head) + size + len(tail)), head))
+            head = b"V\0\3\0%b%b" % (pack(len(head) + size + len(tail)), head)
+        add(head)
         add(data)
         add(tail)
     return b"".join(parts)
