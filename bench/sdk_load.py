@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.sdk_payloads import messages_of, payloads_of, table_of
-from opentalos.sdk import ClientConfig, SimpleConsumer, SimpleProducer, TalosProducer
+from opentalos.sdk import ClientConfig, SimpleConsumer, SimpleProducer, TalosConsumer, TalosProducer
 
 Arguments = dict[str, Any]
 BLOCK_MESSAGES = 1_000  # of a filled topic, as producers with full batches leave it
@@ -98,8 +98,37 @@ def fetch_arrow(arguments: Arguments) -> int:
     return read
 
 
+def consume(arguments: Arguments) -> int:
+    """Objects one by one, as a worker of a group."""
+    read = 0
+    with TalosConsumer(config(arguments), arguments["topic"], arguments["group"]) as consumer:
+        for _ in consumer:
+            read += 1
+            if read == arguments["messages"]:
+                break
+    return read
+
+
+def consume_arrow(arguments: Arguments) -> int:
+    """Tables, as a worker of a group."""
+    read = 0
+    with TalosConsumer(config(arguments), arguments["topic"], arguments["group"]) as consumer:
+        for table in consumer.batches(arrow=True):
+            read += len(table)
+            if read >= arguments["messages"]:
+                break
+    return read
+
+
 JOBS: dict[str, Callable[[Arguments], int]] = {
-    job.__name__: job for job in (fill, put, put_many, put_arrow, fetch, fetch_arrow)
+    "fill": fill,
+    "put": put,
+    "put_many": put_many,
+    "put_arrow": put_arrow,
+    "fetch": fetch,
+    "fetch_arrow": fetch_arrow,
+    "consume": consume,
+    "consume_arrow": consume_arrow,
 }
 
 
@@ -110,7 +139,7 @@ def main() -> None:
     if job is put_arrow:
         table_of(arguments["size"])
     # Imports, payloads and the first connection come before the clock starts.
-    job({**arguments, "messages": WARM_MESSAGES, "group": "warm"})
+    job({**arguments, "messages": WARM_MESSAGES, "group": f"{arguments['group']}-warm"})
     cpu_s, begin_s = time.process_time(), time.perf_counter()
     messages = job(arguments)
     cpu_s, wall_s = time.process_time() - cpu_s, time.perf_counter() - begin_s
