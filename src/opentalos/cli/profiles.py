@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +13,7 @@ from opentalos.cli.output import Output, with_format
 from opentalos.model.errors import ConfigError
 
 _SECRET_MODE: Final = 0o600
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")  # a name that TOML wants no quotes around
 
 
 @click.group()
@@ -149,14 +151,18 @@ def to_toml(document: dict[str, Any]) -> str:
 
 def _lines(table: dict[str, Any], names: tuple[str, ...]) -> list[str]:
     lines = [
-        f"{_text(name)} = {_value(one)}" for name, one in table.items() if not isinstance(one, dict)
+        f"{_name(name)} = {_value(one)}" for name, one in table.items() if not isinstance(one, dict)
     ]
     if names and (lines or not table):
-        lines = ["", f"[{'.'.join(map(_text, names))}]", *lines]
+        lines = ["", f"[{'.'.join(map(_name, names))}]", *lines]
     for name, one in table.items():
         if isinstance(one, dict):
             lines += _lines(one, (*names, name))
     return lines
+
+
+def _name(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _text(name)
 
 
 def _value(value: Any) -> str:

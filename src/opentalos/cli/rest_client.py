@@ -46,6 +46,11 @@ class RestClient:
             raise _error_of(status, text)
         return json.loads(text) if text else None
 
+    def reach(self) -> None:
+        """Connect and hang up. Raises: ConnectFailed, at once: an SDK would try for a while."""
+        connection, _ = self._connected()
+        connection.close()
+
     def _exchange(self, method: str, target: str, body: str | None) -> tuple[int, bytes]:
         headers = {"Authorization": self._authorization, **(_JSON if body is not None else {})}
         connection, url = self._connected()

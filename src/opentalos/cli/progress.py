@@ -1,0 +1,60 @@
+"""A line on the terminal that shows how far a long command is."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Final, Self, TextIO
+
+SHOW_AFTER_S: Final = 2.0  # shorter work shows nothing
+_AGAIN_S: Final = 0.2
+_BAR_WIDTH: Final = 30
+_CLEAR: Final = "\r\033[K"
+
+
+class Progress:
+    """Shows done, total and rate after a while, if stderr is a terminal; gone at the end.
+
+    Args: total: None: nobody knows how much there is.
+    """
+
+    def __init__(
+        self,
+        unit: str,
+        total: int | None = None,
+        *,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._unit, self._total, self._clock = unit, total, clock
+        self._stream = sys.stderr if stream is None else stream
+        self._began_s = clock()
+        self._next_s = self._began_s + SHOW_AFTER_S if self._stream.isatty() else float("inf")
+        self._shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            self._write(_CLEAR)
+
+    def show(self, done: int, total: int | None = None) -> None:
+        """So much is done now; ``total``: if it is known only now. Cheap to call often."""
+        self._total = self._total if total is None else total
+        now_s = self._clock()
+        if now_s < self._next_s:
+            return
+        self._next_s, self._shown = now_s + _AGAIN_S, True
+        rate = done / (now_s - self._began_s)
+        self._write(f"{_CLEAR}{self._bar(done)}{done:,} {self._unit}, {rate:,.0f}/s")
+
+    def _bar(self, done: int) -> str:
+        if not self._total:
+            return ""
+        share = min(1.0, done / self._total)
+        full = int(share * _BAR_WIDTH)
+        return f"[{'#' * full}{' ' * (_BAR_WIDTH - full)}] {100 * share:3.0f} %  "
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
