@@ -138,9 +138,8 @@ class Fetcher:
 
     def pump(self) -> None:
         """Begin every fetch that may begin now."""
-        now_s = asyncio.get_running_loop().time()
         for held in list(self._to_fetch):
-            ready = not (held.fetching or held.paused or held.error) and held.resumes_s <= now_s
+            ready = not (held.fetching or held.paused or held.waiting or held.error)
             if ready and self._budget.allows(held):
                 self._to_fetch.remove(held)
                 self._to_fetch.append(held)
@@ -148,14 +147,14 @@ class Fetcher:
 
     def _begin(self, held: Held) -> None:
         held.fetching = True
-        task = asyncio.create_task(self._run(held), name=f"fetch {held.partition}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _run(self, held: Held) -> None:
         failing = held.failures > 0
         self._budget.fetches += 1
         self._budget.failing += failing
+        task = asyncio.create_task(self._run(held, failing), name=f"fetch {held.partition}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, held: Held, failing: bool) -> None:
         try:
             await self._fetch(held)
         finally:
@@ -233,10 +232,14 @@ class Fetcher:
         held.skip_to(offset)
 
     def _wait(self, held: Held, pause_s: float) -> None:
-        loop = asyncio.get_running_loop()
-        held.resumes_s = loop.time() + pause_s
         if pause_s:
-            loop.call_later(pause_s, self.pump)
+            held.waiting = wait = object()
+            asyncio.get_running_loop().call_later(pause_s, self._waited, held, wait)
+
+    def _waited(self, held: Held, wait: object) -> None:
+        if held.waiting is wait:
+            held.waiting = None
+            self.pump()
 
     async def close(self) -> None:
         """End the fetches under way."""

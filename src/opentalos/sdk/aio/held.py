@@ -23,7 +23,7 @@ class Held:
         self.paused = self.fetching = False
         self.leaving = self.lost = False
         self.failures = 0  # fetches in a row
-        self.resumes_s = 0.0  # no fetch before, on the loop's clock
+        self.waiting: object | None = None  # for a moment that has not come; no fetch before
         self.idle = asyncio.Event()  # nothing of it is in the application's hands
         self.commit_lock = asyncio.Lock()
         self.delivery: Delivery | None = None
@@ -40,7 +40,7 @@ class Held:
         self.stay = object()  # a fetch begun before belongs to another stay
         self.at_earliest = earliest
         self.error = None
-        self.failures, self.resumes_s = 0, 0.0
+        self.failures, self.waiting = 0, None
 
     def skip_to(self, offset: int) -> None:
         """Fetch on at ``offset``, since what was next is not retained."""
