@@ -146,5 +146,5 @@ def client_of(servers: FakeServers, *endpoints: str, **settings: Any) -> Client:
 
 def connect(client: Client, servers: FakeServers) -> Client:
     """Send the client's requests to the fake servers."""
-    client._transport = cast(Transport, servers)
+    client._caller.transport = cast(Transport, servers)
     return client

@@ -24,7 +24,8 @@ from tests.unit.sdk.fake_servers import (
 from opentalos.model import errors
 from opentalos.model.errors import OutcomeUnknown, ThrottleRejected
 from opentalos.model.message import MessageBlock, OffsetRange, ProducerStamp
-from opentalos.sdk.aio.client import CLOCK_CORRECTIONS_MAX, TOPIC_AGE_S_MAX, Client
+from opentalos.sdk.aio.caller import CLOCK_CORRECTIONS_MAX
+from opentalos.sdk.aio.client import TOPIC_AGE_S_MAX, Client
 from opentalos.sdk.aio.simple_producer import SimpleProducer
 from opentalos.sdk.aio.transport import Reply
 from opentalos.sdk.errors import ClientClosed, ConnectFailed, NoReply, PositionExpired
@@ -423,7 +424,7 @@ def test_a_put_follows_a_topic_that_shrank(servers: FakeServers) -> None:
 
 
 def test_calls_under_way_are_bounded(servers: FakeServers, monkeypatch: Any) -> None:
-    monkeypatch.setattr("opentalos.sdk.aio.client.CALLS_MAX", 3)
+    monkeypatch.setattr("opentalos.sdk.aio.caller.CALLS_MAX", 3)
     servers.on(S1, "putMessage", stored)
 
     async def scenario() -> list[Any]:

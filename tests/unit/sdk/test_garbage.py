@@ -1,12 +1,12 @@
 """Whatever a port answers, a call ends with a result or an error of the tree; a put that got it is
 never reported as not done unless the answer says so."""
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from opentalos.model.errors import OutcomeUnknown, TalosError
 from opentalos.sdk.aio import messages
-from opentalos.sdk.aio.client import _result_of
+from opentalos.sdk.aio.operation import result_of
 from opentalos.sdk.aio.transport import Reply
 from opentalos.wire._generated import message
 from opentalos.wire._generated.message import MESSAGE_SERVICE
@@ -29,7 +29,7 @@ METHODS = st.sampled_from([GET, PUT])
 def judge(method: MethodSpec, reply: Reply) -> TalosError | None:
     """The error of a reply, None if it is a result."""
     try:
-        result = _result_of("http://s1:1", method, reply)
+        result = result_of("http://s1:1", method, reply)
     except TalosError as error:
         return error
     if method is GET:
@@ -43,12 +43,14 @@ def thrift(body: bytes, status: int = 200) -> Reply:
     return Reply(status, {"Content-Type": COMPACT.value}, body)
 
 
+@settings(deadline=None)
 @given(METHODS, st.binary(max_size=200), st.integers(100, 599))
 @example(PUT, b"", 200)
 def test_random_thrift(method: MethodSpec, body: bytes, status: int) -> None:
     judge(method, thrift(body, status))
 
 
+@settings(deadline=None)
 @given(METHODS, st.data())
 def test_damaged_replies(method: MethodSpec, data: st.DataObject) -> None:
     body = bytearray(WHOLE[method.name])
@@ -73,6 +75,7 @@ def test_a_reply_to_another_call_is_unknown() -> None:
     assert isinstance(judge(PUT, thrift(other)), OutcomeUnknown)
 
 
+@settings(deadline=None)
 @given(st.integers(100, 599), st.text(max_size=30), st.binary(max_size=100))
 def test_replies_without_thrift(status: int, content_type: str, body: bytes) -> None:
     error = judge(PUT, Reply(status, {"Content-Type": content_type}, body))
