@@ -53,7 +53,7 @@ class TalosConsumer:
         self._starting = asyncio.Lock()
         self._rest: Iterator[Record] = iter(())
         self._delivery: Delivery | None = None
-        self._closed = False
+        self._ending = self._closed = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -98,15 +98,22 @@ class TalosConsumer:
 
     async def close(self) -> None:
         """Hand out nothing more, tell ``on_revoked``, commit what is processed, give up all
-        partitions. Iterations end. A commit that fails now is logged, and delivered again."""
-        if self._closed:
+        partitions. Iterations end. A commit that fails now is logged, and its records are
+        delivered again.
+
+        Raises: what ``on_revoked`` raises, when all else is done.
+        """
+        if self._ending or self._pid != os.getpid():
             return
-        self._closed = True
-        if self._worker is not None and self._pid == os.getpid():
-            await self._worker.close()
+        self._ending = True
         self._rest = iter(())
-        if self._owned:
-            await self._client.close()
+        try:
+            if self._worker is not None:
+                await self._worker.close()
+        finally:
+            self._closed = True
+            if self._owned:
+                await self._client.close()
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -149,7 +156,7 @@ class TalosConsumer:
     ) -> Delivery | None:
         """Also for the synchronous class: see ``GroupWorker.next_delivery``; None as well if
         nothing arrives in time."""
-        if self._closed:
+        if self._ending:
             return None
         if self._worker is None:
             await self.start()

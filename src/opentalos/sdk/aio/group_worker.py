@@ -68,6 +68,7 @@ class GroupWorker:
         self._look_now = asyncio.Event()
         self._current: Delivery | None = None
         self._failure: BaseException | None = None
+        self._last_words: Exception | None = None  # of a callback, while this closes
         self._tasks: set[asyncio.Task[None]] = set()
         self._releases: set[asyncio.Task[None]] = set()  # of them, those that give up partitions
         self._renewed_s = 0.0
@@ -97,7 +98,10 @@ class GroupWorker:
         self._tell_news()
 
     async def close(self) -> None:
-        """Hand out nothing more, commit, unlock, end. Waits for no record in hand."""
+        """Hand out nothing more, commit, unlock, end. Waits for no record in hand.
+
+        Raises: what a callback raises meanwhile, when all else is done.
+        """
         if self.closed:
             return
         self.closed = True
@@ -115,6 +119,8 @@ class GroupWorker:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await self._fetcher.close()
+        if self._last_words is not None:
+            raise self._last_words
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         async def root() -> None:
@@ -336,6 +342,8 @@ class GroupWorker:
             if inspect.isawaitable(answer):
                 await answer
         except Exception as error:
+            if self.closed:
+                self._last_words = error
             self.fail(error)
 
     # --- leases and the topic ------------------------------------------------------------------
