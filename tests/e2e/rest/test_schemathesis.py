@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 from tests.server_process import ROOT_KEY, ServerProcess
 
+from opentalos.gateway.rest.openapi import document
 from opentalos.gateway.rest.routes import TABLE
 
 HERE = Path(__file__).parent
@@ -16,6 +18,10 @@ SEED = 5
 RUN_S = 100  # of the run; what it cannot begin by then is left out
 STOP_S = 60  # more, for what it began
 SHOWN_CHARACTERS = 6_000
+
+
+def test_the_document_is_valid_openapi_3_1() -> None:
+    OPENAPI_31_VALIDATOR.validate(document(TABLE))
 
 
 @pytest.mark.timeout(RUN_S + STOP_S + 20)

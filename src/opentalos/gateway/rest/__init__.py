@@ -1,1 +1,1 @@
-"""REST under /rest/v1: principals, keys, cluster and health; errors as problem documents."""
+"""REST under /rest/v1: one table of routes, modules by resource; errors as problem documents."""

@@ -18,6 +18,7 @@ from opentalos.gateway.rest.route import Route
 from opentalos.gateway.rest.schema import items, one_of, text, whole
 from opentalos.model.errors import (
     PartitionNotExist,
+    StoreUnavailable,
     TalosError,
     Unavailable,
 )
@@ -129,6 +130,10 @@ async def _read(following: _Following, spot: Spot) -> None:
             continue
         except TalosError as error:
             await following.queue.put(error)
+            return
+        except Exception:
+            _log.exception("a stream could not read on", extra={"topic": resource})
+            await following.queue.put(StoreUnavailable("internal error"))
             return
         if found.messages:
             await following.queue.put(found)
