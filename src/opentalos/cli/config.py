@@ -13,7 +13,10 @@ def config() -> None:
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path))
 def check(file: Path) -> None:
-    """Check FILE; every wrong key is named, with the nearest valid one."""
+    """Check FILE; every wrong key is named, with the nearest valid one.
+
+    Example: talos config check /etc/opentalos.toml
+    """
     from opentalos.server.config import load_config
 
     load_config(file)
@@ -23,7 +26,10 @@ def check(file: Path) -> None:
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 def show(file: Path | None) -> None:
-    """Print every key with the value in force: of FILE, else the defaults."""
+    """Print every key with the value in force: of FILE, else the defaults.
+
+    Example: talos config show > talos.toml
+    """
     from opentalos.server.config import load_config, to_toml
 
     click.echo(to_toml(load_config(file)), nl=False)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-_PROGRESS_WIDTH = 30
+from opentalos.cli.output import Output, with_format
+from opentalos.cli.progress import Progress
 
 
 @click.group("log")
@@ -21,11 +22,14 @@ def log() -> None:
     help="Configuration file (TOML) of the server.",
 )
 @click.option("--data", type=click.Path(file_okay=False), help="Data directory of the server.")
-def verify(config_path: Path | None, data: str | None) -> None:
+@with_format
+def verify(config_path: Path | None, data: str | None, output: Output) -> None:
     """Check every CRC, offset, index and manifest while no server runs.
 
     One line per problem on stdout; exit code 1 if there is any. Lines that begin with "note" are
     what a crash leaves behind and the next start puts right. Nothing is changed.
+
+    Example: talos log verify --data /var/lib/opentalos
     """
     from opentalos.server.config import load_config
     from opentalos.server.log_verify import verify_data_directory
@@ -33,24 +37,23 @@ def verify(config_path: Path | None, data: str | None) -> None:
     config = load_config(config_path)
     if data is not None:
         config = config.with_server(data=data)
+    rows: list[dict[str, str]] = []
 
     def report(problem: bool, text: str) -> None:
-        click.echo(text if problem else f"note: {text}")
+        if output.form == "text":
+            click.echo(text if problem else f"note: {text}")
+        else:
+            rows.append({"kind": "problem" if problem else "note", "text": text})
 
-    if sys.stderr.isatty():
-        bar = click.progressbar(length=1, label="segments", width=_PROGRESS_WIDTH, file=sys.stderr)
-        with bar:
-
-            def progress(done: int, total: int) -> None:
-                bar.length = total
-                bar.update(done - bar.pos)
-
-            summary = verify_data_directory(config, report, progress)
-    else:
-        summary = verify_data_directory(config, report, lambda done, total: None)
-    click.echo(
+    with Progress("segments") as progress:
+        summary = verify_data_directory(config, report, progress.show)
+    text = (
         f"{summary.partitions} partitions, {summary.segments} segments, {summary.blocks} blocks, "
         f"{summary.bytes} bytes checked: {summary.problems} problems"
     )
+    if output.form == "text":
+        click.echo(text)
+    else:
+        output.table(("kind", "text"), [*rows, {"kind": "summary", "text": text}])
     if summary.problems:
         sys.exit(1)

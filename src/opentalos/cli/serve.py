@@ -22,6 +22,8 @@ def serve(
 
     Prints one line, ``ready http://HOST:PORT``, when it accepts requests. The first start makes
     an administrator; unless --root-key is given, its key is written to DATA/root.key.
+
+    Example: talos serve --data /var/lib/opentalos --listen 0.0.0.0:9420
     """
     from opentalos.server.config import load_config
     from opentalos.server.data_directory import parse_key

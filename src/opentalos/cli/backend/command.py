@@ -1,6 +1,5 @@
 """``talos backend``: real HDFS, ZooKeeper and HBase on this machine."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from opentalos.cli.backend.jars import CLIENT, SERVERS, fetch
 from opentalos.cli.backend.places import default_home
 from opentalos.cli.backend.service import Backend
 from opentalos.cli.backend.zookeeper import ZookeeperBackend
+from opentalos.cli.output import Output, with_format
 
 KINDS: dict[str, type[Backend]] = {
     "hdfs": HdfsBackend,
@@ -63,6 +63,8 @@ def start(kinds: Sequence[str], home: Path, port: int | None, datanodes: int | N
     """Fetch what is missing, start, and wait until it is usable.
 
     It goes on in the background until ``talos backend stop``; its data stays.
+
+    Example: talos backend start hdfs zookeeper hbase
     """
     chosen = _backends(kinds, home)
     if len(chosen) > 1 and port:
@@ -79,7 +81,10 @@ def start(kinds: Sequence[str], home: Path, port: int | None, datanodes: int | N
 @_which
 @_home
 def stop(kinds: Sequence[str], home: Path) -> None:
-    """End every process of it, by its pid."""
+    """End every process of it, by its pid.
+
+    Example: talos backend stop all
+    """
     for one in reversed(_backends(kinds, home)):
         one.stop(_say)
 
@@ -87,14 +92,16 @@ def stop(kinds: Sequence[str], home: Path) -> None:
 @backend.command()
 @_which
 @_home
-@click.option(
-    "--format", "style", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
-def status(kinds: Sequence[str], home: Path, style: str) -> None:
-    """Show processes, ports and URLs."""
+@with_format
+def status(kinds: Sequence[str], home: Path, output: Output) -> None:
+    """Show processes, ports and URLs.
+
+    Example: talos backend status all
+    """
     states = {one.kind: one.status() for one in _backends(kinds, home)}
-    if style == "json":
-        click.echo(json.dumps(states, indent=2))
+    if output.form != "text":
+        rows = [{"kind": name, **state} for name, state in states.items()]
+        output.table(("kind", "ready", "url", "missing"), rows)
         return
     for name, state in states.items():
         click.echo(f"{name}: {state['url'] or state['missing']}")
@@ -114,6 +121,8 @@ def fetch_command(kinds: Sequence[str]) -> None:
 
     A server whose HDFS and HBase run elsewhere needs only those of "client". They go where the
     server looks for them when the same user runs it.
+
+    Example: talos backend fetch client
     """
     wanted = [name for name in SERVERS if name in kinds or ALL in kinds]
     if set(kinds) != {"zookeeper"}:
