@@ -11,9 +11,11 @@ from opentalos.model.errors import (
     NotSupported,
     OutcomeUnknown,
     PartitionNotExist,
+    RequestError,
     SequenceGap,
     TalosError,
     TopicNotExist,
+    Unavailable,
 )
 from opentalos.model.message import PRODUCER_ID_MAX, ProducerStamp
 from opentalos.sdk.accumulator import Accumulator, Batch
@@ -192,7 +194,9 @@ class Sender:
                     self._topic.partitions,
                 ):
                     raise
-            except OutcomeUnknown:
+            except (RequestError, Unavailable):
+                raise
+            except BaseException:  # unknown, a bug or the end: it may be stored
                 lane.renew()
                 raise
             else:
