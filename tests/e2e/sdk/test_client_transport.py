@@ -48,8 +48,9 @@ async def test_a_refused_connection_is_not_done() -> None:
         probe.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
         async with transport(url) as http:
-            with pytest.raises(ConnectFailed, match=url):
-                await http.post(url, HEADERS, BODY, PATIENT_S)
+            with pytest.raises(ConnectFailed) as failure:
+                await http.post(f"{url}/v1/api/topic?type=x", HEADERS, BODY, PATIENT_S)
+    assert str(failure.value) == f"cannot connect to {url}: Connection refused"
 
 
 async def test_a_name_that_nobody_has_is_not_done() -> None:
@@ -241,7 +242,7 @@ async def test_a_certificate_of_a_known_authority_is_accepted(folder: TlsFolder)
 async def test_a_certificate_of_a_stranger_is_refused_at_once(folder: TlsFolder) -> None:
     async with scripted(say(), tls=server_context(folder)) as server:
         async with transport(server.url) as http:
-            with pytest.raises(ConfigError, match="certificate"):
+            with pytest.raises(ConfigError, match=r"trusted: .*issuer certificate"):
                 await http.post(server.url, HEADERS, BODY, PATIENT_S)
     assert server.requests == []
 

@@ -68,18 +68,19 @@ class Transport:
                 ) as reply:
                     return Reply(reply.status, reply.headers, await self._read(url, reply))
         except aiohttp.ClientConnectorCertificateError as error:
-            raise ConfigError(f"the certificate of {url} cannot be trusted: {error}") from error
+            reason = _reason(error.certificate_error)
+            text = f"the certificate of {_server(url)} cannot be trusted: {reason}"
+            raise ConfigError(text) from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise ConnectFailed(f"cannot connect to {url}: {_reason(error)}") from error
+            raise ConnectFailed(f"cannot connect to {_server(url)}: {_reason(error)}") from error
         except TimeoutError as error:
             if request.sent:
-                raise NoReply(f"no reply of {url} within {timeout_s:.3g} s") from error
-            text = f"no connection took the request to {url} within {timeout_s:.3g} s"
+                raise NoReply(f"no reply of {_server(url)} within {timeout_s:.3g} s") from error
+            text = f"no connection took the request to {_server(url)} within {timeout_s:.3g} s"
             raise ConnectFailed(text) from error
         except (aiohttp.ClientError, OSError) as error:
-            if request.sent:
-                raise NoReply(f"the connection to {url} broke: {_reason(error)}") from error
-            raise ConnectFailed(f"the connection to {url} broke: {_reason(error)}") from error
+            text = f"the connection to {_server(url)} broke: {_reason(error)}"
+            raise (NoReply if request.sent else ConnectFailed)(text) from error
 
     async def _read(self, url: str, reply: "aiohttp.ClientResponse") -> bytes:
         limit = self._config.reply_bytes_max
@@ -93,7 +94,7 @@ class Transport:
             else:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
         reply.close()
-        raise NoReply(f"the reply of {url} is larger than {limit} bytes")
+        raise NoReply(f"the reply of {_server(url)} is larger than {limit} bytes")
 
     async def _open(self) -> "aiohttp.ClientSession":
         # Half a second of imports and certificates: in a thread, as the loop may be the user's.
@@ -230,5 +231,17 @@ def _ssl_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
+def _server(url: str) -> str:
+    """Scheme, host and port of a URL."""
+    return "/".join(url.split("/", 3)[:3])
+
+
 def _reason(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+    """Why, in a few words of the system rather than of the libraries in between."""
+    cause = getattr(error, "os_error", error)
+    if isinstance(cause, ssl.SSLError):
+        return getattr(cause, "verify_message", "") or cause.reason or str(cause)
+    number = getattr(cause, "errno", None)
+    if isinstance(number, int) and number > 0:
+        return os.strerror(number)
+    return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
