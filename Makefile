@@ -19,7 +19,7 @@ check: setup  ## what gates a commit: format, lint, types, layers, unit, contrac
 test: setup  ## every test lane; this is CI
 	@$(PY) scripts/run_lanes.py check single backends faults
 
-demo: setup  ## a server and a tour with the official SDK; DEMO_EXIT=1 ends after the tour
+demo: setup  ## a server and two clients of one group; DEMO_EXIT=1 ends after the tour
 	@$(PY) -m opentalos.cli.main demo $(if $(DEMO_EXIT),--exit)
 
 bench: setup  ## measure speed and memory; BENCH="--quick" or names of figures

@@ -1,4 +1,4 @@
-"""``talos demo``: a server on local disk and a tour with real traffic by the official SDK."""
+"""``talos demo``: a server on local disk and a tour with real traffic."""
 
 import os
 import signal
@@ -25,29 +25,34 @@ _STOP_TIMEOUT_S = 10.0
     show_default=True, help="Python that has the official SDK.",
 )  # fmt: skip
 @click.option(
-    "--tour", type=click.Path(path_type=Path), default=Path("examples/tour.py"),
-    show_default=True, help="The program that makes the traffic.",
+    "--second", type=click.Path(path_type=Path), default=Path("examples/official_reader.py"),
+    show_default=True, help="Program with the official SDK that joins the group.",
 )  # fmt: skip
 @click.option("--messages", default=10_000, show_default=True, help="How many to send.")
 @click.option("--exit", "exit_after", is_flag=True, help="End after the tour.")
 def demo(
-    data: Path, listen: str, sdk_python: Path, tour: Path, messages: int, exit_after: bool
+    data: Path, listen: str, sdk_python: Path, second: Path, messages: int, exit_after: bool
 ) -> None:
-    """Start a server, send and read messages with the official SDK, and leave it running."""
-    for path, remedy in ((sdk_python, "run: make setup"), (tour, "run it in the project")):
-        if not path.exists():
-            raise click.ClickException(f"{path} does not exist; {remedy}")
-    secret = os.urandom(16).hex()
-    key = _demo_key(data, f"{_KEY_ID}:{secret}")
+    """Start a server, send and read messages, and leave it running.
+
+    Two clients share the consumer group: one of this package's SDK and, where it is installed, one
+    of the official SDK.
+    """
+    from opentalos.cli.demo_traffic import Official, run_traffic
+    from opentalos.sdk import ClientConfig
+
+    key = _demo_key(data, f"{_KEY_ID}:{os.urandom(16).hex()}")
     command = [sys.executable, "-m", "opentalos.cli.main", "serve", "--data", str(data)]
     command += ["--listen", listen, "--root-key", key]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    log = data / "server.log"
+    with log.open("wb") as stderr:
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
-        url = _wait_ready(server)
-        click.echo(f"A server runs at {url}, its data in {data}/\n")
-        done = subprocess.run([str(sdk_python), str(tour), url, key, str(messages)])
-        if done.returncode != 0:
-            raise click.ClickException(f"the tour failed with exit status {done.returncode}")
+        url = _wait_ready(server, log)
+        click.echo(f"A server runs at {url}, its data and its log in {data}/\n")
+        key_id, secret = key.split(":", 1)
+        config = ClientConfig(endpoints=(url,), key_id=key_id, secret=secret)
+        run_traffic(config, messages, Official(sdk_python, second))
         if not exit_after:
             click.echo(f"\nThe server goes on at {url} until Ctrl-C.")
             click.echo(f"  key id and secret: {key}")
@@ -71,11 +76,13 @@ def _demo_key(data: Path, fresh: str) -> str:
     return fresh
 
 
-def _wait_ready(server: "subprocess.Popen[str]") -> str:
+def _wait_ready(server: "subprocess.Popen[str]", log: Path) -> str:
     assert server.stdout is not None
     line = server.stdout.readline().strip()
     if not line.startswith(_READY):
-        raise click.ClickException("the server did not start; its reason is above")
+        server.wait(_STOP_TIMEOUT_S)
+        reason = log.read_text(errors="replace").strip().rpartition("\n")[2]
+        raise click.ClickException(f"the server did not start: {reason}")
     return line.removeprefix(_READY)
 
 

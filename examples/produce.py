@@ -1,0 +1,45 @@
+"""Many messages, quickly, and what becomes of each.
+
+usage: TALOS_URL=http://HOST:PORT TALOS_KEY=ID:SECRET produce.py TOPIC [MESSAGES]
+
+Makes the topic if it is not there. A message counts as stored when its on_success was called.
+"""
+
+import sys
+from collections import Counter
+
+from opentalos.sdk import Client, ClientConfig, Message, TalosAdmin, TalosProducer
+from opentalos.sdk.errors import TopicExists
+
+
+def main():
+    topic = sys.argv[1]
+    messages = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000
+    outcomes = Counter()
+
+    def stored(message, partition, offset):
+        outcomes["stored"] += 1
+
+    def failed(message, error, outcome):
+        # NOT_DONE may be sent again; UNKNOWN is stored or not, and nobody can tell which.
+        outcomes[outcome.value] += 1
+        sys.stderr.write(f"{message.partition_key}: {error}\n")
+
+    with Client(ClientConfig.from_environment()) as client:
+        try:
+            TalosAdmin(client).topics.create(topic, partitions=4)
+        except TopicExists:
+            pass
+        with TalosProducer(client, topic) as producer:
+            for number in range(messages):
+                order = Message(
+                    data=b'{"order": %d}' % number, partition_key=f"customer-{number % 7}"
+                )
+                producer.put(order, on_success=stored, on_error=failed)
+            producer.flush()
+    print(dict(outcomes))
+    return 0 if outcomes["stored"] == messages else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

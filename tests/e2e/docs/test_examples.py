@@ -1,0 +1,91 @@
+"""Every example runs, as its own text says, against a real server."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from opentalos.sdk import SimpleConsumer
+from opentalos.testing import EmbeddedServer
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = ROOT / "examples"
+EXAMPLE_S = 60.0
+# Run elsewhere: by the demo, by tests of the plugin, of the compatibility and of clusters.
+ELSEWHERE = {"tour.py", "official_reader.py", "pytest_example.py", "cluster_traffic.py"}
+
+pytestmark = pytest.mark.timeout(90)
+_seen: set[str] = set()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedServer]:
+    with EmbeddedServer() as running:
+        yield running
+
+
+def run(server: EmbeddedServer, name: str, *arguments: str) -> list[str]:
+    """The lines an example writes."""
+    _seen.add(name)
+    command = [str(EXAMPLES / name), *arguments]
+    if name.endswith(".py"):
+        command = [sys.executable, "-W", "error", *command]
+    key = f"{server.key_id}:{server.secret}"
+    environment = {**os.environ, "TALOS_URL": server.url, "TALOS_KEY": key, "NO_PROXY": "*"}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=EXAMPLE_S
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def messages(server: EmbeddedServer, topic: str) -> list[bytes]:
+    with SimpleConsumer(server.client_config(), topic) as consumer:
+        return [
+            record.data
+            for partition, offsets in consumer.offsets().items()
+            if offsets.next
+            for record in consumer.fetch(partition, 0)
+        ]
+
+
+def test_produce_and_consume_in_a_group(server: EmbeddedServer) -> None:
+    assert run(server, "produce.py", "orders", "200") == ["{'stored': 200}"]
+    assert len(messages(server, "orders")) == 200
+    lines = run(server, "consume_group.py", "orders", "readers", "150")
+    assert lines[0] == "assigned 0 1 2 3"
+    assert lines[-1] == "read 150"
+    read = [line for line in lines if "order" in line]
+    rest = run(server, "consume_group.py", "orders", "readers", "50")
+    assert rest[-1] == "read 50"
+    assert len({*read, *(line for line in rest if "order" in line)}) == 200
+
+
+def test_an_asyncio_service_answers_each_order(server: EmbeddedServer) -> None:
+    run(server, "produce.py", "requests", "100")
+    server.create_topic("invoices", partitions=2)
+    assert run(server, "async_service.py", "requests", "invoices", "100") == ["invoices 100"]
+    assert len(set(messages(server, "invoices"))) == 100
+
+
+def test_arrow_tables_go_in_and_come_out(server: EmbeddedServer) -> None:
+    size = sum(len(f"reading {number}") for number in range(5_000))
+    assert run(server, "arrow_batches.py", "readings", "5000") == [f"rows 5000 bytes {size}"]
+
+
+def test_a_topic_is_followed_by_curl(server: EmbeddedServer) -> None:
+    lines = run(server, "follow_rest.sh", "clicks", "3")
+    assert len([line for line in lines if '"base_offset"' in line]) == 3
+    events = lines[lines.index("following clicks") + 1 :]
+    assert len(events) == 3
+    assert all('"number"' in line for line in events)
+
+
+def test_no_example_is_forgotten() -> None:
+    """Last in this file: the ones above noted what they ran."""
+    there = {path.name for path in EXAMPLES.iterdir() if path.is_file()}
+    assert there == _seen | ELSEWHERE
