@@ -109,7 +109,7 @@ def put_load(client: Client, load: Load, stopped: Callable[[], bool]) -> Figures
 def get_load(client: Client, load: Load, stopped: Callable[[], bool]) -> Figures:
     """Read all partitions side by side, once; the latency is that of a fetch."""
     latencies_s: list[float] = []
-    began_s, cpu_s = time.monotonic(), time.process_time()
+    began_s, cpu_s, found = time.monotonic(), time.process_time(), 0
 
     def go_on() -> bool:
         return not stopped() and time.monotonic() < began_s + load.seconds
@@ -121,7 +121,6 @@ def get_load(client: Client, load: Load, stopped: Callable[[], bool]) -> Figures
             found += count
             progress.show(found)
 
-        found = 0
         client.run(lambda inner: _read_all(inner, load.topic, go_on, latencies_s, read))
     return Figures(
         "get", found, 0, found * load.message_bytes,
