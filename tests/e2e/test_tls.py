@@ -1,6 +1,7 @@
 """TLS on the one port of real servers: clients, new certificates, servers among themselves."""
 
 import asyncio
+import contextlib
 import http.client
 import json
 import os
@@ -15,8 +16,16 @@ from pathlib import Path
 import pytest
 from tests.compat.conftest import Sdk
 from tests.e2e.memory_cluster import memory_cluster, settled
-from tests.raw_client import RawClient, RawTopic, connection_to, idl
-from tests.server_process import TALOS, ServerProcess
+from tests.raw_client import (
+    COMPACT,
+    RawClient,
+    RawTopic,
+    connection_to,
+    encode_call,
+    idl,
+    signed_headers,
+)
+from tests.server_process import ROOT_KEY, TALOS, ServerProcess
 from tests.tls_files import TlsFolder
 
 from opentalos.model.limits import TlsSettings
@@ -136,6 +145,66 @@ def test_mutual_tls_serves_those_who_show_a_certificate(tmp_path: Path, folder: 
         assert healthz(server.port, folder.trust(shown=True)) == 200
     finally:
         assert server.stop() == 0
+
+
+def open_get(server: ServerProcess, topic: RawTopic, trust: ssl.SSLContext) -> ssl.SSLSocket:
+    """Ask for all that is there, on a connection that ends with the reply; nothing is read."""
+    request = idl("message").GetMessageRequest(
+        topicAndPartition=topic.partition(), messageOffset=0, sequenceId="slow#1"
+    )
+    path, body = "/v1/api/message", encode_call("message", "getMessage", request)
+    headers = {
+        **signed_headers(path, body, COMPACT, ROOT_KEY),
+        "Connection": "close",
+        "Content-Length": str(len(body)),
+    }
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    plain = socket.create_connection(("127.0.0.1", server.port))
+    secure = trust.wrap_socket(plain, server_hostname="127.0.0.1")
+    secure.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\n{lines}\r\n".encode() + body)
+    return secure
+
+
+def read_all(secure: ssl.SSLSocket) -> int:
+    count = 0
+    while data := secure.recv(1 << 20):
+        count += len(data)
+    return count
+
+
+def test_a_slow_client_gets_its_reply_and_one_that_never_reads_is_cut(
+    tmp_path: Path, folder: TlsFolder
+) -> None:
+    stall_s, stored = 2.0, 9 << 20
+    config = f"[http]\nwrite_stall_s = {stall_s}\n[metrics]\naccess = 'open'\n"
+    server = ServerProcess(tmp_path, folder.section() + config).start()
+    try:
+        client = RawClient(server.port, tls=folder.trust())
+        topic = RawTopic.create(client, "large")
+        for _ in range(9):
+            topic.put(b"x" * (1 << 20))
+        client.close()
+        with open_get(server, topic, folder.trust()) as slow:
+            time.sleep(stall_s / 2)
+            assert read_all(slow) > stored
+        with open_get(server, topic, folder.trust()) as asleep:
+            deadline = time.monotonic() + PATIENCE_S
+            while "\nopentalos_connections_cut_total 1.0\n" not in page(server, folder):
+                assert time.monotonic() < deadline
+                time.sleep(LOOK_S)
+            with contextlib.suppress(ssl.SSLError, ConnectionError):
+                assert read_all(asleep) < stored
+    finally:
+        assert server.stop() == 0
+
+
+def page(server: ServerProcess, folder: TlsFolder) -> str:
+    """/metrics."""
+    connection = connection_to(server.port, folder.trust())
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return text
 
 
 @pytest.mark.parametrize("key", ["cert_file", "key_file"])

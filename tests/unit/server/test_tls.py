@@ -23,8 +23,16 @@ PATIENCE_S = 10.0
 REQUEST = b"GET /x HTTP/1.1\r\n\r\n"
 
 
+LARGE = 16 << 20  # bytes; more than the buffers between a server and its client
+STALL_S = 1.0
+
+
 def answer(exchange: Exchange) -> None:
     exchange.reply(head(200, TEXT), b"hello")
+
+
+def answer_large(exchange: Exchange) -> None:
+    exchange.reply(head(200, TEXT), b"x" * LARGE)
 
 
 @dataclass
@@ -78,7 +86,8 @@ async def port(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[
     if more.get("client_ca_file"):
         keys["client_ca_file"] = str(folder.ca)
     tls = ServerTls(TlsSettings(reload_interval_s=LOOK_S, **keys))
-    http = HttpServer(HttpLimits(), {b"/x": answer})
+    limits = HttpLimits(write_stall_s=STALL_S)
+    http = HttpServer(limits, {b"/x": answer, b"/large": answer_large})
     number = await http.listen("127.0.0.1", 0, tls.port)
     tls.start()
     yield Port(folder, tls, http, number)
@@ -210,3 +219,62 @@ async def test_a_client_that_says_it_is_done_gets_what_it_asked_for(port: Port) 
     assert reply.endswith(b"hello")
     writer.close()
     await until(lambda: port.http.connections == 0)
+
+
+async def test_a_large_reply_reaches_a_client_that_takes_its_time(
+    port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opentalos.gateway.http.connection.TLS_CLOSE_S", 0.1)
+    reader, writer = await port.connect(port.folder.trust())
+    writer.write(b"GET /large HTTP/1.1\r\nConnection: close\r\n\r\n")
+    await asyncio.sleep(STALL_S / 2)  # longer than TLS waits for the end, shorter than a stall
+    async with asyncio.timeout(PATIENCE_S):
+        reply = await reader.read()
+    assert len(reply) > LARGE
+    writer.close()
+
+
+async def test_a_client_that_does_not_read_is_cut(port: Port) -> None:
+    with socket.create_connection(("127.0.0.1", port.number)) as plain:
+
+        def ask_and_sleep() -> ssl.SSLSocket:
+            kept = port.folder.trust().wrap_socket(plain, server_hostname="localhost")
+            kept.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+            return kept
+
+        kept = await asyncio.to_thread(ask_and_sleep)
+        await until(lambda: port.http.cut == 1)
+        await until(lambda: port.http.connections == 0)
+        kept.close()
+
+
+async def test_a_drain_does_not_wait_for_clients_that_say_nothing(port: Port) -> None:
+    with socket.create_connection(("127.0.0.1", port.number)) as plain:
+
+        def ask_and_sleep() -> ssl.SSLSocket:
+            kept = port.folder.trust().wrap_socket(plain, server_hostname="localhost")
+            kept.sendall(REQUEST)
+            kept.recv(1)
+            return kept
+
+        kept = await asyncio.to_thread(ask_and_sleep)
+        assert await port.http.drain(PATIENCE_S)
+        assert port.http.cut == 0
+        kept.close()
+
+
+async def test_bad_handshakes_by_the_hundred_take_nothing_from_others(port: Port) -> None:
+    reader, writer = await port.connect(port.folder.trust())
+    for beginning in (b"", REQUEST, b"\x16\x03\x01\x00\x05hello", b"\x00" * 64):
+        strangers = [await port.connect(None) for _ in range(50)]
+        for _, one in strangers:
+            one.write(beginning)
+        assert await ask(reader, writer) == b"HTTP/1.1 200 OK"
+        for _, one in strangers:
+            one.close()
+    assert await ask(reader, writer) == b"HTTP/1.1 200 OK"
+    begun, done, _, refused = port.handshakes
+    assert (begun, done, refused) == (201, 1, 0)
+    await until(lambda: port.handshakes[2] >= 150)
+    assert port.http.connections == 1
+    writer.close()

@@ -12,11 +12,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser, parse_url
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import CONTINUE, TEXT, head, stream_head
 from opentalos.gateway.http.reply_stream import ReplyStream
+from opentalos.gateway.http.request_target import origin_form, reason_of
 from opentalos.model.errors import OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ FEED_BYTES_MAX = 16 << 10  # parsed at once, so that one read cannot hold thousa
 HEADERS_MAX = 100  # header lines of one request
 AHEAD_BYTES = 2 << 10  # charged to the body budget for the head of a request that was sent ahead
 LINGER_S = 2.0  # after a refusal the client may read it before the connection is cut
+TLS_CLOSE_S = 2.0  # for the other side's word that it closes as well, which may never come
 JOIN_BYTES_MAX = 64 << 10  # larger replies go out in pieces instead of one copy
 
 
@@ -48,6 +50,7 @@ class HttpConnection(asyncio.Protocol):
         self._last = False  # no request after the ones already here
         self._refusal: tuple[int, str] | None = None  # answered when its turn comes
         self._lingering = False
+        self._parting = False  # all is sent; TLS waits for the other side
         self._write_stalled = False
         self._pumping = False
         self._in_message = False
@@ -169,7 +172,7 @@ class HttpConnection(asyncio.Protocol):
         except HttpParserUpgrade as upgrade:
             self._resume_after_upgrade(data[upgrade.args[0] :])
         except HttpParserError as error:
-            self._refuse(400, f"malformed HTTP request: {_reason(error)}")
+            self._refuse(400, f"malformed HTTP request: {reason_of(error)}")
         if not self._in_message:
             return
         if self._moved:
@@ -275,7 +278,7 @@ class HttpConnection(asyncio.Protocol):
         self._moved = True
         url = self._url
         if not url.startswith(b"/"):
-            url = _origin_form(url)
+            url = origin_form(url)
         headers = self._headers
         exchange = Exchange(self, self._parser.get_method(), url, headers)
         parts = self._parts
@@ -450,13 +453,20 @@ class HttpConnection(asyncio.Protocol):
         if transport.can_write_eof():
             transport.write_eof()
 
-    def _close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+    def _close(self, *, idle: bool = False) -> None:
+        transport, server = self._transport, self._server
+        if transport is None:
+            return
+        if server.tls is not None and not transport.get_write_buffer_size():
+            self._parting = True
+            self.deadline = server.now + (0.0 if idle and server.draining else TLS_CLOSE_S)
+        transport.close()
 
     def expire(self) -> None:
         """The deadline passed: answer for a slow handler, cut a slow client."""
-        if self._current is not None and not self._write_stalled:
+        if self._parting:
+            self.abort()
+        elif self._current is not None and not self._write_stalled:
             late, unknown = (
                 self._current.late,
                 OutcomeUnknown("this takes too long: outcome unknown"),
@@ -476,7 +486,7 @@ class HttpConnection(asyncio.Protocol):
     def drain(self) -> None:
         """Close at once when idle, after the requests under way else."""
         if self._current is None and not self._queue and not self._in_message:
-            self._close()
+            self._close(idle=True)
         elif self._current is not None and self._current.drained is not None:
             self._current.drained()
 
@@ -485,16 +495,3 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-
-def _reason(error: HttpParserError) -> str:
-    text = str(error)
-    return text if text and len(text) < JOIN_BYTES_MAX else "unreadable"
-
-
-def _origin_form(url: bytes) -> bytes:
-    """Path and query of a request target that names a host as well, or ``*``."""
-    try:
-        parsed = parse_url(url)
-    except HttpParserError:
-        return b"*"
-    return (parsed.path or b"/") + (b"?" + parsed.query if parsed.query else b"")

@@ -11,13 +11,13 @@ from opentalos.gateway.http.connection import HttpConnection
 from opentalos.gateway.http.exchange import Exchange, Handler
 from opentalos.gateway.http.reply_format import date_line
 from opentalos.gateway.http.tls import TlsContext
+from opentalos.gateway.http.tls_connection import TlsConnection
 from opentalos.gateway.http.traffic import Traffic
 from opentalos.model.limits import HttpLimits
 
 SWEEP_S = 0.25  # resolution of every time limit of the port
 ANSWER_TIMEOUT_S = 4.5  # clients give up reading after 5 s (talos-http.md section 5)
 UNSENT_BYTES_MAX = 256 << 20  # replies that clients do not read, whole server
-TLS_CLOSE_S = 2.0  # for the other side's word that it closes as well
 BACKLOG = 1024  # connections the kernel keeps until they are accepted
 
 _log = logging.getLogger("opentalos.http")
@@ -70,16 +70,17 @@ class HttpServer:
         self.tick()
         self.tls = tls
         loop = asyncio.get_running_loop()
+        connection = HttpConnection if tls is None else TlsConnection
 
         async def bind(port: int) -> asyncio.Server:
             return await loop.create_server(
-                lambda: HttpConnection(self),
+                lambda: connection(self),
                 host,
                 port,
                 backlog=BACKLOG,
                 ssl=tls,
                 ssl_handshake_timeout=tls.handshake_timeout_s if tls else None,
-                ssl_shutdown_timeout=TLS_CLOSE_S if tls else None,
+                ssl_shutdown_timeout=self.limits.write_stall_s if tls else None,
             )
 
         listener = await bind(port)

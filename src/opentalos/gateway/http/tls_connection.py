@@ -1,0 +1,144 @@
+"""A connection over TLS, whose unsent bytes are known.
+
+A loop's TLS transport hands all it has to the socket's transport as soon as that takes anything,
+and says from then on that nothing is unsent. So a client that does not read a large reply would
+not be noticed. Here a reply is given out piece by piece, and the rest counts as unsent.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from opentalos.gateway.http.connection import HttpConnection
+
+PIECE_BYTES = 128 << 10  # given to the loop at once; what it may hold unnoticed is little more
+
+
+class PacedTransport(asyncio.Transport):
+    """Writes on ``transport`` while it takes them, and keeps the rest.
+
+    ``paused`` and ``resumed`` are called like the protocol's ``pause_writing`` and
+    ``resume_writing``.
+    """
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        paused: Callable[[], None],
+        resumed: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._transport, self._paused, self._resumed = transport, paused, resumed
+        transport.set_write_buffer_limits(high=PIECE_BYTES // 2)
+        self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
+        self._full = False  # the loop wants no more
+        self._told = False  # that we are full as well
+        self._ending = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send at once if there is room and nothing waits."""
+        if not self._unsent and not self._full and len(data) <= PIECE_BYTES:
+            self._transport.write(data)
+            return
+        view = memoryview(data)
+        for position in range(0, len(view), PIECE_BYTES):
+            self._unsent.append(view[position : position + PIECE_BYTES])
+        self._unsent_bytes += len(view)
+        self._send()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """One after the other."""
+        for data in list_of_data:
+            self.write(data)
+
+    def loop_paused(self) -> None:
+        """The loop holds enough."""
+        self._full = True
+        self._tell()
+
+    def loop_resumed(self) -> None:
+        """The loop has sent what it held."""
+        self._full = False
+        self._send()
+
+    def lost(self) -> None:
+        """Nothing can be sent any more."""
+        self._unsent.clear()
+        self._unsent_bytes = 0
+
+    def _send(self) -> None:
+        while self._unsent and not self._full:
+            piece = self._unsent.popleft()
+            self._unsent_bytes -= len(piece)
+            self._transport.write(piece)
+        self._tell()
+        if self._ending and not self._unsent:
+            self._transport.close()
+
+    def _tell(self) -> None:
+        full = self._full or bool(self._unsent)
+        if full != self._told:
+            self._told = full
+            (self._paused if full else self._resumed)()
+
+    def get_write_buffer_size(self) -> int:
+        """What is unsent, as far as it is known."""
+        return self._unsent_bytes + self._transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        """Close once all is sent."""
+        self._ending = True
+        if not self._unsent:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Cut at once."""
+        self.lost()
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        """Whether no more may be written."""
+        return self._ending or self._transport.is_closing()
+
+    def can_write_eof(self) -> bool:
+        """Never: TLS knows no half-open connection."""
+        return False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Of the transport."""
+        return self._transport.get_extra_info(name, default)
+
+    def pause_reading(self) -> None:
+        """Of the transport."""
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Of the transport."""
+        self._transport.resume_reading()
+
+
+class TlsConnection(HttpConnection):
+    """An HttpConnection that writes through a PacedTransport."""
+
+    _paced: PacedTransport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The handshake is over."""
+        plain = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._paced = PacedTransport(plain, super().pause_writing, super().resume_writing)
+        super().connection_made(self._paced)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget what waits."""
+        self._paced.lost()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The loop's word."""
+        self._paced.loop_paused()
+
+    def resume_writing(self) -> None:
+        """The loop's word."""
+        self._paced.loop_resumed()
