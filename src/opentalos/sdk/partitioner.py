@@ -8,7 +8,7 @@ from opentalos.model import partition_key
 
 KEYS_REMEMBERED: Final = 10_000  # with their partitions; hashing one anew takes microseconds
 
-Partitioner = Callable[[str, int], int]  # key and number of partitions to a number, taken modulo them
+Partitioner = Callable[[str, int], int]  # key and how many partitions; the result is taken modulo
 
 
 @lru_cache(KEYS_REMEMBERED)

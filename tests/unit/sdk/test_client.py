@@ -85,6 +85,23 @@ def test_an_idempotent_put_is_repeated_after_an_unknown_outcome(servers: FakeSer
     assert servers.count("putMessage", S1) == 2
 
 
+def test_an_idempotent_put_says_when_it_may_be_stored_already(servers: FakeServers) -> None:
+    said: list[tuple[int | None, int | None, int | None, bool]] = []
+
+    def noted(then: Any) -> Any:
+        def answer(put: message.PutMessageRequest) -> Any:
+            told = put.producerId, put.producerEpoch, put.firstSequence, bool(put.repeated)
+            said.append(told)
+            return then(put)
+
+        return answer
+
+    answers = raises(ThrottleRejected("later")), raises(NoReply("cut")), stored
+    servers.on(S1, "putMessage", in_turn(*map(noted, answers)))
+    run(client_of(servers).put(TOPIC, 0, BLOCK, stamp=STAMP))
+    assert said == [(7, 0, 0, False), (7, 0, 0, False), (7, 0, 0, True)]
+
+
 def test_an_idempotent_put_never_turns_from_unknown_to_not_done(servers: FakeServers) -> None:
     denied = raises(errors.PermissionDenied("revoked"))
     servers.on(S1, "putMessage", in_turn(raises(NoReply("cut")), denied))

@@ -1,0 +1,34 @@
+"""TalosProducer in a cluster: partitions move under it, and its puts are forwarded."""
+
+import asyncio
+
+import pytest
+from tests.e2e.memory_cluster import memory_cluster, settled
+from tests.e2e.sdk.conftest import config_of, read_all
+
+from opentalos.sdk import ProducerSettings, aio
+
+PARTITIONS = 6
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("direct", [True, False])
+async def test_every_message_is_stored_once_while_partitions_move(direct: bool) -> None:
+    settings = ProducerSettings(batch_messages_max=5, linger_s=0.01, idempotent=True)
+    async with memory_cluster() as servers:
+        url = f"http://127.0.0.1:{servers[0].port}"
+        async with aio.Client(config_of(url, direct=direct)) as client:
+            topic = await aio.TalosAdmin(client).topics.create("moved", partitions=PARTITIONS)
+            await settled(servers, topic.resource.rsplit("#", 1)[1], PARTITIONS)
+            async with aio.TalosProducer(client, "moved", settings) as producer:
+                for number in range(400):
+                    await producer.put(b"%d" % number)
+                    await asyncio.sleep(0.002)
+                    if number == 100:
+                        leaving = asyncio.create_task(servers[2].stop())
+                await leaving
+            held = [await read_all(client, "moved", number) for number in range(PARTITIONS)]
+        await servers[2].start()
+    assert sorted(int(data) for one in held for data in one) == list(range(400))
+    for one in held:
+        assert one == sorted(one, key=int), "the order of the puts"
