@@ -80,8 +80,11 @@ that is kept.
 `GET /topics/{topic}/events` is a stream of server-sent events, one for each message. The id of an
 event is the next offset of every partition that is followed; with it as `Last-Event-ID` a client
 goes on where it was. At most 256 partitions are followed by a stream, 5,000 by all streams of a
-server, and there are at most 500 streams. A stream ends after an hour at most, and when the server
-stops or the key is disabled; a client that does not read for `[http] write_stall_s` is cut.
+server, and there are at most 500 streams. A stream ends after an hour at most, when the server
+stops, and when partitions are added: a client that comes again gets them from their first message
+on. One that cannot go on, because the topic, the permission or the key is gone or a position is not
+kept any more, ends with an event of type `error`. A client that does not read for
+`[http] write_stall_s` is cut.
 """
 
 

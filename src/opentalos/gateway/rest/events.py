@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from opentalos.broker.messages import LATEST_OFFSET, START_OFFSET
@@ -18,6 +18,7 @@ from opentalos.gateway.rest.route import Route
 from opentalos.gateway.rest.schema import items, one_of, text, whole
 from opentalos.model.errors import (
     PartitionNotExist,
+    RequestError,
     StoreUnavailable,
     TalosError,
     Unavailable,
@@ -88,7 +89,9 @@ async def _stream(call: Call, topic: Topic, spots: Sequence[Spot]) -> None:
 async def _spots(call: Call, topic: Topic) -> Sequence[Spot]:
     """Where each partition begins, as real offsets."""
     count = topic.consumer_partitions
-    wanted: Sequence[int] = call.query.get("partition") or range(min(count, PARTITIONS_MAX))
+    wanted: Sequence[int] = call.query.get("partition") or range(count)
+    if len(wanted) > PARTITIONS_MAX:
+        raise Unusable(f"the topic has {count} partitions; name up to {PARTITIONS_MAX} of them")
     missing = [one for one in wanted if one >= count]
     if missing:
         raise PartitionNotExist(f"topic {topic.name} has no partition {missing[0]}")
@@ -142,31 +145,48 @@ async def _read(following: _Following, spot: Spot) -> None:
 
 async def _write(following: _Following, stream: ReplyStream, offsets: dict[int, int]) -> None:
     """Write events until an error, or until the time is over."""
-    loop = asyncio.get_running_loop()
-    until_s = loop.time() + following.call.query.get("limit_s", STREAM_S_MAX)
+    loop, call = asyncio.get_running_loop(), following.call
+    until_s = loop.time() + call.query.get("limit_s", STREAM_S_MAX)
+    beat_s = loop.time() + BEAT_S
     await stream.write(b"retry: %d\n\n" % RETRY_MS)
-    while True:
-        left_s = until_s - loop.time()
-        if left_s <= 0:
-            return
+    while (now_s := loop.time()) < until_s:
+        found: PlainMessages | TalosError
         try:
-            async with asyncio.timeout(min(BEAT_S, left_s)):
+            if now_s >= beat_s:
+                if _has_grown(call, offsets):
+                    return  # a client that comes again reads the new partitions from their start
+                beat_s = now_s + BEAT_S
+                await stream.write(b":\n\n")
+            async with asyncio.timeout_at(min(beat_s, until_s)):
                 found = await following.queue.get()
         except TimeoutError:
-            following.call.again()
-            if loop.time() < until_s:
-                await stream.write(b":\n\n")
             continue
+        except RequestError as error:
+            found = error
         if isinstance(found, TalosError):
-            await stream.write(_error(following.call, found))
+            await stream.write(_error(call, found))
             return
-        events: list[bytes] = []
-        for one in found.messages:
-            offsets[one.partition] = one.offset + 1
-            vector = ",".join(f"{number}:{offset}" for number, offset in offsets.items())
-            data = shown(one, following.encoding).replace(b"\n", b"\ndata: ")
-            events.append(b"id: %b\ndata: %b\n\n" % (vector.encode(), data.replace(b"\r", b" ")))
-        await stream.write(b"".join(events))
+        await stream.write(b"".join(_events(following, found, offsets)))
+
+
+def _events(
+    following: _Following, found: PlainMessages, offsets: dict[int, int]
+) -> Iterator[bytes]:
+    for one in found.messages:
+        offsets[one.partition] = one.offset + 1
+        vector = ",".join(f"{number}:{offset}" for number, offset in offsets.items())
+        data = shown(one, following.encoding).replace(b"\n", b"\ndata: ")
+        yield b"id: %b\ndata: %b\n\n" % (vector.encode(), data.replace(b"\r", b" "))
+
+
+def _has_grown(call: Call, offsets: Mapping[int, int]) -> bool:
+    """Whether partitions were added to a topic that is followed as a whole.
+
+    Raises: InvalidCredential, TopicNotExist, PermissionDenied: the caller may not follow any more.
+    """
+    call.again()
+    topic = topic_of(call, Permission.GET_MESSAGE)
+    return "partition" not in call.query and topic.consumer_partitions != len(offsets)
 
 
 def _error(call: Call, error: TalosError) -> bytes:

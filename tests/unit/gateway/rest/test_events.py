@@ -42,7 +42,7 @@ class Stream:
         return b"".join(self.written)
 
 
-def follow(call: Rest, path: bytes = PATH) -> tuple[Exchange, Stream]:
+def follow(call: Rest, path: bytes = PATH, resume: bytes = b"") -> tuple[Exchange, Stream]:
     stream = Stream()
     connection: Any = SimpleNamespace(
         answer_stream=lambda exchange, kind, extra: stream,
@@ -51,6 +51,8 @@ def follow(call: Rest, path: bytes = PATH) -> tuple[Exchange, Stream]:
         peer="",
     )
     headers = {b"authorization": b"Basic " + call.tokens["alice"]}
+    if resume:
+        headers[b"last-event-id"] = resume
     exchange = Exchange(connection, b"GET", path, headers)
     dict(call.gateway.prefix_routes())[b"/rest/v1/"](exchange)
     return exchange, stream
@@ -79,7 +81,7 @@ async def test_a_stream_ends_when_its_key_is_disabled(call: Rest) -> None:
     await until(stream, b'"text": "a"')
     await until(stream, b"\n\n:\n\n")  # it lives on without messages
     await call("PATCH", "principals/alice", {"disabled": True})
-    assert b"event: error" not in await stream.ended()
+    assert b'"title": "InvalidCredential"' in await stream.ended()
 
 
 @pytest.mark.parametrize("told", ["late", "drained"])
@@ -145,3 +147,29 @@ async def test_a_reader_that_fails_ends_the_stream(
     monkeypatch.setattr(call.world.broker.plain_messages, "get_anywhere", broken)
     _, stream = follow(call)
     assert b"event: error" in await stream.ended()
+
+
+async def test_a_stream_ends_when_partitions_are_added_and_resumes_with_them(call: Rest) -> None:
+    await put(call, "a")
+    _, stream = follow(call)
+    await until(stream, b"id: 0:1\n")
+    await call("PATCH", "topics/t", {"partitions": 2}, by="alice")
+    await stream.ended()
+    path = "topics/t/partitions/1/messages"
+    await call("POST", path, {"messages": [{"text": "new"}]}, by="alice")
+    _, again = follow(call, resume=b"0:1")
+    await until(again, b"id: 0:1,1:1\n")
+    assert b'"text": "a"' not in b"".join(again.written)
+
+
+async def test_a_busy_stream_looks_at_its_key_as_well(call: Rest) -> None:
+    _, stream = follow(call)
+    await until(stream, b"retry: ")
+    await call("PATCH", "principals/alice", {"disabled": True})
+    for number in range(200):
+        if stream.closed.is_set():
+            break
+        sent = {"messages": [{"text": str(number)}]}
+        await call("POST", "topics/alice%2Ft/messages", sent)
+        await asyncio.sleep(0.005)
+    await stream.ended()
