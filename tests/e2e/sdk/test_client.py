@@ -12,7 +12,13 @@ from tests.tls_files import TlsFolder
 
 from opentalos.model import errors
 from opentalos.sdk import ClientConfig, Compression, Message, Permission, Start, TlsSettings, aio
-from opentalos.sdk.errors import ConnectFailed, OutcomeUnknown, PositionExpired, Unavailable
+from opentalos.sdk.errors import (
+    ClientClosed,
+    ConnectFailed,
+    OutcomeUnknown,
+    PositionExpired,
+    Unavailable,
+)
 from opentalos.sdk.values import (
     OffsetRange,
     PartitionQuota,
@@ -266,6 +272,31 @@ async def test_the_first_endpoint_that_answers_is_used(sdk_server: ServerProcess
     async with aio.TalosAdmin(config) as admin:
         for _ in range(3):
             await admin.topics.list()
+
+
+async def test_closing_ends_what_is_under_way(sdk_config: ClientConfig) -> None:
+    client = aio.Client(sdk_config)
+    ref = await aio.TalosAdmin(client).topics.create("closing", partitions=1)
+    held = client.fetch(ref, 0, 0, messages_max=1, bytes_max=1)  # nothing there, so it is held
+    reading = asyncio.create_task(held)
+    await asyncio.sleep(0.1)
+    assert not reading.done()
+    await client.close()
+    with pytest.raises(ClientClosed):
+        await reading
+
+
+async def test_a_cancelled_call_leaves_the_client_usable(sdk_config: ClientConfig) -> None:
+    async with aio.Client(sdk_config) as client:
+        ref = await aio.TalosAdmin(client).topics.create("cancelled", partitions=1)
+        for pause_s in (0.0, 0.0, 0.001, 0.01, 0.1):
+            held = client.fetch(ref, 0, 0, messages_max=1, bytes_max=1)
+            reading = asyncio.create_task(held)
+            await asyncio.sleep(pause_s)
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            assert (await client.offsets(ref, [0]))[0] == OffsetRange(0, 0)
 
 
 async def test_an_unreachable_server_is_named_at_the_deadline() -> None:
