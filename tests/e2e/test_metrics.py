@@ -90,8 +90,8 @@ def test_promtool_finds_nothing_to_complain_of(busy: ServerProcess) -> None:
 
 async def test_promtool_finds_nothing_in_the_page_of_a_member() -> None:
     async with memory_cluster(2) as servers:
-        topic = await asyncio.to_thread(RawTopic.create, servers[0].client(), "t", partitions=4)
-        await settled(servers, topic.resource.topicTalosResourceName.rsplit("#", 1)[1], 4)
+        topic = await asyncio.to_thread(RawTopic.create, servers[0].client(), "t", partitions=24)
+        await settled(servers, topic.resource.topicTalosResourceName.rsplit("#", 1)[1], 24)
         token = base64.b64encode(f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}".encode()).decode()
 
         def read() -> str:
@@ -107,12 +107,14 @@ async def test_promtool_finds_nothing_in_the_page_of_a_member() -> None:
         found = samples(page)
         assert found["opentalos_cluster_member", ()] == 1
         assert found["opentalos_cluster_servers", ()] == 2
-        assert found["opentalos_cluster_partitions", ()] == 4
+        assert found["opentalos_cluster_partitions", ()] == 24
 
 
 def test_what_was_done_is_counted(busy: ServerProcess) -> None:
     found = samples(get(busy, "/metrics")[2])
     assert found["opentalos_calls_total", (("kind", "put"),)] == 16
+    assert found["opentalos_puts_total", ()] == 15  # one was refused
+    assert found["opentalos_gets_total", ()] == 3
     assert found["opentalos_messages_stored_total", ()] == 30
     assert found["opentalos_messages_read_total", ()] == 30
     assert found["opentalos_put_bytes_total", ()] > 3000

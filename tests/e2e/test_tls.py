@@ -33,6 +33,7 @@ from opentalos.model.limits import TlsSettings
 COMMAND_TIMEOUT_S = 10.0
 PATIENCE_S = 10.0
 LOOK_S = 0.05
+PARTITIONS = 24  # so many that each of two servers has some
 REFUSED = (ssl.SSLError, ConnectionError, http.client.HTTPException)
 
 
@@ -237,16 +238,16 @@ async def test_servers_of_a_cluster_forward_to_each_other_over_tls(
     )
     async with memory_cluster(2, tls=settings, trust=folder.trust(shown=mutual)) as servers:
         clients = [server.client() for server in servers]
-        topic = await asyncio.to_thread(RawTopic.create, clients[0], "t", partitions=8)
+        topic = await asyncio.to_thread(RawTopic.create, clients[0], "t", partitions=PARTITIONS)
         uuid = topic.resource.topicTalosResourceName.rsplit("#", 1)[1]
-        owners = await settled(servers, uuid, 8)
+        owners = await settled(servers, uuid, PARTITIONS)
         for number, client in enumerate(clients):
             there = RawTopic(client, "t", topic.resource)
-            for partition in range(8):
+            for partition in range(PARTITIONS):
                 put = await asyncio.to_thread(there.put, b"x", partition=partition)
                 assert bool(put.isTransfer) is (owners[partition] != number)
             assert await asyncio.to_thread(schedule, client, topic) == {}
-        assert sum(one.counters()["requests"] for one in servers) == 8
+        assert sum(one.counters()["requests"] for one in servers) == PARTITIONS
         assert sum(one.counters()["failures"] for one in servers) == 0
         for client in clients:
             client.close()
@@ -281,12 +282,12 @@ async def test_servers_with_and_without_tls_work_together(folder: TlsFolder) -> 
         servers[1].port, servers[1].tls, servers[1].trust = 0, settings, folder.trust()
         await servers[1].start()
         clients = [server.client() for server in servers]
-        topic = await asyncio.to_thread(RawTopic.create, clients[0], "t", partitions=8)
+        topic = await asyncio.to_thread(RawTopic.create, clients[0], "t", partitions=PARTITIONS)
         uuid = topic.resource.topicTalosResourceName.rsplit("#", 1)[1]
-        owners = await settled(servers, uuid, 8)
+        owners = await settled(servers, uuid, PARTITIONS)
         for number, client in enumerate(clients):
             there = RawTopic(client, "t", topic.resource)
-            for partition in range(8):
+            for partition in range(PARTITIONS):
                 put = await asyncio.to_thread(there.put, b"x", partition=partition)
                 assert bool(put.isTransfer) is (owners[partition] != number)
             # Clients of the plain server would dial the other one by plain HTTP.

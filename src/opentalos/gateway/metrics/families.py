@@ -103,6 +103,8 @@ def _calls(sources: Sources) -> Iterator[Metric]:
 
 def _messages(sources: Sources, figures: Figures) -> Iterator[Metric]:
     counted, log = figures.messages, figures.log
+    yield _counter("puts", "Puts that were admitted, over all protocols.", counted.puts)
+    yield _counter("gets", "Gets that were admitted, over all protocols.", counted.gets)
     yield _counter("messages_stored", "Messages stored.", log.messages)
     yield _counter("messages_read", "Messages given to consumers.", counted.get_messages)
     yield _counter("put_bytes", "Payload bytes of admitted puts.", counted.put_bytes)
