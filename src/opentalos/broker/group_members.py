@@ -24,6 +24,7 @@ from opentalos.model.identity import Permission, Principal
 
 WORKER_TOKEN_BYTES = 8
 RENEW_S = 7.0  # a worker that waits renews and balances so often, as other clients do
+GATHER_S = 0.02  # after the first partition gave messages, for the others to give theirs
 SHARE_BYTES_MIN = 64 << 10  # that each partition may give to one reply
 
 
@@ -181,6 +182,9 @@ class GroupMemberService:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 found = [one for task in done for one in _messages(task)]
                 if found:
+                    if waiting:  # others have some as well, most often
+                        done, _ = await asyncio.wait(waiting, timeout=GATHER_S)
+                        found += [one for task in done for one in _messages(task)]
                     return found[: bounds.messages_max]
         finally:
             for task in tasks:

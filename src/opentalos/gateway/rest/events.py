@@ -83,6 +83,7 @@ async def _stream(call: Call, topic: Topic, spots: Sequence[Spot]) -> None:
     finally:
         for reader in readers:
             reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
         stream.close()
 
 
