@@ -8,7 +8,7 @@ import click
 from opentalos.cli.connection import ServerOptions, with_server
 from opentalos.cli.names import topic_argument
 from opentalos.cli.output import Output, with_format
-from opentalos.cli.rest_client import place
+from opentalos.cli.rest_path import place
 
 _GRANTABLE: Final = {"put": "PUT_MESSAGE", "get": "GET_MESSAGE", "describe": "DESCRIBE_TOPIC"}
 _WORDS: Final = {name: word for word, name in _GRANTABLE.items()}

@@ -1,16 +1,19 @@
 """``talos bench``: put and read load against a server, in a topic of its own."""
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from opentalos.cli.connection import ServerOptions, with_server
 from opentalos.cli.interrupt import Interrupted, stopping
 from opentalos.cli.output import Output, with_format
-from opentalos.cli.rest_client import RestClient, place
+from opentalos.cli.rest_path import place
 from opentalos.model.errors import TalosError
 from opentalos.model.message import Compression
+
+if TYPE_CHECKING:
+    from opentalos.cli.rest_client import RestClient
 
 _SECONDS_MAX: Final = 600
 _RETENTION_S: Final = 3_600  # should the topic not be deleted at the end
@@ -37,7 +40,9 @@ _COLUMNS: Final = (
     show_default=True,
     help="Of a message; they are random.",
 )
-@click.option("--partitions", type=click.IntRange(1, 1024), default=4, show_default=True)
+@click.option(
+    "--partitions", type=click.IntRange(1, 1024), default=4, show_default=True, help="Of the topic."
+)
 @click.option(
     "--rate",
     type=click.FloatRange(1),
@@ -57,6 +62,7 @@ _COLUMNS: Final = (
     "--compression",
     type=click.Choice([one.name.lower() for one in Compression]),
     default="snappy",
+    help="Of the blocks.",
     show_default=True,
 )
 @with_format
@@ -78,7 +84,7 @@ def bench(
     latency is that of a full one.
 
     Example: talos bench --seconds 10 --rate 5000
-    """  # fmt: skip
+    """
     from opentalos.cli.load import Figures, Load, get_load, put_load
     from opentalos.sdk import Client
 
@@ -105,7 +111,7 @@ def bench(
         raise click.ClickException(f"{failed} messages could not be put")
 
 
-def _delete(call: RestClient, name: str, resource: str) -> None:
+def _delete(call: "RestClient", name: str, resource: str) -> None:
     try:
         call("DELETE", place("topics", resource))
     except TalosError as error:

@@ -3,16 +3,18 @@
 import json
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from opentalos.cli.connection import ServerOptions, with_server
 from opentalos.cli.lazy_group import LazyGroup
 from opentalos.cli.output import Output, aligned, with_format
-from opentalos.cli.rest_client import RestClient
+from opentalos.cli.rest_path import place
 from opentalos.model.errors import TalosError
+
+if TYPE_CHECKING:
+    from opentalos.cli.rest_client import RestClient
 
 _COMMANDS = {
     "weights": ("opentalos.cli.cluster_weights", "weights", "Virtual nodes from past traffic."),
@@ -67,7 +69,7 @@ def drain(server_name: str, wait: bool, server: ServerOptions) -> None:
     Example: talos cluster drain queue-3
     """
     call = server.rest()
-    call("POST", f"cluster/servers/{quote(server_name, safe='')}/drain")
+    call("POST", place("cluster", "servers", server_name, "drain"))
     if not wait:
         click.echo(f"{server_name} is being drained")
         return
@@ -93,7 +95,7 @@ def undrain(server_name: str, server: ServerOptions) -> None:
 
     Example: talos cluster undrain queue-3
     """
-    server.rest()("DELETE", f"cluster/servers/{quote(server_name, safe='')}/drain")
+    server.rest()("DELETE", place("cluster", "servers", server_name, "drain"))
     click.echo(f"{server_name} gets partitions again")
 
 
@@ -107,10 +109,10 @@ def _show(shown: dict[str, Any], output: Output, watch: bool) -> None:
         output.table(_SERVER_COLUMNS, shown["servers"])
 
 
-def _status(call: RestClient, topic: str | None) -> dict[str, Any]:
+def _status(call: "RestClient", topic: str | None) -> dict[str, Any]:
     shown: dict[str, Any] = call("GET", "cluster")
     if topic is not None:
-        shown["topic"] = call("GET", f"cluster/topics/{quote(topic, safe='')}")
+        shown["topic"] = call("GET", place("cluster", "topics", topic))
     return shown
 
 

@@ -1,6 +1,5 @@
 """``talos consume``: messages of a topic to stdout, by our SDK."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -107,7 +106,9 @@ def consume(
     \b
     Example: talos consume orders --from 2h --output '%p %o %k: %s\\n'
              talos consume orders --follow --format json | jq .text
-    """  # fmt: skip
+    """
+    import asyncio  # takes its time, which --help does not need
+
     from opentalos.cli.record_source import Wanted
 
     if group_name is not None and partitions:

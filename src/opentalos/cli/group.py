@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,10 +13,13 @@ from opentalos.cli.confirm import confirm, with_yes
 from opentalos.cli.connection import ServerOptions, with_server
 from opentalos.cli.names import groups, topic_argument
 from opentalos.cli.output import Output, with_format
-from opentalos.cli.rest_client import RestClient, place
+from opentalos.cli.rest_path import place
 from opentalos.cli.times import TIME_HELP, Place, as_place, unix_ms
 from opentalos.cli.undo_file import Checkpoints
 from opentalos.model.errors import BadRequest
+
+if TYPE_CHECKING:
+    from opentalos.cli.rest_client import RestClient
 
 _group_argument = click.argument("group_name", metavar="GROUP", shell_complete=groups)
 
@@ -140,12 +143,12 @@ _RESET_COLUMNS = ("partition", "before", "after")
 class _Reset:
     """A group of a topic that is to be reset."""
 
-    call: RestClient
+    call: "RestClient"
     topic: str  # resource name
     group: str
 
     @classmethod
-    def of(cls, call: RestClient, topic: str, name: str) -> "_Reset":
+    def of(cls, call: "RestClient", topic: str, name: str) -> "_Reset":
         return cls(call, call("GET", place("topics", topic))["resource"], name)
 
     def from_file(self, path: Path) -> Any:

@@ -24,7 +24,7 @@ def topics(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 def groups(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Consumer groups of the topic that was typed before."""
-    from opentalos.cli.rest_client import place
+    from opentalos.cli.rest_path import place
 
     topic = ctx.params.get("topic")
     if not topic:

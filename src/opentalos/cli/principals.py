@@ -6,7 +6,7 @@ import click
 
 from opentalos.cli.connection import ServerOptions, with_server
 from opentalos.cli.output import Output, with_format
-from opentalos.cli.rest_client import place
+from opentalos.cli.rest_path import place
 from opentalos.cli.times import time_text
 
 

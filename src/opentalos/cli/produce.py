@@ -41,6 +41,7 @@ _IDEMPOTENT: Final[dict[str, Any]] = {"auto": "auto", "yes": True, "no": False}
     "--compression",
     type=click.Choice([one.name.lower() for one in Compression]),
     default="snappy",
+    help="Of the blocks.",
     show_default=True,
 )
 @click.option(
@@ -83,7 +84,7 @@ def produce(
     \b
     Example: talos produce orders --key-separator : < orders.txt
              talos consume orders --format json | talos produce copy --format json -
-    """  # fmt: skip
+    """
     from opentalos.cli.message_lines import parser
 
     if partition is not None and idempotent == "yes":

@@ -8,7 +8,7 @@ import click
 from opentalos.cli.connection import ServerOptions, with_server
 from opentalos.cli.names import topics
 from opentalos.cli.output import Output, with_format
-from opentalos.cli.rest_client import place
+from opentalos.cli.rest_path import place
 
 _LIMITS: Final = {
     "space_bytes": "Bytes that are kept.",

@@ -6,7 +6,7 @@ import json
 import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from opentalos.model import errors
 from opentalos.model.errors import OutcomeUnknown, RequestError, TalosError, Unavailable
@@ -106,11 +106,6 @@ class RestClient:
         except (OSError, ssl.SSLError) as error:
             raise errors.ConfigError(f"cannot use the TLS settings {tls}: {error}") from error
         return context
-
-
-def place(*parts: str) -> str:
-    """A path of REST; each part may be any text."""
-    return "/".join(quote(part, safe="") for part in parts)
 
 
 def _error_of(status: int, text: bytes) -> TalosError:

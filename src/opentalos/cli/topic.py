@@ -10,7 +10,7 @@ from opentalos.cli.confirm import confirm, with_yes
 from opentalos.cli.connection import ServerOptions, with_server
 from opentalos.cli.names import topic_argument
 from opentalos.cli.output import Output, with_format
-from opentalos.cli.rest_client import place
+from opentalos.cli.rest_path import place
 from opentalos.cli.times import TIME_HELP, as_time, time_text, unix_ms
 
 _COUNT = click.IntRange(1, (1 << 31) - 1)
@@ -67,9 +67,15 @@ _NOT_SHOWN = {"states", "created_ms", "consumer_partitions"}
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", type=_COUNT, default=1, show_default=True)
+@click.option("--partitions", type=_COUNT, default=1, show_default=True, help="How many.")
 @click.option("--retention", "retention_s", type=_COUNT, help="Seconds that messages are kept.")
-@click.option("--attribute", "attributes", metavar="KEY=VALUE", multiple=True)
+@click.option(
+    "--attribute",
+    "attributes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Free; more than one may be given.",
+)
 @click.option("--owner-name", default="", help="Who is responsible; free text.")
 @with_format
 @with_server
@@ -98,7 +104,7 @@ def create(
 @topic_argument
 @click.option("--retention", "retention_s", type=_COUNT, help="Seconds that messages are kept.")
 @click.option("--attribute", "attributes", metavar="KEY=VALUE", multiple=True, help="Set it.")
-@click.option("--remove-attribute", "removed", metavar="KEY", multiple=True)
+@click.option("--remove-attribute", "removed", metavar="KEY", multiple=True, help="Remove it.")
 @with_format
 @with_server
 def change(

@@ -1,0 +1,77 @@
+"""What starting the command costs, and that every command can be found and explains itself."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from opentalos.cli.main import talos
+
+LOADED = """
+import sys
+from opentalos.cli.main import talos
+try:
+    talos.main({arguments!r}, prog_name="talos")
+except SystemExit as end:
+    assert not end.code, end
+print("\\n".join(sys.modules), file=sys.stderr)
+"""
+HEAVY = {"asyncio", "aiohttp", "cryptography", "httptools", "ssl", "pyarrow", "jpype", "kazoo"}
+OURS = {"opentalos.sdk", "opentalos.server", "opentalos.gateway", "opentalos.wire"}
+
+
+def commands(
+    group: click.Group = talos, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None, name
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["topic", "--help"], ["consume", "--help"]])
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    program = LOADED.format(arguments=arguments)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "Usage: talos" in done.stdout
+    loaded = set(done.stderr.split())
+    assert not HEAVY & loaded
+    assert not OURS & loaded
+
+
+def test_the_issue_s_commands_are_there() -> None:
+    context = click.Context(talos)
+    assert set(talos.list_commands(context)) >= {
+        "serve", "demo", "topic", "produce", "consume", "group", "acl", "user", "key", "quota",
+        "cluster", "backend", "log", "backup", "restore", "bench", "config", "profile",
+        "completion",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "command"), list(commands()), ids=lambda one: str(one))
+def test_every_command_explains_itself_with_an_example(
+    path: tuple[str, ...], command: click.Command
+) -> None:
+    if path[-1] == "demo":
+        return  # its own name is the example
+    assert command.help, path
+    assert f"talos {' '.join(path)}" in command.help
+    assert "Example:" in command.help
+
+
+@pytest.mark.parametrize(("path", "command"), list(commands()), ids=lambda one: str(one))
+def test_every_option_is_explained(path: tuple[str, ...], command: click.Command) -> None:
+    silent = [
+        option.name
+        for option in command.params
+        if isinstance(option, click.Option) and not option.help
+    ]
+    assert silent == [], path
