@@ -8,6 +8,7 @@ from tests.unit.gateway.rest.support import Rest
 from tests.unit.gateway.rest.test_topics import alice
 
 from opentalos.broker.values import ConsumeUnit
+from opentalos.model.errors import OffsetOutOfRange, StoreUnavailable
 
 GROUP = "topics/t/groups/g"
 
@@ -159,3 +160,35 @@ async def test_a_group_is_deleted_once_nobody_works_in_it(call: Rest) -> None:
     await call("DELETE", worker, by="alice")
     assert (await call("DELETE", GROUP, by="alice")).status == 204
     assert (await call("GET", GROUP, by="alice")).status == 404
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize(("failing", "outcome"), [(0, "not done"), (1, "unknown")])
+async def test_a_reset_that_breaks_off_says_whether_something_is_done(
+    call: Rest, monkeypatch: pytest.MonkeyPatch, failing: int, outcome: str
+) -> None:
+    await join(call)
+    consumers = call.world.broker.consumers
+    reset = consumers.reset_checkpoint
+
+    async def broken(caller: Any, key: Any, offset: int) -> None:
+        if key.partition == failing:
+            raise StoreUnavailable("the rows are away")
+        await reset(caller, key, offset)
+
+    monkeypatch.setattr(consumers, "reset_checkpoint", broken)
+    replied = await call("POST", f"{GROUP}/reset", {"to": "end"}, by="alice")
+    assert (replied.status, replied.document["outcome"]) == (504 if failing else 503, outcome)
+    assert await checkpoints(call) == ([2, -1] if failing else [-1, -1])
+
+
+async def test_a_position_that_is_not_kept_any_more_is_told(call: Rest, topic: str) -> None:
+    worker = await join(call)
+    await call("POST", f"{worker}/commits", {"offsets": {"0": 0}}, by="alice")
+
+    async def expired(*_: Any, **__: Any) -> None:
+        raise OffsetOutOfRange("offset 1 is not retained")
+
+    call.world.broker.plain_messages.get_anywhere = expired  # type: ignore[method-assign,assignment]
+    replied = await call("GET", f"{worker}/messages", by="alice")
+    assert (replied.status, replied.document["title"]) == (404, "OffsetOutOfRange")

@@ -199,3 +199,11 @@ async def test_a_body_that_takes_long_to_decode_is_refused_before(call: Rest) ->
     for body in (many, large):
         replied = await call("POST", PATH, body=body, by="alice")
         assert (replied.status, replied.document["title"]) == (413, "RequestTooLarge")
+
+
+async def test_a_block_that_cannot_be_decoded_is_told_with_its_offset(call: Rest) -> None:
+    topic = await call.world.topic(alice(call))
+    await call.world.put(alice(call), topic, 0, 3)  # bytes that are no messages
+    replied = await call("GET", PATH, by="alice")
+    assert (replied.status, replied.document["title"]) == (422, "MessageUnreadable")
+    assert "offset 0" in replied.document["detail"]
