@@ -53,15 +53,13 @@ class PacedTransport(asyncio.Transport):
         for data in list_of_data:
             self.write(data)
 
-    def loop_paused(self) -> None:
-        """The loop holds enough."""
-        self._full = True
-        self._tell()
-
-    def loop_resumed(self) -> None:
-        """The loop has sent what it held."""
-        self._full = False
-        self._send()
+    def loop_full(self, full: bool) -> None:
+        """The loop holds enough, or has sent what it held."""
+        self._full = full
+        if full:
+            self._tell()  # in the midst of a write: nothing else may happen now
+        else:
+            self._send()
 
     def lost(self) -> None:
         """Nothing can be sent any more."""
@@ -137,8 +135,8 @@ class TlsConnection(HttpConnection):
 
     def pause_writing(self) -> None:
         """The loop's word."""
-        self._paced.loop_paused()
+        self._paced.loop_full(True)
 
     def resume_writing(self) -> None:
         """The loop's word."""
-        self._paced.loop_resumed()
+        self._paced.loop_full(False)

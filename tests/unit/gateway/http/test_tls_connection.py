@@ -39,13 +39,13 @@ class Loop(asyncio.Transport):
         self.held += len(data)
         if self.held > self.room and not self.full:
             self.full = True
-            self.paced.loop_paused()
+            self.paced.loop_full(True)
 
     def send(self) -> None:
         self.held = 0
         if self.full:
             self.full = False
-            self.paced.loop_resumed()
+            self.paced.loop_full(False)
 
     def close(self) -> None:
         self.closed = True
