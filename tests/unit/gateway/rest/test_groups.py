@@ -182,13 +182,16 @@ async def test_a_reset_that_breaks_off_says_whether_something_is_done(
     assert await checkpoints(call) == ([2, -1] if failing else [-1, -1])
 
 
-async def test_a_position_that_is_not_kept_any_more_is_told(call: Rest, topic: str) -> None:
+@pytest.mark.usefixtures("topic")
+async def test_a_position_that_is_not_kept_any_more_is_told(
+    call: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = await join(call)
     await call("POST", f"{worker}/commits", {"offsets": {"0": 0}}, by="alice")
 
     async def expired(*_: Any, **__: Any) -> None:
         raise OffsetOutOfRange("offset 1 is not retained")
 
-    call.world.broker.plain_messages.get_anywhere = expired  # type: ignore[method-assign,assignment]
+    monkeypatch.setattr(call.world.broker.plain_messages, "get_anywhere", expired)
     replied = await call("GET", f"{worker}/messages", by="alice")
     assert (replied.status, replied.document["title"]) == (404, "OffsetOutOfRange")
