@@ -26,6 +26,7 @@ from opentalos.log import (
     opening,
     partition_jobs,
     partition_writer,
+    producers,
     reader,
     segment_scan,
     segment_writer,
@@ -37,7 +38,9 @@ from opentalos.log.partition_writer import PartitionWriter
 from opentalos.log.producers import ProducerTable
 from opentalos.log.put_queue import PutQueue
 from opentalos.log.segment_format import block_fault, index_path
+from opentalos.log.segment_writer import OpenSegment
 from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosError
+from opentalos.model.message import ProducerStamp
 from opentalos.testing.faults import FileFaults, MetaFaults, RowFaults, WorldFaults
 from opentalos.testing.faulty_files import FaultyFileStore
 from opentalos.testing.world import WorldConfig
@@ -57,6 +60,7 @@ RIVALS = replace(
 )
 ROT = replace(CRASHES, world=WorldFaults(rot=0.4, process_crash=0.2, power_loss=0.1, stop=0.1))
 SLOW = replace(CRASHES, files=FileFaults(commit_slow=0.5), world=WorldFaults(power_loss=0.4))
+TWICE = replace(CRASHES, put_twice=0.5)
 FULL = replace(
     CRASHES,
     files=FileFaults(commit_fails=0.1, create_fails=0.4, recover_stuck=0.4),
@@ -249,6 +253,7 @@ def leave_the_tail_behind(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_the_producer_table(patch: pytest.MonkeyPatch) -> None:
+    _take_whatever_is_unknown(patch)
     real = segment_writer.create_segment
 
     async def create_segment(context: Any, key: Any, durability: Any, start: Any) -> Any:
@@ -258,6 +263,51 @@ def forget_the_producer_table(patch: pytest.MonkeyPatch) -> None:
         return segment
 
     patch.setattr(opening, "create_segment", create_segment)
+
+
+def judge_a_group_by_the_table_before_it(patch: pytest.MonkeyPatch) -> None:
+    """A repetition in the group of its first attempt is not seen."""
+    real = OpenSegment.fill
+
+    def fill(self: OpenSegment, group: Any, *rest: Any) -> None:
+        table = self.state.producers
+        noted: list[tuple[Any, ...]] = []
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(ProducerTable, "note", lambda _, *what: noted.append(what))
+            real(self, group, *rest)
+        for what in noted:
+            table.note(*what)
+
+    patch.setattr(OpenSegment, "fill", fill)
+
+
+def keep_the_table_of_a_failed_commit(patch: pytest.MonkeyPatch) -> None:
+    """What was noted before the commit stays, so a repetition is taken for stored."""
+    real = segment_writer.create_segment
+    tables: dict[Any, ProducerTable] = {}
+
+    async def create_segment(context: Any, key: Any, durability: Any, start: Any) -> Any:
+        segment = await real(context, key, durability, start)
+        segment.state.producers = tables.setdefault(key, segment.state.producers)
+        return segment
+
+    patch.setattr(opening, "create_segment", create_segment)
+
+
+def take_repetitions_of_forgotten_producers(patch: pytest.MonkeyPatch) -> None:
+    """Such as every server that keeps a bounded table and no more."""
+    _take_whatever_is_unknown(patch)
+    patch.setattr(producers, "PRODUCERS_MAX", 1)
+
+
+def _take_whatever_is_unknown(patch: pytest.MonkeyPatch) -> None:
+    real = ProducerTable.check
+
+    def check(self: ProducerTable, stamp: ProducerStamp, messages: int) -> Any:
+        known = dict(self.items()).get(stamp.producer_id)
+        return None if known is None and self.forgotten else real(self, stamp, messages)
+
+    patch.setattr(ProducerTable, "check", check)
 
 
 def no_fence_at_recover(patch: pytest.MonkeyPatch) -> None:
@@ -394,6 +444,23 @@ MUTANTS = (
     ),
     Mutant("leave the tail behind", _names("lost-write"), leave_the_tail_behind),
     Mutant("forget the producer table", _names("duplicate"), forget_the_producer_table),
+    Mutant(
+        "judge a group by the table before it",
+        _names("duplicate"),
+        judge_a_group_by_the_table_before_it,
+        TWICE,
+    ),
+    Mutant(
+        "keep the table of a failed commit",
+        _names("lost-write"),
+        keep_the_table_of_a_failed_commit,
+    ),
+    Mutant(
+        "take repetitions of forgotten producers",
+        _names("duplicate"),
+        take_repetitions_of_forgotten_producers,
+        TWICE,
+    ),
     Mutant("no fence at recover", _names("two-writers"), no_fence_at_recover, RIVALS),
     Mutant(
         "overwrite the manifest after an unknown CAS",

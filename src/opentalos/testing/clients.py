@@ -111,11 +111,11 @@ class Client:
         caller = STRANGER if args.get("granted") is False else OWNER
         try:
             target = PutTarget(topic.resource, partition)
-            await server.put(caller, target, blocks, timeout_s=self.world.config.call_s)
+            base = await server.put(caller, target, blocks, timeout_s=self.world.config.call_s)
         except (TalosError, ServerLost, UnansweredBug) as error:
             self.record_failure(operation, error)
         else:
-            self.world.recorder.ok(operation)
+            self.world.recorder.ok(operation, **({"offset": base} if base >= 0 else {}))
         return operation
 
     def block(self, ids: Sequence[str], stamp: ProducerStamp | None = None) -> MessageBlock:
@@ -223,6 +223,7 @@ class IdempotentProducer(Producer):
     def __init__(self, world: World, name: str, topics: list[LiveTopic], producer_id: int) -> None:
         super().__init__(world, name, topics)
         self._id, self._epoch = producer_id, 0
+        self._twice = world.rng(f"{name} twice")
 
     async def run(self) -> None:
         """Until cancelled; a put that was given up is followed by a new epoch."""
@@ -237,18 +238,31 @@ class IdempotentProducer(Producer):
             await self.think()
             ids = self.new_ids()
             stamp = ProducerStamp(self._id, self._epoch, sequence)
-            blocks = [self.block(ids, stamp)]
+            block = self.block(ids, stamp)
             for _ in range(SAME_PUT_TRIES_MAX):
-                server = await self.server(topic, partition)
-                put = await self.put(server, topic, partition, blocks, idempotent=True)
+                put = await self._try(topic, partition, block)
                 if put.ok or put.error.startswith(("SequenceGap", "ProducerFenced")):
                     break
+                block = block._replace(producer=stamp._replace(repeated=True))
                 await asyncio.sleep(RETRY_S)
             if not put.ok:
                 return
             sequence += len(ids)
             if self.rng.random() < 0.1:  # a retry that comes although the first was acknowledged
-                await self.put(await self.server(), topic, partition, blocks, idempotent=True)
+                block = block._replace(producer=stamp._replace(repeated=True))
+                await self.put(await self.server(), topic, partition, [block], idempotent=True)
+
+    async def _try(self, topic: LiveTopic, partition: int, block: MessageBlock) -> Operation:
+        """One put, or two at once of which it is enough that one is done."""
+        server = await self.server(topic, partition)
+        first = self.put(server, topic, partition, [block], idempotent=True)
+        if self._twice.random() >= self.world.config.put_twice:
+            return await first
+        assert block.producer is not None
+        again = block._replace(producer=block.producer._replace(repeated=True))
+        second = self.put(server, topic, partition, [again], idempotent=True)
+        puts = await asyncio.gather(first, second)
+        return next((put for put in puts if put.ok), puts[0])
 
 
 class Reader(Client):

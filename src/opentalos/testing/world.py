@@ -91,6 +91,7 @@ class WorldConfig:
     rows: RowFaults | None = None
     world: WorldFaults | None = None
     shuffle: float = 0.5  # probability that a seed also shuffles task steps
+    put_twice: float = 0.1  # probability that an idempotent put is sent twice at once
 
 
 class World:

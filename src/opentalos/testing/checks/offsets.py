@@ -6,14 +6,14 @@ from itertools import pairwise
 from opentalos.testing.checks.anomaly import Anomaly
 from opentalos.testing.checks.log_view import LogView, blocks_of, retained_after
 from opentalos.testing.checks.reached import Reached
-from opentalos.testing.history import History
+from opentalos.testing.history import History, Operation
 
 OUT_OF_RANGE = "OffsetOutOfRange"  # start of the error text of such a refusal
 CORRUPT = "CorruptLog"
 
 
 def inconsistent_offsets(view: LogView) -> Iterator[Anomaly]:
-    """Two different messages were seen at one offset."""
+    """Two different messages were seen at one offset, or one elsewhere than its put was told."""
     for offset, found in view.at.items():
         known = [message_id for message_id in found if message_id is not None]
         if len(known) > 1:
@@ -28,6 +28,15 @@ def inconsistent_offsets(view: LogView) -> Iterator[Anomaly]:
                     "inconsistent-offsets",
                     f"{view.describe()}: {other} and {message_id} were acked at one offset",
                 )
+            yield from _not_where_told(view, put)
+
+
+def _not_where_told(view: LogView, put: Operation) -> Iterator[Anomaly]:
+    offset, message_id = int(put.result["offset"]), put.args["ids"][0]
+    known = [seen for seen in view.at.get(offset, ()) if seen is not None]
+    if known and message_id not in known:
+        text = f"{view.describe()} at {offset}: {known}, but its answer was {put}"
+        yield Anomaly("inconsistent-offsets", text)
 
 
 def offset_gaps(view: LogView) -> Iterator[Anomaly]:

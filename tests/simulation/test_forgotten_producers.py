@@ -1,0 +1,21 @@
+"""A producer table that is too small for its producers: refused, but nothing stored twice."""
+
+import pytest
+
+from opentalos.log import producers
+from opentalos.testing.cluster_world import ClusterConfig
+from opentalos.testing.simulation import run_cluster_seed, run_seed
+from opentalos.testing.world import WorldConfig
+
+REFUSED = {"false-sequence-gap"}  # who is forgotten has to begin anew
+
+
+@pytest.mark.timeout(60)
+def test_a_forgotten_producer_is_refused_and_never_stored_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 1)
+    shown = [run_seed(seed, WorldConfig(put_twice=0.5)).names for seed in range(24)]
+    shown += [run_cluster_seed(seed, ClusterConfig(put_twice=0.5)).names for seed in range(6)]
+    assert [names for names in shown if not names <= REFUSED] == []
+    assert REFUSED in shown, "no producer was forgotten"
