@@ -9,6 +9,7 @@ from typing import NamedTuple
 from opentalos.broker.principals import PrincipalService
 from opentalos.broker.values import LiveKey
 from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.thrift_http.seen_requests import SeenRequests
 from opentalos.model.errors import ClockSkewed, InvalidCredential
 from opentalos.model.identity import GUEST, Principal
 from opentalos.model.limits import AuthLimits
@@ -17,6 +18,8 @@ from opentalos.wire.signing import HmacState, Scheme, parse_authorization, strin
 _V3 = b"Galaxy-V3 "
 _KEYS_MAX = 100_000  # cached HMAC states
 _NO_MATCH = "unknown key or wrong signature"
+# Whoever sent the first one may be told this, if something between repeats requests.
+_CAME_BEFORE = "a request with this x-xiaomi-request-id came before; outcome unknown"
 
 
 _AUDIT = logging.getLogger("opentalos.audit")
@@ -35,6 +38,8 @@ class Authenticator:
         self._principals = principals
         self._skew_max_s = limits.clock_skew_max_s
         self._anonymous = limits.anonymous
+        # A request may be dated ahead by the largest skew, so its copies pass for twice that.
+        self._seen = SeenRequests(2 * limits.clock_skew_max_s)
         self._states: dict[str, _KeyState] = {}
         self._lines_max = limits.denial_log_per_s_max
         self._second, self._lines, self._left_out = 0, 0, 0
@@ -70,6 +75,9 @@ class Authenticator:
         if digest != sent and digest != sent.lower():
             raise InvalidCredential("X-Xiaomi-Content-MD5 is not the MD5 of the body")
         self._check_clock(headers.get(b"x-xiaomi-timestamp", b""))
+        request_id = headers.get(b"x-xiaomi-request-id")
+        if request_id is not None and not self._seen.first(key_id, request_id, time.monotonic()):
+            raise InvalidCredential(_CAME_BEFORE)
         principal = state.live.principal
         if b"attached-info" in headers:
             return self._delegate(principal, headers[b"attached-info"])

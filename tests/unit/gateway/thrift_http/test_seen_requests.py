@@ -1,0 +1,85 @@
+"""A copy of a signed request is refused, as far as the request carries an id."""
+
+import hashlib
+import time
+from typing import Any
+
+import pytest
+from tests.unit.gateway.thrift_http.test_authentication import ALICE, BODY, Keys
+
+from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.thrift_http.authentication import Authenticator
+from opentalos.gateway.thrift_http.seen_requests import SeenRequests
+from opentalos.model.errors import InvalidCredential
+from opentalos.model.limits import AuthLimits
+from opentalos.sdk.aio.signer import Signer
+from opentalos.sdk.errors import OutcomeUnknown, error_of_status
+
+PATH = "/v1/api/message"
+
+
+def exchange(headers: dict[str, str], body: bytes = BODY) -> Exchange:
+    nobody: Any = None  # these exchanges are never answered
+    made = Exchange(nobody, b"POST", PATH.encode(), {})
+    made.headers = {name.lower().encode(): value.encode() for name, value in headers.items()}
+    made.body = body
+    return made
+
+
+@pytest.fixture
+def server() -> Authenticator:
+    keys: Any = Keys()  # a stand-in
+    return Authenticator(keys, AuthLimits())
+
+
+def test_each_request_of_our_sdk_is_taken_once(server: Authenticator) -> None:
+    signer = Signer("KA", "sa")
+    sent = [signer.headers(PATH, BODY) for _ in range(2)]
+    for headers in sent:
+        assert server.caller(exchange(headers)) is ALICE
+    for headers in sent:
+        with pytest.raises(InvalidCredential, match="came before") as refusal:
+            server.caller(exchange(headers))
+        # The sender of the first one must not take this for "not done".
+        assert type(error_of_status(401, str(refusal.value), "call")) is OutcomeUnknown
+
+
+def test_an_id_that_is_not_signed_is_worth_nothing(server: Authenticator) -> None:
+    headers = Signer("KA", "sa").headers(PATH, BODY)
+    for changed in ({"x-xiaomi-request-id": "another"}, {"x-xiaomi-request-id": ""}):
+        with pytest.raises(InvalidCredential, match="wrong signature"):
+            server.caller(exchange(headers | changed))
+    del headers["x-xiaomi-request-id"]
+    with pytest.raises(InvalidCredential, match="wrong signature"):
+        server.caller(exchange(headers))
+
+
+def test_a_request_that_is_refused_does_not_use_its_id_up(server: Authenticator) -> None:
+    headers = Signer("KA", "sa", lambda: time.time() - 10_000).headers(PATH, BODY)
+    for _ in range(2):
+        with pytest.raises(Exception, match="clock is off"):
+            server.caller(exchange(headers))
+    headers = Signer("KA", "sa").headers(PATH, BODY)
+    assert headers["x-xiaomi-content-md5"] == hashlib.md5(BODY).hexdigest()
+    with pytest.raises(InvalidCredential, match="MD5"):
+        server.caller(exchange(headers, b"other"))
+    assert server.caller(exchange(headers)) is ALICE
+
+
+def test_an_id_is_kept_for_the_window_and_then_forgotten() -> None:
+    seen = SeenRequests(window_s=10.0)
+    assert seen.first("K", b"a", 0.0)
+    assert seen.first("L", b"a", 0.0), "another key's"
+    for now_s in (0.0, 9.9, 10.0, 19.9):
+        assert not seen.first("K", b"a", now_s)
+    assert seen.first("K", b"b", 20.0)
+    assert not seen.first("K", b"b", 29.9)
+    assert seen.first("K", b"a", 29.9)
+
+
+def test_ids_are_bounded_and_the_oldest_go_first() -> None:
+    seen = SeenRequests(window_s=1e6, ids_max=10)
+    for number in range(100):
+        assert seen.first("K", b"%d" % number, 0.0)
+    assert not any(seen.first("K", b"%d" % number, 0.0) for number in range(90, 100))
+    assert seen.first("K", b"5", 0.0)
