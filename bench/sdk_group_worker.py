@@ -1,5 +1,5 @@
-"""One worker of a group, with our SDK: when it took and gave up partitions, and how long each of
-its partitions was silent. Started by ``sdk_group``.
+"""One worker of a group, with our SDK: when it took partitions, and how long each of its records
+had been stored before it came. Started by ``sdk_group``.
 
 Takes one JSON object as argument; prints a line when it runs and, once its input ends, one with
 all it saw. Times are Unix seconds, since workers and the one who watches them compare them.
@@ -22,14 +22,10 @@ class Seen:
 
     def __init__(self) -> None:
         self.taken: dict[int, float] = {}
-        self.given_up: dict[int, float] = {}
-        self.arrivals: dict[int, list[float]] = {}
+        self.arrivals: dict[int, list[tuple[float, float]]] = {}  # time and wait of each record
 
     def assigned(self, partitions: Sequence[int]) -> None:
         self.taken |= dict.fromkeys(partitions, time.time())
-
-    def revoked(self, partitions: Sequence[int]) -> None:
-        self.given_up |= dict.fromkeys(partitions, time.time())
 
 
 async def work(arguments: dict[str, Any]) -> None:
@@ -38,7 +34,7 @@ async def work(arguments: dict[str, Any]) -> None:
         endpoints=(arguments["url"],), key_id=arguments["key_id"], secret=arguments["secret"]
     )
     seen = Seen()
-    callbacks = Callbacks(on_assigned=seen.assigned, on_revoked=seen.revoked)
+    callbacks = Callbacks(on_assigned=seen.assigned)
     begin_s = time.time()
     async with TalosConsumer(
         config, arguments["topic"], arguments["group"], callbacks=callbacks
@@ -46,15 +42,16 @@ async def work(arguments: dict[str, Any]) -> None:
 
         async def consume() -> None:
             async for record in consumer:
-                seen.arrivals.setdefault(record.partition, []).append(time.time())
+                now_s = time.time()
+                arrivals = seen.arrivals.setdefault(record.partition, [])
+                arrivals.append((now_s, now_s - record.append_ms / 1000))
 
         task = asyncio.create_task(consume())
         print(json.dumps({"begin_s": begin_s}), flush=True)
         await asyncio.to_thread(sys.stdin.read)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    told = {"taken": seen.taken, "given_up": seen.given_up, "arrivals": seen.arrivals}
-    print(json.dumps(told), flush=True)
+    print(json.dumps({"taken": seen.taken, "arrivals": seen.arrivals}), flush=True)
 
 
 if __name__ == "__main__":

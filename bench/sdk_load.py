@@ -17,7 +17,7 @@ from opentalos.sdk import ClientConfig, SimpleConsumer, SimpleProducer, TalosCon
 Arguments = dict[str, Any]
 BLOCK_MESSAGES = 1_000  # of a filled topic, as producers with full batches leave it
 PUT_MANY = 1_000  # messages of one call
-FETCH = {"messages_max": 20_000, "bytes_max": 8 << 20}
+FETCH = {"messages_max": 10_000, "bytes_max": 2 << 20}  # as TalosConsumer asks
 WARM_MESSAGES = 1_000
 
 
