@@ -30,10 +30,20 @@ def fetch() -> None:
     """Download and unpack. Raises: OSError, subprocess.SubprocessError."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
-        _run(folder, "apt-get", "download", "--quiet", PACKAGE)
+        _run_apt(folder, "update")  # into this folder: those of a fresh machine may be missing
+        _run_apt(folder, "download", PACKAGE)
         (package,) = Path(folder).glob(f"{PACKAGE}_*.deb")
         _run(folder, "dpkg-deb", "--extract", package.name, "unpacked")
         Path(folder, "unpacked", "usr", "bin", "promtool").replace(FOLDER / "promtool")
+
+
+def _run_apt(folder: str, *command: str) -> None:
+    """apt-get with lists and cache of its own, so that it needs no rights and changes nothing."""
+    for part in ("lists/partial", "cache/archives/partial"):
+        Path(folder, part).mkdir(parents=True, exist_ok=True)
+    places = (f"Dir::State::Lists={folder}/lists", f"Dir::Cache={folder}/cache")
+    options = [word for place in places for word in ("-o", place)]
+    _run(folder, "apt-get", "--quiet", *options, *command)
 
 
 def _run(folder: str, *command: str) -> None:
