@@ -10,7 +10,6 @@ from opentalos.broker.context import BrokerContext
 from opentalos.broker.message_counters import HeldCalls, MessageCounters
 from opentalos.catalog.topic import Topic
 from opentalos.log.partition_log import PartitionLog
-from opentalos.log.producers import UNKNOWN_OFFSET
 from opentalos.log.results import AppendWaiter
 from opentalos.model.address import has_tls
 from opentalos.model.errors import (
@@ -26,7 +25,13 @@ from opentalos.model.errors import (
     UnexpectedOffset,
 )
 from opentalos.model.identity import Permission, Principal
-from opentalos.model.message import MessageBlock, OffsetRange, PayloadFormat, StoredBlock
+from opentalos.model.message import (
+    UNKNOWN_OFFSET,
+    MessageBlock,
+    OffsetRange,
+    PayloadFormat,
+    StoredBlock,
+)
 
 if TYPE_CHECKING:
     from opentalos.wire.message import Message

@@ -17,10 +17,9 @@ from opentalos.broker.messages import (
 )
 from opentalos.broker.remote_messages import RemoteMessages
 from opentalos.broker.values import Topic
-from opentalos.log.producers import UNKNOWN_OFFSET
 from opentalos.model.errors import BadRequest, ExcessivePending, NotOwner, TalosError
 from opentalos.model.identity import Permission, Principal
-from opentalos.model.message import Compression, MessageBlock, StoredBlock
+from opentalos.model.message import UNKNOWN_OFFSET, Compression, MessageBlock, StoredBlock
 from opentalos.model.partition_key import partition_of
 from opentalos.wire.message import DECODED_BYTES_MAX, Message, decode_last, encode_messages
 

@@ -4,13 +4,12 @@ from collections import deque
 from typing import NamedTuple
 
 from opentalos.model.errors import ProducerFenced, SequenceGap, TalosError
-from opentalos.model.message import ProducerStamp
+from opentalos.model.message import UNKNOWN_OFFSET, ProducerStamp
 
 BATCHES_KEPT = 5  # per producer, so many puts may be in flight and still be answered exactly
 # Per partition; the one unused for longest is forgotten. What it stored cannot be told any more, so
 # of an unknown producer only a first attempt at sequence 0 is taken.
 PRODUCERS_MAX = 1_000
-UNKNOWN_OFFSET = -1  # base offset of a duplicate that is older than the batches kept
 
 
 class Batch(NamedTuple):

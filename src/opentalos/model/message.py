@@ -36,6 +36,7 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
+UNKNOWN_OFFSET = -1  # of a stored block whose place is not known any more
 PRODUCER_ID_MAX = (1 << 62) - 1  # that a client may choose; the ids behind it are the server's
 
 

@@ -494,4 +494,3 @@ class HttpConnection(asyncio.Protocol):
         """Cut the connection without waiting for anything."""
         if self._transport is not None:
             self._transport.abort()
-

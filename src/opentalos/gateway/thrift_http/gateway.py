@@ -24,7 +24,6 @@ from opentalos.gateway.thrift_http.replies import (
     reply_error,
     reply_refusal,
 )
-from opentalos.log.producers import UNKNOWN_OFFSET
 from opentalos.model.errors import (
     BadRequest,
     ClockSkewed,
@@ -34,6 +33,7 @@ from opentalos.model.errors import (
 )
 from opentalos.model.histogram import CALL_S, Histogram
 from opentalos.model.identity import Principal
+from opentalos.model.message import UNKNOWN_OFFSET
 from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire.thrift import hot
 from opentalos.wire.thrift.error import ApplicationError, ApplicationErrorKind, ThriftError

@@ -7,11 +7,11 @@ from opentalos.broker.broker import Broker
 from opentalos.broker.messages import GetQuery, PutTarget
 from opentalos.gateway.thrift_http.handlers import values
 from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler
-from opentalos.log.producers import UNKNOWN_OFFSET
 from opentalos.model.errors import BadRequest, NotSupported, TalosError
 from opentalos.model.identity import Principal
 from opentalos.model.message import (
     PRODUCER_ID_MAX,
+    UNKNOWN_OFFSET,
     Compression,
     MessageBlock,
     ProducerStamp,
