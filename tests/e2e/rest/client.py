@@ -1,14 +1,15 @@
 """A small REST client for tests, and one that follows a stream of events."""
 
 import base64
-import http.client
 import json
+import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, Self
 
+from tests.raw_client import connection_to
 from tests.server_process import ROOT_KEY, Key
 
-ANSWER_S = 15.0
+ANSWER_S = 15.0  # above what a call on a busy machine takes
 
 
 class Listening(Protocol):
@@ -37,9 +38,10 @@ def rest(
     path: str,
     document: Any = None,
     headers: Mapping[str, str] | None = None,
+    trust: ssl.SSLContext | None = None,
 ) -> Replied:
-    """One call as root, below /rest/v1."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=ANSWER_S)
+    """One call as root, below /rest/v1; ``trust``: the port has TLS."""
+    connection = connection_to(server.port, trust, ANSWER_S)
     sent = {**authorization(), **(headers or {})}
     body = None
     if document is not None:
@@ -66,9 +68,13 @@ class EventStream:
     """An open stream; iterating ends when the server ends it."""
 
     def __init__(
-        self, server: Listening, path: str, headers: Mapping[str, str] | None = None
+        self,
+        server: Listening,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        trust: ssl.SSLContext | None = None,
     ) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=ANSWER_S)
+        self._connection = connection_to(server.port, trust, ANSWER_S)
         sent = {**authorization(), **(headers or {})}
         self._connection.request("GET", f"/rest/v1/{path}", headers=sent)
         self.reply = self._connection.getresponse()

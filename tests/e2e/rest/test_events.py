@@ -2,12 +2,15 @@
 
 import http.client
 import socket
+import ssl
 import threading
 import time
 from itertools import islice
+from pathlib import Path
 
 from tests.e2e.rest.client import EventStream, authorization, rest
 from tests.server_process import ServerProcess
+from tests.tls_files import TlsFolder
 
 STOP_S = 5.0
 CUT_S = 10.0  # for the server to cut a client that does not read
@@ -85,25 +88,33 @@ def test_streams_and_long_polls_do_not_hold_up_the_servers_end(server: ServerPro
     assert "Traceback" not in server.stderr()
 
 
-def test_a_client_that_does_not_read_is_cut(server: ServerProcess) -> None:
-    rest(server, "POST", "topics", {"name": "t", "partitions": 1})
-    for _ in range(MESSAGES):
-        put(server, 0, "x" * MESSAGE_BYTES)
-    with socket.socket() as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
-        slow.connect(("127.0.0.1", server.port))
+def read_late(server: ServerProcess, trust: ssl.SSLContext | None = None) -> int:
+    """Bytes of everything that the server sends to a client that does not read for long."""
+    slow = socket.socket()
+    slow.settimeout(CUT_S)
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+    slow.connect(("127.0.0.1", server.port))
+    if trust is not None:
+        slow = trust.wrap_socket(slow, server_hostname="127.0.0.1")
+    with slow:
         headers = "".join(f"{name}: {value}\r\n" for name, value in authorization().items())
         line = "GET /rest/v1/topics/t/events?from=start HTTP/1.1\r\nHost: t\r\n"
         slow.sendall(f"{line}{headers}\r\n".encode())
         time.sleep(2.5)  # more than write_stall_s and a sweep
-        slow.settimeout(CUT_S)
         received = 0
         try:
             while chunk := slow.recv(1 << 16):
                 received += len(chunk)
-        except ConnectionResetError:
+        except (ConnectionResetError, ssl.SSLError):
             pass
-        assert received < MESSAGES * MESSAGE_BYTES
+        return received
+
+
+def test_a_client_that_does_not_read_is_cut(server: ServerProcess) -> None:
+    rest(server, "POST", "topics", {"name": "t", "partitions": 1})
+    for _ in range(MESSAGES):
+        put(server, 0, "x" * MESSAGE_BYTES)
+    assert read_late(server) < MESSAGES * MESSAGE_BYTES
     put(server, 0, "still serving")
 
 
@@ -131,3 +142,24 @@ def test_a_client_that_knows_no_chunks_reads_up_to_the_end(server: ServerProcess
         head, body = received.split(b"\r\n\r\n", 1)
         assert b"Transfer-Encoding" not in head
         assert body.endswith(b'"text": "only"}\n\n')
+
+
+def test_streams_over_tls_follow_end_and_cut_slow_clients(tmp_path: Path) -> None:
+    folder = TlsFolder(tmp_path)
+    trust = folder.trust()
+    server = ServerProcess(tmp_path, f"[http]\nwrite_stall_s = 1.0\n{folder.section()}").start()
+    try:
+        rest(server, "POST", "topics", {"name": "t", "partitions": 1}, trust=trust)
+        path = "topics/t/partitions/0/messages"
+        with EventStream(server, "topics/t/events?encoding=text", trust=trust) as stream:
+            rest(server, "POST", path, {"messages": [{"text": "a"}]}, trust=trust)
+            assert texts(stream, 1) == ["a"]
+        for _ in range(MESSAGES):
+            sent = {"messages": [{"text": "x" * MESSAGE_BYTES}]}
+            rest(server, "POST", path, sent, trust=trust)
+        assert read_late(server, trust) < MESSAGES * MESSAGE_BYTES
+        with EventStream(server, "topics/t/events", trust=trust) as stream:
+            assert server.stop() == 0
+            assert list(stream) == []
+    finally:
+        server.kill()
