@@ -53,6 +53,35 @@ def test_records_are_the_messages_with_place_and_append_time(compression: Compre
     assert all(type(record) is Record for record in found)
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    messages=st.lists(
+        st.builds(
+            Message,
+            st.binary(max_size=6) | st.just(b"x" * 20_000),
+            partition_key=st.none() | st.text(max_size=3),
+            sequence_number=st.none() | st.just("7"),
+            create_ms=st.none() | st.integers(-1, 2**40),
+            append_ms=st.none() | st.just(5),
+            message_type=st.none() | st.integers(-1, 3),
+            schema_fingerprint=st.none() | st.just("print"),
+            tag=st.none() | st.just("tag"),
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+    first=st.integers(8, 17),
+)
+def test_messages_and_records_of_a_block_agree(messages: list[Message], first: int) -> None:
+    block = stored(encode_block(messages), Compression.SNAPPY, len(messages))
+    expected = [
+        Record("t", 0, offset, *one[:4], APPEND_MS, *one[5:])
+        for offset, one in enumerate(messages, 10)
+        if offset >= first
+    ]
+    assert decode_block_records("t", 0, block, first) == expected
+
+
 @pytest.mark.parametrize(("first", "left"), [(9, 3), (10, 3), (11, 2), (12, 1), (13, 0), (99, 0)])
 def test_records_before_the_first_offset_are_dropped(first: int, left: int) -> None:
     block = stored(encode_block(MESSAGES), Compression.SNAPPY, 3)
