@@ -57,9 +57,10 @@ a restart or a take-over, as long as the partition's log remembers the stamp: th
 producers of a partition, which keys share with idempotent producers of the SDK. Besides, the first
 answer is kept for ten minutes (at most 2,000 keys of a caller and 20,000 of a server) and given to
 the repeat; another request with the same key is refused with 422 meanwhile. That refusal does not
-survive a restart: then another request with the same key is a request of its own. Of a repeat that
-only the log remembers, `base_offset` may be null. A repeat that names neither a partition nor a
-partition key finds its first partition only while the topic's partition count is the same.
+survive a restart or a take-over: then another request with the same key is one of its own. Of a
+repeat that only the log remembers, `base_offset` may be null. A repeat that names neither a
+partition nor a partition key finds its first partition only while the topic's partition count is
+the same.
 
 ## Reading with a group
 
