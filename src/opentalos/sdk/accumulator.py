@@ -128,13 +128,17 @@ class Accumulator:
     def add_all(self, messages: Sequence[Message], watch: Watch | None = None) -> bool:
         """Take all messages or none, in order; otherwise like ``add``."""
         sizes = [size_of(message) for message in messages]
-        total, wake = sum(sizes), False
+        total = sum(sizes)
+        alike = watch is None and not [one for one in messages if one[1] is not None]
         with self._changed:
             if self.bytes_count + total > self.settings.buffer_bytes_max or self._closed:
                 self._refuse(total)
-            for message, size in zip(messages, sizes, strict=True):
-                wake |= self._add(message, size, watch)
-        return wake
+            if alike:
+                self._add_run(messages, sizes)
+            else:
+                for message, size in zip(messages, sizes, strict=True):
+                    self._add(message, size, watch)
+        return True
 
     def add_block(
         self, block: MessageBlock, rows: Sequence[int], partition: int | None, watch: Watch | None
@@ -170,11 +174,8 @@ class Accumulator:
         key, data_bytes = message[1], size - MESSAGE_BYTES
         if key is not None:
             batch = self._open_batch(self._place(key), data_bytes)
-        elif (turn := self._turn) is not None and not turn.sealed and data_bytes <= turn.room:
-            batch = turn
         else:
-            batch = self._open_batch(self._turns.next(self.partitions), data_bytes)
-            self._turn = batch
+            batch = self._turn_batch(data_bytes)
         messages = batch.messages
         if watch is not None:
             batch.watchers.append(Watcher(len(messages), *watch))
@@ -186,6 +187,35 @@ class Accumulator:
             batch.sealed = True
             return True
         return self._tickets != made  # another may be full, and its own time is to be watched
+
+    def _add_run(self, messages: Sequence[Message], sizes: list[int]) -> None:
+        """The same for messages without keys and watches, as many at once as fit."""
+        at, total = 0, len(messages)
+        while at < total:
+            batch = self._turn_batch(sizes[at] - MESSAGE_BYTES)
+            room, counted = batch.room, 0
+            end, last = at, min(total, at + self.settings.batch_messages_max - len(batch.messages))
+            while end < last and (end == at or sizes[end] - MESSAGE_BYTES <= room):
+                room -= sizes[end] - MESSAGE_BYTES
+                counted += sizes[end]
+                end += 1
+            batch.messages += messages[at:end]
+            batch.room = room
+            batch.bytes_count += counted
+            self.bytes_count += counted
+            if len(batch.messages) >= self.settings.batch_messages_max or room <= 0:
+                batch.sealed = True
+            at = end
+
+    def _turn_batch(self, data_bytes: int) -> Batch:
+        """The batch for messages without a key: the same until one has no room in it."""
+        turn = self._turn
+        if turn is not None and not turn.sealed:
+            if data_bytes <= turn.room:
+                return turn
+            turn.sealed = True
+        self._turn = self._open_batch(self._turns.next(self.partitions), data_bytes)
+        return self._turn
 
     def _place(self, key: str) -> int:
         """The partition of a key. A partitioner of the user's may give any number."""

@@ -1,6 +1,8 @@
 """What the synchronous and the asyncio TalosProducer have in common: from arguments to messages."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from opentalos.sdk.accumulator import Watch, size_of
@@ -32,17 +34,12 @@ def portions(
             yield messages
         return
     bytes_max = min(settings.batch_bytes_max, settings.buffer_bytes_max)
-    part: list[Message] = []
-    size = 0
-    for message in messages:
-        bytes_count = size_of(message)
-        if part and size + bytes_count > bytes_max:
-            yield part
-            part, size = [], 0
-        part.append(message)
-        size += bytes_count
-    if part:
-        yield part
+    ends = list(accumulate(map(size_of, messages)))
+    at, taken = 0, 0
+    while at < len(messages):
+        end = max(bisect_right(ends, taken + bytes_max), at + 1)
+        yield messages[at:end]
+        at, taken = end, ends[end - 1]
 
 
 def rows_of(table: Any, settings: ProducerSettings, partitions: int, now_ms: int) -> Iterator[Rows]:

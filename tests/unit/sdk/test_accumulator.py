@@ -205,3 +205,29 @@ def test_threads_lose_and_repeat_nothing() -> None:
         thread.join()
     assert len(set(found)) == 2_000
     assert bench.buffer.bytes_count == 0
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_many_at_once_are_spread_like_one_after_the_other(watched: bool) -> None:
+    sizes = [4, 4, 6, 30, 4, 9, 3, 13, 1, 1, 1, 1, 1, 1]
+    watch = (None, None) if watched else None
+    found: list[list[tuple[int, list[int]]]] = []
+    for at_once in (True, False):
+        bench = Bench(partitions=3, batch_bytes_max=13, batch_messages_max=4)
+        bench.buffer.add(Message(b"0"))
+        messages = [Message(b"x" * size) for size in sizes]
+        if at_once:
+            bench.buffer.add_all(messages, watch)
+        else:
+            for message in messages:
+                bench.buffer.add(message)
+        assert bench.buffer.bytes_count == sum(sizes) + 1 + MESSAGE_BYTES * (len(sizes) + 1)
+        found.append([])
+        bench.buffer.flush()
+        while batches := list(bench.take_due()):
+            for batch in batches:
+                found[-1].append((batch.partition, [len(one.data) for one in batch.messages]))
+                bench.end(batch)
+        assert bench.buffer.bytes_count == 0
+    assert found[0] == found[1]
+    assert [one for _, part in sorted(found[0]) for one in part].count(1) == 7

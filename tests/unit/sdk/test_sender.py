@@ -21,6 +21,7 @@ from opentalos.sdk.aio.client import Client
 from opentalos.sdk.aio.sender import RENEWALS_MAX, Sender
 from opentalos.sdk.producer_settings import ProducerSettings
 from opentalos.sdk.values import Compression, Message, ProducerStamp, PutReply, TopicRef
+from opentalos.wire.message import MessageFormatError
 
 Script = Callable[[int, ProducerStamp | None], TalosError | None]  # by number of the put
 
@@ -75,11 +76,11 @@ class Bench:
             self.ended[message.data] = error if error is not None else base_offset
         self.buffer.finish(batch)
 
-    async def send(self, *texts: bytes) -> None:
+    async def send(self, *given: bytes | Message) -> None:
         """Put messages and wait for their outcomes."""
         await self.sender.start()
-        for text in texts:
-            self.buffer.add(Message(text))
+        for one in given:
+            self.buffer.add(one if isinstance(one, Message) else Message(one))
         ticket = self.buffer.flush()
         self.sender.wake()
         progress = asyncio.Event()
@@ -158,6 +159,14 @@ async def test_an_unknown_put_that_fails_later_stays_unknown() -> None:
     error = bench.ended[b"a"]
     assert isinstance(error, OutcomeUnknown)
     assert str(error) == "lost; then down"
+
+
+@pytest.mark.parametrize("wrong", [{"create_ms": 1 << 70}, {"partition_key": "\ud800"}, {"tag": 5}])
+async def test_a_message_that_cannot_be_encoded_is_not_done(wrong: dict[str, Any]) -> None:
+    bench = Bench(lambda *_: None)
+    await bench.send(Message(b"a", **wrong), Message(b"b"))
+    assert isinstance(bench.ended[b"a"], MessageFormatError)
+    assert bench.places == [(0, 0)]
 
 
 async def test_who_insists_on_idempotence_is_told_that_there_is_none() -> None:

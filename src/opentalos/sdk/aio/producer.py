@@ -28,6 +28,7 @@ class TalosProducer:
     passed; other servers may store it twice. With ``idempotent=False`` or such a server, a block
     may also be stored behind the next one after its connection broke.
 
+    A message that cannot be encoded, such as one with a number above 64 bits, fails its block.
     Every message ends in one call of ``on_success(message, partition, offset)`` or
     ``on_error(message, error, outcome)``; for rows of a table their numbers stand for the message.
     They are called on the loop and must not block it; one that raises is logged.

@@ -25,6 +25,7 @@ from opentalos.sdk.errors import ClientClosed
 from opentalos.sdk.producer_settings import ProducerSettings
 from opentalos.sdk.values import Compression, MessageBlock, TopicRef
 from opentalos.wire._generated.topic import TOPIC_SERVICE
+from opentalos.wire.message import MessageFormatError
 
 TOPIC_REFRESH_S: Final = 180.0  # how often the number of partitions is looked up, as in Java
 RENEWALS_MAX: Final = 3  # of one batch: looks at the topic, or new epochs, in a row
@@ -166,10 +167,14 @@ class Sender:
         self._settle(batch, base_offset, failure)
 
     async def _encoded(self, batch: Batch) -> MessageBlock:
+        """Raises: MessageFormatError: one of the messages has a field of a wrong type or size."""
         compression = self._settings.compression
-        if compression in _SLOW:
-            return await asyncio.to_thread(encode_records, batch.messages, compression)
-        return encode_records(batch.messages, compression)
+        try:
+            if compression in _SLOW:
+                return await asyncio.to_thread(encode_records, batch.messages, compression)
+            return encode_records(batch.messages, compression)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise MessageFormatError(f"a message cannot be encoded: {error}") from error
 
     async def _put(self, batch: Batch) -> int | None:
         """The base offset once it is stored. Raises: what it ends with; _Moved."""
