@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: help setup check test demo bench bench-cluster bench-placement bench-sdk faults replay soak generate lock docs docs-serve clean
+.PHONY: help setup check test demo bench bench-cluster bench-placement bench-sdk faults replay soak generate lock package docs docs-serve clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1\t/' | expand -t 18
@@ -51,6 +51,9 @@ generate: setup  ## write generated code and pages anew
 	@$(PY) scripts/generate_thrift.py
 	@$(PY) scripts/generate_config_reference.py
 	@$(PY) scripts/generate_rest_reference.py
+
+package: setup  ## build the wheel, install it into a fresh environment and try it
+	@$(PY) scripts/check_package.py
 
 docs: setup  ## build the site of the documentation into .cache/site
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
