@@ -37,7 +37,9 @@ def _hint(error: errors.TalosError, server: "ServerOptions", topic: object) -> s
     if isinstance(error, errors.PermissionDenied):
         return "the owner of a topic can allow it with talos acl grant"
     if isinstance(error, errors.ConsumerGroupWorking):
-        return "end its workers first"
+        return "end its workers; one that ended counts as live until its lease is over"
+    if isinstance(error, errors.ConsumerGroupNotExist):
+        return "talos group list shows those there are"
     if isinstance(error, errors.Unavailable):
         return "nothing was changed; try again"
     return ""

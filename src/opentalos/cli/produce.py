@@ -172,9 +172,7 @@ class _Source:
                 found.append(self._parse(line))
             except BadRequest as error:
                 yield found
-                raise BadRequest(
-                    f"line {self._line}: {error}; nothing behind it was read"
-                ) from None
+                raise BadRequest(f"line {self._line}: {error}; nothing behind it was put") from None
         yield found
 
 

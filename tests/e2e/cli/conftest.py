@@ -1,0 +1,139 @@
+"""One real server, and the command as a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.server_process import ROOT_KEY, TALOS, ServerProcess
+
+from opentalos.cli.main import main
+
+RUN_S_MAX = 15.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Of --format json."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@dataclass
+class Commands:
+    """Runs talos against a server, as a user with a home of their own."""
+
+    folder: Path
+    server: ServerProcess
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def variables(self) -> dict[str, str]:
+        known = {name: one for name, one in os.environ.items() if not name.startswith("TALOS_")}
+        key = f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}"
+        known |= {"HOME": str(self.folder), "TALOS_URL": self.server.url, "TALOS_KEY": key}
+        return known | self.environment
+
+    def __call__(self, *arguments: object, stdin: str | bytes = b"", status: int = 0) -> Ended:
+        """Run to the end, by the entry point of the command in this process, which is quicker;
+        stderr must have no stack trace."""
+        runner = CliRunner(env={"TALOS_PROFILE": None, **self.variables()})
+        command = [str(TALOS), *map(str, arguments)]
+        with runner.isolation(input=stdin) as (out, err, _), pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.folder)
+            patch.setattr("sys.argv", command)
+            with pytest.raises(SystemExit) as caught:
+                main()
+            ended = Ended(
+                int(caught.value.code or 0),
+                out.getvalue().decode(errors="replace"),
+                err.getvalue().decode(),
+            )
+        assert ended.status == status, (arguments, ended)
+        assert "Traceback" not in ended.err
+        return ended
+
+    def fails(self, *arguments: object, stdin: str = "") -> str:
+        """Run what fails: status 1, nothing on stdout, one line on stderr, which is returned."""
+        ended = self(*arguments, stdin=stdin, status=1)
+        assert ended.out == ""
+        assert ended.err.startswith("talos: ")
+        assert ended.err.count("\n") == 1
+        return ended.err.strip()
+
+    def shell(self, line: str, status: int = 0) -> Ended:
+        """Run a line of bash, with talos in its path."""
+        path = f"{TALOS.parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-c", line],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={**self.variables(), "PATH": path},
+            cwd=self.folder,
+            timeout=RUN_S_MAX,
+        )
+        ended = Ended(done.returncode, done.stdout.decode(), done.stderr.decode())
+        assert ended.status == status, (line, ended)
+        assert "Traceback" not in ended.err
+        return ended
+
+    def start(self, *arguments: object) -> "subprocess.Popen[bytes]":
+        """A process that goes on, with pipes."""
+        return subprocess.Popen(
+            [str(TALOS), *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.variables(),
+            cwd=self.folder,
+        )
+
+    def topic(self, name: str, partitions: int = 1) -> str:
+        """A new topic."""
+        self("topic", "create", name, "--partitions", partitions)
+        return name
+
+    def stored(self, topic: str) -> int:
+        """Messages of a topic."""
+        return sum(row["next"] for row in self("topic", "offsets", topic, "--format", "json").rows)
+
+    def wait_for(self, topic: str, messages: int) -> None:
+        """Until so many are stored."""
+        until_s = time.monotonic() + RUN_S_MAX
+        while self.stored(topic) < messages:
+            assert time.monotonic() < until_s, f"{topic} has not got {messages} messages"
+
+
+def interrupted(process: "subprocess.Popen[bytes]") -> Ended:
+    """Ctrl-C to a process that runs; its end."""
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=RUN_S_MAX)
+    assert b"Traceback" not in err
+    return Ended(process.returncode, out.decode(), err.decode().strip())
+
+
+@pytest.fixture(scope="session")
+def cli_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    running = ServerProcess(tmp_path_factory.mktemp("cli-server")).start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def talos(tmp_path: Path, cli_server: ServerProcess) -> Commands:
+    assert sys.platform != "win32", "bash and signals"
+    return Commands(tmp_path, cli_server)

@@ -1,0 +1,267 @@
+"""Every command once against a real server, as a user types it."""
+
+import os
+import pty
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.e2e.cli.conftest import RUN_S_MAX, Commands
+from tests.server_process import ROOT_KEY, TALOS, ServerProcess
+from tests.tls_files import TlsFolder
+
+from opentalos.cli.connection import ServerOptions
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_topics_from_their_creation_to_their_end(talos: Commands) -> None:
+    made = talos(
+        "topic", "create", "made", "--partitions", 2, "--retention", 90_000, "--attribute", "a=b"
+    )
+    assert made.out == "created made with 2 partitions\n"
+    assert "made" in talos("topic", "list").out
+    shown = talos("topic", "show", "made", "--format", "json").rows[0]
+    assert (shown["retention_s"], shown["attributes"]) == (90_000, {"a": "b"})
+    talos("topic", "change", "made", "--attribute", "c=d", "--remove-attribute", "a")
+    shown = talos("topic", "show", "made", "--format", "json").rows[0]
+    assert shown["attributes"] == {"c": "d"}
+    assert talos("topic", "partitions", "made", 3).out == "made has 3 partitions, before 2\n"
+    assert talos("topic", "show", "made", "--format", "tsv").out.splitlines()[0] == (
+        "partition\tstart\tnext\tmessages\tbytes"
+    )
+    assert "Delete made with 0 messages?" in talos("topic", "delete", "made", status=2).err
+    talos("topic", "delete", "made", "--yes")
+    assert "made does not exist" in talos.fails("topic", "show", "made")
+
+
+def test_a_shrink_asks_first(talos: Commands) -> None:
+    talos.topic("shrinks", 3)
+    said = talos("topic", "partitions", "shrinks", 2, status=2).err
+    assert "Shrink shrinks from 3 to 2 partitions?" in said
+    assert talos("topic", "show", "shrinks", "--format", "json").rows[0]["partitions"] == 3
+
+
+def test_offsets_by_time(talos: Commands) -> None:
+    talos.topic("timed")
+    talos("produce", "timed", stdin="a\nb\n")
+    row = talos("topic", "offsets", "timed", "--at", "1h", "--format", "json").rows[0]
+    assert row == {"partition": 0, "start": 0, "end": 1, "next": 2, "at": 0}
+    later = talos("topic", "offsets", "timed", "--at", "@4102444800", "--format", "json").rows[0]
+    assert later["at"] == 2
+
+
+def test_permissions_users_and_keys(talos: Commands) -> None:
+    topic = talos.topic("guarded")
+    key = talos("user", "create", "alice", "--format", "json").rows[0]
+    alice = Commands(talos.folder, talos.server)
+    alice.environment["TALOS_KEY"] = f"{key['key_id']}:{key['secret']}"
+    assert "does not exist" in alice.fails("topic", "show", topic)
+    talos("acl", "grant", topic, "alice", "describe", "get")
+    listed = {
+        row["grantee"]: row["permissions"]
+        for row in talos("acl", "list", topic, "--format", "json").rows
+    }
+    assert listed["alice"] == ["get", "describe"]
+    assert topic in alice("topic", "list").out
+    assert "talos acl grant" in alice.fails("topic", "delete", topic, "--yes")
+    talos("acl", "revoke", topic, "alice")
+    assert "does not exist" in alice.fails("topic", "show", topic)
+
+    assert "live" in talos("user", "list").out
+    talos("user", "disable", "alice")
+    assert "check the key" in alice.fails("topic", "list")
+    talos("user", "enable", "alice")
+    alice("topic", "list")
+    fresh = talos("key", "rotate", key["key_id"], "--format", "json").rows[0]
+    talos("key", "disable", key["key_id"])
+    assert "check the key" in alice.fails("topic", "list")
+    alice.environment["TALOS_KEY"] = f"{fresh['key_id']}:{fresh['secret']}"
+    alice("topic", "list")
+    states = talos("key", "list", "alice", "--format", "json").rows
+    assert {row["key_id"]: row["state"] for row in states} == {
+        key["key_id"]: "disabled",
+        fresh["key_id"]: "live",
+    }
+    assert re.fullmatch(r"key id: \w+\nsecret: \S+\n", talos("key", "create", "alice").out)
+
+
+def test_quotas_and_requests(talos: Commands) -> None:
+    topic = talos.topic("limited")
+    assert "put bytes per s:" in talos("quota", "show").out
+    talos("quota", "set", "--topic", topic, "--put-bytes-per-s", 12_345)
+    shown = talos("quota", "show", "--topic", topic, "--format", "json").rows[0]
+    assert shown["put_bytes_per_s"] == 12_345
+    talos("quota", "reset", "--topic", topic)
+    shown = talos("quota", "show", "--topic", topic, "--format", "json").rows[0]
+    assert shown["put_bytes_per_s"] != 12_345
+    talos("user", "create", "bob")
+    talos("quota", "set", "--user", "bob", "--topics", 3)
+    assert [row["user"] for row in talos("quota", "show", "--users", "--format", "json").rows] == [
+        "bob"
+    ]
+    talos("quota", "request", 20, "--organisation", "CLshop", "--reason", "sale")
+    assert "sale" in talos("quota", "requests").out
+    talos("quota", "approve", "CLshop", "--total", 10)
+    assert talos("quota", "requests").out == ""
+    talos("quota", "request", 30, "--organisation", "CLshop")
+    talos("quota", "reject", "CLshop")
+    assert talos("quota", "requests", "--format", "json").rows == []
+
+
+def test_groups_and_a_reset_that_is_taken_back(talos: Commands) -> None:
+    topic = talos.topic("grouped", 2)
+    for partition in (0, 1):
+        talos("produce", topic, "--partition", partition, stdin="0\n1\n2\n3\n4\n")
+    read = talos("consume", topic, "--group", "g", "--count", 10)
+    assert sorted(read.out.split()) == sorted("01234" * 2)
+    assert talos("group", "list", topic, "--format", "json").rows == [{"group": "g", "lag": 0}]
+
+    def checkpoints() -> list[int]:
+        rows = talos("group", "show", topic, "g", "--format", "json").rows
+        return [row["checkpoint"] for row in rows]
+
+    before = checkpoints()
+    dry = talos("group", "reset", topic, "g", "--to", "start", "--dry-run", "--format", "json")
+    assert [(row["before"], row["after"]) for row in dry.rows] == [(one, -1) for one in before]
+    assert checkpoints() == before
+    assert list(talos.folder.glob("*undo*")) == []
+
+    said = talos("group", "reset", topic, "g", "--to", "start").err
+    (undo,) = talos.folder.glob("*undo*")
+    assert f"talos group reset {topic} g --from-file {undo.name}" in said
+    assert checkpoints() == [-1, -1]
+    talos("group", "reset", topic, "g", "--from-file", undo, "--undo-file", "other")
+    assert checkpoints() == before
+    again = talos.fails("group", "reset", topic, "g", "--to", "end", "--undo-file", "other")
+    assert "exists already" in again
+    assert checkpoints() == before
+
+    talos("group", "reset", topic, "g", "--to", 2, "--partition", 1)
+    assert checkpoints() == [before[0], 1]
+    other = talos.topic("another")
+    assert "is of topic" in talos.fails("group", "reset", other, "g", "--from-file", undo)
+    said = talos.fails("group", "delete", topic, "g", "--yes")
+    assert "one that ended counts as live until its lease is over" in said
+
+
+def test_a_group_without_workers_is_deleted(talos: Commands) -> None:
+    topic = talos.topic("regrouped")
+    key = f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}"
+    call = ServerOptions(url=talos.server.url, key=key).rest()
+    worker = call("POST", f"topics/{topic}/groups/left/workers")["worker"]
+    call("DELETE", f"topics/{topic}/groups/left/workers/{worker}")
+    assert talos("group", "list", topic).out.split() == ["GROUP", "LAG", "left", "0"]
+    assert "Delete group left" in talos("group", "delete", topic, "left", status=2).err
+    talos("group", "delete", topic, "left", "--yes")
+    assert talos("group", "list", topic, "--format", "json").rows == []
+    said = talos.fails("group", "reset", topic, "left", "--to", "end")
+    assert "talos group list shows those there are" in said
+    assert list(talos.folder.glob("*undo*")) == []
+
+
+def test_profiles_and_data_directories_find_the_server(talos: Commands) -> None:
+    key = talos.environment.get("TALOS_KEY") or talos.variables()["TALOS_KEY"]
+    talos("profile", "add", "here", "--url", talos.server.url, "--as", key)
+    talos.environment |= {"TALOS_URL": "", "TALOS_KEY": ""}
+    talos.topic("by-profile")
+    assert "by-profile" in talos("topic", "list", "--profile", "here").out
+    talos("profile", "remove", "here")
+    assert "no server runs on talos-data" in talos.fails("topic", "list")
+    assert "by-profile" in talos("topic", "list", "--data", talos.server.data, "--as", key).out
+
+
+def test_bench_leaves_nothing_behind(talos: Commands) -> None:
+    shown = talos("bench", "--seconds", 0.5, "--data-max", 2, "--format", "json").rows
+    put, get = shown
+    assert (put["load"], get["load"]) == ("put", "get")
+    assert put["messages"] == get["messages"] > 0
+    assert put["failed"] == 0
+    names = [row["name"] for row in talos("topic", "list", "--format", "json").rows]
+    assert not [name for name in names if name.startswith("bench-")]
+
+
+def test_the_commands_of_servers(talos: Commands, tmp_path: Path) -> None:
+    assert "leader" in talos("cluster", "status").out
+    assert talos("cluster", "status", "--format", "tsv").out.startswith("name\tstate\t")
+    (status,) = talos("cluster", "status", "--format", "json").rows
+    assert status["servers"]
+    assert "cluster" in talos.fails("cluster", "drain", "nobody")
+    shown = talos("config", "show").out
+    (tmp_path / "file.toml").write_text(shown)
+    talos("config", "check", "file.toml")
+    states = talos("backend", "status", "all", "--home", tmp_path / "none", "--format", "json").rows
+    assert [row["kind"] for row in states] == ["hdfs", "zookeeper", "hbase"]
+    assert "in use by the server" in talos.fails("log", "verify", "--data", talos.server.data)
+
+
+def test_a_stopped_server_s_logs_are_verified(talos: Commands, tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "own").start()
+    mine = Commands(tmp_path, server)
+    mine.topic("t")
+    mine("produce", "t", stdin="a\n")
+    server.stop()
+    rows = mine("log", "verify", "--data", server.data, "--format", "json").rows
+    assert rows[-1]["kind"] == "summary"
+    assert rows[-1]["text"].endswith(": 0 problems")
+
+
+def test_completion_of_bash_knows_commands_and_topics(talos: Commands) -> None:
+    talos.topic("complete-me")
+    script = """
+        eval "$(talos completion bash)"
+        complete -p talos
+        COMP_WORDS=(talos topic show comp); COMP_CWORD=3; COMPREPLY=()
+        _talos_completion talos; echo "${COMPREPLY[@]}"
+        COMP_WORDS=(talos gro); COMP_CWORD=1; COMPREPLY=()
+        _talos_completion talos; echo "${COMPREPLY[@]}"
+    """
+    lines = talos.shell(script).out.splitlines()
+    assert lines[0].endswith("-F _talos_completion talos")
+    assert lines[1:] == ["complete-me", "group"]
+    talos.environment["TALOS_URL"] = "http://127.0.0.1:1"
+    assert talos.shell(script).out.splitlines()[1] == ""
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_a_script(talos: Commands, shell: str) -> None:
+    assert "talos" in talos("completion", shell).out
+
+
+def test_a_terminal_is_asked_before_a_topic_goes(talos: Commands) -> None:
+    topic = talos.topic("asked")
+
+    def answer(text: bytes) -> int:
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [str(TALOS), "topic", "delete", topic], stdin=theirs, env=talos.variables(),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=talos.folder,
+        )  # fmt: skip
+        os.close(theirs)
+        os.write(ours, text)
+        status = process.wait(RUN_S_MAX)
+        os.close(ours)
+        return status
+
+    assert answer(b"n\n") == 130
+    assert talos.stored(topic) == 0
+    assert answer(b"y\n") == 0
+    assert "does not exist" in talos.fails("topic", "show", topic)
+
+
+def test_https_needs_the_authority_and_takes_it(talos: Commands, tmp_path: Path) -> None:
+    files = TlsFolder(tmp_path / "files")
+    server = ServerProcess(tmp_path / "tls", files.section()).start()
+    try:
+        secure = Commands(tmp_path, server)
+        ca = ("--ca", files.ca)
+        secure("topic", "create", "t", *ca)
+        secure("produce", "t", *ca, stdin="a\n")
+        assert secure("consume", "t", *ca).out == "a\n"
+        assert "certificate verify failed" in secure.fails("topic", "list")
+        key = secure.variables()["TALOS_KEY"]
+        secure("profile", "add", "s", "--url", server.url, "--as", key, *ca)
+        assert secure("consume", "t", "--profile", "s").out == "a\n"
+    finally:
+        server.stop()
