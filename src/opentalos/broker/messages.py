@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from opentalos.broker.cluster.remote_logs import Found, Question, RemoteLogs, Wanted
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.message_counters import HeldCalls, MessageCounters
+from opentalos.broker.preview import PREVIEW_BYTES_MAX, PreviewedMessage, latest_messages
 from opentalos.catalog.topic import Topic
 from opentalos.log.partition_log import PartitionLog
 from opentalos.log.results import AppendWaiter
@@ -17,7 +17,6 @@ from opentalos.model.errors import (
     DeadlinePassed,
     OutcomeUnknown,
     PartitionNotExist,
-    PreviewFailed,
     RequestTooLarge,
     TalosError,
     ThrottleRejected,
@@ -29,19 +28,13 @@ from opentalos.model.message import (
     UNKNOWN_OFFSET,
     MessageBlock,
     OffsetRange,
-    PayloadFormat,
     StoredBlock,
 )
-
-if TYPE_CHECKING:
-    from opentalos.wire.message import Message
 
 START_OFFSET = -1  # of the retained log. Source: message.thrift MessageOffset
 LATEST_OFFSET = -2  # only messages that arrive later
 BLOCKS_MAX = 1_000  # of one put; clients send one
 _ROUTES_MAX = 100_000  # cached (caller, topic, partition) decisions
-_PREVIEW_BYTES_MAX = 1 << 20  # of blocks read for a preview
-_PREVIEW_DECODED_BYTES_MAX = 12 << 20  # decompressed for it, in the loop; a message has 10 MiB
 
 
 class PutTarget(NamedTuple):
@@ -70,15 +63,6 @@ class GetResult(NamedTuple):
     messages: int
     unhandled: int  # messages after the last returned one
     hold_s: float = 0.0  # the reply has to wait so long: the caller is over its rate
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewedMessage:
-    """One decoded message with where and when it was stored."""
-
-    offset: int
-    append_ms: int
-    message: "Message"
 
 
 class _Route(NamedTuple):
@@ -381,8 +365,8 @@ class MessageService:
         first = max(offsets.start, offsets.next - wanted)
         if first == offsets.next:
             return []
-        read = await log.read(first, messages_max=wanted, bytes_max=_PREVIEW_BYTES_MAX)
-        return await _latest(read.blocks, wanted)
+        read = await log.read(first, messages_max=wanted, bytes_max=PREVIEW_BYTES_MAX)
+        return await latest_messages(read.blocks, wanted)
 
     def schedule_info(self, caller: Principal, resource: str) -> tuple[Topic, Sequence[str]]:
         """The topic and the address that serves each of its partitions, by partition id.
@@ -459,45 +443,3 @@ def _result(blocks: Sequence[StoredBlock], offsets: OffsetRange, hold_s: float =
         return GetResult([], 0, 0, hold_s)
     messages = sum(block.messages for block in blocks)
     return GetResult(blocks, messages, max(0, offsets.next - blocks[-1].next_offset), hold_s)
-
-
-async def _latest(blocks: Sequence[StoredBlock], wanted: int) -> Sequence[PreviewedMessage]:
-    """The last messages of the blocks, decoded from the newest block on, within a byte bound.
-
-    Other requests get their turn after each block. Raises: PreviewFailed.
-    """
-    found: list[PreviewedMessage] = []
-    left_bytes = _PREVIEW_DECODED_BYTES_MAX
-    for block in reversed(blocks):
-        if len(found) >= wanted:
-            break
-        try:
-            shown, decoded_bytes = _decode(block, wanted - len(found), left_bytes)
-        except PreviewFailed:
-            if not found:
-                raise
-            break  # what is left of the bound may be too little; newer messages are shown
-        left_bytes -= decoded_bytes
-        found = [*shown, *found]
-        await asyncio.sleep(0)
-    return found
-
-
-def _decode(block: StoredBlock, wanted: int, bytes_max: int) -> tuple[list[PreviewedMessage], int]:
-    # Here and not above: the compression library is loaded only when somebody previews.
-    from opentalos.wire.message import decode_last
-
-    if block.format != PayloadFormat.TALOS:
-        raise PreviewFailed(f"offset {block.base_offset}: this payload format has no preview")
-    try:
-        messages, decoded_bytes = decode_last(
-            bytes(block.payload), block.compression, block.messages, wanted, bytes_max
-        )
-    except TalosError as error:
-        raise PreviewFailed(f"offset {block.base_offset}: {error}") from error
-    first = block.base_offset + block.messages - len(messages)
-    shown = [
-        PreviewedMessage(first + index, block.append_ms, message)
-        for index, message in enumerate(messages)
-    ]
-    return shown, decoded_bytes

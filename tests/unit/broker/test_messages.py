@@ -359,10 +359,10 @@ async def test_a_preview_decompresses_within_a_bound(
 ) -> None:
     bench.log.range = OffsetRange(0, 3)
     bench.log.blocks = [StoredBlock(at, 1, 0, 0, 0, 1, _v1(b"x" * 100)) for at in range(3)]
-    monkeypatch.setattr("opentalos.broker.messages._PREVIEW_DECODED_BYTES_MAX", 250)
+    monkeypatch.setattr("opentalos.broker.preview._DECODED_BYTES_MAX", 250)
     found = await bench.service.preview(ALICE, "alice#t#1", 0)
     assert [item.offset for item in found] == [1, 2]
-    monkeypatch.setattr("opentalos.broker.messages._PREVIEW_DECODED_BYTES_MAX", 50)
+    monkeypatch.setattr("opentalos.broker.preview._DECODED_BYTES_MAX", 50)
     with pytest.raises(PreviewFailed, match="at most 50"):
         await bench.service.preview(ALICE, "alice#t#1", 0)
 
