@@ -71,6 +71,14 @@ class PrincipalService:
         self._authorizer.authorize_admin(caller, "disable a principal", principal_id)
         await self._directory.set_disabled(principal_id, disabled)
 
+    async def set_refuse_replays(self, caller: Principal, principal_id: str, refuse: bool) -> None:
+        """Take each signed request of a principal once only; for administrators.
+
+        Clients that make the same call twice within a second and sign no id are refused then.
+        """
+        self._authorizer.authorize_admin(caller, "change a principal", principal_id)
+        await self._directory.set_refuse_replays(principal_id, refuse)
+
     def find(self, caller: Principal, principal_id: str) -> PrincipalInfo | None:
         """One principal, for itself and administrators; others see none."""
         if caller.anonymous or not (caller.admin or caller.id == principal_id):

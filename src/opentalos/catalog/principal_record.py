@@ -27,6 +27,7 @@ class PrincipalRecord:
     principal: Principal
     created_ms: int
     disabled: bool = False
+    refuse_replays: bool = False  # of signed requests that carry no id, too
     keys: tuple[KeyRecord, ...] = ()
 
 
@@ -43,6 +44,7 @@ def encode_principal(record: PrincipalRecord) -> bytes:
             "admin": who.admin,
             "created_ms": record.created_ms,
             "disabled": record.disabled,
+            "refuse_replays": record.refuse_replays,
             "keys": [
                 {
                     "key_id": key.key_id,
@@ -74,6 +76,7 @@ def decode_principal(value: bytes) -> PrincipalRecord:
             ),
             created_ms=record["created_ms"],
             disabled=record["disabled"],
+            refuse_replays=bool(record.get("refuse_replays", False)),  # absent in older records
             keys=tuple(
                 KeyRecord(
                     key_id=key["key_id"],

@@ -48,6 +48,7 @@ class LiveKey(NamedTuple):
     principal: Principal
     secret: bytes
     disabled: bool  # the key, or its principal
+    refuse_replays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class PrincipalInfo:
     keys: tuple[KeyInfo, ...]
     created_ms: int
     disabled: bool
+    refuse_replays: bool = False
 
 
 class PrincipalDirectory:
@@ -185,6 +187,10 @@ class PrincipalDirectory:
         """Lock a principal out or let it in again. Raises: PrincipalNotExist."""
         await self._change(principal_id, lambda record: replace(record, disabled=disabled))
 
+    async def set_refuse_replays(self, principal_id: str, refuse: bool) -> None:
+        """Whether a signed request is taken once only. Raises: PrincipalNotExist."""
+        await self._change(principal_id, lambda record: replace(record, refuse_replays=refuse))
+
     async def ensure_root(self, key_id: str, secret: str) -> Principal:
         """Make the administrator with this key, or give it this key; idempotent.
 
@@ -244,7 +250,8 @@ class PrincipalDirectory:
             for key in new.keys:
                 secret = self._box.open(key.sealed, key.key_id)
                 disabled = key.disabled or new.disabled
-                self._keys[key.key_id] = LiveKey(new.principal, secret, disabled)
+                live = LiveKey(new.principal, secret, disabled, new.refuse_replays)
+                self._keys[key.key_id] = live
         self._changed()
 
 
@@ -300,7 +307,9 @@ def _with_root_key(record: PrincipalRecord, key: KeyRecord) -> PrincipalRecord:
 
 def _info(record: PrincipalRecord) -> PrincipalInfo:
     keys = tuple(KeyInfo(key.key_id, key.created_ms, key.disabled) for key in record.keys)
-    return PrincipalInfo(record.principal, keys, record.created_ms, record.disabled)
+    return PrincipalInfo(
+        record.principal, keys, record.created_ms, record.disabled, record.refuse_replays
+    )
 
 
 def _path(principal_id: str) -> str:

@@ -6,7 +6,7 @@ from opentalos.broker.values import IssuedKey, PrincipalInfo
 from opentalos.gateway.rest.call import Answer, Call
 from opentalos.gateway.rest.route import Body, Route
 from opentalos.gateway.rest.schema import fields, items, text, whole, yes_no
-from opentalos.model.errors import PrincipalNotExist
+from opentalos.model.errors import BadRequest, PrincipalNotExist
 from opentalos.model.identity import Principal
 
 # The broker has the rule of each kind of id; these bound what is sent to it.
@@ -23,7 +23,11 @@ _NAMES = {
     "admin": yes_no("Service administrator."),
 }
 _MADE = fields(**_NAMES)
-_PRINCIPAL = fields(**_NAMES, created_ms=whole(), disabled=yes_no(), keys=items(KEY))
+_REFUSES = yes_no("Each signed Talos request is taken once only.")
+_PRINCIPAL = fields(
+    **_NAMES, created_ms=whole(), disabled=yes_no(), refuse_replays=_REFUSES, keys=items(KEY)
+)
+_CHANGE = fields(optional={"disabled": yes_no(), "refuse_replays": _REFUSES})
 _ISSUED = fields(key_id=text(), secret=text(about="Shown here and never again."))
 
 
@@ -52,9 +56,15 @@ async def get_principal(call: Call) -> Answer:
 
 
 async def change_principal(call: Call) -> Answer:
-    """Locked out, or let in again."""
-    disabled: bool = call.document["disabled"]
-    await call.broker.principals.set_disabled(call.caller, call.places["id"], disabled)
+    """Locked out, or let in again; how strictly its requests are taken."""
+    wanted: dict[str, bool] = call.document
+    principals, name = call.broker.principals, call.places["id"]
+    if not wanted:
+        raise BadRequest("nothing to change")
+    if "disabled" in wanted:
+        await principals.set_disabled(call.caller, name, wanted["disabled"])
+    if "refuse_replays" in wanted:
+        await principals.set_refuse_replays(call.caller, name, wanted["refuse_replays"])
     return Answer(_principal(_find(call)))
 
 
@@ -101,6 +111,7 @@ def _principal(info: PrincipalInfo) -> dict[str, Any]:
     return _fields(info.principal) | {
         "created_ms": info.created_ms,
         "disabled": info.disabled,
+        "refuse_replays": info.refuse_replays,
         "keys": _keys(info),
     }
 
@@ -144,8 +155,8 @@ ROUTES = (
     ),
     Route(
         method="PATCH", path="principals/{id}", handler=change_principal, tag=_TAG,
-        summary="Disable a principal, or enable it again; for administrators.",
-        reply=_PRINCIPAL, body=Body(fields(disabled=yes_no())), statuses=(409,),
+        summary="Disable a principal or enable it again, refuse replays; for administrators.",
+        reply=_PRINCIPAL, body=Body(_CHANGE), statuses=(409,),
     ),
     Route(
         method="GET", path="principals/{id}/keys", handler=list_keys, tag=_TAG,

@@ -19,7 +19,7 @@ _V3 = b"Galaxy-V3 "
 _KEYS_MAX = 100_000  # cached HMAC states
 _NO_MATCH = "unknown key or wrong signature"
 # Whoever sent the first one may be told this, if something between repeats requests.
-_CAME_BEFORE = "a request with this x-xiaomi-request-id came before; outcome unknown"
+_CAME_BEFORE = "this signed request came before; outcome unknown"
 
 
 _AUDIT = logging.getLogger("opentalos.audit")
@@ -40,13 +40,15 @@ class Authenticator:
         self._anonymous = limits.anonymous
         # A request may be dated ahead by the largest skew, so its copies pass for twice that.
         self._seen = SeenRequests(2 * limits.clock_skew_max_s)
+        self._seen_strictly = SeenRequests(2 * limits.clock_skew_max_s, strict=True)
         self._states: dict[str, _KeyState] = {}
         self._lines_max = limits.denial_log_per_s_max
         self._second, self._lines, self._left_out = 0, 0, 0
         self.denials = 0  # ever
 
     def caller(self, exchange: Exchange) -> Principal:
-        """The principal. Raises: InvalidCredential (401), ClockSkewed (412), both audited."""
+        """The principal. Raises: InvalidCredential (401), ClockSkewed (412), both audited;
+        ExcessivePending: not every copy of its requests could be told."""
         try:
             return self._caller(exchange)
         except (InvalidCredential, ClockSkewed) as error:
@@ -76,12 +78,18 @@ class Authenticator:
             raise InvalidCredential("X-Xiaomi-Content-MD5 is not the MD5 of the body")
         self._check_clock(headers.get(b"x-xiaomi-timestamp", b""))
         request_id = headers.get(b"x-xiaomi-request-id")
-        if request_id is not None and not self._seen.first(key_id, request_id, time.monotonic()):
-            raise InvalidCredential(_CAME_BEFORE)
+        if state.live.refuse_replays:
+            self._check_first(self._seen_strictly, key_id, request_id or signature)
+        elif request_id is not None:
+            self._check_first(self._seen, key_id, request_id)
         principal = state.live.principal
         if b"attached-info" in headers:
             return self._delegate(principal, headers[b"attached-info"])
         return principal
+
+    def _check_first(self, seen: SeenRequests, key_id: str, request_id: bytes) -> None:
+        if not seen.first(key_id, request_id, time.monotonic()):
+            raise InvalidCredential(_CAME_BEFORE)
 
     def by_secret(self, key_id: str, secret: str, peer: str) -> Principal:
         """The principal of a key id and secret sent in the clear (HTTP basic).

@@ -41,6 +41,16 @@ async def test_keys_are_issued_listed_rotated_and_disabled(call: Rest) -> None:
     assert (await call("POST", "keys/unknown/rotate")).status == 404
 
 
+async def test_a_principal_may_have_its_requests_taken_once(call: Rest) -> None:
+    for refuse in (True, False):
+        replied = await call("PATCH", "principals/alice", {"refuse_replays": refuse})
+        assert replied.document["refuse_replays"] is refuse
+        assert replied.document["disabled"] is False
+    assert (await call("PATCH", "principals/alice", {})).status == 400
+    refused = await call("PATCH", "principals/alice", {"refuse_replays": True}, by="alice")
+    assert refused.status == 403
+
+
 async def test_a_disabled_principal_is_locked_out_until_it_is_enabled(call: Rest) -> None:
     for disabled, status in ((True, 401), (False, 200)):
         replied = await call("PATCH", "principals/alice", {"disabled": disabled})

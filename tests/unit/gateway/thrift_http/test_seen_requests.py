@@ -5,12 +5,12 @@ import time
 from typing import Any
 
 import pytest
-from tests.unit.gateway.thrift_http.test_authentication import ALICE, BODY, Keys
+from tests.unit.gateway.thrift_http.test_authentication import ALICE, BODY, Keys, signed
 
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.seen_requests import SeenRequests
-from opentalos.model.errors import InvalidCredential
+from opentalos.model.errors import ExcessivePending, InvalidCredential
 from opentalos.model.limits import AuthLimits
 from opentalos.sdk.aio.signer import Signer
 from opentalos.sdk.errors import OutcomeUnknown, error_of_status
@@ -64,6 +64,31 @@ def test_a_request_that_is_refused_does_not_use_its_id_up(server: Authenticator)
     with pytest.raises(InvalidCredential, match="MD5"):
         server.caller(exchange(headers, b"other"))
     assert server.caller(exchange(headers)) is ALICE
+
+
+def test_a_principal_may_have_every_signature_taken_once_only() -> None:
+    keys: Any = Keys()  # a stand-in
+    server = Authenticator(keys, AuthLimits())
+    sent = signed()
+    for _ in range(2):
+        assert server.caller(sent) is ALICE
+    keys.keys["KA"] = keys.keys["KA"]._replace(refuse_replays=True)
+    assert server.caller(sent) is ALICE
+    with pytest.raises(InvalidCredential, match="came before"):
+        server.caller(sent)
+    headers = Signer("KA", "sa").headers(PATH, BODY)
+    assert server.caller(exchange(headers)) is ALICE
+    with pytest.raises(InvalidCredential, match="came before"):
+        server.caller(exchange(headers))
+
+
+def test_who_is_strict_refuses_what_it_cannot_keep() -> None:
+    seen = SeenRequests(window_s=10.0, ids_max=2, strict=True)
+    assert [seen.first("K", b"%d" % number, 0.0) for number in range(2)] == [True, True]
+    with pytest.raises(ExcessivePending, match="2 requests in 10 s"):
+        seen.first("K", b"2", 9.0)
+    assert not seen.first("K", b"1", 10.0)
+    assert seen.first("K", b"2", 10.0)
 
 
 def test_an_id_is_kept_for_the_window_and_then_forgotten() -> None:
