@@ -60,8 +60,9 @@ def status(topic: str | None, watch: bool, output: Output, server: ServerOptions
 @cluster.command()
 @click.argument("server_name", metavar="SERVER")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Until it is empty.")
+@with_format
 @with_server
-def drain(server_name: str, wait: bool, server: ServerOptions) -> None:
+def drain(server_name: str, wait: bool, output: Output, server: ServerOptions) -> None:
     """Move all partitions away from SERVER.
 
     It goes on serving meanwhile, and gets none until it was away or ``undrain``.
@@ -71,7 +72,7 @@ def drain(server_name: str, wait: bool, server: ServerOptions) -> None:
     call = server.rest()
     call("POST", place("cluster", "servers", server_name, "drain"))
     if not wait:
-        click.echo(f"{server_name} is being drained")
+        output.done(f"{server_name} is being drained", name=server_name, empty=False)
         return
     left = -1
     while True:
@@ -80,23 +81,25 @@ def drain(server_name: str, wait: bool, server: ServerOptions) -> None:
             raise click.ClickException(f"{server_name} left while it was drained")
         if one["partitions"] != left:
             left = one["partitions"]
-            click.echo(f"{server_name}: {left} partitions left")
+            if output.form == "text":
+                click.echo(f"{server_name}: {left} partitions left")
         if not left:
-            click.echo(f"{server_name} is empty and may be stopped")
+            output.done(f"{server_name} is empty and may be stopped", name=server_name, empty=True)
             return
         time.sleep(_POLL_S)
 
 
 @cluster.command()
 @click.argument("server_name", metavar="SERVER")
+@with_format
 @with_server
-def undrain(server_name: str, server: ServerOptions) -> None:
+def undrain(server_name: str, output: Output, server: ServerOptions) -> None:
     """Let SERVER have partitions again.
 
     Example: talos cluster undrain queue-3
     """
     server.rest()("DELETE", place("cluster", "servers", server_name, "drain"))
-    click.echo(f"{server_name} gets partitions again")
+    output.done(f"{server_name} gets partitions again", name=server_name)
 
 
 def _show(shown: dict[str, Any], output: Output, watch: bool) -> None:

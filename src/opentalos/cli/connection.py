@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 import click
 
 from opentalos.cli.explain import explain
+from opentalos.cli.names import profile_names
 from opentalos.model.errors import ConfigError, TalosError
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def with_server(command: Callable[_P, _T]) -> Callable[..., _T]:
         try:
             return command(*arguments, server=server, **named)  # type: ignore[arg-type]
         except TalosError as error:
-            explain(error, server, named.get("topic"))
+            explain(error, server, named)
             raise
 
     for option in (
@@ -98,9 +99,13 @@ def with_server(command: Callable[_P, _T]) -> Callable[..., _T]:
             "--data", type=click.Path(path_type=Path),
             help="Data directory of a server on this machine.", show_default=str(DATA_DEFAULT),
         ),
-        click.option("--profile", metavar="NAME", help="See talos profile. [env: TALOS_PROFILE]"),
         click.option(
-            "--as", "key", metavar="ID:SECRET", help="Key to use. [env: TALOS_KEY]"
+            "--profile", metavar="NAME", shell_complete=profile_names,
+            help="See talos profile. [env: TALOS_PROFILE]",
+        ),
+        click.option(
+            "--as", "key", metavar="ID:SECRET",
+            help="Key to use; other users of this machine may see it here. [env: TALOS_KEY]",
         ),
         click.option("--url", help="http(s)://HOST:PORT of the server. [env: TALOS_URL]"),
     ):  # fmt: skip

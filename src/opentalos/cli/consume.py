@@ -1,5 +1,6 @@
 """``talos consume``: messages of a topic to stdout, by our SDK."""
 
+import sys
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -149,11 +150,15 @@ class _Copy:
                             chosen = self._chosen(records)
                             self.sink.write([self.render(record) for record in chosen])
                             await source.written(chosen[-1])
-                            progress.show(self.sink.messages, source.total)
+                            self._show(progress, source.total)
                             if self.sink.messages == self.count:
                                 return
             finally:
                 await source.close()
+
+    def _show(self, progress: Progress, total: int | None) -> None:
+        if not sys.stdout.isatty():  # else it would be between the messages
+            progress.show(self.sink.messages, total)
 
     def _chosen(self, records: "list[Record]") -> "list[Record]":
         if self.count is None:

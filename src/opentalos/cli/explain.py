@@ -1,6 +1,7 @@
 """What to do about an error, as a note on it: the command line shows both in one line."""
 
 import difflib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from opentalos.model import errors
@@ -13,16 +14,21 @@ _SIMILAR: Final = 0.5  # of difflib: nothing in common is 0, the same text 1
 _LOOK_S: Final = 2.0  # for the names of other topics
 
 
-def explain(error: errors.TalosError, server: "ServerOptions", topic: object) -> None:
-    """Note what to do about an error of a command about ``topic`` (None: of no topic)."""
-    hint = _hint(error, server, topic)
+def explain(
+    error: errors.TalosError, server: "ServerOptions", arguments: Mapping[str, object]
+) -> None:
+    """Note what to do about an error of a command with these arguments."""
+    hint = _hint(error, server, arguments)
     if hint:
         error.add_note(hint)
 
 
-def _hint(error: errors.TalosError, server: "ServerOptions", topic: object) -> str:
+def _hint(
+    error: errors.TalosError, server: "ServerOptions", arguments: Mapping[str, object]
+) -> str:
     from opentalos.sdk.errors import ConnectFailed, PositionExpired
 
+    topic, group = arguments.get("topic"), arguments.get("group_name")
     if isinstance(error, errors.TopicNotExist) and isinstance(topic, str):
         near = _nearest(server, topic)
         if near:
@@ -32,6 +38,8 @@ def _hint(error: errors.TalosError, server: "ServerOptions", topic: object) -> s
         return f"check the key {server.config().key_id} (--as, --profile, TALOS_KEY)"
     if isinstance(error, ConnectFailed):
         return "is the server running, and is the address right (--url, --profile, TALOS_URL)?"
+    if isinstance(error, PositionExpired) and group is not None:
+        return f"talos group reset {topic} {group} --to start goes on with what is still there"
     if isinstance(error, PositionExpired):
         return "--from start reads what is still there"
     if isinstance(error, errors.PermissionDenied):

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from opentalos.cli.names import profile_names
 from opentalos.cli.output import Output, with_format
 from opentalos.model.errors import ConfigError
 
@@ -34,7 +35,8 @@ def profile() -> None:
 )  # fmt: skip
 @click.option("--ca", metavar="FILE", help="Certificate authority of https servers.")
 @click.option("--default", "as_default", is_flag=True, help="Use it where no other is named.")
-def add(name: str, url: str, key: str, ca: str | None, as_default: bool) -> None:
+@with_format
+def add(name: str, url: str, key: str, ca: str | None, as_default: bool, output: Output) -> None:
     """Add profile NAME, or replace it.
 
     The first profile is the default one. Comments in the file are not kept.
@@ -53,7 +55,8 @@ def add(name: str, url: str, key: str, ca: str | None, as_default: bool) -> None
     if as_default or "default" not in document:
         document["default"] = name
     save_profiles(profiles_path(), document)
-    click.echo(f"profile {name} is in {profiles_path()}")
+    path = profiles_path()
+    output.done(f"profile {name} is in {path}", name=name, path=str(path))
 
 
 @profile.command("list")
@@ -78,8 +81,9 @@ def list_profiles(output: Output) -> None:
 
 
 @profile.command()
-@click.argument("name")
-def remove(name: str) -> None:
+@click.argument("name", shell_complete=profile_names)
+@with_format
+def remove(name: str, output: Output) -> None:
     """Remove profile NAME.
 
     Example: talos profile remove work
@@ -89,12 +93,13 @@ def remove(name: str) -> None:
     if document.get("default") == name:
         del document["default"]
     save_profiles(profiles_path(), document)
-    click.echo(f"profile {name} is removed")
+    output.done(f"profile {name} is removed", name=name)
 
 
 @profile.command()
-@click.argument("name")
-def use(name: str) -> None:
+@click.argument("name", shell_complete=profile_names)
+@with_format
+def use(name: str, output: Output) -> None:
     """Make profile NAME the one that is used where no other is named.
 
     Example: talos profile use work
@@ -102,7 +107,7 @@ def use(name: str) -> None:
     document = _with(name)
     document["default"] = name
     save_profiles(profiles_path(), document)
-    click.echo(f"profile {name} is the default one")
+    output.done(f"profile {name} is the default one", name=name)
 
 
 def profiles_path() -> Path:

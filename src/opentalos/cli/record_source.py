@@ -14,7 +14,6 @@ from opentalos.sdk.values import OffsetRange, Position, Record
 _FETCH_BYTES: Final = 2 << 20
 _FETCHES_MAX: Final = 16  # under way at once
 _AHEAD: Final = 16  # fetched batches that wait to be written
-_COMMIT_S: Final = 5.0
 _POLL_S: Final = 0.5
 _STARTS: Final = {"start": Start.EARLIEST, "end": Start.LATEST}
 
@@ -114,49 +113,44 @@ class Offsets:
 
 
 class Group:
-    """Reads as one worker of a consumer group; what was written is committed."""
+    """Reads as one worker of a consumer group, which commits what was written.
+
+    The consumer commits by itself what is done with, every few seconds and when a partition goes;
+    that is every batch but the one in hand.
+    """
 
     def __init__(self, client: aio.Client, wanted: Wanted) -> None:
         assert wanted.group is not None
         place = wanted.place
         start: Position = _STARTS[place] if isinstance(place, str) else place
-        settings = ConsumerSettings(first_start=start, auto_commit=False)
+        settings = ConsumerSettings(first_start=start)
         self._consumer = aio.TalosConsumer(client, wanted.topic, wanted.group, settings)
         self._wanted = wanted
-        self._written: dict[int, int] = {}  # not yet committed
+        self._in_hand: dict[int, int] = {}  # the last written offset of the batch by partition
         self.total: int | None = None  # nobody knows what other workers take
 
     async def batches(self) -> AsyncGenerator[list[Record], None]:
         """Records of the partitions that this worker holds. Raises: TalosError."""
         loop = asyncio.get_running_loop()
-        commit_s = loop.time() + _COMMIT_S
         until_s = loop.time() + self._wanted.idle_s
         while self._wanted.follow or loop.time() < until_s:
             found = await self._consumer.poll(_POLL_S)
+            self._in_hand = {}
             if found:
                 yield found
                 until_s = loop.time() + self._wanted.idle_s
-            if loop.time() >= commit_s:
-                commit_s = loop.time() + _COMMIT_S
-                await self._commit()
 
     async def written(self, record: Record) -> None:
-        """This record and those before it in its partition count as processed."""
-        self._written[record.partition] = record.offset
+        """This record and those before it in its batch are written."""
+        self._in_hand = {record.partition: record.offset}
 
     async def close(self) -> None:
         """Commit, and let go of the partitions."""
         try:
-            await self._commit()
+            if self._in_hand.keys() <= set(self._consumer.assignment) and self._in_hand:
+                await self._consumer.commit(self._in_hand)
         finally:
             await self._consumer.close()
-
-    async def _commit(self) -> None:
-        held = set(self._consumer.assignment)
-        offsets = {one: offset for one, offset in self._written.items() if one in held}
-        self._written = {}  # what is not ours any more, its next holder reads again
-        if offsets:
-            await self._consumer.commit(offsets)
 
 
 def source_of(client: aio.Client, wanted: Wanted) -> Offsets | Group:
