@@ -3,6 +3,7 @@
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal, Self, TypeVar, overload
 
 from opentalos.sdk import aio
@@ -51,7 +52,7 @@ class TalosConsumer:
             return aio.TalosConsumer(inner, topic, group, settings, told)
 
         self._inner = self._thread.run(make())
-        self._thread.close_at_exit(self._inner, aio.TalosConsumer.close)
+        self._thread.close_at_exit(self._inner, partial(_close, self._client))
         self._delivery: Delivery | None = None
         self._foreign = False  # this is a forked child
         _alive.add(self)
@@ -86,9 +87,12 @@ class TalosConsumer:
         partitions. Iterations end, also in another thread."""
         if self._foreign:
             return
-        self._user.wait(self._inner.close())
-        if self._owned:
-            self._client.close()
+        try:
+            self._user.wait(self._inner.close())
+        finally:
+            self._thread.close_soon(self._inner)  # forgets it
+            if self._owned:
+                self._client.close()
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -184,6 +188,11 @@ class TalosConsumer:
         self._foreign = True
         if self._delivery is not None:
             self._delivery.cut()
+
+
+async def _close(client: Client, inner: aio.TalosConsumer) -> None:
+    """The client, which closes with its last user, stays open until the consumer has closed."""
+    await inner.close()
 
 
 _alive: "weakref.WeakSet[TalosConsumer]" = weakref.WeakSet()

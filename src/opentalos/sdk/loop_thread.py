@@ -134,12 +134,13 @@ class LoopThread:
             self._thread.join(_EXIT_S)
 
     async def _close_all(self) -> None:
-        while self._open:
+        while self._open or self._closing:
+            if self._closing:  # what is closing already may need what is still open
+                await asyncio.wait(self._closing)
+                continue
             owner, close = self._open.popitem()[1]
             with suppress(TalosError):
                 await close(owner)
-        if self._closing:
-            await asyncio.wait(self._closing)
 
 
 async def _cancel_rest() -> None:
