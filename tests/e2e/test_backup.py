@@ -1,10 +1,13 @@
 """``talos backup`` of a server that serves under load, and ``talos restore`` of what it made."""
 
 import json
+import os
+import resource
 import signal
 import sqlite3
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -135,9 +138,7 @@ def test_a_backup_under_load_has_all_that_was_acknowledged(
         second.stop()
 
 
-def test_nothing_is_overwritten_and_an_interrupt_leaves_nothing(
-    server: ServerProcess, tmp_path: Path
-) -> None:
+def test_nothing_is_overwritten(server: ServerProcess, tmp_path: Path) -> None:
     target = tmp_path / "copies" / "one"
     assert talos("backup", target, "--data", server.data).returncode == 0
     again = talos("backup", target, "--data", server.data)
@@ -146,13 +147,40 @@ def test_nothing_is_overwritten_and_an_interrupt_leaves_nothing(
     full = talos("restore", target, "--data", server.data)
     assert full.returncode == 1
     assert "exists already" in full.stderr
-    command = [str(TALOS), "backup", str(tmp_path / "copies" / "two"), "--data", str(server.data)]
+
+
+def test_an_interrupt_leaves_nothing_or_a_whole_backup(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    with SimpleProducer(config_of(server.url), TOPIC) as producer:
+        for _ in range(40):  # enough to be met in the middle
+            producer.put([os.urandom(1_000_000)], partition=0)
+    folder = tmp_path / "copies"
+    command = [str(TALOS), "backup", str(folder / "one"), "--data", str(server.data)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not list(folder.glob(".one.*/log/*/*/*")):
+        time.sleep(0.001)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=COMMAND_S)
-    left = {path.name for path in (tmp_path / "copies").iterdir()}
-    assert left <= {"one", "two"}
-    assert ("two" in left) == (process.returncode == 0)
+    _, said = process.communicate(timeout=COMMAND_S)
+    assert "Traceback" not in said
+    whole = ["one"] if process.returncode == 0 else []
+    assert [path.name for path in folder.iterdir()] == whole
+    assert process.returncode in (0, 130)
+
+
+def test_a_disk_that_takes_no_more_ends_it_in_one_line(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    def take_little() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+    command = [str(TALOS), "backup", str(tmp_path / "copy"), "--data", str(server.data)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=COMMAND_S, preexec_fn=take_little
+    )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"server"}
 
 
 def test_a_damaged_backup_is_refused(server: ServerProcess, tmp_path: Path) -> None:

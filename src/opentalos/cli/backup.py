@@ -34,7 +34,7 @@ def backup(target: Path, config_path: Path | None, data: str | None, output: Out
     config = load_config(config_path)
     if data is not None:
         config = config.with_server(data=data)
-    with Progress("files") as progress:
+    with Progress("bytes") as progress:
         contents = make_backup(config, target.absolute(), progress.show)
     _tell(output, f"backed up to {target}", contents)
 
@@ -53,7 +53,7 @@ def restore(source: Path, data: Path, output: Output) -> None:
     """
     from opentalos.server.restore import restore_backup
 
-    with Progress("files") as progress:
+    with Progress("bytes") as progress:
         contents = restore_backup(source, data, progress.show)
     _tell(output, f"restored to {data}", contents)
 

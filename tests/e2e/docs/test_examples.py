@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from opentalos.model.limits import GroupLimits
 from opentalos.sdk import SimpleConsumer
+from opentalos.server.config import Config
 from opentalos.testing import EmbeddedServer
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -23,7 +25,8 @@ _seen: set[str] = set()
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[EmbeddedServer]:
-    with EmbeddedServer() as running:
+    # A worker that has left counts for the group's balance until its lease ends.
+    with EmbeddedServer(config=Config(group=GroupLimits(lease_s=10.0))) as running:
         yield running
 
 
