@@ -6,7 +6,7 @@ from opentalos.broker.values import IssuedKey, PrincipalInfo
 from opentalos.gateway.rest.call import Answer, Call
 from opentalos.gateway.rest.route import Body, Route
 from opentalos.gateway.rest.schema import fields, items, text, whole, yes_no
-from opentalos.model.errors import BadRequest, PrincipalNotExist
+from opentalos.model.errors import PrincipalNotExist
 from opentalos.model.identity import Principal
 
 # The broker has the rule of each kind of id; these bound what is sent to it.
@@ -27,7 +27,7 @@ _REFUSES = yes_no("Each signed Talos request is taken once only.")
 _PRINCIPAL = fields(
     **_NAMES, created_ms=whole(), disabled=yes_no(), refuse_replays=_REFUSES, keys=items(KEY)
 )
-_CHANGE = fields(optional={"disabled": yes_no(), "refuse_replays": _REFUSES})
+_CHANGE = fields(optional={"disabled": yes_no(), "refuse_replays": _REFUSES}, least=1)
 _ISSUED = fields(key_id=text(), secret=text(about="Shown here and never again."))
 
 
@@ -59,8 +59,6 @@ async def change_principal(call: Call) -> Answer:
     """Locked out, or let in again; how strictly its requests are taken."""
     wanted: dict[str, bool] = call.document
     principals, name = call.broker.principals, call.places["id"]
-    if not wanted:
-        raise BadRequest("nothing to change")
     if "disabled" in wanted:
         await principals.set_disabled(call.caller, name, wanted["disabled"])
     if "refuse_replays" in wanted:

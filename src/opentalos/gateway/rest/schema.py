@@ -63,11 +63,18 @@ def items(schema: Schema, *, least: int = 0, most: int | None = None) -> Schema:
 
 
 def fields(
-    about: str = "", /, *, optional: Mapping[str, Schema] | None = None, **required: Schema
+    about: str = "",
+    /,
+    *,
+    optional: Mapping[str, Schema] | None = None,
+    least: int = 0,
+    **required: Schema,
 ) -> Schema:
-    """An object with these fields and no others."""
+    """An object with these fields and no others, ``least`` of them."""
     properties = {**required, **(optional or {})}
     schema: dict[str, Any] = {"type": "object", "properties": properties}
+    if least:
+        schema["minProperties"] = least
     if required:
         schema["required"] = list(required)
     schema["additionalProperties"] = False
