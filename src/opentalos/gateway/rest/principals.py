@@ -5,7 +5,7 @@ from typing import Any
 from opentalos.broker.values import IssuedKey, PrincipalInfo
 from opentalos.gateway.rest.call import Answer, Call
 from opentalos.gateway.rest.route import Body, Route
-from opentalos.gateway.rest.schema import fields, items, text, whole, yes_no
+from opentalos.gateway.rest.schema import fields, items, not_empty, text, whole, yes_no
 from opentalos.model.errors import PrincipalNotExist
 from opentalos.model.identity import Principal
 
@@ -27,7 +27,7 @@ _REFUSES = yes_no("Each signed Talos request is taken once only.")
 _PRINCIPAL = fields(
     **_NAMES, created_ms=whole(), disabled=yes_no(), refuse_replays=_REFUSES, keys=items(KEY)
 )
-_CHANGE = fields(optional={"disabled": yes_no(), "refuse_replays": _REFUSES}, least=1)
+_CHANGE = not_empty(fields(optional={"disabled": yes_no(), "refuse_replays": _REFUSES}))
 _ISSUED = fields(key_id=text(), secret=text(about="Shown here and never again."))
 
 

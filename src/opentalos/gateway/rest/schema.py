@@ -63,22 +63,20 @@ def items(schema: Schema, *, least: int = 0, most: int | None = None) -> Schema:
 
 
 def fields(
-    about: str = "",
-    /,
-    *,
-    optional: Mapping[str, Schema] | None = None,
-    least: int = 0,
-    **required: Schema,
+    about: str = "", /, *, optional: Mapping[str, Schema] | None = None, **required: Schema
 ) -> Schema:
-    """An object with these fields and no others, ``least`` of them."""
+    """An object with these fields and no others."""
     properties = {**required, **(optional or {})}
     schema: dict[str, Any] = {"type": "object", "properties": properties}
-    if least:
-        schema["minProperties"] = least
     if required:
         schema["required"] = list(required)
     schema["additionalProperties"] = False
     return schema | {"description": about} if about else schema
+
+
+def not_empty(schema: Schema) -> Schema:
+    """An object with at least one of its fields."""
+    return {**schema, "minProperties": 1}
 
 
 def table(
