@@ -1,0 +1,141 @@
+"""Our SDK beside the official one: in one consumer group, and each reading what the other wrote."""
+
+import time
+
+import pytest
+from tests.compat.conftest import Sdk
+from tests.compat.test_sdk_workers import PARTITIONS, Group, Worker, ended, produce, wait_until
+from tests.server_process import ROOT_KEY
+
+from opentalos.sdk import (
+    Callbacks,
+    ClientConfig,
+    Compression,
+    ConsumerSettings,
+    SimpleProducer,
+    TalosConsumer,
+)
+
+pytestmark = pytest.mark.timeout(120)
+
+QUICK = ConsumerSettings(
+    renew_interval_s=0.4, check_workers_interval_s=0.4, lease_s=4.0, commit_interval_s=0.2
+)
+OFFICIAL_CODECS = ("NONE", "SNAPPY", "GZIP", "ZSTD")  # it has no LZ4
+
+
+@pytest.fixture
+def config(sdk: Sdk) -> ClientConfig:
+    return ClientConfig(endpoints=(sdk.server.url,), key_id=ROOT_KEY.key_id, secret=ROOT_KEY.secret)
+
+
+class Ours:
+    """Our worker, and all it was given."""
+
+    def __init__(self, config: ClientConfig, topic: str, group: str) -> None:
+        self.payloads: list[str] = []
+        self.taken: list[int] = []
+        callbacks = Callbacks(on_assigned=self.taken.extend)
+        self.consumer = TalosConsumer(config, topic, group, QUICK, callbacks)
+        self.consumer.start()
+
+    def read(self, for_s: float = 0.1) -> None:
+        self.payloads += [record.data.decode() for record in self.consumer.poll(for_s)]
+
+    @property
+    def held(self) -> int:
+        return len(self.consumer.assignment)
+
+
+def test_ours_and_the_official_worker_share_a_group(sdk: Sdk, config: ClientConfig) -> None:
+    group = Group(sdk, "shared", "mixed")
+    sent = produce(sdk, "shared", 0, 80)
+    official = Worker(sdk, "official", topic="shared", group=group.name)
+    with ended(official):
+        wait_until(lambda: set(official.payloads) >= sent, "the official worker read everything")
+        ours = Ours(config, "shared", group.name)
+
+        def shared() -> bool:
+            ours.read()
+            held = len(group.held_by(official)), ours.held
+            return held == (PARTITIONS // 2, PARTITIONS // 2)
+
+        wait_until(shared, "the official worker gives half to ours")
+        kept = group.held_by(official)
+        assert not set(kept) & set(ours.taken), "ours never had what the other one kept"
+        sent |= produce(sdk, "shared", 80, 80)
+
+        def all_read() -> bool:
+            ours.read()
+            return set(ours.payloads) | set(official.payloads) >= sent
+
+        wait_until(all_read, "both read on")
+        until_s = time.monotonic() + 3.0  # several rounds of both: it stays as it is
+        while time.monotonic() < until_s:
+            ours.read()
+            assert group.held_by(official) == kept
+        official.stop()
+
+        def alone() -> bool:
+            ours.read()
+            return ours.held == PARTITIONS
+
+        wait_until(alone, "ours takes what is free")
+        second = Worker(sdk, "second", topic="shared", group=group.name)
+        with ended(second):
+
+            def joined() -> bool:
+                ours.read()
+                return (len(group.held_by(second)), ours.held) == (2, 2)
+
+            wait_until(joined, "ours gives half back")
+            sent |= produce(sdk, "shared", 160, 80)
+
+            def read_again() -> bool:
+                ours.read()
+                read = [*ours.payloads, *official.payloads, *second.payloads]
+                return set(read) >= sent
+
+            wait_until(read_again, "all is read")
+            ours.consumer.close()
+            group.wait_until_held(second, PARTITIONS)
+            second.stop()
+    for worker in (official, second):
+        for offsets in worker.delivered.values():
+            assert offsets == sorted(set(offsets)), "offsets go up"
+    assert len(ours.payloads) == len(set(ours.payloads)), "nothing came twice to ours"
+
+
+@pytest.fixture(params=OFFICIAL_CODECS)
+def codec(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_ours_reads_what_the_official_producer_packed(
+    sdk: Sdk, config: ClientConfig, codec: str
+) -> None:
+    topic = f"to-ours-{codec}"
+    sdk.topic(topic)
+    payloads = [f"{number} " + codec * number for number in range(100)]
+    packed = {"galaxy.talos.producer.compression.type": codec}
+    sdk.run("simple_put", topic=topic, partition=0, payloads=payloads, config=packed)
+    with TalosConsumer(config, topic, "ours") as consumer:
+        assert [one.data.decode() for one in consumer.poll(20.0)] == payloads
+    with TalosConsumer(config, topic, "tables") as consumer:
+        table = next(consumer.batches(arrow=True))
+        assert table.column("data").to_pylist() == [one.encode() for one in payloads]
+
+
+def test_the_official_worker_reads_what_ours_packed(
+    sdk: Sdk, config: ClientConfig, codec: str
+) -> None:
+    topic = f"from-ours-{codec}"
+    sdk.topic(topic)
+    payloads = [f"{number} " + codec * number for number in range(100)]
+    with SimpleProducer(config, topic, compression=Compression[codec]) as producer:
+        producer.put([one.encode() for one in payloads])
+    worker = Worker(sdk, "reader", topic=topic, group="g")
+    with ended(worker):
+        wait_until(lambda: len(worker.payloads) == 100, "the official worker read everything")
+        worker.stop()
+    assert worker.payloads == payloads
