@@ -64,7 +64,7 @@ class ConsumerSettings:
     # What is asked for at once of one partition; blocks come whole, so there may be more.
     fetch_records: int = 10_000
     fetch_bytes: int = 2 << 20
-    fetches_max: int = 32  # under way at once; keep it below ClientConfig.connections_max
+    fetches_max: int = 32  # under way at once, at most half of ClientConfig.connections_max
     # Read ahead, as stored (compressed). A fetch that is under way counts as ``fetch_bytes``.
     prefetch_bytes: int = 64 << 20
     prefetch_records: int = 500_000

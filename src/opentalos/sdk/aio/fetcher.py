@@ -36,16 +36,18 @@ _FAILING_PART: Final = 4  # partitions that failed last time get one place in so
 class Budget:
     """What is read ahead of all partitions together, and how many fetches are under way."""
 
-    def __init__(self, settings: ConsumerSettings) -> None:
+    def __init__(self, settings: ConsumerSettings, connections_max: int) -> None:
         self._settings = settings
+        # Renewals and commits must not wait for fetches that a server holds.
+        self._fetches_max = max(1, min(settings.fetches_max, connections_max // 2))
         self.records = self.bytes_count = self.fetches = self.failing = 0
 
     def allows(self, held: Held) -> bool:
         """Whether one more fetch, of this partition, stays within the bounds."""
         bounds = self._settings
-        if self.fetches >= bounds.fetches_max:
+        if self.fetches >= self._fetches_max:
             return False
-        if held.failures and self.failing >= max(1, bounds.fetches_max // _FAILING_PART):
+        if held.failures and self.failing >= max(1, self._fetches_max // _FAILING_PART):
             return False
         reserved = (self.fetches + 1) * bounds.fetch_bytes
         if self.bytes_count + reserved > bounds.prefetch_bytes and self.fetches + self.records:
@@ -87,7 +89,7 @@ class Fetcher:
     ) -> None:
         self._client, self._ref, self._settings = client, ref, settings
         self._counters, self._news, self._failed = counters, news, failed
-        self._budget = Budget(settings)
+        self._budget = Budget(settings, client.config.connections_max)
         self._to_fetch: deque[Held] = deque()  # all partitions; whose turn it is comes first
         self._to_hand: deque[Held] = deque()  # the same ones
         self._tasks: set[asyncio.Task[None]] = set()
