@@ -21,6 +21,7 @@ GROUPS: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "tail": read_figures.tail_fetch,
     "cold": read_figures.cold_fetch,
     "start": start_figures.start_and_idle,
+    "embedded": start_figures.embedded,
     "partitions": start_figures.empty_partitions,
     "recovery": start_figures.recovery,
     "stalls": stall_figures.longest_stall,

@@ -1,5 +1,7 @@
 """Figures of starting, memory and recovery."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -13,6 +15,13 @@ from bench.server import ServerProcess
 MEBI = 1 << 20
 EMPTY_TOPICS, EMPTY_PARTITIONS = 40, 250
 RECOVERY_MESSAGES = 1_000_000
+EMBEDDED = """
+import time
+began_s = time.perf_counter()
+from opentalos.testing import EmbeddedServer
+with EmbeddedServer():
+    print(time.perf_counter() - began_s, time.process_time())
+"""
 RECOVERY_BYTES = 32  # of one message; its header is larger
 
 
@@ -26,6 +35,19 @@ def start_and_idle(plan: Plan) -> Iterator[Figure]:
             memory.append(server.rss_bytes() / MEBI)
     yield at_most("start to ready", "s", 1.0, times)
     yield at_most("idle RSS", "MiB", 80e6 / MEBI, memory)
+
+
+def embedded(plan: Plan) -> Iterator[Figure]:
+    """The server of the pytest plugin, in a fresh process: its imports and its start."""
+    times, busy = [], []
+    for _ in range(plan.repeats):
+        done = subprocess.run(
+            [sys.executable, "-c", EMBEDDED], capture_output=True, text=True, check=True
+        )
+        took, cpu = map(float, done.stdout.split())
+        times.append(took)
+        busy.append(cpu)
+    yield at_most("embedded server to ready", "s", 1.0, times, cpu_s=min(busy))
 
 
 def empty_partitions(plan: Plan) -> Iterator[Figure]:
