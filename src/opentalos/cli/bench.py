@@ -90,12 +90,12 @@ def bench(
 
     call, name = server.rest(), f"bench-{os.urandom(6).hex()}"
     wanted = {"name": name, "partitions": partitions, "retention_s": _RETENTION_S}
-    resource = call("POST", "topics", wanted)["resource"]
     load = Load(
         name, message_bytes, seconds, mib_max << 20, rate, Compression[compression.upper()]
     )  # fmt: skip
     figures: list[Figures] = []
-    with stopping() as stop:
+    with stopping() as stop:  # from before there is a topic until it is gone
+        resource = call("POST", "topics", wanted)["resource"]
         try:
             with Client(server.config()) as client:
                 figures.append(put_load(client, load, lambda: stop.asked))

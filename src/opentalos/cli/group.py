@@ -120,6 +120,8 @@ def reset(
     """
     if (to is None) == (from_file is None):
         raise click.UsageError("give --to or --from-file")
+    if from_file is not None and chosen:
+        raise click.UsageError("--partition is for --to")
     one = _Reset.of(server.rest(), topic, group_name)
     target = one.from_file(from_file) if from_file is not None else one.target(to, chosen)
     rows = one.send(target, dry_run=True)

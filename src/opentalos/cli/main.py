@@ -9,6 +9,7 @@ import click
 
 from opentalos import __version__
 from opentalos.cli.lazy_group import LazyGroup
+from opentalos.model.errors import TalosError
 
 # Each command is imported only when it is asked for, so that starting a server loads no other.
 _COMMANDS = {
@@ -51,8 +52,6 @@ def talos() -> None:
 
 def main() -> NoReturn:
     """Entry point: errors become one line on stderr, never a stack trace."""
-    from opentalos.model.errors import TalosError
-
     try:
         status = talos.main(prog_name="talos", standalone_mode=False)
         sys.stdout.flush()

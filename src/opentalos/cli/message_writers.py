@@ -1,7 +1,8 @@
 """What `talos produce` writes with, and the account of what became of every message."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -24,7 +25,7 @@ class Account:
     @property
     def stored(self) -> int:
         """Once all have their outcome."""
-        return self.taken - self.not_done - self.unknown
+        return max(0, self.taken - self.not_done - self.unknown)
 
     def failed(self, count: int, error: TalosError, unknown: bool) -> None:
         """So many are not stored, or nobody knows."""
@@ -33,6 +34,18 @@ class Account:
             self.unknown += count
         else:
             self.not_done += count
+
+    @contextmanager
+    def taking(self, count: int) -> Iterator[None]:
+        """Count messages that are put inside; an error there is theirs, and goes no further."""
+        self.taken += count
+        try:
+            yield
+        except TalosError as error:
+            self.failed(count, error, isinstance(error, OutcomeUnknown))
+        except KeyboardInterrupt:
+            self.failed(count, OutcomeUnknown("interrupted"), True)
+            raise
 
     def __str__(self) -> str:
         text = f"{self.stored} {'message' if self.stored == 1 else 'messages'} stored"
@@ -44,7 +57,8 @@ class Account:
 
 
 class Writer(Protocol):
-    """Takes messages; after ``finish`` every one has its place in the account."""
+    """Takes messages; after ``finish`` every one has its place in the account, which also has the
+    errors."""
 
     account: Account
 
@@ -60,9 +74,9 @@ class KeyedWriter:
         self._producer = TalosProducer(client, topic, settings)
 
     def put(self, messages: Sequence[Message]) -> None:
-        """Raises: TalosError: none of them was taken."""
-        self._producer.put_many(messages, on_error=self._failed)
-        self.account.taken += len(messages)
+        """Of one part, which the producer takes whole or not at all."""
+        with self.account.taking(len(messages)):
+            self._producer.put_many(messages, on_error=self._failed)
 
     def finish(self, timeout_s: float) -> None:
         """Wait until all have their outcome; a KeyboardInterrupt or the time ends it."""
@@ -97,16 +111,9 @@ class PartitionWriter:
         self._producer = SimpleProducer(client, topic, partition, compression=compression)
 
     def put(self, messages: Sequence[Message]) -> None:
-        """What fails is in the account."""
-        self.account.taken += len(messages)
-        try:
+        """All are stored, or the account says what they are."""
+        with self.account.taking(len(messages)):
             self._producer.put(messages)
-        except TalosError as error:
-            self.account.failed(len(messages), error, isinstance(error, OutcomeUnknown))
-        except KeyboardInterrupt:
-            # The put was under way and is given up.
-            self.account.failed(len(messages), OutcomeUnknown("interrupted"), True)
-            raise
 
     def finish(self, timeout_s: float) -> None:
         """Nothing waits."""

@@ -1,8 +1,10 @@
 """What starting the command costs, and that every command can be found and explains itself."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -19,6 +21,9 @@ except SystemExit as end:
 print("\\n".join(sys.modules), file=sys.stderr)
 """
 HEAVY = {"asyncio", "aiohttp", "cryptography", "httptools", "ssl", "pyarrow", "jpype", "kazoo"}
+SERVER_SIDE = re.compile(r"(?:from|import) opentalos\.(server|broker|gateway|log|adapters)\b")
+# What works on a server's own files, and the choice of weights, which is arithmetic.
+LOCAL = {"serve", "config", "log_verify", "backup", "cluster_weights"}
 OURS = {"opentalos.sdk", "opentalos.server", "opentalos.gateway", "opentalos.wire"}
 
 
@@ -75,3 +80,9 @@ def test_every_option_is_explained(path: tuple[str, ...], command: click.Command
         if isinstance(option, click.Option) and not option.help
     ]
     assert silent == [], path
+
+
+def test_other_commands_reach_a_server_by_the_sdk_and_rest_only() -> None:
+    folder = Path(str(sys.modules["opentalos.cli.main"].__file__)).parent
+    found = {path.stem for path in folder.rglob("*.py") if SERVER_SIDE.search(path.read_text())}
+    assert found == LOCAL

@@ -132,6 +132,7 @@ def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         (["consume", "t", "--output", "%z"], "means nothing"),
         (["consume", "t", "--from", "yesterday"], "is no time: write"),
         (["group", "reset", "t", "g"], "give --to or --from-file"),
+        (["group", "reset", "t", "g", "--from-file", "f", "--partition", "1"], "is for --to"),
         (["topic", "change", "t"], "nothing to change"),
         (["topic", "create", "t", "--attribute", "x"], "is not KEY=VALUE"),
         (["quota", "set", "--topic", "t"], "at least one limit"),
