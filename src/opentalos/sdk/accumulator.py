@@ -13,6 +13,7 @@ from opentalos.sdk.producer_settings import OnError, OnSuccess, ProducerSettings
 from opentalos.sdk.values import Message, MessageBlock
 
 MESSAGE_BYTES: Final = 250  # that the objects of one message take besides its data; measured
+WATCH_BYTES: Final = 120  # that its callbacks take
 
 _log = logging.getLogger("opentalos.sdk.producer")
 
@@ -99,6 +100,7 @@ class Accumulator:
         self, settings: ProducerSettings, now_s: Callable[[], float], random: Callable[[], float]
     ) -> None:
         self.settings = settings
+        self._bytes_max = settings.waiting_bytes_max
         self.partitions = 1  # of the topic; set before the first message
         self.on_progress: Callable[[], None] = _nothing  # called after each ``finish``
         self._now_s = now_s
@@ -119,19 +121,19 @@ class Accumulator:
 
         Raises: BufferFull, RequestTooLarge, ClientClosed.
         """
-        size = size_of(message)
+        size = size_of(message, watch)
         with self._changed:
-            if self.bytes_count + size > self.settings.buffer_bytes_max or self._closed:
+            if self.bytes_count + size > self._bytes_max or self._closed:
                 self._refuse(size)
             return self._add(message, size, watch)
 
     def add_all(self, messages: Sequence[Message], watch: Watch | None = None) -> bool:
         """Take all messages or none, in order; otherwise like ``add``."""
-        sizes = [size_of(message) for message in messages]
+        sizes = [size_of(message, watch) for message in messages]
         total = sum(sizes)
         alike = watch is None and not [one for one in messages if one[1] is not None]
         with self._changed:
-            if self.bytes_count + total > self.settings.buffer_bytes_max or self._closed:
+            if self.bytes_count + total > self._bytes_max or self._closed:
                 self._refuse(total)
             if alike:
                 self._add_run(messages, sizes)
@@ -149,7 +151,7 @@ class Accumulator:
         """
         size = len(block.payload) + MESSAGE_BYTES
         with self._changed:
-            if self.bytes_count + size > self.settings.buffer_bytes_max or self._closed:
+            if self.bytes_count + size > self._bytes_max or self._closed:
                 self._refuse(size)
             chosen = self._turns.next(self.partitions) if partition is None else partition
             batch = self._new(chosen)
@@ -162,16 +164,18 @@ class Accumulator:
         return True
 
     def _refuse(self, size: int) -> None:
-        limit = self.settings.buffer_bytes_max
+        limit = self._bytes_max
         if self._closed:
             raise ClientClosed("the producer is closed")
         if size > limit:
-            raise RequestTooLarge(f"{size} bytes at once are above buffer_bytes_max, {limit}")
+            raise RequestTooLarge(f"{size} bytes at once are above the buffer's {limit}")
         raise BufferFull(f"{self.bytes_count} of {limit} bytes are waiting to be stored")
 
     def _add(self, message: Message, size: int, watch: Watch | None) -> bool:
         made = self._tickets
         key, data_bytes = message[1], size - MESSAGE_BYTES
+        if watch is not None:
+            data_bytes -= WATCH_BYTES
         if key is not None:
             batch = self._open_batch(self._place(key), data_bytes)
         else:
@@ -250,7 +254,7 @@ class Accumulator:
 
     def wait_for_room(self, size: int, timeout_s: float) -> bool:
         """Block this thread until so many bytes have room, or it is closed; False: no room."""
-        limit = self.settings.buffer_bytes_max
+        limit = self._bytes_max
 
         def usable() -> bool:
             return self._closed or self.bytes_count + size <= limit
@@ -363,15 +367,17 @@ class Accumulator:
             if watcher is not None:
                 again.watchers.append(watcher._replace(place=len(again.messages)))
             again.messages.append(message)
-            again.bytes_count += size_of(message)
+            again.bytes_count += size_of(message, watcher)
         for again in made.values():
             again.sealed = True
 
 
-def size_of(message: Message) -> int:
-    """Bytes that a message counts for the buffer."""
-    key = message[1]
-    return len(message[0]) + MESSAGE_BYTES + (0 if key is None else len(key))
+def size_of(message: Message, watch: object = None) -> int:
+    """Bytes that a message counts for the buffer, with its callbacks if it has any."""
+    size = len(message[0]) + MESSAGE_BYTES
+    if message[1] is not None:
+        size += len(message[1])
+    return size if watch is None else size + WATCH_BYTES
 
 
 def _nothing() -> None:

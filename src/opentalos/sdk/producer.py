@@ -64,7 +64,7 @@ class TalosProducer:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes that count for ``buffer_bytes_max`` now."""
+        """Bytes of messages without an outcome; ``settings.waiting_bytes_max`` at most."""
         return 0 if self._core is None else self._core.accumulator.bytes_count
 
     def put(
@@ -86,7 +86,7 @@ class TalosProducer:
             if core.accumulator.add(one, watch):
                 core.wake()
         except BufferFull:
-            self._wait(core, size_of(one), partial(core.accumulator.add, one, watch))
+            self._wait(core, size_of(one, watch), partial(core.accumulator.add, one, watch))
 
     def put_many(
         self,
@@ -106,7 +106,7 @@ class TalosProducer:
                 if core.accumulator.add_all(part, watch):
                     core.wake()
             except BufferFull:
-                size = sum(map(size_of, part))
+                size = sum([size_of(message, watch) for message in part])
                 self._wait(core, size, partial(core.accumulator.add_all, part, watch))
 
     def put_arrow(

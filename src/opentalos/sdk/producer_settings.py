@@ -37,7 +37,7 @@ class ProducerSettings:
     batch_bytes_max: int = 1 << 20  # of one block, before compression; one message may be larger
     batch_messages_max: int = 2_000  # of one block
     linger_s: float = 0.2  # a message waits so long for others to share its block
-    buffer_bytes_max: int = 64 << 20  # of all messages without an outcome, with what objects take
+    buffer_bytes_max: int = 64 << 20  # of all messages without an outcome, objects and copies too
     when_full: Literal["block", "raise"] = "block"  # a put without room waits, or is refused
     block_s_max: float = 60.0  # it waits so long at most, then it is refused
     compression: Compression = Compression.SNAPPY  # as the official clients
@@ -46,6 +46,13 @@ class ProducerSettings:
     requests_max: int = 16  # blocks on their way, to all partitions; one to each
     idempotent: Literal["auto"] | bool = "auto"
     partitioner: Partitioner = partition_of  # of messages with a key
+
+    @property
+    def waiting_bytes_max(self) -> int:
+        """Bytes of messages that are taken at once. The rest of the buffer is for the blocks and
+        requests that are made of them: a copy each, of so many as may be on their way."""
+        copies = 2 * self.requests_max * self.batch_bytes_max
+        return max(self.buffer_bytes_max - copies, self.buffer_bytes_max // 3)
 
     def __post_init__(self) -> None:
         numbers = (

@@ -33,7 +33,7 @@ def portions(
         if messages:
             yield messages
         return
-    bytes_max = min(settings.batch_bytes_max, settings.buffer_bytes_max)
+    bytes_max = min(settings.batch_bytes_max, settings.waiting_bytes_max // 2)
     ends = list(accumulate(map(size_of, messages)))
     at, taken = 0, 0
     while at < len(messages):

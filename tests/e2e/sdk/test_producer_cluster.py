@@ -8,7 +8,7 @@ from tests.e2e.sdk.conftest import config_of, read_all
 
 from opentalos.sdk import ProducerSettings, aio
 
-PARTITIONS = 6
+PARTITIONS = 12  # so that every server has some
 
 
 @pytest.mark.timeout(60)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from opentalos.model.errors import OutcomeUnknown, RequestTooLarge
-from opentalos.sdk.accumulator import MESSAGE_BYTES, Accumulator, Batch
+from opentalos.sdk.accumulator import MESSAGE_BYTES, WATCH_BYTES, Accumulator, Batch
 from opentalos.sdk.errors import BufferFull, ClientClosed
 from opentalos.sdk.partitioner import partition_of
 from opentalos.sdk.producer_settings import Outcome, ProducerSettings
@@ -88,13 +88,13 @@ def test_messages_with_a_key_go_to_its_partition_and_others_share_a_batch() -> N
 
 def test_the_bound_holds_until_a_batch_is_finished_not_only_sent() -> None:
     room = 2 * (MESSAGE_BYTES + 10)
-    bench = Bench(partitions=1, linger_s=0.0, buffer_bytes_max=room)
+    bench = Bench(partitions=1, linger_s=0.0, buffer_bytes_max=3 * room)
     message = Message(b"x" * 10)
     assert bench.buffer.add_all([message, message])
     for refused in ([message], [message] * 2):
         with pytest.raises(BufferFull, match="520 of 520 bytes"):
             bench.buffer.add_all(refused)
-    with pytest.raises(RequestTooLarge, match="above buffer_bytes_max, 520"):
+    with pytest.raises(RequestTooLarge, match="above the buffer's 520"):
         bench.buffer.add_all([message] * 3)
     (batch,) = bench.take_due()
     bench.buffer.release(batch)
@@ -106,7 +106,7 @@ def test_the_bound_holds_until_a_batch_is_finished_not_only_sent() -> None:
 
 
 def test_who_waits_for_room_goes_on_when_there_is_some_or_it_is_closed() -> None:
-    bench = Bench(partitions=1, linger_s=0.0, buffer_bytes_max=MESSAGE_BYTES + 10)
+    bench = Bench(partitions=1, linger_s=0.0, buffer_bytes_max=3 * (MESSAGE_BYTES + 10))
     bench.buffer.add(Message(b"x" * 10))
     assert not bench.buffer.wait_for_room(1, 0.01)
     (batch,) = bench.take_due()
@@ -221,7 +221,9 @@ def test_many_at_once_are_spread_like_one_after_the_other(watched: bool) -> None
         else:
             for message in messages:
                 bench.buffer.add(message)
-        assert bench.buffer.bytes_count == sum(sizes) + 1 + MESSAGE_BYTES * (len(sizes) + 1)
+        watching = WATCH_BYTES * len(sizes) if at_once and watched else 0
+        expected = sum(sizes) + 1 + MESSAGE_BYTES * (len(sizes) + 1) + watching
+        assert bench.buffer.bytes_count == expected
         found.append([])
         bench.buffer.flush()
         while batches := list(bench.take_due()):
@@ -231,3 +233,12 @@ def test_many_at_once_are_spread_like_one_after_the_other(watched: bool) -> None
         assert bench.buffer.bytes_count == 0
     assert found[0] == found[1]
     assert [one for _, part in sorted(found[0]) for one in part].count(1) == 7
+
+
+@pytest.mark.parametrize("bytes_max", [1_000, 1 << 20, 64 << 20, 1 << 30])
+def test_messages_leave_room_for_the_copies_that_are_on_their_way(bytes_max: int) -> None:
+    settings = ProducerSettings(buffer_bytes_max=bytes_max)
+    waiting = settings.waiting_bytes_max
+    on_their_way = min(waiting, settings.requests_max * settings.batch_bytes_max)
+    assert bytes_max // 3 <= waiting
+    assert waiting + 2 * on_their_way <= bytes_max

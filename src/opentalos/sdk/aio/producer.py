@@ -64,7 +64,7 @@ class TalosProducer:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes that count for ``buffer_bytes_max`` now."""
+        """Bytes of messages without an outcome; ``settings.waiting_bytes_max`` at most."""
         return self._accumulator.bytes_count
 
     async def put(
@@ -83,7 +83,7 @@ class TalosProducer:
             await self._start()
         one = message_of(message, self._client.now_ms())
         watch = watch_of(on_success, on_error)
-        await self._add(size_of(one), partial(self._accumulator.add, one, watch))
+        await self._add(size_of(one, watch), partial(self._accumulator.add, one, watch))
 
     async def put_many(
         self,
@@ -159,7 +159,7 @@ class TalosProducer:
                 self._started = True
 
     async def _add_part(self, part: list[Message], watch: Watch | None) -> None:
-        size = sum([size_of(message) for message in part])
+        size = sum([size_of(message, watch) for message in part])
         await self._add(size, partial(self._accumulator.add_all, part, watch))
 
     async def _add(self, size: int, add: Callable[[], bool]) -> None:
