@@ -20,6 +20,7 @@ FOUND = {
 }
 FOUND_WITH_REFUSALS = {
     300105: "an end was registered before the close of a flushed segment, then the power failed",
+    310484: "a server without coordination sealed at its end; the topic was gone, its index stayed",
 }
 
 

@@ -271,7 +271,13 @@ def side_index_of(segment: OpenSegment) -> SideIndex:
 
 
 async def write_side_index(context: LogContext, log_path: str, side: SideIndex) -> None:
-    """Store a side index if possible; without it the segment is scanned when it is needed."""
+    """Store a side index if possible; without it the segment is scanned when it is needed.
+
+    None is written while the coordination is away: the topic may be deleted meanwhile, and nobody
+    would look for the file again.
+    """
+    if not context.gate.steady():
+        return
     try:
         await store_side_index(context, log_path, side)
     except TalosError as error:
