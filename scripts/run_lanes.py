@@ -84,6 +84,8 @@ WITH_A_JOB_OF_ITS_OWN = tuple(
     for name in ("cluster_seeds", "cluster_mutants", "mutants")
 )
 
+ON_THEIR_OWN = tuple(f"--ignore=tests/e2e/{name}" for name in ("sdk", "rest", "cli", "docs"))
+
 LANES: dict[str, tuple[Job, ...]] = {
     "check": (
         tests("cluster", "tests/simulation/test_cluster_seeds.py"),  # the longest jobs begin first
@@ -100,7 +102,10 @@ LANES: dict[str, tuple[Job, ...]] = {
         tests("contract", "tests/contract", "tests/backends", "-m", "not backend"),
     ),
     "single": (
-        tests("e2e", "tests/e2e", "-m", "not backend"),
+        tests("e2e-sdk", "tests/e2e/sdk"),
+        tests("e2e", "tests/e2e", "-m", "not backend", *ON_THEIR_OWN),
+        tests("e2e-rest", "tests/e2e/rest"),
+        tests("e2e-cli", "tests/e2e/cli", "tests/e2e/docs"),
         tests("compat", "tests/compat", "-m", "not backend"),
     ),
     "backends": (
