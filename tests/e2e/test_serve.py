@@ -135,7 +135,7 @@ def test_the_first_start_without_a_key_makes_a_private_key_file(tmp_path: Path) 
         assert again.returncode == 1
         assert "bob" in again.stderr
         listed = talos("key", "list", "bob", "--data", str(tmp_path / "data"))
-        key_id = listed.stdout.split()[0]
+        key_id = listed.stdout.splitlines()[1].split()[0]  # below the header
         assert "live" in listed.stdout
         disabled = talos("key", "disable", key_id, "--data", str(tmp_path / "data"))
         assert disabled.returncode == 0, disabled.stderr
