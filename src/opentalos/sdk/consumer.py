@@ -84,11 +84,14 @@ class TalosConsumer:
 
     def close(self) -> None:
         """Hand out nothing more, tell ``on_revoked``, commit what is processed, give up all
-        partitions. Iterations end, also in another thread."""
+        partitions. Iterations end, also in another thread.
+
+        Raises: what ``on_revoked`` raises, when all else is done.
+        """
         if self._foreign:
             return
         try:
-            self._user.wait(self._inner.close())
+            self._user.wait(self._inner.close(), to_its_end=True)
         finally:
             self._thread.close_soon(self._inner)  # forgets it
             if self._owned:

@@ -29,16 +29,28 @@ class UserThread:
         self._changed = threading.Condition()
         self._calls: deque[_Call] = deque()
 
-    def wait(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """The coroutine's result. Raises: what it, or a callback, raises."""
+    def wait(self, coroutine: Coroutine[Any, Any, _T], *, to_its_end: bool = False) -> _T:
+        """The coroutine's result.
+
+        Args:    to_its_end: an error of a callback does not cancel the coroutine.
+        Raises:  what a callback, or else the coroutine, raises.
+        """
         future = self._thread.submit(coroutine)
         future.add_done_callback(self._wake)
+        failure: Exception | None = None
         try:
             while (call := self._next(future)) is not None:
-                call()
+                try:
+                    call()
+                except Exception as error:
+                    if not to_its_end:
+                        raise
+                    failure = failure or error
         except BaseException:
             future.cancel()
             raise
+        if failure is not None:
+            raise failure
         return future.result()
 
     def _next(self, future: "Future[Any]") -> _Call | None:

@@ -176,6 +176,24 @@ def test_callbacks_run_in_the_thread_that_iterates_and_may_commit(config: Client
     assert checkpoints(config, "callbacks") == {0: 2, 1: 2}
 
 
+def test_a_callback_that_throws_comes_out_where_the_application_waits(
+    config: ClientConfig,
+) -> None:
+    filled(config, "throwing-callbacks", 1, 3)
+
+    def throw(partitions: Sequence[int]) -> None:
+        raise ValueError(f"told of {partitions}")
+
+    with pytest.raises(ValueError, match=r"told of \[0\]"):
+        quick(config, "throwing-callbacks", Callbacks(on_assigned=throw)).start()
+    consumer = quick(config, "throwing-callbacks", Callbacks(on_revoked=throw))
+    assert len(consumer.poll(PATIENCE_S)) == 3
+    assert consumer.poll(0.1) == []
+    with pytest.raises(ValueError, match=r"told of \[0\]"):
+        consumer.close()
+    assert checkpoints(config, "throwing-callbacks") == {0: 2}, "it closed all the same"
+
+
 def test_close_in_another_thread_ends_the_loop(config: ClientConfig) -> None:
     filled(config, "closed-elsewhere", 1, 3)
     consumer = quick(config, "closed-elsewhere")

@@ -270,6 +270,18 @@ async def test_a_cancelled_wait_loses_nothing(group: FakeGroup) -> None:
             assert record.offset == number
 
 
+@scenario
+async def test_a_batch_that_was_chosen_and_never_arrived_comes_again(group: FakeGroup) -> None:
+    """As when Ctrl-C ends the wait of a synchronous loop just then."""
+    group.put(0, 3)
+    async with consumer(group) as source:
+        worker = source._worker
+        assert worker is not None
+        chosen = await worker.next_delivery(None)
+        assert await worker.next_delivery(None) is chosen
+        assert [one.offset for one in await source.poll(1.0)] == [0, 1, 2]
+
+
 def test_a_paused_partition_keeps_its_place_and_the_others_go_on() -> None:
     async def test() -> None:
         group = FakeGroup(partitions=2)
