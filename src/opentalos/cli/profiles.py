@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any, Final
@@ -29,14 +30,13 @@ def profile() -> None:
 @profile.command()
 @click.argument("name")
 @click.option("--url", required=True, help="http(s)://HOST:PORT; several with commas between.")
-@click.option(
-    "--as", "key", metavar="ID:SECRET", prompt="key (ID:SECRET)", hide_input=True,
-    help="Key to use; asked for if it is not given.",
-)  # fmt: skip
+@click.option("--as", "key", metavar="ID:SECRET", help="Key to use; else it is asked for.")
 @click.option("--ca", metavar="FILE", help="Certificate authority of https servers.")
 @click.option("--default", "as_default", is_flag=True, help="Use it where no other is named.")
 @with_format
-def add(name: str, url: str, key: str, ca: str | None, as_default: bool, output: Output) -> None:
+def add(
+    name: str, url: str, key: str | None, ca: str | None, as_default: bool, output: Output
+) -> None:
     """Add profile NAME, or replace it.
 
     The first profile is the default one. Comments in the file are not kept.
@@ -45,7 +45,7 @@ def add(name: str, url: str, key: str, ca: str | None, as_default: bool, output:
     """
     from opentalos.sdk.config import ClientConfig, split_key, split_urls
 
-    key_id, secret = split_key(key, "--as")
+    key_id, secret = split_key(_asked() if key is None else key, "--as")
     made = ClientConfig(endpoints=split_urls(url), key_id=key_id, secret=secret)
     table: dict[str, Any] = {"endpoints": list(made.endpoints), "key": f"{key_id}:{secret}"}
     if ca is not None:
@@ -108,6 +108,13 @@ def use(name: str, output: Output) -> None:
     document["default"] = name
     save_profiles(profiles_path(), document)
     output.done(f"profile {name} is the default one", name=name)
+
+
+def _asked() -> str:
+    """A key that no list of processes shows."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody is there to be asked for the key: give --as")
+    return str(click.prompt("key (ID:SECRET)", hide_input=True, err=True))
 
 
 def profiles_path() -> Path:

@@ -133,6 +133,7 @@ def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         (["consume", "t", "--from", "yesterday"], "is no time: write"),
         (["group", "reset", "t", "g"], "give --to or --from-file"),
         (["group", "reset", "t", "g", "--from-file", "f", "--partition", "1"], "is for --to"),
+        (["profile", "add", "p", "--url", "http://a:1"], "nobody is there to be asked"),
         (["topic", "change", "t"], "nothing to change"),
         (["topic", "create", "t", "--attribute", "x"], "is not KEY=VALUE"),
         (["quota", "set", "--topic", "t"], "at least one limit"),
