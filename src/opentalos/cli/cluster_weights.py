@@ -6,12 +6,16 @@ from pathlib import Path
 import click
 
 from opentalos.cli.connection import ServerOptions, with_server
+from opentalos.cli.output import Output, Row, with_format
 from opentalos.cli.traffic_file import read_traffic
 from opentalos.server.weight_choice import Proposal, choose_weights, variance
 
 _PLACED = {"serving", "restarting"}  # states of servers on the ring
 _KEPT = _PLACED | {"draining"}  # whose weight stays set
 _MOVES_SHOWN = 20
+_COLUMNS = (
+    "server", "share_before", "share_after", "virtual_nodes_before", "virtual_nodes_after",
+)  # fmt: skip
 
 
 @click.command()
@@ -21,8 +25,11 @@ _MOVES_SHOWN = 20
     help="Percent of all partitions of the cluster that may move.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@with_format
 @with_server
-def weights(file: Path, budget: float, dry_run: bool, server: ServerOptions) -> None:
+def weights(
+    file: Path, budget: float, dry_run: bool, output: Output, server: ServerOptions
+) -> None:
     """Set weights that spread the traffic of FILE evenly.
 
     FILE is CSV or Parquet with the columns topic (uuid or resource name), partition, day (a date
@@ -39,15 +46,34 @@ def weights(file: Path, budget: float, dry_run: bool, server: ServerOptions) -> 
     count = sum(partitions.values())
     moves_max = int(budget * count / 100)
     proposal = choose_weights(days, ring, partitions, moves_max)
-    click.echo(f"at most {moves_max} of {count} partitions may move (--budget {budget:g} %)")
-    for line in _lines(proposal, ring, len(days)):
-        click.echo(line)
+    beside = output.form != "text"  # what is no row goes to stderr then
+    click.echo(
+        f"at most {moves_max} of {count} partitions may move (--budget {budget:g} %)", err=beside
+    )
+    if beside:
+        output.table(_COLUMNS, list(_rows(proposal, ring)))
+    else:
+        click.echo("\n".join(_lines(proposal, ring, len(days))))
     if dry_run:
-        click.echo("nothing was changed (--dry-run)")
+        click.echo("nothing was changed (--dry-run)", err=beside)
         return
     kept = {one["name"]: one["sectors"] for one in servers if one["state"] in _KEPT}
     call("PUT", "cluster/weights", {"servers": kept | dict(proposal.weights)})
-    click.echo(f"weights of {len(ring)} servers are set; the controller moves the partitions")
+    text = f"weights of {len(ring)} servers are set; the controller moves the partitions"
+    click.echo(text, err=beside)
+
+
+def _rows(proposal: Proposal, ring: Mapping[str, list[int]]) -> Iterator[Row]:
+    """Expected share of the traffic and virtual nodes of each server."""
+    total = sum(proposal.loads_before.values())
+    for name in sorted(ring):
+        yield {
+            "server": name,
+            "share_before": round(proposal.loads_before[name] / total, 6),
+            "share_after": round(proposal.loads_after[name] / total, 6),
+            "virtual_nodes_before": sum(ring[name]),
+            "virtual_nodes_after": sum(proposal.weights[name]),
+        }
 
 
 def _lines(proposal: Proposal, ring: Mapping[str, list[int]], days: int) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """``talos cluster weights``: traffic files, what is shown, what is set."""
 
+import json
 import sys
 from datetime import date
 from pathlib import Path
@@ -178,6 +179,14 @@ def moved_by(server: FakeServer) -> int:
 def test_a_dry_run_sets_nothing(tmp_path: Path, server: FakeServer) -> None:
     done = CliRunner().invoke(weights, [str(uneven(tmp_path)), "--dry-run"])
     assert "nothing was changed" in done.output
+    assert server.put is None
+
+
+def test_json_has_a_line_for_each_server(tmp_path: Path, server: FakeServer) -> None:
+    arguments = [str(uneven(tmp_path)), "--format", "json", "--dry-run"]
+    rows = [json.loads(line) for line in CliRunner().invoke(weights, arguments).stdout.splitlines()]
+    assert [row["server"] for row in rows] == ["a", "b", "c"]
+    assert sum(row["share_after"] for row in rows) == pytest.approx(1)
     assert server.put is None
 
 
