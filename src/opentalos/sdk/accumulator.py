@@ -341,28 +341,52 @@ class Accumulator:
             del self._queues[partition]
 
     def move(self, batch: Batch) -> None:
-        """The batch's partition is gone: its messages go to those there are, by key as before."""
+        """The batch's partition is gone: its messages go to those there are, by key as before,
+        and so do all that wait for partitions that are gone."""
         with self._changed:
+            spread = [(batch, self._places(batch))]
+            for queue in self._gone(first=batch.partition):
+                spread += [(one, self._places(one)) for one in queue]
+            # From here on nothing raises: places are the user's partitioner's.
             self._idle(batch.partition)
-            del self._unfinished[batch]
-            if batch.block is not None and batch.rows:
-                again = self._new(self._turns.next(self.partitions), batch.ticket, batch.born_s)
-                again.block, again.rows, again.watchers = batch.block, batch.rows, batch.watchers
-                again.bytes_count = batch.bytes_count
-                again.sealed = True
-                return
-            self._spread(batch)
+            for one, places in spread:
+                if one is not batch:
+                    self._queues[one.partition].batches.remove(one)
+                    if not self._queues[one.partition].batches:
+                        del self._queues[one.partition]
+                one.sealed = True
+                del self._unfinished[one]
+                self._spread(one, places)
 
-    def _spread(self, batch: Batch) -> None:
+    def _gone(self, first: int) -> list[list[Batch]]:
+        """Waiting batches by partition that is no more, those of partition ``first`` first."""
+        found = []
+        for partition, queue in sorted(self._queues.items(), key=lambda item: item[0] != first):
+            gone = partition >= self.partitions and (partition == first or not queue.busy)
+            if gone and not any(one.keyed for one in queue.batches):
+                found.append(list(queue.batches))
+        return found
+
+    def _places(self, batch: Batch) -> list[int]:
+        """Where the messages of a batch go, or all its rows."""
         turn = self._turns.next(self.partitions)
+        if batch.rows:
+            return [turn]
+        keys = [message.partition_key for message in batch.messages]
+        return [turn if key is None else self._place(key) for key in keys]
+
+    def _spread(self, batch: Batch, places: list[int]) -> None:
+        if batch.rows:
+            again = self._new(places[0], batch.ticket, batch.born_s)
+            again.block, again.rows, again.watchers = batch.block, batch.rows, batch.watchers
+            again.bytes_count = batch.bytes_count
+            again.sealed = True
+            return
         watched = {watcher.place: watcher for watcher in batch.watchers}
         made: dict[int, Batch] = {}
-        for index, message in enumerate(batch.messages):
-            key = message.partition_key
-            chosen = turn if key is None else self._place(key)
-            again = made.get(chosen)
-            if again is None:
-                again = made[chosen] = self._new(chosen, batch.ticket, batch.born_s)
+        for index, (message, place) in enumerate(zip(batch.messages, places, strict=True)):
+            again = made.get(place) or self._new(place, batch.ticket, batch.born_s)
+            made[place] = again
             watcher = watched.get(index)
             if watcher is not None:
                 again.watchers.append(watcher._replace(place=len(again.messages)))

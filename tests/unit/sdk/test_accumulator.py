@@ -242,3 +242,42 @@ def test_messages_leave_room_for_the_copies_that_are_on_their_way(bytes_max: int
     on_their_way = min(waiting, settings.requests_max * settings.batch_bytes_max)
     assert bytes_max // 3 <= waiting
     assert waiting + 2 * on_their_way <= bytes_max
+
+
+def test_what_waits_for_partitions_that_are_gone_moves_before_what_comes_later() -> None:
+    bench = Bench(partitions=8, batch_messages_max=2, linger_s=50.0)
+    for number in range(5):
+        bench.buffer.add(Message(b"%d" % number, "user-42"))
+    first = bench.buffer.take(7)
+    assert first is not None
+    bench.buffer.partitions = 2
+    bench.buffer.move(first)
+    bench.buffer.add(Message(b"5", "user-42"))
+    bench.buffer.flush()
+    found = []
+    while batches := list(bench.take_due()):
+        (batch,) = batches
+        assert batch.partition == 1
+        found += [one.data for one in batch.messages]
+        bench.end(batch)
+    assert found == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    assert bench.buffer.bytes_count == 0
+
+
+def test_a_partitioner_that_raises_leaves_the_batch_to_be_ended() -> None:
+    answers = [5, ValueError("a bug of the user")]
+
+    def partitioner(key: str, partitions: int) -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    bench = Bench(partitions=8, linger_s=0.0, partitioner=partitioner)
+    bench.buffer.add(Message(b"x", "k"))
+    (batch,) = bench.take_due()
+    bench.buffer.partitions = 2
+    with pytest.raises(ValueError, match="a bug"):
+        bench.buffer.move(batch)
+    bench.end(batch)
+    assert bench.buffer.bytes_count == 0

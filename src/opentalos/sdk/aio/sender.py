@@ -29,6 +29,7 @@ from opentalos.wire.message import MessageFormatError
 
 TOPIC_REFRESH_S: Final = 180.0  # how often the number of partitions is looked up, as in Java
 RENEWALS_MAX: Final = 3  # of one batch: looks at the topic, or new epochs, in a row
+AFTER_BUG_S: Final = 1.0  # then sending goes on
 ATTEMPT_S_MIN: Final = 0.1  # a batch whose deadline passed while it waited gets so long
 _OUR_SERVERS: Final = "opentalos "  # how their version begins
 _SLOW: Final = frozenset((Compression.GZIP, Compression.ZSTD))  # milliseconds for a batch
@@ -110,24 +111,32 @@ class Sender:
     # --- when -----------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            self._wake.clear()
-            ready, next_s = self._accumulator.due()
-            for partition in ready:
-                await self._room.acquire()
-                batch = self._accumulator.take(partition)
-                if batch is None:
-                    self._room.release()
-                    continue
-                task = loop.create_task(self._deliver(batch))
-                self._sending[task] = batch
-                task.add_done_callback(self._sent)
-            if loop.time() > self._refreshed_s + TOPIC_REFRESH_S:
-                self._refreshed_s = loop.time()
-                self._look = loop.create_task(self._refresh_if_possible())
-            if not ready:
-                await self._sleep(None if next_s is None else next_s - loop.time())
+            try:
+                await self._step()
+            except Exception:
+                _log.exception("looking for what to send failed unexpectedly")
+                await asyncio.sleep(AFTER_BUG_S)
+
+    async def _step(self) -> None:
+        """Begin to send all that is due, or wait until something may be."""
+        loop = asyncio.get_running_loop()
+        self._wake.clear()
+        ready, next_s = self._accumulator.due()
+        for partition in ready:
+            await self._room.acquire()
+            batch = self._accumulator.take(partition)
+            if batch is None:
+                self._room.release()
+                continue
+            task = loop.create_task(self._deliver(batch))
+            self._sending[task] = batch
+            task.add_done_callback(self._sent)
+        if loop.time() > self._refreshed_s + TOPIC_REFRESH_S:
+            self._refreshed_s = loop.time()
+            self._look = loop.create_task(self._refresh_if_possible())
+        if not ready:
+            await self._sleep(None if next_s is None else next_s - loop.time())
 
     async def _sleep(self, timeout_s: float | None) -> None:
         try:
