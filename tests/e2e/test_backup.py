@@ -17,6 +17,8 @@ from tests.e2e.sdk.conftest import config_of
 from tests.e2e.test_serve import rest
 from tests.server_process import TALOS, ServerProcess
 
+from opentalos.adapters.local.fence_format import encode_fence
+from opentalos.adapters.store_path import FENCE_SUFFIX
 from opentalos.model.errors import CorruptLog
 from opentalos.sdk import SimpleConsumer, SimpleProducer, TalosAdmin
 from opentalos.server.backup import make_backup
@@ -268,3 +270,18 @@ def test_a_file_that_stays_away_is_named(stopped: Config, tmp_path: Path) -> Non
     with pytest.raises(CorruptLog, match=segment.name):
         make_backup(stopped, tmp_path / "copy", lambda done, total: None)
     assert not (tmp_path / "copy").exists()
+
+
+def test_what_lies_behind_a_fence_is_not_copied(stopped: Config, tmp_path: Path) -> None:
+    segment, _ = first_log_file(Path(stopped.server.data))
+    length = segment.stat().st_size
+    segment.with_name(segment.name + FENCE_SUFFIX).write_bytes(encode_fence(length))
+    with segment.open("ab") as file:
+        file.write(b"of a writer that was fenced out")
+    contents = make_backup(stopped, tmp_path / "copy", lambda done, total: None)
+    (found,) = (
+        one
+        for path, one in contents.items()
+        if path.endswith(segment.name) and segment.parent.parent.name in path
+    )
+    assert found.bytes == length
