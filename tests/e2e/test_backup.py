@@ -18,11 +18,21 @@ from tests.e2e.test_serve import rest
 from tests.server_process import TALOS, ServerProcess
 
 from opentalos.adapters.local.fence_format import encode_fence
+from opentalos.adapters.sqlite.snapshot import copy_database
 from opentalos.adapters.store_path import FENCE_SUFFIX
 from opentalos.model.errors import CorruptLog
-from opentalos.sdk import SimpleConsumer, SimpleProducer, TalosAdmin
+from opentalos.model.limits import LogLimits
+from opentalos.sdk import (
+    ConsumerSettings,
+    SimpleConsumer,
+    SimpleProducer,
+    TalosAdmin,
+    TalosConsumer,
+)
+from opentalos.server import backup
 from opentalos.server.backup import make_backup
 from opentalos.server.config import Config
+from opentalos.server.restore import restore_backup
 from opentalos.testing import EmbeddedServer
 
 pytestmark = pytest.mark.timeout(120)
@@ -219,6 +229,44 @@ def test_a_cluster_s_backup_names_the_tools_to_use(tmp_path: Path) -> None:
     done = talos("backup", tmp_path / "copy", "--config", config)
     assert done.returncode == 1
     assert "HDFS snapshots" in done.stderr
+
+
+def test_no_checkpoint_lies_behind_the_end_of_its_copied_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Segments roll and the group commits before each database is copied."""
+    config = Config(log=LogLimits(segment_bytes_max=65_536))
+    with EmbeddedServer(tmp_path / "data", config) as server:
+        server.create_topic(TOPIC)
+        client = server.client_config()
+        settings = ConsumerSettings(auto_commit=False)
+        with (
+            SimpleProducer(client, TOPIC) as producer,
+            TalosConsumer(client, TOPIC, "readers", settings) as consumer,
+        ):
+
+            def go_on() -> None:
+                for _ in range(6):
+                    reply = producer.put([os.urandom(30_000)])
+                while consumer.poll(COMMAND_S)[-1].offset < (reply.base_offset or 0):
+                    pass
+                consumer.commit()
+
+            def copy(source: Path, target: Path) -> None:
+                go_on()
+                copy_database(source, target)
+
+            monkeypatch.setattr(backup, "copy_database", copy)
+            make_backup(
+                config.with_server(data=str(tmp_path / "data")), tmp_path / "copy", lambda *_: None
+            )
+    restore_backup(tmp_path / "copy", tmp_path / "restored", lambda *_: None)
+    with (
+        EmbeddedServer(tmp_path / "restored", config) as server,
+        TalosAdmin(server.client_config()) as admin,
+    ):
+        (state,) = admin.groups.lag(TOPIC, "readers")
+        assert 0 < state.checkpoint <= admin.offsets(TOPIC)[0].end
 
 
 @pytest.fixture
