@@ -172,7 +172,8 @@ def test_a_damaged_call_is_decoded_alike_or_left_to_the_generic_codec(data: st.D
     for _ in range(data.draw(st.integers(1, 2))):
         place = data.draw(st.integers(0, len(body) - 1))
         change = data.draw(st.sampled_from(["set", "cut", "insert"]))
-        value = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF, 0x15, 0x16, 0x18, 0x1C]))
+        values = [0, 1, 6, 0x0F, 0x11, 0x12, 0x7F, 0x80, 0xD2, 0xFF, 0x15, 0x16, 0x18, 0x1C]
+        value = data.draw(st.sampled_from(values))
         if change == "set":
             body[place] = value
         elif change == "insert":
