@@ -4,6 +4,7 @@ import base64
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -72,8 +73,12 @@ class RestClient:
         from opentalos.sdk.errors import ConnectFailed
 
         failures = []
+        until_s = time.monotonic() + self._timeout_s
         for url in self._config.endpoints:
-            connection = self._connection(url)
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                break
+            connection = self._connection(url, min(left_s, self._config.connect_timeout_s))
             try:
                 connection.connect()
             except OSError as error:
@@ -85,9 +90,8 @@ class RestClient:
                 return connection, url
         raise ConnectFailed("; ".join(failures))
 
-    def _connection(self, url: str) -> http.client.HTTPConnection:
+    def _connection(self, url: str, timeout_s: float) -> http.client.HTTPConnection:
         parts = urlsplit(url)
-        timeout_s = min(self._timeout_s, self._config.connect_timeout_s)
         if parts.scheme == "http":
             return http.client.HTTPConnection(parts.netloc, timeout=timeout_s)
         return http.client.HTTPSConnection(

@@ -172,6 +172,13 @@ def test_profiles_and_data_directories_find_the_server(talos: Commands) -> None:
     assert "by-profile" in talos("topic", "list", "--data", talos.server.data, "--as", key).out
 
 
+def test_the_first_server_that_answers_is_used(talos: Commands) -> None:
+    talos.environment["TALOS_URL"] = f"http://127.0.0.1:1,{talos.server.url}"
+    topic = talos.topic("second-address")
+    talos("produce", topic, stdin="a\n")
+    assert talos("consume", topic).out == "a\n"
+
+
 def test_bench_leaves_nothing_behind(talos: Commands) -> None:
     shown = talos("bench", "--seconds", 0.5, "--data-max", 2, "--format", "json").rows
     put, get = shown
