@@ -69,7 +69,7 @@ class PrincipalService:
     async def set_disabled(self, caller: Principal, principal_id: str, disabled: bool) -> None:
         """Lock a principal out, or let it in again; for administrators."""
         self._authorizer.authorize_admin(caller, "disable a principal", principal_id)
-        await self._directory.set_disabled(principal_id, disabled)
+        await self._directory.change(principal_id, disabled=disabled)
 
     async def set_refuse_replays(self, caller: Principal, principal_id: str, refuse: bool) -> None:
         """Take each signed request of a principal once only; for administrators.
@@ -77,7 +77,7 @@ class PrincipalService:
         Clients that make the same call twice within a second and sign no id are refused then.
         """
         self._authorizer.authorize_admin(caller, "change a principal", principal_id)
-        await self._directory.set_refuse_replays(principal_id, refuse)
+        await self._directory.change(principal_id, refuse_replays=refuse)
 
     def find(self, caller: Principal, principal_id: str) -> PrincipalInfo | None:
         """One principal, for itself and administrators; others see none."""

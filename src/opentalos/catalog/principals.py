@@ -183,13 +183,20 @@ class PrincipalDirectory:
 
         await self._change(self.owner_of_key(key_id), disable)
 
-    async def set_disabled(self, principal_id: str, disabled: bool) -> None:
-        """Lock a principal out or let it in again. Raises: PrincipalNotExist."""
-        await self._change(principal_id, lambda record: replace(record, disabled=disabled))
+    async def change(
+        self, principal_id: str, *, disabled: bool | None = None, refuse_replays: bool | None = None
+    ) -> None:
+        """Lock a principal out or let it in again; take its signed requests once or not; None:
+        as it is. Raises: PrincipalNotExist."""
 
-    async def set_refuse_replays(self, principal_id: str, refuse: bool) -> None:
-        """Whether a signed request is taken once only. Raises: PrincipalNotExist."""
-        await self._change(principal_id, lambda record: replace(record, refuse_replays=refuse))
+        def changed(record: PrincipalRecord) -> PrincipalRecord:
+            return replace(
+                record,
+                disabled=record.disabled if disabled is None else disabled,
+                refuse_replays=record.refuse_replays if refuse_replays is None else refuse_replays,
+            )
+
+        await self._change(principal_id, changed)
 
     async def ensure_root(self, key_id: str, secret: str) -> Principal:
         """Make the administrator with this key, or give it this key; idempotent.

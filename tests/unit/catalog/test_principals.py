@@ -109,11 +109,11 @@ async def test_a_principal_that_is_locked_out_has_no_live_key(
 ) -> None:
     await directory.create("alice", "", "", admin=False)
     issued = await directory.create_key("alice")
-    await directory.set_disabled("alice", True)
+    await directory.change("alice", disabled=True)
     key = directory.key(issued.key_id)
     assert key is not None
     assert key.disabled
-    await directory.set_disabled("alice", False)
+    await directory.change("alice", disabled=False)
     key = directory.key(issued.key_id)
     assert key is not None
     assert not key.disabled

@@ -265,7 +265,7 @@ def test_what_waits_for_partitions_that_are_gone_moves_before_what_comes_later()
 
 
 def test_a_partitioner_that_raises_leaves_the_batch_to_be_ended() -> None:
-    answers = [5, ValueError("a bug of the user")]
+    answers: list[int | ValueError] = [5, ValueError("a bug of the user")]
 
     def partitioner(key: str, partitions: int) -> int:
         answer = answers.pop(0)
