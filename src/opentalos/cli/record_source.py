@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from opentalos.cli.times import Place
+from opentalos.cli.times import Place, unix_ms
 from opentalos.sdk import ConsumerSettings, Start, aio
 from opentalos.sdk.errors import PartitionNotExist, PositionExpired, TalosError
 from opentalos.sdk.values import OffsetRange, Position, Record
@@ -84,8 +84,7 @@ class Offsets:
         place = self._wanted.place
         if isinstance(place, datetime):
             ref = await self._client.topic(self._wanted.topic)
-            time_ms = int(place.timestamp() * 1000)
-            return await self._client.offsets_at(ref, dict.fromkeys(retained, time_ms))
+            return await self._client.offsets_at(ref, dict.fromkeys(retained, unix_ms(place)))
         if place == "start":
             return {one: range_.start for one, range_ in retained.items()}
         if place == "end":

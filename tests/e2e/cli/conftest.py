@@ -137,3 +137,12 @@ def cli_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProce
 def talos(tmp_path: Path, cli_server: ServerProcess) -> Commands:
     assert sys.platform != "win32", "bash and signals"
     return Commands(tmp_path, cli_server)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Commands]:
+    """The command with a server that the test may stop."""
+    folder = tmp_path / "own"
+    server = ServerProcess(folder).start()
+    yield Commands(folder, server)
+    server.kill()

@@ -203,13 +203,11 @@ def test_the_commands_of_servers(talos: Commands, tmp_path: Path) -> None:
     assert "in use by the server" in talos.fails("log", "verify", "--data", talos.server.data)
 
 
-def test_a_stopped_server_s_logs_are_verified(talos: Commands, tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path / "own").start()
-    mine = Commands(tmp_path, server)
-    mine.topic("t")
-    mine("produce", "t", stdin="a\n")
-    server.stop()
-    rows = mine("log", "verify", "--data", server.data, "--format", "json").rows
+def test_a_stopped_server_s_logs_are_verified(own: Commands) -> None:
+    own.topic("t")
+    own("produce", "t", stdin="a\n")
+    own.server.stop()
+    rows = own("log", "verify", "--data", own.server.data, "--format", "json").rows
     assert rows[-1]["kind"] == "summary"
     assert rows[-1]["text"].endswith(": 0 problems")
 

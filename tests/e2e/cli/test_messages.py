@@ -5,11 +5,10 @@ import re
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 from tests.e2e.cli.conftest import RUN_S_MAX, Commands, interrupted
-from tests.server_process import TALOS, ServerProcess
+from tests.server_process import TALOS
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -76,6 +75,7 @@ def test_the_place_to_begin(talos: Commands) -> None:
     assert talos("consume", topic, "--from", 2).out == "2\n3\n"
     assert talos("consume", topic, "--from", "end").out == ""
     assert talos("consume", topic, "--from", "1h", "--count", 1).out == "0\n"
+    assert talos("consume", topic, "--from", "1960-01-01", "--count", 1).out == "0\n"
     assert talos("consume", topic, "--from", "@4102444800").out == ""
     said = talos.fails("consume", topic, "--from", 9)
     assert "offset 9 of places[0] is not retained; there is 0 to 4; --from start" in said
@@ -204,24 +204,34 @@ def test_a_full_disk_is_one_line(talos: Commands, command: str) -> None:
     assert ended.err == "talos: cannot write the output: No space left on device\n"
 
 
-def test_a_server_that_dies_while_producing_leaves_an_account(
-    talos: Commands, tmp_path: Path
-) -> None:
-    server = ServerProcess(tmp_path / "dies").start()
-    mine = Commands(tmp_path, server)
-    topic = mine.topic("t")
-    writer = mine.start("produce", topic, "--timeout", 2)
+def test_a_server_that_dies_while_producing_leaves_an_account(own: Commands) -> None:
+    topic = own.topic("t")
+    writer = own.start("produce", topic, "--timeout", 2)
     assert writer.stdin is not None
     writer.stdin.write(b"1\n2\n")
     writer.stdin.flush()
-    mine.wait_for(topic, 2)
-    server.kill()
+    own.wait_for(topic, 2)
+    own.server.kill()
     out, err = writer.communicate(b"3\n4\n5\n", timeout=RUN_S_MAX)
     assert (writer.returncode, out) == (1, b"")
     assert b"Traceback" not in err
     said = err.decode().strip()
     assert "\n" not in said
     assert re.search(r"2 messages stored, 3 (not stored|unknown)", said), said
-    server.start()
-    assert mine("consume", topic).out == "1\n2\n"
-    server.stop()
+    own.server.start()
+    assert own("consume", topic).out == "1\n2\n"
+
+
+def test_lines_are_stored_once_over_a_crash_of_the_server(own: Commands) -> None:
+    topic = own.topic("t")
+    writer = own.start("produce", topic, "--idempotent", "yes")
+    assert writer.stdin is not None
+    lines = [b"%d\n" % number for number in range(20_000)]
+    writer.stdin.write(b"".join(lines[:10_000]))
+    writer.stdin.flush()
+    own.wait_for(topic, 1)
+    own.server.kill()
+    own.server.start()
+    _, err = writer.communicate(b"".join(lines[10_000:]), timeout=30)
+    assert (writer.returncode, err) == (0, b"20000 messages stored\n")
+    assert own("consume", topic).out.encode() == b"".join(lines)
