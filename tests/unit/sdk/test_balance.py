@@ -49,6 +49,8 @@ def test_who_has_most_comes_first_and_ties_go_to_the_larger_id() -> None:
         ({"a": [0, 1, 5], "b": [2]}, [0, 1, 5], 4, Move(release=(5,))),  # after a shrink
         ({"b": [0]}, [1], 4, Move()),  # the server does not know us: no balance
         ({"a": [0, 1], "b": [2, 3]}, [0], 4, Move(take=(1,))),  # ours, though we do not know
+        ({"a": [0, 1, 2], "b": [3]}, [0], 4, Move(take=(1,), stray=(2,))),
+        ({"a": [0, 1, 2], "b": []}, [1, 2], 4, Move(stray=(0,))),
     ],
 )
 def test_one_workers_round(

@@ -332,6 +332,32 @@ def test_a_lock_whose_answer_got_lost_is_not_left_behind() -> None:
     run(test())
 
 
+def test_a_renewal_does_not_take_back_what_is_given_up_meanwhile() -> None:
+    async def test() -> None:
+        group = FakeGroup(partitions=8)
+        settings = {"renew_interval_s": 0.05}  # a renewal is under way most of the time
+        async with consumer(group, **settings) as first, consumer(group, **settings) as second:
+            await asyncio.sleep(INTERVAL_S)
+            assert len(group.held_by(first.worker_id)) == len(first.assignment) == 4
+            assert len(group.held_by(second.worker_id)) == len(second.assignment) == 4
+
+    run(test())
+
+
+def test_a_lease_that_nobody_uses_is_given_back() -> None:
+    async def test() -> None:
+        group = FakeGroup(partitions=2)
+        async with consumer(group) as first, consumer(group) as second:
+            await asyncio.sleep(INTERVAL_S)
+            assert len(second.assignment) == 1
+            group.partitions = 3
+            group.owners[2] = first.worker_id, 1e9  # as after a lost answer
+            await asyncio.sleep(INTERVAL_S)
+            assert group.held_by(first.worker_id) == list(first.assignment)
+
+    run(test())
+
+
 # --- the topic ---------------------------------------------------------------------------------
 
 

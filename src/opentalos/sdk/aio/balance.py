@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 
 class Move(NamedTuple):
-    """What a worker does in one round; never both."""
+    """What a worker does in one round; it never releases and takes at once."""
 
     release: tuple[int, ...] = ()
     take: tuple[int, ...] = ()
     missing: int = 0  # partitions below its part that nobody has given up yet
+    stray: tuple[int, ...] = ()  # leases of ours that nobody uses: to be given back
 
 
 def targets(partitions: int, workers: int) -> list[int]:
@@ -42,7 +43,7 @@ def balance(
              which is leaving. choose: a random choice of so many of them, so that workers seldom
              want the same.
     Returns: a surplus to release, highest ids first, or free partitions to take. What the server
-             lists as ours though we do not know it (an answer got lost) is free to us.
+             lists as ours though we do not know it (an answer got lost) is free to us, or stray.
     """
     if me not in holdings:
         return Move()
@@ -57,7 +58,9 @@ def balance(
     free = [one for one in range(partitions) if one not in taken]
     short = target - len(mine)
     own = [one for one in free if one in holdings[me]][:short]
+    known = {*mine, *leaving, *own}
+    stray = tuple(one for one in holdings[me] if one not in known)
     others = [one for one in free if one not in holdings[me]]
     chosen = choose(others, min(short - len(own), len(others)))
     take = tuple(sorted([*own, *chosen]))
-    return Move(take=take, missing=short - len(take))
+    return Move(take=take, missing=short - len(take), stray=stray)

@@ -63,6 +63,8 @@ class GroupWorker:
         self._committer = Committer(self.member, self.counters, self._refused)
         self._fetcher = Fetcher(client, ref, settings, self.counters, self._tell_news, self.fail)
         self._taking: set[int] = set()
+        # A renewal that overtakes an unlock would take the partition again.
+        self._leases = asyncio.Lock()
         self._seen: set[int] = set()
         self._news = asyncio.Event()
         self._look_now = asyncio.Event()
@@ -242,6 +244,7 @@ class GroupWorker:
         move = balance(self.member.worker, holdings, mine, leaving, self._partitions, random.sample)
         if move.release:
             self._give_up([self.held[partition] for partition in move.release])
+        await self._unlock(move.stray)
         taken = await self._take(move.take) if move.take else 0
         return move.missing + len(move.take) - taken
 
@@ -302,19 +305,24 @@ class GroupWorker:
         if self._settings.auto_commit:
             await self._committer.commit_processed([held for held in ours if not held.lost])
         ours = [held for held in ours if not held.lost]
-        await self._unlock([held.partition for held in ours])
-        for held in ours:
-            if self.held.get(held.partition) is held:
-                del self.held[held.partition]
+        await self._unlock((), ours)
         self.counters.partitions_revoked += len(ours)
 
-    async def _unlock(self, partitions: Sequence[int]) -> None:
-        if not partitions:
+    async def _unlock(self, partitions: Sequence[int], leaving: Sequence[Held] = ()) -> None:
+        """Give back leases, and partitions that are ``leaving``."""
+        if not partitions and not leaving:
             return
-        try:
-            await self.member.unlock(partitions)
-        except TalosError as error:
-            _LOG.warning("unlock failed, the leases run out by themselves: %s", error)
+        async with self._leases:
+            ours = [held for held in leaving if self.held.get(held.partition) is held]
+            for held in ours:
+                del self.held[held.partition]
+            given = [*partitions, *(held.partition for held in ours)]
+            if not given:
+                return
+            try:
+                await self.member.unlock(given)
+            except TalosError as error:
+                _LOG.warning("unlock failed, the leases run out by themselves: %s", error)
 
     async def _lose(self, partitions: Iterable[int]) -> None:
         """Somebody else may have them: stop at once, commit nothing."""
@@ -354,10 +362,12 @@ class GroupWorker:
         while True:
             await asyncio.sleep(pause_s)
             began_s, lapses_s = loop.time(), self._renewed_s + settings.lease_s
-            listed = [*self.held, *self._taking]
             allowed_s = max(RETRY_S, min(settings.renew_interval_s, lapses_s - began_s))
+            listed: list[int] = []
             try:
-                alive, lost = await self.member.renew(listed, allowed_s)
+                async with self._leases:
+                    listed = [*self.held, *self._taking]
+                    alive, lost = await self.member.renew(listed, allowed_s)
             except (Unavailable, OutcomeUnknown) as error:
                 _LOG.warning("renewal failed: %s", error)
                 if loop.time() >= lapses_s:
