@@ -335,11 +335,14 @@ def test_a_lock_whose_answer_got_lost_is_not_left_behind() -> None:
 def test_a_renewal_does_not_take_back_what_is_given_up_meanwhile() -> None:
     async def test() -> None:
         group = FakeGroup(partitions=8)
-        settings = {"renew_interval_s": 0.05}  # a renewal is under way most of the time
+        settings = {"renew_interval_s": 0.001}  # a renewal is always under way
         async with consumer(group, **settings) as first, consumer(group, **settings) as second:
             await asyncio.sleep(INTERVAL_S)
-            assert len(group.held_by(first.worker_id)) == len(first.assignment) == 4
             assert len(group.held_by(second.worker_id)) == len(second.assignment) == 4
+            (unlock,) = group.calls("unlock")
+            later = group.log[group.log.index(unlock) :]
+            renewed = [one for one in later if one[:2] == ("renew", first.worker_id)]
+            assert not any(set(unlock[2]) & set(partitions) for _, _, partitions in renewed)
 
     run(test())
 
