@@ -19,6 +19,7 @@ from opentalos.adapters.peer_http import open_http_peers
 from opentalos.adapters.secret_box import AesGcmSecretBox
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.broker.broker import Broker, BrokerConfig, open_broker
+from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
 from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.server import HttpServer
 from opentalos.model.address import TLS_SCHEME
@@ -31,7 +32,9 @@ from opentalos.server.tls import ServerTls
 
 KEY = b"c" * 32
 PLAIN = TlsSettings()
-SETTLE_S = 10.0
+SETTLE_S = 15.0
+LOOK_S = 0.05
+AGREED_LOOKS = 4  # in a row: assignments follow a changed ring within some 20 ms
 CLUSTER = ClusterLimits(
     stable_after_s=0.0, probe_interval_s=0.05, probe_confirm_s=0.05, restart_s=6.0, stop_s=5.0
 )
@@ -63,6 +66,13 @@ class MemoryServer:
         """Of requests forwarded here and from here."""
         assert self.gateways.thrift._forwarding is not None
         return self.gateways.thrift._forwarding.counters()
+
+    def ring(self) -> list[str]:
+        """Names of the servers that take part, as far as this one knows."""
+        ownership = self.broker.context.ownership
+        assert isinstance(ownership, ClusterOwnership)
+        ring = ownership._state.ring
+        return [] if ring is None else list(ring.servers)
 
     async def start(self) -> "MemoryServer":
         config = replace(Config(), cluster=CLUSTER)
@@ -121,11 +131,16 @@ async def memory_cluster(
 
 async def settled(servers: list[MemoryServer], topic_uuid: str, partitions: int) -> list[int]:
     """Index of the owner by partition, once all servers take part and agree."""
+    agreed, seen = 0, list[str]()
     async with asyncio.timeout(SETTLE_S):
-        while True:
+        while agreed < AGREED_LOOKS:
             views = [list(s.broker.context.ownership.addresses(topic_uuid, partitions))
                      for s in servers]  # fmt: skip
             known = {server.address: number for number, server in enumerate(servers)}
-            if all(view == views[0] for view in views) and set(views[0]) == set(known):
-                return [known[address] for address in views[0]]
-            await asyncio.sleep(0.05)
+            same = all(view == views[0] for view in views) and set(views[0]) <= set(known)
+            # A topic's partitions may by chance all lie elsewhere, so the ring tells who is in.
+            joined = all(set(server.ring()) == {one.name for one in servers} for server in servers)
+            agreed = agreed + 1 if same and joined and views[0] == seen else 0
+            seen = views[0]
+            await asyncio.sleep(LOOK_S)
+    return [known[address] for address in seen]

@@ -27,10 +27,10 @@ async def test_a_fetched_table_holds_the_fetched_records(sdk_config: ClientConfi
 async def test_a_block_of_many_mebibytes_is_stored_and_read(sdk_config: ClientConfig) -> None:
     data = os.urandom(9 * MIB + 1)
     async with aio.Client(sdk_config) as client:
-        await aio.TalosAdmin(client).topics.create("large", partitions=1)
-        producer = aio.SimpleProducer(client, "large", compression=Compression.NONE)
+        await aio.TalosAdmin(client).topics.create("wide", partitions=1)
+        producer = aio.SimpleProducer(client, "wide", compression=Compression.NONE)
         await producer.put([data, b"small"])
-        consumer = aio.SimpleConsumer(client, "large")
+        consumer = aio.SimpleConsumer(client, "wide")
         assert [one.data for one in await consumer.fetch(0, 0)] == [data, b"small"]
         table = await consumer.fetch_arrow(0, 0)
         assert table.column("data").to_pylist() == [data, b"small"]
