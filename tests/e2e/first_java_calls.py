@@ -28,6 +28,12 @@ _jpype: Any = importlib.import_module("_jpype")
 AT_ONCE = 8
 WINDOW_S = 0.02
 PACKAGES = ("opentalos.adapters.hdfs", "opentalos.adapters.hbase")
+# JPype makes them beside a class that we use; we have no object of them. They have a cancel, as
+# tasks of asyncio have.
+NO_OBJECT_OF_OURS = (
+    "org.apache.hadoop.hdfs.DFSClient$Renewer",
+    "org.apache.hadoop.security.token.TokenRenewer",
+)
 SIZES = (100, 20_000, 600_000)  # of commits: copied, through shared memory, in several pieces
 
 
@@ -99,6 +105,7 @@ def left_to_threads(before: set[str]) -> set[str]:
         with contextlib.suppress(TypeError):  # a class that is made in Python only
             java_class = jpype.JClass(name).class_
             had = name.startswith("org.apache.hadoop.") and not name.endswith("Exception")
+            had = had and str(java_class.getName()) not in NO_OBJECT_OF_OURS
             if had and str(java_class.getName()).partition("$")[0] not in passed:
                 texts = _METHOD.findall(str(arrays.toString(java_class.getMethods())))
                 named = [parameters for _, called_as, parameters in texts if called_as in called]
