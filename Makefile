@@ -37,7 +37,9 @@ bench-sdk: setup  ## figures of the Python SDK against the official one; BENCH a
 faults: setup  ## every fault many times under load, and 3,000 seeds of the simulation
 	@$(PY) -m opentalos.testing 100000 --count 2000
 	@$(PY) -m opentalos.testing --cluster 100000 --count 1000
-	@OPENTALOS_KILLS=50 $(PY) -m pytest -q tests/e2e/test_kill.py
+	@OPENTALOS_KILLS=50 $(PY) -m pytest -q tests/e2e/test_kill.py \
+	  tests/e2e/sdk/test_client_history.py tests/e2e/sdk/test_producer_kills.py \
+	  tests/e2e/sdk/test_consumer_kills.py
 	@OPENTALOS_FAULTS=full $(PY) scripts/run_lanes.py faults
 
 replay: setup  ## run one seed of the simulation again and print what happened: SEED=7 CLUSTER=1
