@@ -22,7 +22,7 @@ as unknown. Message ids are strings, unique over the whole history.
 | commit | group, topic, partition, worker, offset | |
 | checkpoint | group, topic, partition | offset, -1: none |
 | reset | group, topic, partition, offset | |
-| lookup | topic, partition, time_ms, expected | offset |
+| lookup | topic, partition, time_ms, expected | offset, start of the log behind it if another |
 | delete | topic | |
 
 All may carry ``server`` (which one was asked) and ``healed`` (no fault is left, so it must work).

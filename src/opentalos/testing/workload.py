@@ -330,7 +330,7 @@ class Auditor(Client):
             topic=topic.resource,
             partition=partition,
             time_ms=asked_ms,
-            expected=min(later, default=None),
+            expected=(expected := min(later, default=None)),
             server=server.name,
         )
         offset = await self.ask(
@@ -338,8 +338,13 @@ class Auditor(Client):
             lookup,
             lambda broker: broker.messages.offset_at(OWNER, topic.resource, partition, asked_ms),
         )
-        if offset is not None:
-            self.world.recorder.ok(lookup, offset=offset)
+        if offset is None:
+            return
+        result = {"offset": offset}
+        if offset != expected:  # retention may have dropped it meanwhile
+            found = await self.range(server, topic, partition)
+            result |= {} if found is None else {"start": found.start}
+        self.world.recorder.ok(lookup, **result)
 
 
 async def standard_workload(world: World) -> None:
