@@ -324,13 +324,14 @@ class Auditor(Client):
         """The offset of a time is that of the first block appended then or later."""
         asked_ms = self.rng.choice(times)[1] + self.rng.choice([0, 0, 1, -1])
         later = [offset for offset, append_ms in times if append_ms >= asked_ms]
+        expected = min(later, default=None)
         lookup = self.world.recorder.invoke(
             self.name,
             "lookup",
             topic=topic.resource,
             partition=partition,
             time_ms=asked_ms,
-            expected=(expected := min(later, default=None)),
+            expected=expected,
             server=server.name,
         )
         offset = await self.ask(
