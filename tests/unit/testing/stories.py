@@ -166,10 +166,6 @@ def final_with_times(tale: Tale, *times: int) -> None:
     tale.ok(operation, blocks=blocks, start=0, next=2, times=stamped)
 
 
-def looked_up(tale: Tale, told: int, **behind: int) -> None:
-    tale.ok(tale.begin("lookup", time_ms=7, expected=1), offset=told, **behind)
-
-
 def one_offset_two_messages(tale: Tale) -> None:
     tale.put("a", outcome="unknown")
     tale.put("b")
@@ -463,14 +459,6 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
     "append-time-went-back": (
         [lambda tale: final_with_times(tale, 7, 6)],
         [lambda tale: final_with_times(tale, 7, 7)],
-    ),
-    "wrong-lookup": (
-        [
-            lambda tale: looked_up(tale, 0),
-            lambda tale: looked_up(tale, 2, start=1),  # nothing of it was dropped
-            lambda tale: looked_up(tale, 3, start=2),  # more was passed over than was dropped
-        ],
-        [lambda tale: looked_up(tale, 1), lambda tale: looked_up(tale, 2, start=2)],
     ),
     "stale-read": ([nothing_yet_though_shown], [nothing_yet_at_another_server]),
     "stale-commit": (

@@ -4,14 +4,14 @@ import io
 from pathlib import Path
 
 import pytest
-from tests.unit.testing import cluster_stories, stories
+from tests.unit.testing import cluster_stories, lookup_stories, stories
 from tests.unit.testing.stories import Story
 from tests.unit.testing.tale import Tale
 
 from opentalos.testing.checker import ANOMALIES, check
 from opentalos.testing.history import History, Recorder, dump
 
-CASES = stories.CASES | cluster_stories.CASES
+CASES = stories.CASES | lookup_stories.CASES | cluster_stories.CASES
 
 
 def tell(story: Story) -> History:

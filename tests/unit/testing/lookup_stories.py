@@ -1,0 +1,20 @@
+"""Hand-made histories of looks at times, also beside retention; see ``stories``."""
+
+from tests.unit.testing.stories import Story
+from tests.unit.testing.tale import Tale
+
+
+def looked_up(tale: Tale, told: int, **behind: int) -> None:
+    tale.ok(tale.begin("lookup", time_ms=7, expected=1), offset=told, **behind)
+
+
+CASES: dict[str, tuple[list[Story], list[Story]]] = {
+    "wrong-lookup": (
+        [
+            lambda tale: looked_up(tale, 0),
+            lambda tale: looked_up(tale, 2, start=1),  # nothing of it was dropped
+            lambda tale: looked_up(tale, 3, start=2),  # more was passed over than was dropped
+        ],
+        [lambda tale: looked_up(tale, 1), lambda tale: looked_up(tale, 2, start=2)],
+    ),
+}
