@@ -134,6 +134,9 @@ class HdfsBackend(Backend):
             "dfs.namenode.stale.datanode.interval": 6000,
             "dfs.namenode.avoid.write.stale.datanode": True,
             "dfs.namenode.avoid.read.stale.datanode": True,
+            # With few DataNodes the average load is so low that one with some open files more
+            # counts as too busy, and new blocks then get fewer replicas than there are nodes.
+            "dfs.namenode.redundancy.considerLoad": False,
             "dfs.permissions.enabled": True,  # who started the NameNode may do everything
             # A close otherwise waits 400 ms when the DataNode's report is slower than it.
             "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": 5,
