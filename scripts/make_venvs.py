@@ -65,13 +65,14 @@ def pip_environment() -> dict[str, str]:
 
 
 LOCKED = ["--require-hashes", "--only-binary", ":all:"]
+SOURCES = ["--no-binary", "forbiddenfruit", "--no-binary", "pyspark"]
 ENVIRONMENTS = [
     Environment(
         ".venv",
         ["requirements/dev.lock", "pyproject.toml"],
         [
-            # forbiddenfruit is a source distribution only, pure Python unless asked otherwise.
-            [*LOCKED, "--no-binary", "forbiddenfruit", "--requirement", "requirements/dev.lock"],
+            # Source distributions only, both without compiled parts of their own.
+            [*LOCKED, *SOURCES, "--requirement", "requirements/dev.lock"],
             ["--no-deps", "--editable", "."],
         ],
     ),

@@ -13,7 +13,7 @@ from opentalos.model.errors import TalosError
 from opentalos.model.message import Compression
 
 if TYPE_CHECKING:
-    from opentalos.cli.rest_client import RestClient
+    from opentalos.sdk.rest_client import RestClient
 
 _SECONDS_MAX: Final = 600
 _RETENTION_S: Final = 3_600  # should the topic not be deleted at the end

@@ -14,7 +14,7 @@ from opentalos.cli.rest_path import place
 from opentalos.model.errors import TalosError
 
 if TYPE_CHECKING:
-    from opentalos.cli.rest_client import RestClient
+    from opentalos.sdk.rest_client import RestClient
 
 _COMMANDS = {
     "weights": ("opentalos.cli.cluster_weights", "weights", "Virtual nodes from past traffic."),

@@ -16,8 +16,8 @@ from opentalos.cli.names import profile_names
 from opentalos.model.errors import ConfigError, TalosError
 
 if TYPE_CHECKING:
-    from opentalos.cli.rest_client import RestClient
     from opentalos.sdk.config import ClientConfig
+    from opentalos.sdk.rest_client import RestClient
 
 PROFILE_VARIABLE: Final = "TALOS_PROFILE"
 DATA_DEFAULT: Final = Path("talos-data")
@@ -54,7 +54,7 @@ class ServerOptions:
 
     def rest(self, timeout_s: float | None = None) -> "RestClient":
         """REST of the server."""
-        from opentalos.cli.rest_client import TIMEOUT_S, RestClient
+        from opentalos.sdk.rest_client import TIMEOUT_S, RestClient
 
         return RestClient(self.config(), TIMEOUT_S if timeout_s is None else timeout_s)
 

@@ -19,7 +19,7 @@ from opentalos.cli.undo_file import Checkpoints
 from opentalos.model.errors import BadRequest
 
 if TYPE_CHECKING:
-    from opentalos.cli.rest_client import RestClient
+    from opentalos.sdk.rest_client import RestClient
 
 _group_argument = click.argument("group_name", metavar="GROUP", shell_complete=groups)
 

@@ -6,7 +6,6 @@ import pytest
 
 from opentalos.cli.connection import ServerOptions
 from opentalos.cli.explain import explain
-from opentalos.cli.rest_client import RestClient, _error_of
 from opentalos.model.errors import (
     ConsumerGroupWorking,
     OutcomeUnknown,
@@ -20,6 +19,7 @@ from opentalos.model.errors import (
 )
 from opentalos.model.message import OffsetRange
 from opentalos.sdk.errors import ConnectFailed, PositionExpired
+from opentalos.sdk.rest_client import RestClient, _error_of
 
 SERVER = ServerOptions(url="http://127.0.0.1:1", key="AK1:hidden")
 

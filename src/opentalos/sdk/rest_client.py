@@ -1,4 +1,4 @@
-"""REST calls of commands to a running server."""
+"""REST calls to a running server, for commands and pipelines."""
 
 import base64
 import http.client
