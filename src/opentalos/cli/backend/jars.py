@@ -2,14 +2,14 @@
 
 import fcntl
 import hashlib
-import os
-import re
 import shutil
 import subprocess
 import time
 from pathlib import Path
 
+from opentalos.adapters.java_home import find_java
 from opentalos.cli.backend.places import BackendError, Say, jars_folder
+from opentalos.model.errors import ConfigError
 
 SERVERS = ("hdfs", "zookeeper", "hbase")
 CLIENT = "client"
@@ -17,7 +17,6 @@ CLIENT = "client"
 _POMS = Path(__file__).parent / "poms"
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 _STAMP = ".complete"  # written last, so a broken fetch is repeated
-_JAVA_MIN = 17
 _FETCH_TIMEOUT_S = 1200
 _SIZES_MB = {"hdfs": 68, "zookeeper": 14, "hbase": 117, CLIENT: 114}
 # The class path that was tried with both clients in one process has none of these.
@@ -29,16 +28,10 @@ _REMEDY = "on Debian and Ubuntu: apt-get install openjdk-17-jre-headless maven"
 
 def java() -> str:
     """The java program. Raises: BackendError if there is none, or if it is too old."""
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
-    if found is None:
-        raise BackendError(f"no java found; need Java {_JAVA_MIN} or newer; {_REMEDY}")
-    told = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60)
-    version = re.search(r'version "(\d+)', told.stderr + told.stdout)
-    if version is None or int(version[1]) < _JAVA_MIN:
-        said = version[1] if version else "unknown"
-        raise BackendError(f"{found} is Java {said}; need {_JAVA_MIN} or newer; {_REMEDY}")
-    return found
+    try:
+        return str(find_java())
+    except ConfigError as error:
+        raise BackendError(str(error)) from error
 
 
 def fetched(kind: str) -> bool:

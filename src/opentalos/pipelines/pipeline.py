@@ -1,0 +1,56 @@
+"""What a pipeline is: something that the runner starts in a Spark session."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+TRIGGER_S = 10.0
+MESSAGES_PER_TRIGGER_MAX = 500_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineSettings:
+    """What a pipeline is told; ``options`` are those of one pipeline, by its own names.
+
+    Below ``home``: checkpoints/NAME, lake/TABLE, olap, side/NAME, invoices.
+    """
+
+    url: str  # http://HOST:PORT
+    key: str  # KEYID:SECRET of an administrator, who may read the system topics
+    home: Path
+    olap: str = ""  # "": Parquet below home/olap; druid://COORDINATOR_HOST:PORT,BROKER_HOST:PORT
+    trigger_s: float = TRIGGER_S
+    available_now: bool = False  # end when what is there now has been processed
+    max_messages_per_trigger: int = MESSAGES_PER_TRIGGER_MAX
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def checkpoint(self, name: str) -> Path:
+        """Where Spark keeps the progress of a stream."""
+        return self.home / "checkpoints" / name
+
+
+class Pipeline(Protocol):
+    """What streams and batches have in common."""
+
+    name: str
+    about: str  # one line for people
+    options: Mapping[str, str]  # name -> what it does
+
+
+@runtime_checkable
+class StreamPipeline(Pipeline, Protocol):
+    """A pipeline that goes on. ``start``: ConfigError if an option cannot be used."""
+
+    def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery": ...
+
+
+@runtime_checkable
+class BatchPipeline(Pipeline, Protocol):
+    """A pipeline that ends; the runner repeats it. ``run``: ConfigError as a stream's start."""
+
+    def run(self, spark: "SparkSession", settings: PipelineSettings) -> None: ...

@@ -1,0 +1,38 @@
+"""The pipelines by name, imported when they are asked for."""
+
+from difflib import get_close_matches
+from importlib import import_module
+from typing import cast
+
+from opentalos.model.errors import ConfigError
+from opentalos.pipelines.pipeline import Pipeline
+from opentalos.pipelines.session import MISSING
+
+PIPELINES = {
+    "archive": "opentalos.pipelines.archive:ARCHIVE",
+    "monitoring": "opentalos.pipelines.monitoring:MONITORING",
+    "metering": "opentalos.pipelines.metering:METERING",
+    "billing": "opentalos.pipelines.billing:BILLING",
+    "traffic-weights": "opentalos.pipelines.traffic_weights:TRAFFIC_WEIGHTS",
+    "quota-projection": "opentalos.pipelines.quota_projection:QUOTA_PROJECTION",
+}
+
+
+def load(name: str) -> Pipeline:
+    """The pipeline of that name. Raises: ConfigError: no such pipeline, or no PySpark."""
+    if name not in PIPELINES:
+        raise ConfigError(unknown("pipeline", name, PIPELINES))
+    module, _, attribute = PIPELINES[name].partition(":")
+    try:
+        return cast(Pipeline, getattr(import_module(module), attribute))
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.startswith("opentalos"):
+            raise
+        raise ConfigError(MISSING) from error
+
+
+def unknown(what: str, name: str, known: "dict[str, str] | list[str]") -> str:
+    """The text that refuses a name, with the nearest known one."""
+    near = get_close_matches(name, list(known), n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+    return f"no {what} {name!r}; {hint}"

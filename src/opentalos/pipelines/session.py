@@ -1,0 +1,69 @@
+"""A Spark session as the pipelines need it, with ``format("talos")``."""
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from opentalos.adapters.java_home import java_home
+from opentalos.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MISSING = "pipelines need PySpark: pip install 'opentalos[spark]'"
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_LOOPBACK = "127.0.0.1"
+_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+    # A worker that stays keeps its connections and imports from one trigger to the next.
+    "spark.python.worker.reuse": "true",
+}
+
+
+def open_session(
+    app: str, *, master: str = "local[*]", conf: Mapping[str, str] = _NOTHING
+) -> "SparkSession":
+    """The session of this process, made anew unless it has one.
+
+    Python workers run this process's interpreter; times are UTC. A cluster's machines need
+    the package opentalos themselves. ``conf`` wins over what is set here.
+
+    Raises: ConfigError: no PySpark, or no Java that it can use.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ConfigError(MISSING) from error
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    settings = dict(_CONF)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = _LOOPBACK
+        settings["spark.sql.shuffle.partitions"] = str(_local_cores(master))
+    builder = SparkSession.builder.appName(app).master(master)
+    for name, value in {**settings, **conf}.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    _register_source(spark)
+    return spark
+
+
+def _local_cores(master: str) -> int:
+    """Tasks at a time of ``local``, ``local[N]`` or ``local[*]``."""
+    given = master.partition("[")[2].rstrip("]").partition(",")[0]
+    return int(given) if given.isdigit() else (os.cpu_count() or 1) if given else 1
+
+
+def _register_source(spark: "SparkSession") -> None:
+    if find_spec("opentalos.pipelines.datasource") is None:
+        return
+    module = import_module("opentalos.pipelines.datasource")
+    spark.dataSource.register(module.TalosDataSource)
