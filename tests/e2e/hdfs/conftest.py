@@ -95,6 +95,22 @@ class Place:
                         return
                 await asyncio.sleep(0.2)
 
+    async def writer(self, store: HdfsFileStore, path: str) -> "BusyWriter":
+        """A writer with 20 records on all DataNodes; one that was silent is left out at first.
+
+        A file that got fewer is deleted and made anew.
+        """
+        async with asyncio.timeout(WHOLE_S):
+            while True:
+                writer = BusyWriter(await store.create(path, durability=Durability.SYNCED))
+                await writer.reach(20)
+                if len(self.pipeline(writer.file)) == self.hdfs.datanodes:
+                    return writer
+                await writer.stop()
+                await writer.file.close()
+                await store.delete(path)
+                await asyncio.sleep(0.2)
+
     async def recovered(self, store: HdfsFileStore, path: str) -> int:
         """The length of a file that is taken from a writer which goes on.
 

@@ -21,8 +21,7 @@ NEW_FILE_S = 60.0  # a DataNode that hangs is no longer used after 14 s without 
 
 async def test_a_killed_datanode_does_not_stop_a_writer(place: Place) -> None:
     store = await place.store()
-    writer = BusyWriter(await store.create("killed", durability=SYNCED))
-    await writer.reach(20)
+    writer = await place.writer(store, "killed")
     async with place.killed(place.pipeline(writer.file)[1]):
         await writer.reach(writer.acked + 50)
         assert len(place.pipeline(writer.file)) == 2
@@ -65,8 +64,7 @@ async def test_a_paused_datanode_ends_the_file_and_not_the_service(
     place: Place, place_in_pipeline: int
 ) -> None:
     store, other = await place.store(), await place.store()
-    writer = BusyWriter(await store.create("hangs", durability=SYNCED))
-    await writer.reach(20)
+    writer = await place.writer(store, "hangs")
     async with place.paused(place.pipeline(writer.file)[place_in_pipeline]):
         began_s = time.monotonic()
         error = await writer.fails()
