@@ -19,7 +19,9 @@ from opentalos.model.limits import (
     GroupLimits,
     LogLimits,
     MessageLimits,
+    QuotaApprovalLimits,
     QuotaLimits,
+    SystemTopicSettings,
     TopicLimits,
 )
 from opentalos.ports.clock import Clock
@@ -46,6 +48,9 @@ class BrokerConfig:
     topic: TopicLimits = field(default_factory=TopicLimits)
     group: GroupLimits = field(default_factory=GroupLimits)
     quota: QuotaLimits = field(default_factory=QuotaLimits)
+    quota_approval: QuotaApprovalLimits = field(default_factory=QuotaApprovalLimits)
+    metrics_topic: SystemTopicSettings = field(default_factory=SystemTopicSettings)
+    usage_topic: SystemTopicSettings = field(default_factory=SystemTopicSettings)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -115,6 +115,45 @@ class MetricsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SystemTopicSettings:
+    """How a topic of the service is made; whoever administers it may change it later."""
+
+    partitions: int = 4
+    retention_s: int = 7 * 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuringSettings:
+    """[measuring] What this server measures and writes to the topic __metrics."""
+
+    enabled: bool = True
+    step_s: float = 10.0  # a row of each thing measured so often; steps are aligned to the clock
+    rows_max: int = 1_000  # partitions with rows of their own in a step; the others share one
+    spool_bytes_max: int = 64 << 20  # kept on disk while the topic takes nothing; oldest go first
+    partitions: int = 4  # of __metrics when it is made
+    retention_s: int = 7 * 86_400  # of __metrics when it is made
+
+    def __post_init__(self) -> None:
+        _need(1.0 <= self.step_s <= 3_600.0, "need 1 <= step_s <= 3600")
+        _need(float(self.step_s).is_integer(), "need whole seconds in step_s")
+        _need(0 < self.rows_max <= 10_000, "need 0 < rows_max <= 10000")
+        _need(self.spool_bytes_max >= 1 << 20, "need spool_bytes_max >= 1 MiB")
+        _need(self.partitions > 0, "need partitions > 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeteringSettings:
+    """[metering] What tenants stored, counted from the log and written to the topic __usage."""
+
+    enabled: bool = True
+    partitions: int = 4  # of __usage when it is made
+    retention_s: int = 40 * 86_400  # of __usage when it is made: a month can be billed anew
+
+    def __post_init__(self) -> None:
+        _need(self.partitions > 0, "need partitions > 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuthLimits:
     """[auth] Who may call."""
 
@@ -204,6 +243,36 @@ class QuotaLimits:
 
     def __post_init__(self) -> None:
         _need(0 <= self.hold_s <= 4, "need hold_s <= 4: clients time out after 5 s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaApprovalLimits:
+    """[quota_approval] Which requests for partitions are decided without a person."""
+
+    capacity_partitions: int = 0  # of the whole cluster; 0: not told, a person decides
+    capacity_bytes_per_s: int = 0  # put to the whole cluster at its peak; 0: not told
+    fill_max: float = 0.8  # share of the capacity that is given away without a person
+    partition_bytes_per_s: int = 5_000_000  # that a partition is planned for, reserve included
+    reserve: float = 0.5  # of the expected traffic on top of it
+    floor_partitions: int = 8  # so many need no history, while there is capacity
+    horizon_days: int = 30  # a grant is to be enough for so long
+    history_days_min: int = 14  # two weeks tell a weekly season; less is for a person
+    projection_age_max_days: int = 3  # an older projection is for a person
+    spreads: float = 2.0  # of the days around their trend, added to what is expected
+    exaggeration: float = 2.0  # asked for more than so many times the need: rejected
+    growth_max: float = 4.0  # traffic that is to grow by more within the horizon: for a person
+
+    def __post_init__(self) -> None:
+        _need(0 < self.fill_max <= 1, "need 0 < fill_max <= 1")
+        _need(self.partition_bytes_per_s > 0, "need partition_bytes_per_s > 0")
+        _need(self.horizon_days > 0, "need horizon_days > 0")
+        _need(self.history_days_min > 0, "need history_days_min > 0")
+        _need(self.projection_age_max_days > 0, "need projection_age_max_days > 0")
+        _need(self.exaggeration >= 1, "need exaggeration >= 1: a need is never an exaggeration")
+        _need(self.growth_max >= 1, "need growth_max >= 1")
+        room = self.capacity_partitions * self.fill_max
+        told = self.capacity_partitions > 0
+        _need(not told or self.floor_partitions <= room, "need floor_partitions <= the capacity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,11 @@ from opentalos.model.limits import (
     HttpLimits,
     JvmLimits,
     LogLimits,
+    MeasuringSettings,
     MessageLimits,
+    MeteringSettings,
     MetricsSettings,
+    QuotaApprovalLimits,
     QuotaLimits,
     TlsSettings,
     TopicLimits,
@@ -110,12 +113,15 @@ class Config:
     http: HttpLimits = field(default_factory=HttpLimits)
     tls: TlsSettings = field(default_factory=TlsSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    measuring: MeasuringSettings = field(default_factory=MeasuringSettings)
+    metering: MeteringSettings = field(default_factory=MeteringSettings)
     auth: AuthLimits = field(default_factory=AuthLimits)
     message: MessageLimits = field(default_factory=MessageLimits)
     log: LogLimits = field(default_factory=LogLimits)
     topic: TopicLimits = field(default_factory=TopicLimits)
     group: GroupLimits = field(default_factory=GroupLimits)
     quota: QuotaLimits = field(default_factory=QuotaLimits)
+    quota_approval: QuotaApprovalLimits = field(default_factory=QuotaApprovalLimits)
     cluster: ClusterLimits = field(default_factory=ClusterLimits)
     zookeeper: ZookeeperLimits = field(default_factory=ZookeeperLimits)
     hdfs: HdfsLimits = field(default_factory=HdfsLimits)

@@ -21,7 +21,7 @@ from opentalos.gateway.health import Readiness, reply_starting
 from opentalos.gateway.http.server import HttpServer
 from opentalos.model.address import TLS_SCHEME
 from opentalos.model.errors import ConfigError, Unavailable
-from opentalos.model.limits import LogLimits
+from opentalos.model.limits import LogLimits, SystemTopicSettings
 from opentalos.server.config import Config, parse_address
 from opentalos.server.data_directory import DataDirectory
 from opentalos.server.gateways import Gateways, Port, open_gateways
@@ -198,6 +198,13 @@ def _broker_config(config: Config, server: str, key: bytes) -> BrokerConfig:
         topic=config.topic,
         group=config.group,
         quota=config.quota,
+        quota_approval=config.quota_approval,
+        metrics_topic=SystemTopicSettings(
+            partitions=config.measuring.partitions, retention_s=config.measuring.retention_s
+        ),
+        usage_topic=SystemTopicSettings(
+            partitions=config.metering.partitions, retention_s=config.metering.retention_s
+        ),
     )
 
 
