@@ -26,6 +26,8 @@ from opentalos.broker.quotas import QuotaService
 from opentalos.broker.remote_messages import CALL as MESSAGES_CALL
 from opentalos.broker.remote_messages import RemoteMessages
 from opentalos.broker.space_upkeep import SpaceUpkeep
+from opentalos.broker.system_topics import CALL as SYSTEM_PUT_CALL
+from opentalos.broker.system_topics import SystemTopics
 from opentalos.broker.topic_consumers import TopicsConsumerService
 from opentalos.broker.topic_groups import TopicGroupService
 from opentalos.broker.topic_state import TopicReader
@@ -95,7 +97,9 @@ class Broker:
         )
         self.overview = OverviewService(context, reader, self.metrics)
         self.principals = PrincipalService(catalogs.principals, context.authorizer)
+        self.system_topics = SystemTopics(context)
         self.peer_calls = PeerCalls()
+        self.peer_calls.register(SYSTEM_PUT_CALL, self.system_topics.answer)
         self.peer_calls.register(PARTITIONS_CALL, RemoteLogs(context).answer)
         self.peer_calls.register(MESSAGES_CALL, RemoteMessages(context).answer)
         # None: this server is alone.

@@ -10,6 +10,7 @@ from opentalos.broker.metrics import MetricService
 from opentalos.broker.topic_state import TopicReader
 from opentalos.broker.values import Topic, TopicDescription
 from opentalos.catalog.authorize import permissions_of
+from opentalos.catalog.topics import of_tenants
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Permission, Principal
 
@@ -52,7 +53,9 @@ class OverviewService:
         """Every topic that the caller may describe, by name."""
         bits = int(Permission.DESCRIBE_TOPIC)
         found = [
-            topic for topic in self._context.topics.all() if permissions_of(caller, topic) & bits
+            topic
+            for topic in of_tenants(self._context.topics.all())
+            if permissions_of(caller, topic) & bits
         ]
         return sorted(found, key=lambda topic: (topic.name, topic.owner))
 

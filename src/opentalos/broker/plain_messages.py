@@ -17,6 +17,7 @@ from opentalos.broker.messages import (
 )
 from opentalos.broker.remote_messages import RemoteMessages
 from opentalos.broker.values import Topic
+from opentalos.broker.waiters import waiter_of
 from opentalos.model.errors import BadRequest, ExcessivePending, NotOwner, TalosError
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.message import UNKNOWN_OFFSET, Compression, MessageBlock, StoredBlock
@@ -138,17 +139,8 @@ class PlainMessageService:
         self, caller: Principal, topic: Topic, partition: int, block: MessageBlock
     ) -> Stored:
         durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-        def settle(base_offset: int, error: TalosError | None) -> None:
-            if durable.done():
-                return  # the call was cancelled meanwhile
-            if error is None:
-                durable.set_result(base_offset)
-            else:
-                durable.set_exception(error)
-
         target = PutTarget(topic.resource, partition)
-        self._messages.put(caller, target, [block], settle)
+        self._messages.put(caller, target, [block], waiter_of(durable))
         base_offset = await durable
         known = None if base_offset == UNKNOWN_OFFSET else base_offset
         return Stored(partition, known, block.messages)

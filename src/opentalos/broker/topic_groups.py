@@ -9,6 +9,7 @@ from opentalos.broker.values import Topic, TopicGroup
 from opentalos.catalog.authorize import permissions_of
 from opentalos.catalog.pattern import Pattern
 from opentalos.catalog.topic_groups import TopicGroupCatalog
+from opentalos.catalog.topics import of_tenants
 from opentalos.model.identity import Permission, Principal
 
 NAMES_PER_TURN = 16  # a pattern may take 1 ms per name; other requests get their turn in between
@@ -70,7 +71,9 @@ class TopicGroupService:
     ) -> Sequence[Topic]:
         bits = int(action)
         visible = [
-            topic for topic in self._context.topics.all() if permissions_of(caller, topic) & bits
+            topic
+            for topic in of_tenants(self._context.topics.all())
+            if permissions_of(caller, topic) & bits
         ]
         found: list[Topic] = []
         for index, topic in enumerate(visible):

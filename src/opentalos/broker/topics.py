@@ -34,6 +34,7 @@ from opentalos.model.errors import (
     TopicExists,
 )
 from opentalos.model.identity import Permission, Principal
+from opentalos.model.names import SYSTEM_TENANT
 
 UUID_BYTES = 16
 
@@ -92,6 +93,8 @@ class TopicService:
         Its logs are removed at once if storage allows, else later, even after a restart.
         """
         topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
+        if topic.owner == SYSTEM_TENANT:
+            self._context.authorizer.refuse(caller, "delete a topic of the service", resource)
         dead = await self._context.topics.change(topic, tombstone)
         await self._upkeep.remove_soon(dead)
 
@@ -205,7 +208,8 @@ class TopicService:
 
     def _check_counts(self, owner: str, partitions: int, *, topics: int) -> None:
         config, owned = self._context.config, self._context.topics.owned_by(owner)
-        total = len(self._context.topics.all())
+        all_topics = self._context.topics
+        total = len(all_topics.all()) - len(all_topics.owned_by(SYSTEM_TENANT))
         if topics and total + topics > config.topic.topics_max:
             raise QuotaExceeded(
                 f"topics of this service: limit {config.topic.topics_max}, measured {total}"

@@ -26,6 +26,7 @@ from opentalos.model.errors import (
     VersionConflict,
 )
 from opentalos.model.identity import GUEST, Principal
+from opentalos.model.names import SYSTEM_TENANT
 from opentalos.ports.clock import Clock
 from opentalos.ports.meta_store import MetaStore
 
@@ -270,7 +271,7 @@ def check_principal(principal_id: str, organisation: str, team: str) -> tuple[st
     for text, what in ((principal_id, "principal"), (organisation, "organisation"), (team, "team")):
         if text and not _ID.fullmatch(text):
             raise InvalidName(f"invalid {what} id {text[:_SHOWN_CHARS_MAX]!r}")
-    if not principal_id or principal_id == GUEST.id:
+    if principal_id in ("", GUEST.id, SYSTEM_TENANT):
         raise InvalidName(f"principal id {principal_id!r} is reserved")
     if principal_id.startswith(ORGANISATION_PREFIX):
         if team or organisation not in ("", principal_id):

@@ -8,7 +8,7 @@ from opentalos.catalog.topic import Topic, TopicStatus, decode_topic, encode_top
 from opentalos.catalog.unseen_topics import TOPICS, UnseenTopics, topic_path
 from opentalos.model.errors import NotFound
 from opentalos.model.identity import Principal
-from opentalos.model.names import check_name
+from opentalos.model.names import SYSTEM_TENANT, SYSTEM_TOPICS, check_name
 from opentalos.ports.meta_store import MetaStore
 
 Listener = Callable[[Topic | None, Topic | None], None]  # (old, new), each None when absent
@@ -61,7 +61,9 @@ class TopicCatalog:
         if "#" in name and "/" not in name:
             return None
         owner, slash, plain = name.rpartition("/")
-        owners = self._by_name.get(check_name(plain), {})
+        if plain not in SYSTEM_TOPICS:
+            check_name(plain)
+        owners = self._by_name.get(plain, {})
         if slash:
             return owners.get(owner)
         for own in (caller.owner_id, caller.id):
@@ -146,6 +148,11 @@ class TopicCatalog:
             del names[inner]
             if not names:
                 del index[key]
+
+
+def of_tenants(topics: Collection[Topic]) -> list[Topic]:
+    """All of them but the service's own, which no list shows."""
+    return [topic for topic in topics if topic.owner != SYSTEM_TENANT]
 
 
 async def confirm_topic(catalog: TopicCatalog, topic_uuid: str) -> None:
