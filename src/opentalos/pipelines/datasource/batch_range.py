@@ -1,0 +1,98 @@
+"""What one batch reads, as the JSON offset that Spark keeps of it.
+
+The whole batch is in its end offset: where each partition begins and ends, and how many tasks
+share it. So a batch that is replayed after a restart has the same rows in the same input
+partitions in the same order, whatever its start offset is said to be then (Spark asks for the
+initial offset anew when the very first batch is replayed). The exactly-once effect of the sink
+stands on that.
+
+Shape: {"v": 1, "tasks": 2, "skipped": 0, "begin": {RESOURCE: {"0": 5}}, "end": {RESOURCE: {...}}}
+The resource name has the topic's uuid: a topic that is made anew is another one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from opentalos.model.errors import RequestError
+
+Positions = Mapping[str, Mapping[int, int]]  # next offset by resource name and partition
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Offsets of one partition: ``begin`` <= offset < ``end``."""
+
+    resource: str
+    partition: int
+    begin: int
+    end: int
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRange:
+    """Begin and end of every partition; each partition of ``end`` has a begin."""
+
+    begin: Positions
+    end: Positions
+    tasks: int
+    skipped: int = 0  # messages that expired before the query read them, since it began
+
+    @property
+    def slices(self) -> list[Slice]:
+        """What there is to read, by topic and partition."""
+        found = [
+            Slice(resource, partition, self.begin[resource][partition], end)
+            for resource, ends in sorted(self.end.items())
+            for partition, end in sorted(ends.items())
+        ]
+        return [one for one in found if one.rows > 0]
+
+    def as_json(self) -> dict[str, Any]:
+        """The offset for Spark."""
+        return {
+            "v": VERSION,
+            "tasks": self.tasks,
+            "skipped": self.skipped,
+            "begin": _with_text_keys(self.begin),
+            "end": _with_text_keys(self.end),
+        }
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> "BatchRange":
+        """The batch of an offset. Raises: RequestError: it is none, or of a later version."""
+        if document.get("v") != VERSION:
+            raise RequestError(
+                f"an offset of version {document.get('v')!r} in the checkpoint; this is {VERSION}"
+            )
+        try:
+            batch = cls(
+                begin=_with_number_keys(document["begin"]),
+                end=_with_number_keys(document["end"]),
+                tasks=int(document["tasks"]),
+                skipped=int(document["skipped"]),
+            )
+            batch.slices  # noqa: B018 - each partition must have a begin
+        except (KeyError, ValueError, AttributeError, TypeError) as error:
+            raise RequestError(f"a damaged offset in the checkpoint: {error!r}") from error
+        return batch
+
+
+def _with_text_keys(positions: Positions) -> dict[str, dict[str, int]]:
+    return {
+        resource: {str(partition): offset for partition, offset in sorted(offsets.items())}
+        for resource, offsets in sorted(positions.items())
+    }
+
+
+def _with_number_keys(document: Mapping[str, Mapping[str, int]]) -> Positions:
+    return {
+        resource: {int(partition): int(offset) for partition, offset in offsets.items()}
+        for resource, offsets in document.items()
+    }

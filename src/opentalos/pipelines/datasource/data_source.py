@@ -1,0 +1,30 @@
+"""The data source that a session registers: ``spark.dataSource.register(TalosDataSource)``."""
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from opentalos.pipelines.datasource.batch_reader import TalosReader
+from opentalos.pipelines.datasource.columns import spark_schema
+from opentalos.pipelines.datasource.options import chosen_columns, read_options
+from opentalos.pipelines.datasource.stream_reader import TalosStreamReader
+
+
+class TalosDataSource(DataSource):
+    """Topics of Talos servers; docs/how-to/spark.md lists the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``format`` is given."""
+        return "talos"
+
+    def schema(self) -> StructType:
+        """The columns that the option ``columns`` names, else those of every message."""
+        return spark_schema(chosen_columns(self.options))
+
+    def reader(self, schema: StructType) -> TalosReader:
+        """A bounded read. Raises: ConfigError: an option or a column cannot be used."""
+        return TalosReader(read_options(self.options, streaming=False), schema)
+
+    def streamReader(self, schema: StructType) -> TalosStreamReader:
+        """A stream. Raises: ConfigError: an option or a column cannot be used."""
+        return TalosStreamReader(read_options(self.options, streaming=True), schema)
