@@ -3,11 +3,19 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from opentalos.sdk.partitioner import Partitioner
+from opentalos.sdk.partitioner import Partitioner, partition_of
 
 _KEY: Final = "partition_key"
+_KEY_BYTES_MAX: Final = 64  # of the longest key of those that are hashed at once, byte by byte
+_MULTIPLIER: Final = np.uint32(31)
+_POSITIVE: Final = 0x7FFFFFFF
+_ASCII_MAX: Final = 0x7F
+NO_PARTITION: Final = -1  # of a row without a key
 
 
 def split_by_key(
@@ -23,10 +31,55 @@ def split_by_key(
     if not keyed:
         yield None, table, range(table.num_rows)
         return
-    column = table.column(_KEY).cast(pa.string()).combine_chunks().dictionary_encode()
-    chosen = [partitioner(key, partitions) % partitions for key in column.dictionary.to_pylist()]
-    rows: dict[int | None, list[int]] = {}
-    for row, key in enumerate(column.indices.to_pylist()):
-        rows.setdefault(None if key is None else chosen[key], []).append(row)
-    for partition, numbers in rows.items():
-        yield partition, table.take(pa.array(numbers, pa.int64())), numbers
+    chosen = partitions_of(table.column(_KEY), partitioner, partitions)
+    for partition, rows in rows_by_partition(chosen):
+        where = None if partition == NO_PARTITION else partition
+        yield where, table.take(pa.array(rows)), rows.tolist()
+
+
+def partitions_of(keys: Any, partitioner: Partitioner, partitions: int) -> NDArray[np.int64]:
+    """The partition of each row's key among ``partitions``; NO_PARTITION where there is none."""
+    column = keys.cast(pa.string())
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    chosen = _by_bytes(column, partitions) if partitioner is partition_of else None
+    if chosen is None:
+        chosen = _one_by_one(column, partitioner, partitions)
+    if column.null_count:
+        chosen[column.is_null().to_numpy(zero_copy_only=False)] = NO_PARTITION
+    return chosen
+
+
+def rows_by_partition(chosen: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each partition that is chosen, ascending, and its rows in their order."""
+    order = np.argsort(chosen, kind="stable")
+    found, starts = np.unique(chosen[order], return_index=True)
+    for partition, rows in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+        yield partition, rows
+
+
+def _by_bytes(column: Any, partitions: int) -> NDArray[np.int64] | None:
+    """Java's hash codes of all keys at once, as ``model.partition_key`` has them one by one.
+
+    None: a key is too long for it to pay, or has a character that is more than a byte.
+    """
+    _, ends, data = column.buffers()
+    places = np.frombuffer(ends, np.int32)[column.offset :][: len(column) + 1]
+    sizes = np.diff(places)
+    if data is None or not sizes.size or sizes.max() > _KEY_BYTES_MAX:
+        return None
+    held = np.frombuffer(data, np.uint8)
+    if held[places[0] : places[-1]].max(initial=0) > _ASCII_MAX:
+        return None
+    hashes = np.zeros(len(column), np.uint32)
+    for place in range(int(sizes.max())):
+        longer = np.flatnonzero(sizes > place)
+        hashes[longer] = hashes[longer] * _MULTIPLIER + held[places[longer] + place]
+    interval = _POSITIVE // partitions
+    return (hashes & np.uint32(_POSITIVE)).astype(np.int64) // interval % partitions
+
+
+def _one_by_one(column: Any, partitioner: Partitioner, partitions: int) -> NDArray[np.int64]:
+    coded = column.dictionary_encode()
+    chosen = [partitioner(key, partitions) % partitions for key in coded.dictionary.to_pylist()]
+    return np.array([*chosen, 0], np.int64)[pc.fill_null(coded.indices, -1).to_numpy()]
