@@ -54,8 +54,7 @@ def rows_by_partition(chosen: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[
     """Each partition that is chosen, ascending, and its rows in their order."""
     order = np.argsort(chosen, kind="stable")
     found, starts = np.unique(chosen[order], return_index=True)
-    for partition, rows in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
-        yield partition, rows
+    yield from zip(found.tolist(), np.split(order, starts[1:]), strict=True)
 
 
 def _by_bytes(column: Any, partitions: int) -> NDArray[np.int64] | None:
@@ -82,4 +81,5 @@ def _by_bytes(column: Any, partitions: int) -> NDArray[np.int64] | None:
 def _one_by_one(column: Any, partitioner: Partitioner, partitions: int) -> NDArray[np.int64]:
     coded = column.dictionary_encode()
     chosen = [partitioner(key, partitions) % partitions for key in coded.dictionary.to_pylist()]
-    return np.array([*chosen, 0], np.int64)[pc.fill_null(coded.indices, -1).to_numpy()]
+    places: NDArray[np.int32] = pc.fill_null(coded.indices, -1).to_numpy()
+    return np.array([*chosen, 0], np.int64)[places]

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opentalos.model import partition_key
@@ -14,6 +14,7 @@ KEYS = (
 )
 
 
+@settings(deadline=None)
 @given(st.lists(KEYS, max_size=40), st.integers(1, 300), st.integers(0, 3))
 def test_a_column_of_keys_is_hashed_as_one_key_is(
     keys: list[str | None], partitions: int, skipped: int
