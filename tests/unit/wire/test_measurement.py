@@ -16,6 +16,7 @@ from opentalos.wire.measurement import (
     decode_measurement,
     encode_measurement,
 )
+from opentalos.wire.measures import MEASURES
 from opentalos.wire.sketch import BUCKET_MAX, BUCKET_MIN
 
 names = st.text(min_size=1, max_size=20)
@@ -139,3 +140,10 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 def test_a_value_that_is_not_finite_is_not_written() -> None:
     with pytest.raises(ValueError, match="JSON"):
         encode_measurement(Measurement(at_ms=1, step_ms=1, service="s", gauges={"a": float("inf")}))
+
+
+def test_every_measure_has_one_meaning_in_its_rows() -> None:
+    seen = [(one.scope, one.name) for one in MEASURES]
+    assert len(seen) == len(set(seen))
+    kinds = {(one.name, one.kind) for one in MEASURES}
+    assert len(kinds) == len({name for name, _ in kinds})  # one kind in every scope
