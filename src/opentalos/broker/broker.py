@@ -33,6 +33,7 @@ from opentalos.broker.topic_groups import TopicGroupService
 from opentalos.broker.topic_state import TopicReader
 from opentalos.broker.topic_upkeep import TopicUpkeep
 from opentalos.broker.topics import TopicService
+from opentalos.broker.usage import UsageService
 from opentalos.catalog.authorize import Authorizer
 from opentalos.catalog.principals import PrincipalDirectory
 from opentalos.catalog.quota_records import QuotaCatalog
@@ -95,6 +96,7 @@ class Broker:
         self.group_members = GroupMemberService(
             context, self.consumers, self.plain_messages, groups
         )
+        self.usage = UsageService(context)
         self.overview = OverviewService(context, reader, self.metrics)
         self.principals = PrincipalService(catalogs.principals, context.authorizer)
         self.system_topics = SystemTopics(context)

@@ -3,7 +3,8 @@
 Shape: one JSON object, UTF-8: version, epoch, owner, instance, change, start, deleted,
     state_of ([base offset, epoch] or null), and segments, oldest first, each
     [base offset, epoch, next offset or null while unsealed, bytes, last append ms].
-    Optional: end_state (the log's state behind the last sealed segment, base64) and handed_over.
+    Optional: end_state (the log's state behind the last sealed segment, base64), handed_over, and
+    metered ([offset below which all is metered, append time that no later message is before]).
     ``instance`` and ``change`` make every written value unique, so that the outcome of an
     unknown compare-and-set can be told by reading.
 """
@@ -13,6 +14,7 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from opentalos.log.meter import Mark
 from opentalos.log.segment_format import segment_path
 from opentalos.model.errors import CorruptLog, NewerFormat, StorageFull
 from opentalos.model.message import PartitionKey
@@ -58,6 +60,9 @@ class Manifest:
     segments: tuple[Segment, ...] = ()
     end_state: bytes = b""  # of the log while all is sealed; empty: ask the side index
     handed_over: bool = False  # sealed by a planned move, which closes the file afterwards
+    # As of this record. What is dropped must be metered by what this very record says, or the
+    # next owner would count the rest of a minute for the whole.
+    metered: Mark | None = None
 
     @property
     def unsealed(self) -> Segment | None:
@@ -121,7 +126,7 @@ class Manifest:
 
     def encode(self) -> bytes:
         """The record's value. Raises: StorageFull above the record's bound."""
-        fields = {
+        fields: dict[str, Any] = {
             "version": MANIFEST_VERSION,
             "epoch": self.epoch,
             "owner": self.owner,
@@ -136,6 +141,8 @@ class Manifest:
             fields["end_state"] = b64encode(self.end_state).decode()
         if self.handed_over:
             fields["handed_over"] = True
+        if self.metered is not None:
+            fields["metered"] = self.metered
         value = json.dumps(fields, separators=(",", ":")).encode()
         if len(value) > MANIFEST_BYTES_MAX:
             raise StorageFull(f"{len(self.segments)} segments do not fit into one manifest")
@@ -162,7 +169,7 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
         if segment.next_offset is None and segment is not segments[-1]:
             raise ValueError(f"segment {segment.base_offset} before the last is unsealed")
         next_offset = segment.next_offset
-    state_of = fields["state_of"]
+    state_of, metered = fields["state_of"], fields.get("metered")
     return Manifest(
         epoch=fields["epoch"],
         owner=fields["owner"],
@@ -174,4 +181,5 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
         segments=segments,
         end_state=b64decode(fields.get("end_state", ""), validate=True),
         handed_over=fields.get("handed_over", False),
+        metered=Mark(*map(int, metered)) if metered else None,
     )

@@ -10,7 +10,7 @@ import logging
 from opentalos.log.index import SideIndex
 from opentalos.log.manifest import END_STATE_BYTES_MAX, Segment
 from opentalos.log.manifest_store import NOTHING
-from opentalos.log.opening import keeps_state, last_state
+from opentalos.log.opening import keeps_state
 from opentalos.log.partition_writer import PartitionWriter, close_abandoned
 from opentalos.log.put_queue import name_of, refuse_jobs
 from opentalos.log.segment_format import index_path
@@ -26,7 +26,6 @@ from opentalos.log.segment_writer import (
     store_side_index,
     write_side_index,
 )
-from opentalos.log.state_format import NOT_METERED
 from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosError
 from opentalos.model.message import Durability
 
@@ -99,7 +98,7 @@ async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
         manifest = writer.held.manifest.with_last_sealed(entry if keeps else None)
         if at_once:
             manifest = manifest.handed_on(end_state)
-        held = await context.manifests.change(writer.key, writer.held, manifest)
+        held = await context.manifests.change(writer.key, writer.held, writer.marked(manifest))
     except Exception as error:
         writer.write_failed(error)
         await delete_if_gone(context, writer.key, index_path(path))
@@ -151,13 +150,14 @@ async def drop(writer: PartitionWriter, count: int) -> None:
     if writer.segment is None and not writer.known:
         return
     manifest = writer.held.manifest
-    gone = await _metered(writer, manifest.sealed[:count])
+    gone = _metered(writer, manifest.sealed[:count])
     if not gone:
         return
     if len(gone) == len(manifest.segments):
         await _keep_state(writer, gone[-1])
     try:
-        held = await context.manifests.change(writer.key, writer.held, manifest.dropped(len(gone)))
+        dropped = writer.marked(manifest.dropped(len(gone)))
+        held = await context.manifests.change(writer.key, writer.held, dropped)
     except TalosError as error:
         # What is held may be outdated now, and a later change would need the true version.
         if writer.segment is not None:
@@ -197,17 +197,11 @@ async def close_later(writer: PartitionWriter) -> None:
     await close_abandoned(writer)
 
 
-async def _metered(writer: PartitionWriter, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """The segments that metering has seen whole; all of them while metering is off.
-
-    Until this process opens the log, only the stored state says how far metering came.
-    """
-    if writer.segment is None and writer.metered_offset == NOT_METERED:
-        state = await last_state(writer.context, writer.key, writer.held.manifest)
-        writer.metered_offset = state.metered_offset
-    metered = writer.metered_offset
-    if metered == NOT_METERED:
+def _metered(writer: PartitionWriter, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """The segments that metering has seen whole; all of them if the topic is not metered."""
+    if writer.meter is None:
         return segments
+    metered = writer.meter.mark.offset
     return tuple(segment for segment in segments if (segment.next_offset or 0) <= metered)
 
 

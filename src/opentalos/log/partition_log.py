@@ -150,12 +150,6 @@ class PartitionLog:
         self.writer.announce(block, partial(_settle, future))
         await future
 
-    def set_metered(self, offset: int) -> None:
-        """Metering is on and has seen everything below ``offset``; retention waits for it."""
-        self.writer.metered_offset = offset
-        if self.writer.segment is not None:
-            self.writer.segment.state.metered_offset = offset
-
     @property
     def epoch(self) -> int:
         """The epoch of the manifest that this server knows; 0: none."""

@@ -7,11 +7,13 @@ manifest come from one task. State changes happen between awaits.
 import asyncio
 import copy
 import logging
+from dataclasses import replace
 
 from opentalos.log.context import LogContext
 from opentalos.log.lanes import DONE, PARKED
 from opentalos.log.manifest import SEGMENTS_SOFT_MAX, Manifest, Segment
 from opentalos.log.manifest_store import NOTHING, Held
+from opentalos.log.meter import Mark, Meter
 from opentalos.log.opening import open_partition
 from opentalos.log.put_queue import PutQueue, name_of
 from opentalos.log.results import TopicLogSettings
@@ -27,7 +29,7 @@ from opentalos.log.segment_writer import (
     side_index_of,
     write_side_index_soon,
 )
-from opentalos.log.state_format import NOT_METERED, LogState
+from opentalos.log.state_format import LogState
 from opentalos.model.errors import (
     CorruptLog,
     NewerFormat,
@@ -65,7 +67,7 @@ class PartitionWriter(PutQueue):
         "held",
         "known",
         "last_put_s",
-        "metered_offset",
+        "meter",
         "next_offset",
         "segment",
         "settings",
@@ -87,7 +89,7 @@ class PartitionWriter(PutQueue):
         self.next_offset = 0  # the durable end: nothing at or behind it is shown
         self.adopted_s = 0.0  # loop time at which ``held`` was read
         self.total_bytes: int | None = None  # ever appended; None: not looked up yet
-        self.metered_offset = NOT_METERED
+        self.meter = Meter(context.minute_ms) if settings.metered else None
         self.last_put_s = 0.0
         self.tail = context.cache.tail()
         self.arrivals: list[asyncio.Future[None]] | None = None  # readers held at the end
@@ -110,10 +112,23 @@ class PartitionWriter(PutQueue):
 
     def adopt(self, held: Held) -> None:
         """Take over a manifest without an unsealed segment as the truth."""
+        self._meter_from(held.manifest)
         self.held, self.known = held, True
         self.adopted_s = asyncio.get_running_loop().time()
         self.next_offset = held.manifest.sealed_next
         self.view = None
+
+    def marked(self, manifest: Manifest) -> Manifest:
+        """With how far metering is now."""
+        return manifest if self.meter is None else replace(manifest, metered=self.meter.mark)
+
+    def _meter_from(self, former: Manifest) -> None:
+        """What is counted stays true as long as nobody else may have appended."""
+        meter = self.meter
+        if meter is not None and not (
+            meter.known and former.instance == self.context.manifests.instance
+        ):
+            meter.restart(former.metered or Mark(), former.start)
 
     def let_go(self) -> None:
         """The open segment takes no more writes; the next put opens the partition anew."""
@@ -176,7 +191,10 @@ class PartitionWriter(PutQueue):
     async def _commit(self, segment: OpenSegment) -> None:
         context = self.context
         group = self.group = Group(segment.view.next_offset)
-        segment.fill(group, self.queue, context.limits, context.clock.wall_ms())
+        now_ms = context.clock.wall_ms()
+        if self.meter is not None and now_ms < self.meter.mark.floor_ms:
+            now_ms = self.meter.mark.floor_ms
+        segment.fill(group, self.queue, context.limits, now_ms)
         if group.entries:
             time_s = asyncio.get_running_loop().time
             began_s = time_s()
@@ -206,6 +224,9 @@ class PartitionWriter(PutQueue):
             counters.messages += group.messages
             counters.bytes += group.bytes
             counters.group_blocks.observe(len(group.entries))
+            if self.meter is not None and group.messages:
+                base, append_ms = group.next_offset - group.messages, segment.state.last_append_ms
+                self.meter.add(base, group.messages, append_ms, group.payload_bytes)
             self.traffic.messages_in += group.messages
             self.traffic.bytes_in += group.bytes
             context.note_written(group.bytes)
@@ -291,9 +312,8 @@ class PartitionWriter(PutQueue):
         self.next_offset = self.view.next_offset
         self.total_bytes = opened.segment.state.total_bytes
         self.last_put_s = opened.segment.opened_s
-        if self.metered_offset != NOT_METERED:
-            opened.segment.state.metered_offset = self.metered_offset
-        self.metered_offset = opened.segment.state.metered_offset
+        if self.meter is not None:
+            self.meter.cut(self.next_offset)
         self._acknowledge_found(opened.segment)
         context.note_opened(self)
         await close_abandoned(self)
@@ -304,6 +324,7 @@ class PartitionWriter(PutQueue):
 
         A released partition may have come back meanwhile: then it has another writer here.
         """
+        self._meter_from(former)
         if former.instance != self.context.manifests.instance or self.released is not None:
             self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: another owner took over"))
 
@@ -332,6 +353,7 @@ class PartitionWriter(PutQueue):
         if view is None:
             self.adopt(held)
             return
+        self._meter_from(held.manifest)
         self.held, self.view, self.known = held, view, True
         self.next_offset = max(self.next_offset, view.next_offset)
 
@@ -398,15 +420,14 @@ class PartitionWriter(PutQueue):
         """Seal the segment and register the next one with one change of the manifest."""
         context = self.context
         state = LogState.decode(old.state.encode())
-        state.metered_offset = self.metered_offset
         start = SegmentStart(old.epoch, old.view.next_offset, state, [])
         new = await create_segment(context, self.key, self.settings.durability, start)
         self._give_up(new)  # until the manifest names it
         entry = Segment(new.view.base_offset, new.epoch)
         try:
             sealed = await seal_segment(old)
-            manifest = self.held.manifest.with_last_sealed(sealed)
-            held = await context.manifests.change(self.key, self.held, manifest.registered(entry))
+            manifest = self.marked(self.held.manifest.with_last_sealed(sealed).registered(entry))
+            held = await context.manifests.change(self.key, self.held, manifest)
         except TalosError:
             await delete_if_gone(context, self.key, new.view.path)
             raise

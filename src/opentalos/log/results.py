@@ -23,6 +23,7 @@ class TopicLogSettings:
     durability: Durability
     retention_s: float
     retention_bytes: int | None = None  # per partition; None: no bound
+    metered: bool = False  # retention waits until usage events tell of a message
 
 
 class ReadResult(NamedTuple):

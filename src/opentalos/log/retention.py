@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from opentalos.log.manifest import Manifest
 from opentalos.log.results import TopicLogSettings
-from opentalos.log.state_format import NOT_METERED
 
 _MS_PER_S = 1_000
+NOT_METERED = -1
 
 
 class Retained(NamedTuple):
@@ -14,7 +14,7 @@ class Retained(NamedTuple):
 
     now_ms: int
     open_bytes: int  # of the unsealed segment
-    metered_offset: int  # NOT_METERED: metering is off
+    metered_offset: int  # NOT_METERED: the topic is not metered
 
 
 def droppable(manifest: Manifest, settings: TopicLogSettings, retained: Retained) -> int:

@@ -54,6 +54,7 @@ class Group:
         "index_position",
         "messages",
         "next_offset",
+        "payload_bytes",
         "pending_bytes",
         "stored",
         "stored_bytes",
@@ -69,6 +70,7 @@ class Group:
         self.index_position = 0  # from which on the index takes the next block
         self.messages = 0
         self.bytes = 0
+        self.payload_bytes = 0  # of ``bytes``: without the log's headers
         self.stored_bytes = 0  # what ``stored`` counts in the tail cache
         self.pending_bytes = 0  # of everything taken from the queue
 
@@ -129,6 +131,7 @@ class OpenSegment:
         group.chunks += (encode_block(block, base, place, flags), payload)
         group.entries.append((block, waiter, size, base))
         group.bytes += size
+        group.payload_bytes += len(payload)
         group.messages += messages
         group.next_offset = base + messages
         if messages:

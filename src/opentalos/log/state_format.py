@@ -1,7 +1,7 @@
 """Bytes of the log's own state, kept in state blocks and side indexes. Sans-io.
 
 Shape: big endian [version u16][flags u16: 1 producers were forgotten][last append ms i64]
-    [metered offset i64][payload bytes ever appended u64][producers u32], then per producer
+    [kept -1 i64][block bytes ever appended u64][producers u32], then per producer
     [id u64][epoch u32][next sequence u64][batches u8], then per batch
     [sequence u64][messages u32][base offset u64].
 """
@@ -12,7 +12,7 @@ from opentalos.log.producers import BATCHES_KEPT, PRODUCERS_MAX, Batch, Producer
 from opentalos.model.errors import CorruptLog, NewerFormat
 
 STATE_VERSION = 1
-NOT_METERED = -1
+_KEPT = -1  # once meant for the metered offset, which is in the manifest
 _HEAD = struct.Struct(">HHqqQI")
 _PRODUCER = struct.Struct(">QIQB")
 _BATCH = struct.Struct(">QIQ")
@@ -22,11 +22,10 @@ _FLAG_FORGOTTEN = 1
 class LogState:
     """What a log must remember besides its blocks, as of one offset."""
 
-    __slots__ = ("last_append_ms", "metered_offset", "producers", "total_bytes")
+    __slots__ = ("last_append_ms", "producers", "total_bytes")
 
     def __init__(self) -> None:
         self.last_append_ms = 0
-        self.metered_offset = NOT_METERED  # below it every message is metered; -1: metering is off
         self.total_bytes = 0
         self.producers = ProducerTable()
 
@@ -39,7 +38,7 @@ class LogState:
                 STATE_VERSION,
                 flags,
                 self.last_append_ms,
-                self.metered_offset,
+                _KEPT,
                 self.total_bytes,
                 len(producers),
             )
@@ -62,13 +61,13 @@ class LogState:
 
     @classmethod
     def _decode(cls, raw: bytes) -> "LogState":
-        version, flags, last_append_ms, metered, total_bytes, producers = _HEAD.unpack_from(raw)
+        version, flags, last_append_ms, _, total_bytes, producers = _HEAD.unpack_from(raw)
         if version > STATE_VERSION:
             raise NewerFormat(f"log state version {version}, this server knows {STATE_VERSION}")
         if producers > PRODUCERS_MAX:
             raise CorruptLog(f"log state names {producers} producers, at most {PRODUCERS_MAX}")
         state = cls()
-        state.last_append_ms, state.metered_offset = last_append_ms, metered
+        state.last_append_ms = last_append_ms
         state.total_bytes = total_bytes
         state.producers.forgotten = bool(flags & _FLAG_FORGOTTEN)
         position = _HEAD.size

@@ -13,7 +13,7 @@ from opentalos.log.partition_log import PartitionLog
 from opentalos.log.partition_writer import PartitionWriter
 from opentalos.log.put_queue import Job, name_of
 from opentalos.log.results import TopicLogSettings
-from opentalos.log.retention import ClockWatch, Retained, droppable
+from opentalos.log.retention import NOT_METERED, ClockWatch, Retained, droppable
 from opentalos.log.segment_writer import delete_if_gone
 from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.message import PartitionKey
@@ -118,7 +118,8 @@ class Upkeep:
         if now_ms is None or not writer.known or writer.broken is not None:
             return
         open_bytes = writer.view.end_position if writer.view is not None else 0
-        retained = Retained(now_ms, open_bytes, writer.metered_offset)
+        metered = NOT_METERED if writer.meter is None else writer.meter.mark.offset
+        retained = Retained(now_ms, open_bytes, metered)
         count = droppable(writer.held.manifest, writer.settings, retained)
         if count:
             self.start_job(writer, partial(drop, writer, count))

@@ -248,7 +248,6 @@ def _seal_faults(
         for position, (offset, _) in list(index.expected.items())[:1]
     ]
     state = scan.all_state()
-    state.metered_offset = side.state.metered_offset  # moves without a block
     if state.encode() != side.state.encode():
         faults.append("the log state in the side index is not the one at the segment's end")
     return faults

@@ -125,7 +125,7 @@ def test_the_table_keeps_five_batches_and_forgets_the_oldest_producer(
 
 def test_the_state_comes_back_from_its_bytes() -> None:
     state = LogState()
-    state.last_append_ms, state.metered_offset, state.total_bytes = 5, 6, 7
+    state.last_append_ms, state.total_bytes = 5, 7
     state.producers.forgotten = True
     for sequence in range(7):
         state.producers.note(ProducerStamp(1, 2, sequence), 1, sequence)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from tests.unit.log.bed import (
@@ -295,22 +296,49 @@ async def test_upkeep_of_many_partitions_is_bounded_and_complete(
     await bed.store.close()
 
 
+METERED = replace(TOPIC, metered=True)
+
+
+def metered_to(bed: Bed, offset: int) -> None:
+    """As if usage events told of every message below ``offset``."""
+    meter = bed.store.partition(METERED, 0).writer.meter
+    assert meter is not None
+    meter.mark = meter.mark._replace(offset=offset)
+
+
 async def test_retention_waits_for_metering_also_after_a_restart() -> None:
-    bed = await filled(20)
-    bed.log().set_metered(9)
+    bed = await open_bed(limits=LIMITS)
+    for number in range(20):
+        bed.clock.now_ms += 1_000
+        await put(bed.store.partition(METERED, 0), b"%04d" % number * 50)
+    metered_to(bed, 9)
     await bed.store.close()
     again = await open_bed(bed.storage, limits=LIMITS, clock=bed.clock)
     again.clock.now_ms += 100_000
-    again.log()
-    again.store.update_topic(TopicLogSettings(TOPIC.topic_uuid, Durability.SYNCED, 10.0))
-    await again.log().offsets()
+    log = again.store.partition(METERED, 0)
+    again.store.update_topic(replace(METERED, retention_s=10.0))
+    await log.offsets()
     for _ in range(3):
         await run_pass(again)
-    assert 0 < (await again.log().offsets()).start <= 9
-    again.log().set_metered(20)
+    assert 0 < (await log.offsets()).start <= 9
+    metered_to(again, 20)
     for _ in range(3):
         await run_pass(again)
-    assert await again.log().offsets() == (20, 20)
+    assert await log.offsets() == (20, 20)
+    await again.store.close()
+
+
+async def test_a_topic_that_was_never_metered_is_metered_from_its_start() -> None:
+    bed = await filled(20)
+    await bed.store.close()
+    again = await open_bed(bed.storage, limits=LIMITS, clock=bed.clock)
+    again.clock.now_ms += 100_000
+    log = again.store.partition(METERED, 0)
+    again.store.update_topic(replace(METERED, retention_s=10.0))
+    await log.offsets()
+    for _ in range(3):
+        await run_pass(again)
+    assert await log.offsets() == (0, 20)
     await again.store.close()
 
 

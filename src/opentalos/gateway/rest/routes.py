@@ -10,6 +10,7 @@ from opentalos.gateway.rest import (
     quotas,
     status,
     topics,
+    usage,
     workers,
 )
 from opentalos.gateway.rest.openapi import get_document
@@ -50,6 +51,7 @@ TABLE = RouteTable(
         *workers.ROUTES,
         *permissions.ROUTES,
         *quotas.ROUTES,
+        *usage.ROUTES,
         *principals.ROUTES,
         *cluster.ROUTES,
     ),

@@ -1,0 +1,106 @@
+"""Metering of one partition: its committed messages by minute of append time. Pure.
+
+What is counted is a function of the committed blocks alone, so whoever counts them again, from
+the log, finds the same. Append times of a partition never go back, so a minute is over for ever
+once a block of a later one is there; without such a block, once nothing can be appended before
+its end any more: that is what ``Mark.floor_ms`` is for.
+"""
+
+from typing import NamedTuple
+
+MINUTE_MS = 60_000
+# Kept in memory per partition until they are metered. Above it counting stands still and goes on
+# later from the log itself, which is the spool.
+MINUTES_MAX = 8
+
+
+class Mark(NamedTuple):
+    """How far metering came: part of the manifest, see ``manifest``."""
+
+    offset: int = 0  # every message below it is metered
+    floor_ms: int = 0  # no message at or behind it has an append time before
+
+
+class Minute:
+    """What a partition took in during one minute, so far."""
+
+    __slots__ = ("bytes", "first_offset", "minute_ms", "next_offset", "told_offset")
+
+    def __init__(self, minute_ms: int, first_offset: int) -> None:
+        self.minute_ms = minute_ms  # its first millisecond
+        self.first_offset = self.next_offset = first_offset
+        self.bytes = 0  # of payloads, as stored
+        self.told_offset = first_offset  # below it, a durable usage event tells of the minute
+
+    @property
+    def records(self) -> int:
+        """Messages."""
+        return self.next_offset - self.first_offset
+
+
+class Minutes:
+    """Contiguous blocks from an offset on, by minute, oldest first; at most ``most`` minutes."""
+
+    __slots__ = ("found", "most", "next_offset", "unit_ms")
+
+    def __init__(
+        self, offset: int = 0, *, most: int = MINUTES_MAX, unit_ms: int = MINUTE_MS
+    ) -> None:
+        self.next_offset, self.most = offset, most
+        self.unit_ms = unit_ms  # simulations have shorter minutes
+        self.found: list[Minute] = []
+
+    def add(self, base_offset: int, messages: int, append_ms: int, payload_bytes: int) -> bool:
+        """Count blocks with one append time; False: they do not follow, or no minute is left."""
+        if base_offset != self.next_offset:
+            return False
+        minute_ms = append_ms - append_ms % self.unit_ms
+        found = self.found
+        if not found or minute_ms > found[-1].minute_ms:
+            if len(found) >= self.most:
+                return False
+            found.append(Minute(minute_ms, base_offset))
+        last = found[-1]
+        last.bytes += payload_bytes
+        self.next_offset = last.next_offset = base_offset + messages
+        return True
+
+
+class Meter(Minutes):
+    """What is counted but not metered yet, of a partition that this server writes or reads.
+
+    A commit that does not follow what was counted (after a take-over, or behind an outcome that
+    only recovery told) is left out; ``metering.count_on`` counts it from the log.
+    """
+
+    __slots__ = ("known", "mark")
+
+    def __init__(self, unit_ms: int) -> None:
+        super().__init__(unit_ms=unit_ms)
+        self.mark = Mark()
+        self.known = False  # it has begun at a manifest
+
+    def restart(self, mark: Mark, start: int) -> None:
+        """Begin at what a manifest tells; another process may have appended since."""
+        self.mark = Mark(max(mark.offset, start), mark.floor_ms)
+        self.found, self.next_offset, self.known = [], self.mark.offset, True
+
+    def cut(self, end: int) -> None:
+        """The log was found to end at ``end``: flushed messages may be gone with the power."""
+        if end < self.next_offset:
+            self.restart(Mark(min(self.mark.offset, end), self.mark.floor_ms), 0)
+
+    def settle(self, now_ms: int, *, quiet: bool) -> None:
+        """Move the mark over the minutes that are over and wholly told.
+
+        ``quiet``: everything appended is counted and no commit is under way, so the clock may
+        end the last minute: later blocks get the floor as their append time at least.
+        """
+        found = self.found
+        while found and found[0].told_offset == found[0].next_offset:
+            first = found[0]
+            end_ms = first.minute_ms + self.unit_ms
+            if len(found) == 1 and not (quiet and now_ms >= end_ms):
+                break
+            self.mark = Mark(first.next_offset, max(self.mark.floor_ms, end_ms))
+            del found[0]
