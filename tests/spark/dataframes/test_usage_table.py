@@ -1,0 +1,194 @@
+"""Usage events become one row per partition and minute, whatever order they come in."""
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from opentalos.pipelines.lake import HOUR_MS, HourTable
+from opentalos.pipelines.metering import UsageWriter
+from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.usage_table import SCHEMA
+from opentalos.wire.usage import MINUTE_MS, UsageEvent
+
+HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS
+MESSAGES = "partition INT, offset BIGINT, value BINARY"
+
+
+def event(minute: int = 0, next_offset: int = 10, **changed: Any) -> UsageEvent:
+    """Usage of a partition from offset 0 on."""
+    usual = UsageEvent(
+        topic="uuid-1",
+        name="orders",
+        tenant="CLshop",
+        partition=0,
+        minute_ms=HOUR + minute * MINUTE_MS,
+        records=next_offset,
+        bytes=100 * next_offset,
+        first_offset=0,
+        next_offset=next_offset,
+    )
+    return usual._replace(**changed)
+
+
+def changed(one: UsageEvent, **fields: object) -> bytes:
+    """The event's line with other fields; None takes one away."""
+    found = {**json.loads(one.encode()), **fields}
+    return json.dumps({name: value for name, value in found.items() if value is not None}).encode()
+
+
+class Bench:
+    """The table and the writer of one test."""
+
+    def __init__(self, spark: SparkSession, home: Path) -> None:
+        self._spark, self.home = spark, home
+        self.writer = UsageWriter(PipelineSettings(url="", key="", home=home))
+        self.table = HourTable(home, "usage", SCHEMA)
+        self._batch = 0
+
+    def messages(self, values: Sequence[bytes], offset: int = 0) -> DataFrame:
+        rows = [(0, offset + index, bytearray(value)) for index, value in enumerate(values)]
+        return self._spark.createDataFrame(rows, MESSAGES)
+
+    def take(self, *events: UsageEvent | bytes) -> None:
+        values = [one if isinstance(one, bytes) else one.encode() for one in events]
+        self.writer(self.messages(values, self._batch * 100), self._batch)
+        self._batch += 1
+
+    def rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for hour in self.table.hours():
+            found += self.table.load(hour).to_pylist()
+        return found
+
+    def reasons(self) -> list[str]:
+        files = sorted((self.home / "side" / "metering").rglob("*.parquet"))
+        rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+        return [row["reason"] for row in sorted(rows, key=lambda row: int(row["offset"]))]
+
+    def next_offsets(self) -> list[int]:
+        return [row["next_offset"] for row in self.rows()]
+
+
+@pytest.fixture
+def bench(spark: SparkSession, tmp_path: Path) -> Bench:
+    return Bench(spark, tmp_path)
+
+
+def test_a_first_event_makes_the_row_of_its_minute(bench: Bench) -> None:
+    bench.take(event())
+    (row,) = bench.rows()
+    assert row.pop("minute").timestamp() * 1000 == HOUR
+    assert row == {
+        "tenant": "CLshop",
+        "topic": "uuid-1",
+        "name": "orders",
+        "partition": 0,
+        "records": 10,
+        "bytes": 1_000,
+        "first_offset": 0,
+        "next_offset": 10,
+    }
+
+
+def test_the_larger_next_offset_wins_in_any_order(bench: Bench) -> None:
+    bench.take(event(next_offset=10), event(next_offset=30), event(next_offset=20))
+    assert bench.next_offsets() == [30]
+    bench.take(event(next_offset=25))
+    assert bench.next_offsets() == [30]
+    bench.take(event(next_offset=40))
+    assert bench.next_offsets() == [40]
+
+
+def test_a_repeated_batch_writes_nothing(bench: Bench) -> None:
+    batch = bench.messages([event().encode(), event(61).encode(), b"{"])
+    bench.writer(batch, 0)
+    files = bench.table.files()
+    assert len(files) == 2
+    bench.writer(batch, 0)
+    assert bench.table.files() == files
+    assert bench.reasons() == ["not JSON of the event's types"]
+
+
+def test_late_events_change_their_own_hour_only(bench: Bench) -> None:
+    bench.take(event(0), event(60), event(120))
+    before = bench.table.files()
+    bench.take(event(60, 50))
+    after = bench.table.files()
+    assert [old == new for old, new in zip(before, after, strict=True)] == [True, False, True]
+    assert bench.next_offsets() == [10, 50, 10]
+
+
+def test_the_first_of_two_that_contradict_each_other_is_kept(bench: Bench) -> None:
+    bench.take(event(bytes=1), event(bytes=2), event(bytes=1))
+    assert [row["bytes"] for row in bench.rows()] == [1]
+    assert bench.writer.conflicts == 1
+    bench.take(event(bytes=3))
+    assert [row["bytes"] for row in bench.rows()] == [1]
+    assert bench.writer.conflicts == 2
+    assert bench.reasons() == ["contradicts the first event of the same next_offset"] * 2
+
+
+def test_what_is_superseded_contradicts_nobody(bench: Bench) -> None:
+    bench.take(event(bytes=1), event(bytes=2), event(next_offset=20))
+    assert bench.writer.conflicts == 0
+
+
+BAD: list[tuple[dict[str, object], str]] = [
+    ({"records": -1}, "out of bounds: records"),
+    ({"records": 0}, "out of bounds: records"),
+    ({"bytes": -1}, "out of bounds: bytes"),
+    ({"bytes": 1 << 62}, "out of bounds: bytes"),
+    ({"bytes": 1 << 70}, "not JSON of the event's types"),
+    ({"records": 1.5}, "not JSON of the event's types"),
+    ({"partition": -1}, "out of bounds: partition"),
+    ({"first_offset": 10}, "first_offset is not below next_offset"),
+    ({"first_offset": 11}, "first_offset is not below next_offset"),
+    ({"records": 9}, "records is not next_offset - first_offset"),
+    ({"first_offset": -(1 << 63)}, "out of bounds: first_offset"),
+    ({"minute_ms": HOUR + 1}, "no whole minute"),
+    ({"tenant": ""}, "empty name"),
+    ({"tenant": None}, "missing: tenant"),
+    ({"v": 2}, "newer version: 2"),
+]
+
+
+def test_what_cannot_be_true_goes_aside(bench: Bench) -> None:
+    bench.take(*(changed(event(), **fields) for fields, _ in BAD), event(1))
+    assert len(bench.rows()) == 1
+    assert bench.writer.bad == len(BAD)
+    assert bench.reasons() == [reason for _, reason in BAD]
+
+
+def test_unknown_fields_are_ignored(bench: Bench) -> None:
+    bench.take(changed(event(), colour="red"))
+    assert len(bench.rows()) == 1
+
+
+def test_any_batches_in_any_order_end_the_same(bench: Bench) -> None:
+    """Each minute of two partitions is told up to three times; whole batches come again."""
+    lots = random.Random(6)
+    events = [
+        event(minute, upto, partition=partition, first_offset=0)
+        for partition in (0, 1)
+        for minute in (0, 1, 59, 60)
+        for upto in lots.sample(range(1, 1_000), 3)
+    ]
+    best: dict[tuple[str, int, int], int] = {}
+    for one in events:
+        best[one.key] = max(best.get(one.key, 0), one.next_offset)
+    lots.shuffle(events)
+    batches = [events[:9], events[9:15], events[15:]]
+    for batch in [batches[0], batches[1], batches[0], batches[2], batches[1]]:
+        bench.take(*batch)
+    found = {
+        (row["topic"], row["partition"], int(row["minute"].timestamp() * 1000)): row["next_offset"]
+        for row in bench.rows()
+    }
+    assert found == best
+    assert len(bench.rows()) == len(best)
