@@ -35,11 +35,14 @@ class PipelineSettings:
 
 
 class Pipeline(Protocol):
-    """What streams and batches have in common."""
+    """What streams and batches have in common; ``options``: what each does, by its name."""
 
-    name: str
-    about: str  # one line for people
-    options: Mapping[str, str]  # name -> what it does
+    @property
+    def name(self) -> str: ...
+    @property
+    def about(self) -> str: ...  # one line for people
+    @property
+    def options(self) -> Mapping[str, str]: ...
 
 
 @runtime_checkable

@@ -1,5 +1,6 @@
 """The pipelines by name, imported when they are asked for."""
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from typing import cast
@@ -31,8 +32,9 @@ def load(name: str) -> Pipeline:
         raise ConfigError(MISSING) from error
 
 
-def unknown(what: str, name: str, known: "dict[str, str] | list[str]") -> str:
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """The text that refuses a name, with the nearest known one."""
-    near = get_close_matches(name, list(known), n=1)
-    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+    names = list(known)
+    near = get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names) or 'none'}"
     return f"no {what} {name!r}; {hint}"

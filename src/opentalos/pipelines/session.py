@@ -5,10 +5,11 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from opentalos.adapters.java_home import java_home
+from opentalos.adapters.java_home import spark_java_home
 from opentalos.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,11 +18,15 @@ if TYPE_CHECKING:
 MISSING = "pipelines need PySpark: pip install 'opentalos[spark]'"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _LOOPBACK = "127.0.0.1"
+_LOG_FILE = Path(__file__).with_name("log4j2.properties")
 _CONF = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.sql.session.timeZone": "UTC",
-    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_FILE}",
+    # The end of a run does not wait for ever for a query that hangs.
+    "spark.sql.streaming.stopTimeout": "10s",
     # A worker that stays keeps its connections and imports from one trigger to the next.
     "spark.python.worker.reuse": "true",
 }
@@ -41,7 +46,7 @@ def open_session(
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ConfigError(MISSING) from error
-    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ["JAVA_HOME"] = str(spark_java_home())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     settings = dict(_CONF)
     if master.startswith("local"):

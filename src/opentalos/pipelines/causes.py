@@ -1,0 +1,67 @@
+"""What a failure on Spark is about, in one line: the last link of its chain of causes."""
+
+import re
+from dataclasses import dataclass
+
+from opentalos.model import errors
+
+_TEXT_MAX = 500  # characters of a cause that a person reads
+# The line that ends a Python traceback, and a link of a Java stack: "a.b.SomeError: what happened".
+_LINK = re.compile(
+    r"^(?:\s*Caused by: |pyspark\.\S+: )?"
+    r"(?P<kind>(?:[A-Za-z_][\w$]*\.)+[A-Z][\w$]*|[A-Z]\w*(?:Error|Exception|Interrupt|Exit))"
+    r"(?:: (?P<text>.*))?$",
+    re.MULTILINE,
+)
+_TRACEBACK = "Traceback (most recent call last):"
+_WRAPPERS = ("PythonException", "StreamingQueryException", "SparkException", "AnalysisException")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """``kind`` is the class's name; ``passing``: the same may succeed later."""
+
+    kind: str
+    text: str
+
+    @property
+    def passing(self) -> bool:
+        found = getattr(errors, self.kind, None)
+        return isinstance(found, type) and issubclass(
+            found, errors.Unavailable | errors.OutcomeUnknown
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}" if self.text else self.kind
+
+
+def cause_of(error: BaseException) -> Cause:
+    """The cause of what Spark or a pipeline raised."""
+    if isinstance(error, errors.TalosError):
+        return Cause(type(error).__name__, _line(str(error)))
+    return cause_in(f"{type(error).__name__}: {error}")
+
+
+def cause_in(text: str) -> Cause:
+    """The cause in a text with Java stacks and Python tracebacks.
+
+    A Python traceback tells more than the Java around it, and its last one more than the first:
+    that is the error as it reached the task's root.
+    """
+    _, found, python = text.rpartition(_TRACEBACK)
+    links = list(_LINK.finditer(python if found else text))
+    if found and links:
+        return _cause(links[0])
+    for link in reversed(links):
+        if link["text"] and link["kind"].rpartition(".")[2] not in _WRAPPERS:
+            return _cause(link)
+    return _cause(links[-1]) if links else Cause("Error", _line(text))
+
+
+def _cause(link: "re.Match[str]") -> Cause:
+    return Cause(link["kind"].rpartition(".")[2], _line(link["text"] or ""))
+
+
+def _line(text: str) -> str:
+    whole = " ".join(text.split())
+    return whole if len(whole) <= _TEXT_MAX else f"{whole[:_TEXT_MAX]} ..."

@@ -1,0 +1,185 @@
+"""Runs pipelines in one Spark session until they end, one of them fails, or it is told to stop."""
+
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from opentalos.model.errors import ConfigError, RequestError, TalosError
+from opentalos.pipelines.causes import cause_of
+from opentalos.pipelines.pipeline import BatchPipeline, Pipeline, PipelineSettings, StreamPipeline
+from opentalos.pipelines.run_lock import RunLock
+from opentalos.pipelines.run_plan import Event, PipelineFailed, RunPlan, Say
+from opentalos.pipelines.runs import BatchRun, Run, StreamRun
+from opentalos.pipelines.session import open_session
+from opentalos.sdk import ClientConfig, TalosAdmin
+from opentalos.sdk.config import split_key, split_urls
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOK_S = 0.2  # between two looks at the pipelines
+_STOP_GRACE_S = 5.0  # for the batch under way, when told to stop
+_REACH_S = 2.0  # for one question to the server
+
+
+class _Stopped(BaseException):
+    """Told to stop while something runs that cannot be asked to end."""
+
+
+class Runner:
+    """One run. SIGTERM and SIGINT end it between two batches, within seconds."""
+
+    def __init__(self, plan: RunPlan, say: Say) -> None:
+        self._plan, self._say = plan, say
+        self._stopping = False
+        self._raises = False  # a signal interrupts what is under way
+
+    def run(self) -> None:
+        """Until all ended or it was told to stop.
+
+        Raises: ConfigError: nothing was started. PipelineFailed: one ended with that cause, and
+                the others were stopped; a new run goes on where the checkpoints are.
+        """
+        pipelines = self._plan.load()
+        with ExitStack() as stack:
+            locks = [RunLock(self._plan.settings.home, name) for name in pipelines]
+            for lock in locks:
+                lock.take(supervised=self._plan.supervised)
+                stack.callback(lock.release)
+            stack.enter_context(self._signals())
+            runs = [self._run_of(pipeline) for pipeline in pipelines.values()]
+            try:
+                self._wait_for_server(runs)
+                spark = self._session(stack, locks)
+                self._loop(spark, runs)
+            except _Stopped:
+                self._note("stopped")
+
+    def _run_of(self, pipeline: Pipeline) -> Run:
+        if isinstance(pipeline, StreamPipeline):
+            return StreamRun(pipeline, self._plan, self._say, self._reach)
+        assert isinstance(pipeline, BatchPipeline)
+        return BatchRun(pipeline, self._plan, self._say, self._reach)
+
+    def _session(self, stack: ExitStack, locks: list[RunLock]) -> "SparkSession":
+        with self._interruptible():
+            plan = self._plan
+            spark = open_session("talos pipeline", master=plan.master, conf=plan.conf)
+        stack.callback(spark.stop)
+        self._listen()  # Spark took SIGINT for itself
+        machine = spark.sparkContext._jvm
+        assert machine is not None
+        java = machine.java.lang.ProcessHandle.current().pid()
+        for lock in locks:
+            lock.note_java(java)
+        return spark
+
+    def _loop(self, spark: "SparkSession", runs: list[Run]) -> None:
+        try:
+            while left := [run for run in runs if not run.ended]:
+                for run in left:
+                    with self._interruptible():
+                        run.look(spark)
+                self._rest()
+        finally:
+            self._stop(runs)
+
+    def _stop(self, runs: list[Run]) -> None:
+        """A stream that does not stop in time is left to the end of the session."""
+        wait_until = time.monotonic() + _STOP_GRACE_S
+        for run in runs:
+            try:
+                run.stop(wait_until)
+            except Exception as error:
+                self._note(f"{run.name} did not stop in order: {cause_of(error)}")
+
+    def _wait_for_server(self, runs: list[Run]) -> None:
+        deadline = time.monotonic() + self._plan.outage_s
+        told = False
+        while reason := self._reach():
+            if not told:
+                self._note(f"waiting for the server, {self._plan.outage_s:.0f} s at most: {reason}")
+                told = True
+            for run in runs:
+                run.beat("waiting")
+            if time.monotonic() > deadline:
+                raise PipelineFailed(f"the server cannot be used: {reason}")
+            self._rest()
+
+    def _rest(self) -> None:
+        if self._stopping or self._orphaned():
+            raise _Stopped
+        time.sleep(_LOOK_S)
+
+    def _reach(self) -> str:
+        return reach(self._plan.settings)
+
+    def _orphaned(self) -> bool:
+        """A supervised run whose supervisor is gone."""
+        if not self._plan.supervised:
+            return False
+        stdin = sys.stdin.fileno()
+        readable, _, _ = select.select([stdin], [], [], 0)
+        return bool(readable) and not os.read(stdin, 1)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        self._listen()
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _listen(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._told_to_stop)
+
+    def _told_to_stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._stopping = True
+        if self._raises:
+            self._raises = False
+            raise _Stopped
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        if self._stopping:
+            raise _Stopped
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
+
+    def _note(self, text: str) -> None:
+        self._say(Event("note", text))
+
+
+def client_config(settings: PipelineSettings, deadline_s: float) -> ClientConfig:
+    """How the SDK reaches the server of these settings. Raises: ConfigError."""
+    key_id, secret = split_key(settings.key, "key")
+    return ClientConfig(
+        endpoints=split_urls(settings.url), key_id=key_id, secret=secret, deadline_s=deadline_s
+    )
+
+
+def reach(settings: PipelineSettings) -> str:
+    """Why the server cannot be used now; empty if it can.
+
+    Raises: RequestError: it answers and will always refuse, as with a wrong key.
+    """
+    try:
+        with TalosAdmin(client_config(settings, _REACH_S)) as admin:
+            admin.topics.list()
+    except (ConfigError, RequestError):
+        raise
+    except TalosError as error:
+        return str(error)
+    return ""
