@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     MapType,
+    StringType,
     StructField,
     StructType,
 )
@@ -60,13 +61,23 @@ def split_events(
              reason, value). Both come from one input: persist it if both are used.
     """
     read = StructType([*map(_nullable, schema.fields), *_extra_fields()])
-    text = F.col("value").cast("string")
-    parsed = messages.select(
-        F.struct(*messages.columns).alias("message"),
-        text.alias("_text"),
+    text = F.col("_text")
+    event = F.struct(
         F.from_json(text, read, _OPTIONS).alias("_event"),
-    ).select("message", "_text", "_event.*")
-    reasons = [_unreadable(), _newer(version), _mistyped()]
+        # A parser of one value stops at its end; within brackets it sees what follows, too.
+        F.try_parse_json(F.concat(F.lit("["), text, F.lit("]"))).alias("_whole"),
+    )
+    # The optimizer copies an expression to wherever its columns are used, and would parse each
+    # message a dozen times; it does not look behind a generator.
+    parsed = (
+        messages.select(
+            F.struct(*messages.columns).alias("message"),
+            F.col("value").cast("string").alias("_text"),
+        )
+        .select("message", "_text", F.inline(F.array(event)))
+        .select("message", "_text", "_whole", "_event.*")
+    )
+    reasons = [_unreadable(), _newer(version), _mistyped(schema)]
     reasons += [reason for field in schema.fields for reason in _wrong(field)]
     reasons += [_reason(text, ~F.coalesce(F.expr(rule), F.lit(False)))
                 for text, rule in (rules or {}).items()]  # fmt: skip
@@ -109,8 +120,7 @@ def _nullable(field: StructField) -> StructField:
 
 
 def _extra_fields() -> list[StructField]:
-    text = StructType.fromDDL(f"{_VERSION} BIGINT, {_CORRUPT} STRING")
-    return list(text.fields)
+    return [StructField(_VERSION, LongType()), StructField(_CORRUPT, StringType())]
 
 
 def _reason(text: str, condition: Column) -> Column:
@@ -134,8 +144,15 @@ def _newer(version: int) -> Column:
     )
 
 
-def _mistyped() -> Column:
-    return _reason("not JSON of the event's types", F.col(_CORRUPT).isNotNull())
+def _mistyped(schema: StructType) -> Column:
+    whole = F.col("_whole")
+    second = F.try_variant_get(whole, "$[1]", "variant")
+    wrong = F.col(_CORRUPT).isNotNull() | whole.isNull() | second.isNotNull()
+    for field in schema.fields:
+        if isinstance(field.dataType, StringType):  # from_json takes any value as a text
+            told = F.try_variant_get(whole, f"$[0].{field.name}", "variant")
+            wrong |= F.coalesce(~F.schema_of_variant(told).isin("STRING", "VOID"), F.lit(False))
+    return _reason("not JSON of the event's types", wrong)
 
 
 def _wrong(field: StructField) -> list[Column]:
