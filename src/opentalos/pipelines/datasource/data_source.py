@@ -6,6 +6,8 @@ from pyspark.sql.types import StructType
 from opentalos.pipelines.datasource.batch_reader import TalosReader
 from opentalos.pipelines.datasource.columns import spark_schema
 from opentalos.pipelines.datasource.options import chosen_columns, read_options
+from opentalos.pipelines.datasource.sink import TalosStreamWriter, TalosWriter
+from opentalos.pipelines.datasource.sink_options import write_options
 from opentalos.pipelines.datasource.stream_reader import TalosStreamReader
 
 
@@ -28,3 +30,11 @@ class TalosDataSource(DataSource):
     def streamReader(self, schema: StructType) -> TalosStreamReader:
         """A stream. Raises: ConfigError: an option or a column cannot be used."""
         return TalosStreamReader(read_options(self.options, streaming=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> TalosWriter:
+        """A batch write. Raises: ConfigError: an option or a column cannot be used."""
+        return TalosWriter(write_options(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TalosStreamWriter:
+        """The sink of a stream. Raises: ConfigError: an option or a column cannot be used."""
+        return TalosStreamWriter(write_options(self.options), schema)

@@ -1,0 +1,55 @@
+"""Rows as Spark hands them in, cut anew into windows by nothing but the rows.
+
+A retry gets the same rows in record batches of other sizes; it has to make the same blocks.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+WINDOW_ROWS_MAX: Final = 50_000
+WINDOW_BYTES_MAX: Final = 16 << 20  # of values and keys; a single row may have more
+
+
+def windows(
+    batches: Iterable[Any],
+    sized: tuple[str, ...],
+    rows_max: int = WINDOW_ROWS_MAX,
+    bytes_max: int = WINDOW_BYTES_MAX,
+) -> Iterator[Any]:
+    """The rows as tables that are as large as the bounds allow; none is empty.
+
+    Args: sized: columns of bytes or text, whose contents count.
+    """
+    waiting: list[Any] = []
+    rows = bytes_count = 0
+    for batch in batches:
+        ends = np.concatenate([[0], np.cumsum(_sizes(batch, sized))])
+        at = 0
+        while at < batch.num_rows:
+            fitting = np.searchsorted(ends, ends[at] + bytes_max - bytes_count, "right") - 1
+            end = min(int(fitting), at + rows_max - rows, batch.num_rows)
+            if end <= at and rows:
+                yield pa.Table.from_batches(waiting)
+                waiting, rows, bytes_count = [], 0, 0
+                continue
+            end = max(end, at + 1)
+            waiting.append(batch.slice(at, end - at))
+            rows += end - at
+            bytes_count += int(ends[end] - ends[at])
+            at = end
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _sizes(batch: Any, sized: tuple[str, ...]) -> NDArray[np.int64]:
+    """Bytes of each row."""
+    total = np.zeros(batch.num_rows, np.int64)
+    for name in sized:
+        lengths = pc.fill_null(pc.binary_length(batch.column(name)), 0)
+        total += lengths.to_numpy(zero_copy_only=False)
+    return total
