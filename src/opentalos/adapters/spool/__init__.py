@@ -1,0 +1,6 @@
+"""Events that wait on disk until the queue takes them."""
+
+from opentalos.adapters.spool.outbox import Outbox, SpoolFigures
+from opentalos.adapters.spool.spool import Spool
+
+__all__ = ["Outbox", "Spool", "SpoolFigures"]
