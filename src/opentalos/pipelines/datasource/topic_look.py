@@ -16,23 +16,39 @@ from opentalos.sdk.values import TopicRef, position_ms
 
 
 async def find_topics(client: Client, options: ReadOptions) -> tuple[TopicRef, ...]:
-    """The topics as they are now, by name.
+    """The topics as they are now, by name; none may match a pattern.
 
     Raises: TopicNotExist: one is not there, or not for this principal.
     """
-    names = options.topics
-    if options.pattern is not None:
-        names = await _matching(client, options.pattern)
-    found = await asyncio.gather(*(client.topic(name, refresh=True) for name in names))
+    if options.pattern is None:
+        found = await asyncio.gather(*(_topic(client, name) for name in options.topics))
+    else:
+        found = await _matching(client, options.pattern)
     by_name = {ref.name: ref for ref in found}
     if len(by_name) < len(found):
         raise ConfigError("two of the topics have the same name; read them one at a time")
     return tuple(by_name[name] for name in sorted(by_name))
 
 
-async def _matching(client: Client, pattern: re.Pattern[str]) -> tuple[str, ...]:
+async def _topic(client: Client, name: str) -> TopicRef:
+    try:
+        return await client.topic(name, refresh=True)
+    except TopicNotExist as error:
+        raise TopicNotExist(
+            f"there is no topic {name}, or {client.config.key_id} was granted nothing on it"
+        ) from error
+
+
+async def _matching(client: Client, pattern: re.Pattern[str]) -> list[TopicRef]:
+    """Of the topics that this principal or its organisation owns."""
     listed = await TalosAdmin(client).topics.list()
-    return tuple(sorted({one.name for one in listed if pattern.fullmatch(one.name)}))
+    names = sorted({one.name for one in listed if pattern.fullmatch(one.name)})
+    looks = (client.topic(name, refresh=True) for name in names)
+    found = await asyncio.gather(*looks, return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException) and not isinstance(one, TopicNotExist):
+            raise one
+    return [one for one in found if isinstance(one, TopicRef)]  # one may be deleted meanwhile
 
 
 async def retained_by(client: Client, topics: Sequence[TopicRef]) -> Retained:
