@@ -45,12 +45,6 @@ def request_of(topic: RawTopic, rpc: str) -> tuple[str, Any]:
                 topicAndPartition=first, messageOffset=0, sequenceId="s#1", messageTags={"a"}
             ),
         ),
-        "autoApplyQuota": (
-            "quota",
-            idl("quota").AutoApplyQuotaRequest(
-                idl("quota").PartitionQuotaInfo(orgId="CL1", totalQuota=5)
-            ),
-        ),
     }
     return requests[rpc]
 
@@ -59,7 +53,7 @@ def listed() -> list[str]:
     """Names in the README's rows that answer "not supported yet"."""
     rows = [line for line in README.read_text().splitlines() if '"not supported yet"' in line]
     names = [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
-    assert len(names) == 8, names
+    assert len(names) == 7, names
     return names
 
 

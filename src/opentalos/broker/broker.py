@@ -36,6 +36,7 @@ from opentalos.broker.topics import TopicService
 from opentalos.broker.usage import UsageService
 from opentalos.catalog.authorize import Authorizer
 from opentalos.catalog.principals import PrincipalDirectory
+from opentalos.catalog.projection_records import ProjectionCatalog
 from opentalos.catalog.quota_records import QuotaCatalog
 from opentalos.catalog.space import SpaceLedger
 from opentalos.catalog.throttle import Throttle
@@ -62,6 +63,7 @@ class Catalogs:
 
     principals: PrincipalDirectory
     quotas: QuotaCatalog
+    projections: ProjectionCatalog
     topics: TopicCatalog
     topic_groups: TopicGroupCatalog
 
@@ -90,7 +92,7 @@ class Broker:
         self.consumers = ConsumerService(context, groups)
         self.topic_consumers = TopicsConsumerService(self.consumers)
         self.quotas = QuotaService(context, quotas)
-        self.partition_quotas = PartitionQuotaService(context, quotas)
+        self.partition_quotas = PartitionQuotaService(context, quotas, catalogs.projections)
         self.metrics = MetricService(context, groups, reader)
         self.group_resets = GroupResetService(self.messages, self.consumers, self.metrics)
         self.group_members = GroupMemberService(
@@ -123,6 +125,7 @@ class Broker:
             await self.context.log.start()
             await self.catalogs.principals.start()
             await self.catalogs.quotas.start()
+            await self.catalogs.projections.start()
             await self.catalogs.topics.start()
             await self.catalogs.topic_groups.start()
             await self.groups.start()
@@ -159,6 +162,7 @@ class Broker:
             *((cluster.leave,) if cluster else ()),
             self.catalogs.topic_groups.close,
             self.catalogs.topics.close,
+            self.catalogs.projections.close,
             self.catalogs.quotas.close,
             self.catalogs.principals.close,
         )
@@ -217,6 +221,7 @@ def open_broker(
     catalogs = Catalogs(
         principals=PrincipalDirectory(meta, clock, config.secret_box, forget_handles),
         quotas=QuotaCatalog(meta, forget_handles),
+        projections=ProjectionCatalog(meta),
         topics=TopicCatalog(meta, topic_changed),
         topic_groups=TopicGroupCatalog(meta),
     )

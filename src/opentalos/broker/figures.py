@@ -45,6 +45,7 @@ class Figures:
     partitions: int
     topic_names: Mapping[str, str]  # by uuid
     denials: int
+    quota_decisions: Mapping[str, int]  # by outcome
     cluster: ClusterFigures | None  # None: this server is alone
 
 
@@ -65,6 +66,7 @@ def figures_of(broker: "Broker") -> Figures:
         partitions=sum(topic.consumer_partitions for topic in topics),
         topic_names={topic.uuid: f"{topic.owner}/{topic.name}" for topic in topics},
         denials=context.authorizer.denials,
+        quota_decisions=broker.partition_quotas.decided,
         cluster=_cluster_of(broker),
     )
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from opentalos.catalog.principals import IssuedKey, KeyInfo, LiveKey, PrincipalInfo
+from opentalos.catalog.quota_decision import Decision, Outcome
+from opentalos.catalog.quota_projection import Projection, projection_fields, projection_of
 from opentalos.catalog.quotas import PartitionQuota, UserQuota
 from opentalos.catalog.topic import BaseQuota, Topic, TopicStatus
 from opentalos.catalog.topic_change import AttributeChange, NewTopic
@@ -15,17 +17,20 @@ __all__ = [
     "CheckpointKey",
     "Commit",
     "ConsumeUnit",
+    "Decision",
     "IssuedKey",
     "KeyInfo",
     "LiveKey",
     "LockedPartitions",
     "NewTopic",
+    "Outcome",
     "PartitionConsumeUnit",
     "PartitionQuota",
     "PartitionQuotas",
     "PartitionState",
     "PendingQuotas",
     "PrincipalInfo",
+    "Projection",
     "QuotaUse",
     "Topic",
     "TopicDescription",
@@ -34,6 +39,8 @@ __all__ = [
     "TopicStatus",
     "UserQuota",
     "UserQuotaUse",
+    "projection_fields",
+    "projection_of",
 ]
 
 

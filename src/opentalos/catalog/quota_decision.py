@@ -43,12 +43,14 @@ class Taken:
 class Decision:
     """An outcome and its reason. ``approvable``: the largest total that would be granted now.
 
-    ``bytes_per_s``: what the tenant takes of the capacity when the request is granted.
+    ``granted``: partitions that are granted anew, 0 for none; ``bytes_per_s``: the traffic that
+    they are granted for.
     """
 
     outcome: Outcome
     reason: str
     approvable: int
+    granted: int = 0
     bytes_per_s: int = 0
 
 
@@ -90,6 +92,7 @@ def decide(
         return Decision(outcome=Outcome.HUMAN, reason=f"{asked}; {lacking}", approvable=approvable)
     return Decision(
         outcome=Outcome.APPROVE, reason=f"{asked}; granted", approvable=approvable,
+        granted=request.total,
         bytes_per_s=claim,
     )  # fmt: skip
 

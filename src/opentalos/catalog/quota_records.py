@@ -1,8 +1,13 @@
-"""Quota records in the MetaStore: of users, of organisations, and requests that wait."""
+"""Quota records in the MetaStore: of users, of organisations, and requests that wait.
+
+Grants are counted one after the other over all servers: the record of the latest grants changes by
+compare-and-set before a grant's own record is written, so two servers never give away the same
+capacity (``QuotaCatalog.grant``).
+"""
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -16,13 +21,36 @@ from opentalos.model.errors import (
     NotFound,
     QuotaExceeded,
     QuotaNotExist,
+    StoreUnavailable,
 )
 from opentalos.ports.meta_store import MetaStore
 
 PREFIX = "quotas"
 FORMAT_VERSION = 1
 PENDING_MAX = 10_000  # requests that wait, whole service
-_Value = UserQuota | PartitionQuota
+LATEST_MAX = 64  # grants that a server may have to look up to know all of them
+GRANT_ATTEMPTS_MAX = 16  # a grant that others keep overtaking is not done
+WRITTEN_MS = 60_000  # a grant is written so long after it was counted, or never
+
+
+@dataclass(frozen=True, slots=True)
+class LatestGrants:
+    """The latest grants of the whole cluster, the last one last; ``serial`` counts all ever."""
+
+    serial: int = 0
+    grants: tuple[PartitionQuota, ...] = ()
+
+    def with_grant(self, grant: PartitionQuota) -> "LatestGrants":
+        """One more."""
+        return LatestGrants(self.serial + 1, (*self.grants, grant)[-LATEST_MAX:])
+
+
+_Value = UserQuota | PartitionQuota | LatestGrants
+Granted = Mapping[str, PartitionQuota]  # by organisation
+
+
+class _Overtaken(Exception):
+    """Another grant was counted meanwhile."""
 
 
 class QuotaCatalog:
@@ -35,6 +63,7 @@ class QuotaCatalog:
         self._users: dict[str, UserQuota] = {}
         self._pending: dict[str, PartitionQuota] = {}
         self._approved: dict[str, PartitionQuota] = {}
+        self._serial = 0  # of the latest grant that is certainly in memory
 
     async def start(self) -> None:
         """Load all quotas."""
@@ -81,8 +110,29 @@ class QuotaCatalog:
 
     async def approve(self, quota: PartitionQuota) -> None:
         """Grant partitions; the request, if one waits, is answered by it."""
-        await self._put(record_path(PREFIX, "org", quota.organisation), quota)
-        await self.drop_pending(quota.organisation)
+        await self.grant(lambda granted: quota, quota.granted_ms)
+
+    async def grant(
+        self, judge: Callable[[Granted], PartitionQuota | None], now_ms: int
+    ) -> PartitionQuota | None:
+        """Grant what ``judge`` makes of everything granted so far by any server, or nothing.
+
+        Args: judge: may be asked several times; only its last answer holds.
+        Raises: StoreUnavailable: others keep overtaking it: not done.
+        """
+        for _ in range(GRANT_ATTEMPTS_MAX):
+            latest = await self._look()
+            quota = judge(self._with(latest, now_ms))
+            if quota is None:
+                return None
+            try:
+                await self._count(latest, quota)
+            except _Overtaken:
+                continue
+            await self._put(_org_path(quota), quota)
+            await self.drop_pending(quota.organisation)
+            return quota
+        raise StoreUnavailable("too many grants are made at the same time")
 
     async def revoke(self, organisation: str) -> None:
         """Take an approval back: the default holds again. Raises: QuotaNotExist."""
@@ -97,6 +147,47 @@ class QuotaCatalog:
         if wanted is not None:
             await self._records.remove(record_path(PREFIX, "pending", organisation), wanted)
 
+    async def _look(self) -> LatestGrants:
+        """The latest grants as they are now; what they name is then in memory as it is stored."""
+        await self._records.refresh(_LATEST)
+        found = self._records.get(_LATEST)
+        latest = found if isinstance(found, LatestGrants) else LatestGrants()
+        unseen = latest.serial - self._serial
+        if unseen > len(latest.grants):
+            await self._records.reload()
+        elif unseen:
+            for path in {_org_path(grant) for grant in latest.grants[-unseen:]}:
+                await self._records.refresh(path)
+        self._serial = latest.serial
+        return latest
+
+    def _with(self, latest: LatestGrants, now_ms: int) -> Granted:
+        """What is granted, with what is counted and may still be written."""
+        granted = dict(self._approved)
+        for grant in latest.grants:
+            known = granted.get(grant.organisation)
+            written = known is not None and known.granted_ms >= grant.granted_ms
+            if not written and grant.granted_ms > now_ms - WRITTEN_MS:
+                granted[grant.organisation] = grant
+        return granted
+
+    async def _count(self, latest: LatestGrants, quota: PartitionQuota) -> None:
+        """Raises: _Overtaken."""
+
+        def counted(stored: _Value) -> _Value:
+            if stored != latest:
+                raise _Overtaken
+            return latest.with_grant(quota)
+
+        if self._records.get(_LATEST) is None:
+            try:
+                await self._records.create(_LATEST, latest.with_grant(quota))
+            except AlreadyExists as error:
+                raise _Overtaken from error
+        else:
+            await self._records.change(_LATEST, counted)
+        self._serial = latest.serial + 1
+
     async def _put(self, path: str, value: _Value) -> None:
         try:
             await self._records.change(path, lambda stored: value)
@@ -110,6 +201,8 @@ class QuotaCatalog:
         kind, key = path.split("/")[1], path
         if old is not None:
             self._forget(kind, key, old)
+        if isinstance(new, LatestGrants):
+            return  # looked at when something is granted
         if isinstance(new, UserQuota):
             self._users[user_of(key)] = new
         elif isinstance(new, PartitionQuota):
@@ -120,9 +213,16 @@ class QuotaCatalog:
     def _forget(self, kind: str, path: str, old: _Value) -> None:
         if isinstance(old, UserQuota):
             self._users.pop(user_of(path), None)
-        else:
+        elif isinstance(old, PartitionQuota):
             index = self._approved if kind == "org" else self._pending
             index.pop(old.organisation, None)
+
+
+_LATEST = record_path(PREFIX, "latest", "grants")
+
+
+def _org_path(quota: PartitionQuota) -> str:
+    return record_path(PREFIX, "org", quota.organisation)
 
 
 def user_of(path: str) -> str:
@@ -135,6 +235,9 @@ def encode_quota_record(value: _Value) -> bytes:
     record: dict[str, Any] = {"version": FORMAT_VERSION}
     if isinstance(value, UserQuota):
         record["user"] = {"rates": encode_quota(value.rates), "topics": value.topics}
+    elif isinstance(value, LatestGrants):
+        grants = [asdict(grant) for grant in value.grants]
+        record["latest"] = {"serial": value.serial, "grants": grants}
     else:
         record["partitions"] = asdict(value)
     return json.dumps(record, separators=(",", ":")).encode()
@@ -151,6 +254,9 @@ def decode_quota_record(value: bytes) -> _Value:
             if rates is None:
                 raise CorruptLog("a user quota without rates")
             return UserQuota(rates=rates, topics=record["user"]["topics"])
+        if "latest" in record:
+            grants = tuple(PartitionQuota(**grant) for grant in record["latest"]["grants"])
+            return LatestGrants(record["latest"]["serial"], grants)
         return PartitionQuota(**record["partitions"])
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptLog(f"unreadable quota record: {error!r}") from error

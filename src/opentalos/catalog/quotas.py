@@ -21,13 +21,20 @@ class UserQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionQuota:
-    """Partitions of an organisation. Source: quota.thrift PartitionQuotaInfo."""
+    """Partitions of an organisation. Source: quota.thrift PartitionQuotaInfo.
+
+    ``reason`` is whoever asked's; ``note`` says why it was granted or waits for a person.
+    ``bytes_per_s``: the traffic it was granted for, 0 for what the partitions can carry.
+    """
 
     organisation: str
     total: int
     used: int = 0
     reason: str = ""
     organisation_name: str = ""
+    note: str = ""
+    granted_ms: int = 0
+    bytes_per_s: int = 0
 
 
 def check_partition_quota(quota: PartitionQuota) -> None:

@@ -1,6 +1,6 @@
 """``talos quota``: limits of topics and users, and partitions of organisations, over REST."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import click
@@ -17,7 +17,12 @@ _LIMITS: Final = {
     "put_bytes_per_s": "Bytes put a second.",
     "get_bytes_per_s": "Bytes read a second.",
 }
-_REQUEST_COLUMNS: Final = ("organisation", "total", "used", "reason", "organisation_name")
+_REQUEST_COLUMNS: Final = (
+    "organisation", "total", "used", "reason", "organisation_name", "note",
+)  # fmt: skip
+_PROJECTION_COLUMNS: Final = (
+    "tenant", "made_ms", "days", "level", "trend_per_day", "season", "spread", "peak", "mean",
+)  # fmt: skip
 _COUNT: Final = click.IntRange(0)
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -125,20 +130,59 @@ def requests(output: Output, server: ServerOptions) -> None:
 @click.argument("total", type=click.IntRange(1))
 @click.option("--organisation", help="Of which one.", show_default="your own")
 @click.option("--reason", default="", help="For whom approves it.")
+@click.option("--auto", is_flag=True, help="Decide at once where numbers can tell.")
 @with_format
 @with_server
 def request(
-    total: int, organisation: str | None, reason: str, output: Output, server: ServerOptions
+    total: int,
+    organisation: str | None,
+    reason: str,
+    auto: bool,
+    output: Output,
+    server: ServerOptions,
 ) -> None:
     """Ask for TOTAL partitions of your organisation.
 
-    Example: talos quota request 200 --reason "black friday"
+    With --auto the answer is approve, reject or human (a person will look at it) with the
+    reason. Exit status 1: rejected.
+
+    Example: talos quota request 200 --reason "black friday" --auto
     """
-    wanted: dict[str, Any] = {"total": total, "reason": reason}
+    wanted: dict[str, Any] = {"total": total, "reason": reason, "auto": auto}
     if organisation is not None:
         wanted["organisation"] = organisation
-    found = server.rest()("POST", "quota-requests", wanted)["requests"]
-    output.table(_REQUEST_COLUMNS, found)
+    found = server.rest()("POST", "quota-requests", wanted)
+    if not auto:
+        output.table(_REQUEST_COLUMNS, found["requests"])
+        return
+    output.record(found["decision"])
+    if found["decision"]["outcome"] == "reject":
+        raise click.exceptions.Exit(1)
+
+
+@quota.command()
+@click.argument("tenant", required=False)
+@with_format
+@with_server
+def projection(tenant: str | None, output: Output, server: ServerOptions) -> None:
+    """Show what the traffic of TENANT is expected to be, or of all that you may see.
+
+    Rates are bytes a second of the busiest minute of a day; the season is per mille by weekday,
+    Monday first.
+
+    Example: talos quota projection CLshop
+    """
+    call = server.rest()
+    if tenant is not None:
+        output.record(_shown(call("GET", place("quota-projections", tenant))))
+        return
+    rows: list[dict[str, Any]] = []
+    query: dict[str, object] | None = None
+    while query != {"after": ""}:
+        page = call("GET", "quota-projections", query=query)
+        rows += map(_shown, page["projections"])
+        query = {"after": page["next"]}
+    output.table(_PROJECTION_COLUMNS, rows, empty="no projections")
 
 
 @quota.command()
@@ -167,6 +211,10 @@ def reject(organisation: str, output: Output, server: ServerOptions) -> None:
     """
     server.rest()("POST", place("quota-requests", organisation, "revoke"))
     output.done(f"rejected the request of {organisation}", organisation=organisation)
+
+
+def _shown(projection: Mapping[str, Any]) -> dict[str, Any]:
+    return {**projection, "season": " ".join(map(str, projection["season"]))}
 
 
 def _path(topic: str | None, user: str | None) -> str:

@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,32 @@ def test_quotas_and_requests(talos: Commands) -> None:
     talos("quota", "request", 30, "--organisation", "CLshop")
     talos("quota", "reject", "CLshop")
     assert talos("quota", "requests", "--format", "json").rows == []
+
+
+def test_requests_that_are_decided_at_once(talos: Commands) -> None:
+    ask = ("quota", "request", "--organisation", "CLauto", "--auto", "--format", "json")
+    assert talos(*ask, 10_000).rows[0]["outcome"] == "approve"  # what everybody has
+    waits = talos(*ask, 10_001).rows[0]
+    assert waits["outcome"] == "human"
+    assert "nothing is known of your traffic" in waits["reason"]
+    assert waits["reason"] in talos("quota", "requests").out
+    projection = {
+        "tenant": "CLauto", "made_ms": int(time.time() * 1000), "days": 60, "level": 30_000_000,
+        "trend_per_day": 0, "season": [1_000] * 7, "spread": 0, "peak": 31_000_000,
+    }  # fmt: skip
+    key = f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}"
+    call = ServerOptions(url=talos.server.url, key=key).rest()
+    call("PUT", "quota-projections", {"projections": [projection]})
+    rejected = talos(*ask, 20_000, status=1).rows[0]
+    assert rejected["outcome"] == "reject"
+    assert "you asked for 20000" in rejected["reason"]
+    shown = talos("quota", "projection", "CLauto", "--format", "json").rows[0]
+    assert (shown["level"], shown["season"]) == (30_000_000, "1000 1000 1000 1000 1000 1000 1000")
+    assert [row["tenant"] for row in talos("quota", "projection", "--format", "json").rows] == [
+        "CLauto"
+    ]
+    assert "no projection of nobody" in talos.fails("quota", "projection", "nobody")
+    talos("quota", "reject", "CLauto")
 
 
 def test_groups_and_a_reset_that_is_taken_back(talos: Commands) -> None:

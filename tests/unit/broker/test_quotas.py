@@ -6,7 +6,6 @@ from opentalos.broker.values import BaseQuota, PartitionQuota, UserQuota
 from opentalos.model.errors import (
     BadRequest,
     InvalidName,
-    NotSupported,
     PermissionDenied,
     QuotaExceeded,
     QuotaNotExist,
@@ -158,6 +157,9 @@ async def test_only_members_apply_and_only_administrators_decide() -> None:
             await quotas.apply_quota(CAROL, PartitionQuota(organisation="CLacme", total=0))
         with pytest.raises(BadRequest):
             await quotas.apply_quota(ALICE, PartitionQuota(organisation="", total=1))
-        with pytest.raises(NotSupported):
-            await quotas.auto_apply_quota(CAROL, wanted)
+        for caller in (BOB, GUEST):
+            with pytest.raises(PermissionDenied):
+                await quotas.auto_apply_quota(caller, wanted)
+            with pytest.raises(PermissionDenied):
+                await quotas.put_projections(caller, [])
         assert quotas.list_quota(ALICE).quotas == ()

@@ -117,7 +117,8 @@ def test_what_the_capacity_cannot_bear_is_for_a_person_or_never_fits() -> None:
 
 def test_a_cluster_of_unknown_capacity_grants_the_floor_only() -> None:
     heavy = replace(FLAT, level=30 * MB)
-    for unknown in ({"capacity_partitions": 0}, {"capacity_bytes_per_s": 0}):
+    several: list[dict[str, Any]] = [{"capacity_partitions": 0}, {"capacity_bytes_per_s": 0}]
+    for unknown in several:
         assert decided(8, heavy, **unknown).outcome is Outcome.APPROVE
         found = decided(9, heavy, **unknown)
         assert (found.outcome, found.approvable) == (Outcome.HUMAN, 8)

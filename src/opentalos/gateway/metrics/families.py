@@ -117,6 +117,8 @@ def _messages(sources: Sources, figures: Figures) -> Iterator[Metric]:
     text = "Bytes of puts that wait for their rate."
     yield _gauge("quota_held_bytes", text, figures.held.put_bytes)
     yield _gauge("gets_waiting", "Gets that wait for messages.", figures.held.gets)
+    text = "Requests for partitions that were decided at once, by outcome."
+    yield _labelled("quota_decisions", text, "outcome", figures.quota_decisions)
     yield _counter("access_denials", "Calls refused for want of a permission.", figures.denials)
     yield _gauge("topics", "Topics.", figures.topics)
     yield _gauge("topic_partitions", "Partitions of all topics.", figures.partitions)

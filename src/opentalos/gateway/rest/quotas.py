@@ -4,6 +4,7 @@ from typing import Any
 
 from opentalos.broker.values import (
     BaseQuota,
+    Outcome,
     PartitionQuota,
     PendingQuotas,
     QuotaUse,
@@ -14,7 +15,7 @@ from opentalos.gateway.rest.call import Answer, Call
 from opentalos.gateway.rest.errors import Unusable
 from opentalos.gateway.rest.naming import topic_of
 from opentalos.gateway.rest.route import Body, Route
-from opentalos.gateway.rest.schema import fields, items, nullable, text, whole, yes_no
+from opentalos.gateway.rest.schema import fields, items, nullable, one_of, text, whole, yes_no
 from opentalos.model.identity import Permission
 
 PARTITIONS_MAX = 10_000_000  # of one organisation
@@ -28,9 +29,19 @@ _USER_USE = fields(**_RATES, used_bytes=whole(), topics=_TOPICS)
 _SHORT = text(chars_max=1_000)
 _TOTAL = whole(1, PARTITIONS_MAX, about="Partitions of the whole organisation.")
 _REQUEST = fields(
-    organisation=text(), total=whole(), used=whole(), reason=text(), organisation_name=text()
-)
+    organisation=text(), total=whole(), used=whole(), reason=text(), organisation_name=text(),
+    note=text(about="Why it was not decided without a person."),
+)  # fmt: skip
 _PENDING = fields(requests=items(_REQUEST), admin=yes_no("The caller may approve."))
+_DECISION = fields(
+    outcome=one_of(*(outcome.value for outcome in Outcome)),
+    reason=text(about="In numbers."),
+    approvable=whole(about="The largest total that would be granted at once."),
+)
+_ASKED = fields(
+    requests=items(_REQUEST), admin=yes_no("The caller may approve."),
+    optional={"decision": _DECISION},
+)  # fmt: skip
 
 
 async def get_topic_quota(call: Call) -> Answer:
@@ -96,9 +107,17 @@ async def create_request(call: Call) -> Answer:
         reason=sent.get("reason", ""),
         organisation_name=sent.get("organisation_name", ""),
     )
-    quotas = call.broker.partition_quotas
-    await quotas.apply_quota(call.caller, wanted)
-    return Answer(_pending(quotas.list_pending_quota(call.caller)))
+    quotas, shown = call.broker.partition_quotas, {}
+    if sent.get("auto", False):
+        decision = await quotas.decide_quota(call.caller, wanted)
+        shown["decision"] = {
+            "outcome": decision.outcome.value,
+            "reason": decision.reason,
+            "approvable": decision.approvable,
+        }
+    else:
+        await quotas.apply_quota(call.caller, wanted)
+    return Answer(_pending(quotas.list_pending_quota(call.caller)) | shown)
 
 
 async def approve_request(call: Call) -> Answer:
@@ -132,6 +151,7 @@ def _pending(pending: PendingQuotas) -> dict[str, Any]:
             "used": quota.used,
             "reason": quota.reason,
             "organisation_name": quota.organisation_name,
+            "note": quota.note,
         }
         for quota in pending.quotas
     ]
@@ -182,7 +202,7 @@ ROUTES = (
     ),
     Route(
         method="POST", path="quota-requests", handler=create_request, tag=_TAG, status=201,
-        summary="Ask for partitions, instead of a request that still waits.", reply=_PENDING,
+        summary="Ask for partitions, instead of a request that still waits.", reply=_ASKED,
         body=Body(
             fields(
                 total=_TOTAL,
@@ -190,6 +210,10 @@ ROUTES = (
                     "organisation": text(_ORGANISATION, about="Else the caller's."),
                     "reason": _SHORT,
                     "organisation_name": _SHORT,
+                    "auto": yes_no(
+                        "Decide at once: granted, rejected, or waiting for a person, each with a "
+                        "reason."
+                    ),
                 },
             )
         ),

@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-from tests.unit.gateway.rest.support import Rest
+from tests.unit.gateway.rest.support import Rest, rest
 from tests.unit.gateway.rest.test_topics import alice
 
 from opentalos.model.identity import Grantee, GrantType, Permission
+from opentalos.model.limits import QuotaApprovalLimits, QuotaLimits
 
 PATH = "topics/t/permissions"
 
@@ -101,3 +102,56 @@ async def test_partitions_are_asked_for_approved_and_revoked(call: Rest) -> None
     assert (await call("POST", "quota-requests", {"total": 5}, by="alice")).status == 422
     other = {"total": 5, "organisation": "CL2"}
     assert (await call("POST", "quota-requests", other, by="member")).status == 403
+
+
+def _projection(**fields: Any) -> dict[str, Any]:
+    return {
+        "tenant": "CL1", "made_ms": 1_700_000_000_000, "days": 60, "level": 30_000_000,
+        "trend_per_day": -5, "season": [1_000] * 7, "spread": 0, "peak": 31_000_000,
+    } | fields  # fmt: skip
+
+
+async def test_requests_are_decided_at_once_by_what_is_projected() -> None:
+    limits = QuotaApprovalLimits(capacity_partitions=100, capacity_bytes_per_s=200_000_000)
+    quota = QuotaLimits(organisation_partitions=2)
+    async with rest(quota=quota, quota_approval=limits) as call:
+        await call.user("member", organisation="CL1")
+        sent = {"projections": [_projection(), _projection(tenant="alice", mean=7)]}
+        assert (await call("PUT", "quota-projections", sent)).status == 204
+
+        async def asked(total: int) -> Any:
+            wanted = {"total": total, "auto": True}
+            found = await call("POST", "quota-requests", wanted, by="member")
+            assert found.status == 201
+            return found.document
+
+        rejected = (await asked(64))["decision"]
+        assert (rejected["outcome"], rejected["approvable"]) == ("reject", 9)
+        assert "peaked at 31.0 MB/s in the last 28 days" in rejected["reason"]
+        waiting = await asked(12)
+        assert waiting["decision"]["outcome"] == "human"
+        assert [one["note"] for one in waiting["requests"]] == [waiting["decision"]["reason"]]
+        granted = await asked(9)
+        assert (granted["decision"]["outcome"], granted["requests"]) == ("approve", [])
+        plain = await call("POST", "quota-requests", {"total": 9, "auto": False}, by="member")
+        assert "decision" not in plain.document
+
+
+async def test_projections_are_stored_shown_in_pages_and_checked(call: Rest) -> None:
+    await call.user("member", organisation="CL1")
+    several = [_projection(tenant=name) for name in ("b", "CL1", "a@x+y")]
+    assert (await call("PUT", "quota-projections", {"projections": several})).status == 204
+    page = (await call("GET", "quota-projections?limit=2")).document
+    assert [one["tenant"] for one in page["projections"]] == ["CL1", "a@x+y"]
+    assert page["next"] == "a@x+y"
+    last = (await call("GET", "quota-projections?limit=2&after=a%40x%2By")).document
+    assert ([one["tenant"] for one in last["projections"]], last["next"]) == (["b"], "")
+    own = (await call("GET", "quota-projections", by="member")).document["projections"]
+    assert own == [_projection() | {"mean": 0}]
+    assert (await call("GET", "quota-projections/CL1", by="member")).document == own[0]
+    assert (await call("GET", "quota-projections/b", by="member")).status == 404
+    for wrong in ({"level": -1}, {"season": [1] * 6}, {"level": 1.5}, {"days": None}, {"x": 1}):
+        sent = {"projections": [_projection(**wrong)]}
+        assert (await call("PUT", "quota-projections", sent)).status == 400
+    denied = await call("PUT", "quota-projections", {"projections": several}, by="member")
+    assert denied.status == 403

@@ -81,7 +81,7 @@ async def apply_quota(
 async def auto_apply_quota(
     broker: Broker, caller: Principal, request: quota.AutoApplyQuotaRequest, _: CallContext
 ) -> None:
-    """Not served yet."""
+    """Ask for partitions and be told at once."""
     await broker.partition_quotas.auto_apply_quota(caller, _wanted(request.quotaInfo))
 
 

@@ -10,6 +10,7 @@ from opentalos.model.errors import (
     InvalidTopicParams,
     NotSupported,
     PermissionDenied,
+    QuotaAutoApproveFailed,
     TopicExists,
     TopicNotExist,
 )
@@ -283,6 +284,11 @@ async def test_partition_quotas_are_asked_for_and_approved() -> None:
         assert (found.approvedTotalQuota, found.quotaList[0].usedOuota) == (50, 0)
         revoke = quota.RevokeQuotaRequest(quotaInfo=info)
         assert (await admin("QuotaService", "revokeQuota", revoke)).talosAdmin
+        info = quota.PartitionQuotaInfo(orgId="CL1", totalQuota=20_000, applyReason="growth")
         auto = quota.AutoApplyQuotaRequest(quotaInfo=info)
-        with pytest.raises(NotSupported, match="not supported yet"):
+        with pytest.raises(QuotaAutoApproveFailed, match="waits: nothing is known of your"):
             await olga("QuotaService", "autoApplyQuota", auto)
+        [waiting] = (await admin("QuotaService", "listPendingQuota")).pendingQuotaList
+        assert (waiting.totalQuota, waiting.applyReason) == (20_000, "growth")
+        info.totalQuota = 10_000  # what every organisation has
+        await olga("QuotaService", "autoApplyQuota", auto)
