@@ -223,7 +223,7 @@ class MessageService:
         handle = self._context.throttle.handle(caller, topic, query.partition)
         now_s = asyncio.get_running_loop().time()
         result = _result(read.blocks, read.range, handle.admit_get(now_s))
-        handle.charge_get(now_s, self._count(topic, result))
+        handle.charge_get(now_s, self._count(topic, query.partition, result))
         return result
 
     async def get(self, caller: Principal, query: GetQuery) -> GetResult:
@@ -256,17 +256,19 @@ class MessageService:
         finally:
             self._holds -= 1
         result = _result(read.blocks, read.range)
-        handle.charge_get(loop.time(), self._count(topic, result))
+        handle.charge_get(loop.time(), self._count(topic, query.partition, result))
         return result
 
-    def _count(self, topic: Topic, result: GetResult) -> int:
+    def _count(self, topic: Topic, partition: int, result: GetResult) -> int:
         """Count what a get gives back; its payload bytes."""
         bytes_count = sum(len(block.payload) for block in result.blocks)
-        counters, traffic = self.counters, self._context.log.traffic_of(topic.uuid)
+        counters = self.counters
+        traffic = self._context.log.traffic_of(topic.uuid, partition)
         counters.gets += 1
         counters.gets_held += result.hold_s > 0.0
         counters.get_messages += result.messages
         counters.get_bytes += bytes_count
+        traffic.gets += 1
         traffic.messages_out += result.messages
         traffic.bytes_out += bytes_count
         return bytes_count

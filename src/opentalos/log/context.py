@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from opentalos.log.aside import Aside
-from opentalos.log.counters import LogCounters, TopicTraffic
+from opentalos.log.counters import LogCounters, Traffic
 from opentalos.log.gate import Gate
 from opentalos.log.lanes import Lanes
 from opentalos.log.manifest_store import ManifestStore
@@ -46,7 +46,7 @@ class LogContext:
     full: bool = False
     open_partitions: dict[Hashable, None] = field(default_factory=dict)
     make_room: Callable[[], None] | None = None  # called above ``segments_open_max``
-    traffic: dict[str, TopicTraffic] = field(default_factory=dict)  # by topic uuid
+    traffic: dict[str, dict[int, Traffic]] = field(default_factory=dict)  # by topic uuid
     minute_ms: int = MINUTE_MS  # what metering takes for a minute; simulations have shorter ones
 
     def refusal(self) -> TalosError | None:
@@ -61,11 +61,14 @@ class LogContext:
             )
         return None
 
-    def traffic_of(self, topic_uuid: str) -> TopicTraffic:
-        """Counters of a topic; they stay until it is deleted, wherever its partitions go."""
-        found = self.traffic.get(topic_uuid)
+    def traffic_of(self, topic_uuid: str, partition: int) -> Traffic:
+        """Counters of a partition; they stay until its topic is deleted, wherever it goes."""
+        of_topic = self.traffic.get(topic_uuid)
+        if of_topic is None:
+            of_topic = self.traffic[topic_uuid] = {}
+        found = of_topic.get(partition)
         if found is None:
-            found = self.traffic[topic_uuid] = TopicTraffic()
+            found = of_topic[partition] = Traffic()
         return found
 
     def note_space(self, free_bytes: int) -> None:

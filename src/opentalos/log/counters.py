@@ -7,13 +7,26 @@ from opentalos.model.histogram import COMMIT_S, GROUP_BLOCKS, Histogram
 
 
 @dataclass(slots=True)
-class TopicTraffic:
-    """What this server stored and gave back of one topic since it started."""
+class Traffic:
+    """What this server stored and gave back of one partition or topic since it started."""
 
+    blocks_in: int = 0
     messages_in: int = 0
     bytes_in: int = 0  # as written to the log
+    payload_in: int = 0  # of it: without the log's headers
+    gets: int = 0
     messages_out: int = 0
     bytes_out: int = 0  # payload
+
+    def add(self, other: "Traffic") -> None:
+        """Count what another one counted as well."""
+        self.blocks_in += other.blocks_in
+        self.messages_in += other.messages_in
+        self.bytes_in += other.bytes_in
+        self.payload_in += other.payload_in
+        self.gets += other.gets
+        self.messages_out += other.messages_out
+        self.bytes_out += other.bytes_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +42,17 @@ class LogFigures:
     full: bool  # puts are refused for want of space
     cache_bytes: int
     cache_bytes_max: int
-    traffic: Mapping[str, TopicTraffic]  # by topic uuid
+    lane_depth: int  # partitions that wait for a lane, or have one
+    traffic: Mapping[str, Mapping[int, Traffic]]  # by topic uuid and partition
+
+    def traffic_by_topic(self) -> Mapping[str, Traffic]:
+        """The partitions of each topic together."""
+        totals: dict[str, Traffic] = {}
+        for topic_uuid, partitions in self.traffic.items():
+            total = totals[topic_uuid] = Traffic()
+            for traffic in partitions.values():
+                total.add(traffic)
+        return totals
 
 
 @dataclass(slots=True)

@@ -103,6 +103,12 @@ class Lanes:
         """Lanes that exist now."""
         return len(self._active) + len(self._retired)
 
+    def depth(self) -> int:
+        """Partitions that wait for a lane's turn, or have it."""
+        lanes = (*self._active, *self._retired)
+        waiting = sum(len(lane.ready) + (lane.busy is not None) for lane in lanes)
+        return waiting + len(self._waiting)
+
     def stalled(self) -> int:
         """Lanes that a slow step keeps for itself."""
         return len(self._retired)

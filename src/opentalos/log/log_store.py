@@ -8,7 +8,7 @@ from functools import partial
 
 from opentalos.log.aside import Aside
 from opentalos.log.context import LogContext
-from opentalos.log.counters import LogCounters, LogFigures, TopicTraffic
+from opentalos.log.counters import LogCounters, LogFigures, Traffic
 from opentalos.log.gate import Gate, OpenGate
 from opentalos.log.lanes import Lanes
 from opentalos.log.learner import Learner
@@ -231,12 +231,13 @@ class LogStore:
             full=context.full,
             cache_bytes=context.cache.bytes,
             cache_bytes_max=context.cache.bytes_max,
+            lane_depth=context.lanes.depth(),
             traffic=context.traffic,
         )
 
-    def traffic_of(self, topic_uuid: str) -> TopicTraffic:
-        """Counters of one topic."""
-        return self._context.traffic_of(topic_uuid)
+    def traffic_of(self, topic_uuid: str, partition: int) -> Traffic:
+        """Counters of one partition."""
+        return self._context.traffic_of(topic_uuid, partition)
 
     @property
     def serving(self) -> bool:

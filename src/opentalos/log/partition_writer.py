@@ -81,7 +81,7 @@ class PartitionWriter(PutQueue):
     def __init__(self, context: LogContext, key: PartitionKey, settings: TopicLogSettings) -> None:
         super().__init__(context, key)
         self.settings = settings
-        self.traffic = context.traffic_of(key.topic_uuid)
+        self.traffic = context.traffic_of(key.topic_uuid, key.partition)
         self.segment: OpenSegment | None = None
         self.view: SegmentView | None = None  # of the unsealed segment, also while re-opening
         self.held: Held = NOTHING
@@ -227,8 +227,11 @@ class PartitionWriter(PutQueue):
             if self.meter is not None and group.messages:
                 base, append_ms = group.next_offset - group.messages, segment.state.last_append_ms
                 self.meter.add(base, group.messages, append_ms, group.payload_bytes)
-            self.traffic.messages_in += group.messages
-            self.traffic.bytes_in += group.bytes
+            traffic = self.traffic
+            traffic.blocks_in += len(group.entries)
+            traffic.messages_in += group.messages
+            traffic.bytes_in += group.bytes
+            traffic.payload_in += group.payload_bytes
             context.note_written(group.bytes)
             self.tail.add(group.stored, group.stored_bytes)
             self.wake_readers()

@@ -10,7 +10,7 @@ import pytest
 from opentalos.broker.cluster.ownership import Alone
 from opentalos.broker.messages import GetQuery, MessageService, PutTarget
 from opentalos.catalog.topic import Topic
-from opentalos.log.counters import TopicTraffic
+from opentalos.log.counters import Traffic
 from opentalos.log.results import ReadResult
 from opentalos.model.errors import (
     BadRequest,
@@ -119,7 +119,7 @@ class Bench:
             topic=self.decide,
             partition_log=lambda *_: self.log,
             ownership=Alone("host:1"),
-            log=SimpleNamespace(traffic_of=lambda _: TopicTraffic()),
+            log=SimpleNamespace(traffic_of=lambda *_: Traffic()),
         )
         self.service = MessageService(context)
 

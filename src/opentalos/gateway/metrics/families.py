@@ -40,7 +40,7 @@ class ServerCollector:
         yield from _cluster(figures)
         yield from _process(sources.process())
         if self._topics is not None:
-            self._topics.look(figures.log_now.traffic)
+            self._topics.look(figures.log_now.traffic_by_topic())
             yield from _topics(self._topics, figures.topic_names)
 
 
@@ -84,9 +84,11 @@ def _calls(sources: Sources) -> Iterator[Metric]:
     yield _labelled("calls", "Talos calls by kind.", "kind", calls)
     text = "Requests answered with an error, over all protocols, by error."
     yield _labelled("failures", text, "error", failures)
-    yield _histogram("put_duration_seconds", "putMessage, from request to reply.", thrift.put_s)
+    yield _histogram(
+        "put_duration_seconds", "putMessage, from request to reply.", thrift.put_s.coarse()
+    )
     text = "getMessage, from request to reply; waits at the end of a log included."
-    yield _histogram("get_duration_seconds", text, thrift.get_s)
+    yield _histogram("get_duration_seconds", text, thrift.get_s.coarse())
     if sources.forwarding is not None:
         counts = sources.forwarding.counters()
         for name, text in (

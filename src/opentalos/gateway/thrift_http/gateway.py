@@ -31,10 +31,10 @@ from opentalos.model.errors import (
     InvalidCredential,
     TalosError,
 )
-from opentalos.model.histogram import CALL_S, Histogram
 from opentalos.model.identity import Principal
 from opentalos.model.message import UNKNOWN_OFFSET
 from opentalos.wire._generated.talos import SERVICES
+from opentalos.wire.latency import Latency
 from opentalos.wire.thrift import hot
 from opentalos.wire.thrift.error import ApplicationError, ApplicationErrorKind, ThriftError
 from opentalos.wire.thrift.message import (
@@ -85,7 +85,7 @@ class ThriftGateway:
         self.gets = 0
         self.calls = 0  # all others
         self.failures = 0  # answered with an error
-        self.put_s, self.get_s = Histogram(CALL_S), Histogram(CALL_S)  # from request to reply
+        self.put_s, self.get_s = Latency(), Latency()  # from request to reply
 
     def routes(self) -> dict[bytes, Callable[[Exchange], None]]:
         """Handler by path."""
