@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from opentalos.broker.cluster.cluster import Cluster
 from opentalos.broker.cluster.ownership import Alone
@@ -16,6 +17,7 @@ from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
 from opentalos.broker.group_members import GroupMemberService
 from opentalos.broker.group_resets import GroupResetService
 from opentalos.broker.messages import MessageService
+from opentalos.broker.metering import Metering
 from opentalos.broker.metrics import MetricService
 from opentalos.broker.overview import OverviewService
 from opentalos.broker.partition_quotas import PartitionQuotaService
@@ -46,6 +48,7 @@ from opentalos.catalog.topics import TopicCatalog
 from opentalos.group.coordinator import Coordinator
 from opentalos.log.log_store import LogStore
 from opentalos.model.errors import TalosError
+from opentalos.model.names import USAGE_TOPIC
 from opentalos.ports.clock import Clock
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
@@ -82,7 +85,9 @@ class Broker:
         quotas = catalogs.quotas
         self._cluster = cluster
         self.context, self.catalogs, self.groups = context, catalogs, groups
-        self._upkeep = TopicUpkeep(context, groups.directory)
+        self.system_topics = SystemTopics(context)
+        self.metering = _metering(context, self.system_topics)
+        self._upkeep = TopicUpkeep(context, groups.directory, self.metering)
         self._space_upkeep = SpaceUpkeep(context)
         self.topics = TopicService(context, quotas, reader, self._upkeep)
         self.permissions = PermissionService(context)
@@ -101,7 +106,6 @@ class Broker:
         self.usage = UsageService(context)
         self.overview = OverviewService(context, reader, self.metrics)
         self.principals = PrincipalService(catalogs.principals, context.authorizer)
-        self.system_topics = SystemTopics(context)
         self.peer_calls = PeerCalls()
         self.peer_calls.register(SYSTEM_PUT_CALL, self.system_topics.answer)
         self.peer_calls.register(PARTITIONS_CALL, RemoteLogs(context).answer)
@@ -136,6 +140,8 @@ class Broker:
             raise
         self._upkeep.start()
         self._space_upkeep.start()
+        if self.metering is not None:
+            self.metering.start()
 
     @property
     def membership(self) -> Cluster | None:
@@ -154,6 +160,7 @@ class Broker:
         """
         cluster = self._cluster
         closers: tuple[Callable[[], Awaitable[None]], ...] = (
+            *((self.metering.close,) if self.metering else ()),
             *((cluster.retire,) if cluster else ()),
             self._upkeep.close,
             self._space_upkeep.close,
@@ -176,6 +183,14 @@ class Broker:
         """The address for schedule info, once the port is known."""
         if isinstance(self.context.ownership, Alone):
             self.context.ownership.address = address
+
+
+def _metering(context: BrokerContext, system_topics: SystemTopics) -> Metering | None:
+    settings = context.config.metering
+    if settings is None:
+        return None
+    put = partial(system_topics.put, USAGE_TOPIC, key=context.config.server)
+    return Metering(context, settings.interval_s, put)
 
 
 def open_broker(
@@ -204,11 +219,13 @@ def open_broker(
     def topic_changed(old: Topic | None, new: Topic | None) -> None:
         """The log and the throttle follow every change, of this server or another."""
         if new is not None and new.status == TopicStatus.ACTIVE:
-            if old is None or log_settings(old) != log_settings(new):
-                log.update_topic(log_settings(new))
+            if old is None or log_settings(old, config) != log_settings(new, config):
+                log.update_topic(log_settings(new, config))
             if old is not None and old.quota != new.quota:
                 throttle.invalidate()
         elif old is not None:
+            if broker.metering is not None:
+                broker.metering.keep_last(old)
             throttle.invalidate()
             broker.messages.forget_routes()
         if old is not None and (new is None or new.uuid != old.uuid):

@@ -10,6 +10,7 @@ from opentalos.catalog.throttle import Throttle
 from opentalos.catalog.topic import Topic
 from opentalos.catalog.topics import TopicCatalog
 from opentalos.log.log_store import LogStore, TopicLogSettings
+from opentalos.log.meter import MINUTE_MS
 from opentalos.log.partition_log import PartitionLog
 from opentalos.model.errors import NothingThere, TopicNotExist
 from opentalos.model.identity import Permission, Principal
@@ -19,11 +20,13 @@ from opentalos.model.limits import (
     GroupLimits,
     LogLimits,
     MessageLimits,
+    MeteringSettings,
     QuotaApprovalLimits,
     QuotaLimits,
     SystemTopicSettings,
     TopicLimits,
 )
+from opentalos.model.names import SYSTEM_TENANT
 from opentalos.ports.clock import Clock
 from opentalos.ports.peers import Peers
 
@@ -51,6 +54,8 @@ class BrokerConfig:
     quota_approval: QuotaApprovalLimits = field(default_factory=QuotaApprovalLimits)
     metrics_topic: SystemTopicSettings = field(default_factory=SystemTopicSettings)
     usage_topic: SystemTopicSettings = field(default_factory=SystemTopicSettings)
+    metering: MeteringSettings | None = None  # None: nothing is metered
+    minute_ms: int = MINUTE_MS  # of metering; simulations have shorter minutes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,15 +112,18 @@ class BrokerContext:
         if cached is None or cached[0] is not topic:
             if len(self._settings) >= SETTINGS_MAX:
                 self._settings.clear()
-            cached = self._settings[topic.uuid] = (topic, log_settings(topic))
+            cached = self._settings[topic.uuid] = (topic, log_settings(topic, self.config))
         return self.log.partition(cached[1], partition)
 
 
-def log_settings(topic: Topic) -> TopicLogSettings:
-    """What the log must know of a topic."""
+def log_settings(topic: Topic, config: BrokerConfig) -> TopicLogSettings:
+    """What the log must know of a topic; the service's own topics are not metered."""
     return TopicLogSettings(
         topic_uuid=topic.uuid,
         durability=topic.durability,
         retention_s=topic.retention_s,
         retention_bytes=topic.retention_bytes,
+        minute_ms=0
+        if config.metering is None or topic.owner == SYSTEM_TENANT
+        else config.minute_ms,
     )

@@ -5,6 +5,7 @@ import logging
 
 from opentalos.broker.cluster.remote_logs import RemoteLogs
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.metering import Metering
 from opentalos.catalog.topic import Topic
 from opentalos.catalog.topic_change import shrunk_topic
 from opentalos.group.directory import GroupDirectory
@@ -24,8 +25,10 @@ class TopicUpkeep:
     for it completes it at once; a leader that does the same meanwhile is harmless.
     """
 
-    def __init__(self, context: BrokerContext, groups: GroupDirectory) -> None:
-        self._context, self._groups = context, groups
+    def __init__(
+        self, context: BrokerContext, groups: GroupDirectory, metering: Metering | None = None
+    ) -> None:
+        self._context, self._groups, self._metering = context, groups, metering
         self._logs = RemoteLogs(context)
         self._removing: dict[str, asyncio.Task[None]] = {}
         self._loop_task: asyncio.Task[None] | None = None
@@ -66,6 +69,8 @@ class TopicUpkeep:
 
     async def _remove(self, dead: Topic) -> None:
         try:
+            if self._metering is not None:
+                await self._metering.before_removal(dead)
             await self._context.log.delete_topic(dead.uuid, dead.partitions_ever)
             await self._groups.delete_topic(dead.uuid)
             await self._context.topics.remove(dead)

@@ -9,7 +9,6 @@ from opentalos.log.counters import LogCounters, Traffic
 from opentalos.log.gate import Gate
 from opentalos.log.lanes import Lanes
 from opentalos.log.manifest_store import ManifestStore
-from opentalos.log.meter import MINUTE_MS
 from opentalos.log.segment_view import ViewCache
 from opentalos.log.tail_cache import TailCache
 from opentalos.model.errors import PartitionNotServing, StorageFull, TalosError
@@ -47,7 +46,6 @@ class LogContext:
     open_partitions: dict[Hashable, None] = field(default_factory=dict)
     make_room: Callable[[], None] | None = None  # called above ``segments_open_max``
     traffic: dict[str, dict[int, Traffic]] = field(default_factory=dict)  # by topic uuid
-    minute_ms: int = MINUTE_MS  # what metering takes for a minute; simulations have shorter ones
 
     def refusal(self) -> TalosError | None:
         """Why no put can be accepted now; not done."""

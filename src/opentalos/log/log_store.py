@@ -13,7 +13,6 @@ from opentalos.log.gate import Gate, OpenGate
 from opentalos.log.lanes import Lanes
 from opentalos.log.learner import Learner
 from opentalos.log.manifest_store import ROOT, ManifestStore
-from opentalos.log.meter import MINUTE_MS
 from opentalos.log.partition_jobs import close_later, delete, hand_over, seal, stop
 from opentalos.log.partition_log import PartitionLog
 from opentalos.log.partition_writer import PartitionWriter
@@ -28,7 +27,7 @@ from opentalos.ports.clock import Clock
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
 
-__all__ = ["LogStore", "TopicLogSettings"]
+__all__ = ["LogStore", "TopicLogSettings", "metered_logs"]
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +46,6 @@ class LogStore:
         server: str,
         limits: LogLimits,
         gate: Gate | None = None,
-        minute_ms: int = MINUTE_MS,
     ) -> None:
         self.counters = LogCounters()
         self._partitions: dict[PartitionKey, PartitionLog] = {}
@@ -68,7 +66,6 @@ class LogStore:
             cache=TailCache(limits.tail_cache_bytes_max),
             views=ViewCache(files, limits.index_interval_bytes),
             graves=deque(),
-            minute_ms=minute_ms,
         )
         self.upkeep = Upkeep(self._context, self._partitions, self._topics)
         self.upkeep.former = self._former
@@ -90,14 +87,6 @@ class LogStore:
             self._topics.setdefault(topic.topic_uuid, topic)
             log = self.upkeep.log_of(topic, PartitionKey(topic.topic_uuid, partition))
         return log
-
-    def metered(self) -> list[PartitionLog]:
-        """Logs in memory whose messages are metered and whose end is known."""
-        return [
-            log
-            for log in self._partitions.values()
-            if log.writer.meter is not None and log.writer.known and log.writer.meter.known
-        ]
 
     def learn(self, keys: Iterable[PartitionKey]) -> None:
         """These partitions came to this server: soon they are ready for reads and puts.
@@ -248,6 +237,15 @@ class LogStore:
         """Whether puts are accepted: started, not closing, enough space."""
         context = self._context
         return context.started and not context.closing and not context.full
+
+
+def metered_logs(store: LogStore) -> list[PartitionLog]:
+    """Logs in memory whose messages are metered and whose end is known."""
+    return [
+        log
+        for log in store._partitions.values()
+        if log.writer.meter is not None and log.writer.known and log.writer.meter.known
+    ]
 
 
 async def _sealed(writer: PartitionWriter) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from opentalos.log.meter import Minutes
+from opentalos.log.meter import MINUTE_MS, Minutes
 from opentalos.log.partition_log import PartitionLog
 from opentalos.model.message import StoredBlock
 
@@ -22,6 +22,15 @@ async def count_on(log: PartitionLog) -> bool:
     return _counted(meter, blocks) and meter.next_offset < writer.next_offset
 
 
+async def count_all(log: PartitionLog) -> None:
+    """Count every message, also those whose commit is under way. Raises: as ``count_on``."""
+    writer = log.writer
+    while writer.group is not None or writer.queue:
+        await writer.run(_in_turn)
+    while await count_on(log):
+        pass
+
+
 async def minutes_of(
     log: PartitionLog, offset: int, *, bytes_max: int, minutes_max: int
 ) -> Minutes:
@@ -31,7 +40,7 @@ async def minutes_of(
     too many: ``next_offset`` tells where. The last minute may go on there.
     """
     start, end = await log.offsets()
-    unit_ms = log.writer.context.minute_ms
+    unit_ms = log.writer.settings.minute_ms or MINUTE_MS
     found = Minutes(max(offset, start), most=minutes_max, unit_ms=unit_ms)
     left_bytes = bytes_max
     while found.next_offset < end and left_bytes > 0:
@@ -43,6 +52,10 @@ async def minutes_of(
         left_bytes -= sum(len(block.payload) for block in blocks)
         await asyncio.sleep(0)
     return found
+
+
+async def _in_turn() -> None:
+    """Job: wait for the lane."""
 
 
 async def _blocks(log: PartitionLog, offset: int) -> list[StoredBlock]:

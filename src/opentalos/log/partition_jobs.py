@@ -11,7 +11,7 @@ from opentalos.log.index import SideIndex
 from opentalos.log.manifest import END_STATE_BYTES_MAX, Segment
 from opentalos.log.manifest_store import NOTHING
 from opentalos.log.opening import keeps_state
-from opentalos.log.partition_writer import PartitionWriter, close_abandoned
+from opentalos.log.partition_writer import PartitionWriter, close_abandoned, marked
 from opentalos.log.put_queue import name_of, refuse_jobs
 from opentalos.log.segment_format import index_path
 from opentalos.log.segment_view import read_side_index, rebuild_side_index
@@ -98,7 +98,7 @@ async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
         manifest = writer.held.manifest.with_last_sealed(entry if keeps else None)
         if at_once:
             manifest = manifest.handed_on(end_state)
-        held = await context.manifests.change(writer.key, writer.held, writer.marked(manifest))
+        held = await context.manifests.change(writer.key, writer.held, marked(writer, manifest))
     except Exception as error:
         writer.write_failed(error)
         await delete_if_gone(context, writer.key, index_path(path))
@@ -156,7 +156,7 @@ async def drop(writer: PartitionWriter, count: int) -> None:
     if len(gone) == len(manifest.segments):
         await _keep_state(writer, gone[-1])
     try:
-        dropped = writer.marked(manifest.dropped(len(gone)))
+        dropped = marked(writer, manifest.dropped(len(gone)))
         held = await context.manifests.change(writer.key, writer.held, dropped)
     except TalosError as error:
         # What is held may be outdated now, and a later change would need the true version.

@@ -89,7 +89,7 @@ class PartitionWriter(PutQueue):
         self.next_offset = 0  # the durable end: nothing at or behind it is shown
         self.adopted_s = 0.0  # loop time at which ``held`` was read
         self.total_bytes: int | None = None  # ever appended; None: not looked up yet
-        self.meter = Meter(context.minute_ms) if settings.metered else None
+        self.meter = Meter(settings.minute_ms) if settings.minute_ms else None
         self.last_put_s = 0.0
         self.tail = context.cache.tail()
         self.arrivals: list[asyncio.Future[None]] | None = None  # readers held at the end
@@ -117,10 +117,6 @@ class PartitionWriter(PutQueue):
         self.adopted_s = asyncio.get_running_loop().time()
         self.next_offset = held.manifest.sealed_next
         self.view = None
-
-    def marked(self, manifest: Manifest) -> Manifest:
-        """With how far metering is now."""
-        return manifest if self.meter is None else replace(manifest, metered=self.meter.mark)
 
     def _meter_from(self, former: Manifest) -> None:
         """What is counted stays true as long as nobody else may have appended."""
@@ -429,8 +425,8 @@ class PartitionWriter(PutQueue):
         entry = Segment(new.view.base_offset, new.epoch)
         try:
             sealed = await seal_segment(old)
-            manifest = self.marked(self.held.manifest.with_last_sealed(sealed).registered(entry))
-            held = await context.manifests.change(self.key, self.held, manifest)
+            manifest = self.held.manifest.with_last_sealed(sealed).registered(entry)
+            held = await context.manifests.change(self.key, self.held, marked(self, manifest))
         except TalosError:
             await delete_if_gone(context, self.key, new.view.path)
             raise
@@ -443,6 +439,11 @@ class PartitionWriter(PutQueue):
         context.views.put(old.view.path, side)
         write_side_index_soon(context, self.key, old.view.path, side)
         return new
+
+
+def marked(writer: PartitionWriter, manifest: Manifest) -> Manifest:
+    """The manifest with how far metering is now."""
+    return manifest if writer.meter is None else replace(manifest, metered=writer.meter.mark)
 
 
 async def close_abandoned(writer: PartitionWriter) -> None:

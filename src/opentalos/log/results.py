@@ -23,7 +23,8 @@ class TopicLogSettings:
     durability: Durability
     retention_s: float
     retention_bytes: int | None = None  # per partition; None: no bound
-    metered: bool = False  # retention waits until usage events tell of a message
+    # A minute of metering; retention waits until usage events tell of a message. 0: not metered.
+    minute_ms: int = 0
 
 
 class ReadResult(NamedTuple):

@@ -146,10 +146,12 @@ class MeteringSettings:
     """[metering] What tenants stored, counted from the log and written to the topic __usage."""
 
     enabled: bool = True
+    interval_s: float = 30.0  # between two events of a minute that goes on
     partitions: int = 4  # of __usage when it is made
     retention_s: int = 40 * 86_400  # of __usage when it is made: a month can be billed anew
 
     def __post_init__(self) -> None:
+        _need(0.0 < self.interval_s <= 3_600.0, "need 0 < interval_s <= 3600")
         _need(self.partitions > 0, "need partitions > 0")
 
 

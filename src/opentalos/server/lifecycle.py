@@ -202,6 +202,7 @@ def _broker_config(config: Config, server: str, key: bytes) -> BrokerConfig:
         metrics_topic=SystemTopicSettings(
             partitions=config.measuring.partitions, retention_s=config.measuring.retention_s
         ),
+        metering=config.metering if config.metering.enabled else None,
         usage_topic=SystemTopicSettings(
             partitions=config.metering.partitions, retention_s=config.metering.retention_s
         ),

@@ -296,7 +296,7 @@ async def test_upkeep_of_many_partitions_is_bounded_and_complete(
     await bed.store.close()
 
 
-METERED = replace(TOPIC, metered=True)
+METERED = replace(TOPIC, minute_ms=60_000)
 
 
 def metered_to(bed: Bed, offset: int) -> None:
