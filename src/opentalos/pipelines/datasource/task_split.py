@@ -26,7 +26,7 @@ def split_tasks(batch: BatchRange) -> list[tuple[Slice, ...]]:
     for one in slices:
         rest: Slice | None = one
         while rest is not None:
-            if room <= sliver and tasks[-1] and len(tasks) < count:
+            if room <= sliver and room < rest.rows and len(tasks) < count:
                 tasks.append([])
                 room = share
             piece, rest = _cut(rest, room, sliver, last=len(tasks) == count)
