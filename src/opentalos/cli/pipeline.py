@@ -14,6 +14,7 @@ from opentalos.cli.output import Output, with_format
 if TYPE_CHECKING:
     from opentalos.pipelines.run_plan import Event, RunPlan
 
+_SUPERVISOR_ONLY = {"stall_s", "restarts_max", "alarm_hook"}
 HOME_DEFAULT = Path("talos-pipelines")
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -116,6 +117,79 @@ def run(form: str, supervised: bool, verbose: bool, **given: Any) -> None:
         if verbose and error.__cause__ is not None:
             click.echo(str(error.__cause__), err=True)
         raise
+
+
+@pipeline.command()
+@click.option(
+    "--stall",
+    "stall_s",
+    type=click.FloatRange(0, min_open=True),
+    help="Seconds without progress after which a stream counts as hung.",
+    show_default="30 triggers, at least 60",
+)
+@click.option(
+    "--restarts",
+    "restarts_max",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="Give up after so many restarts within minutes of each other.",
+)
+@click.option(
+    "--alarm-hook",
+    default="",
+    metavar="COMMAND|URL",
+    help="Gets each alarm as JSON: a command on stdin, an http(s) URL by POST.",
+)
+@_run_options
+@click.option("--format", "form", type=click.Choice(("text", "json")), default="text")
+def supervise(
+    form: str, alarm_hook: str, restarts_max: int, stall_s: float | None, verbose: bool,
+    **given: Any,
+) -> None:  # fmt: skip
+    """Keep a run alive: restart it when it dies or hangs, and raise an alarm.
+
+    Start it on several machines or terminals for the same --home: one works, the others wait and
+    take over. An alarm is a line on stderr, the hook's call and a measurement of the service
+    "pipelines".
+
+    Example: talos pipeline supervise monitoring --home /var/lib/talos-pipelines
+    """
+    from opentalos.pipelines.alarm import Alarm
+    from opentalos.pipelines.supervised_child import LifeSigns
+    from opentalos.pipelines.supervisor import Supervision, Supervisor
+
+    plan = _plan(supervised=True, verbose=verbose, **given)
+    plan.load()
+    trigger_s = plan.settings.trigger_s
+    supervision = Supervision(
+        home=plan.settings.home,
+        names=plan.names,
+        argv=_run_command(),
+        signs=LifeSigns(stall_s=stall_s or max(60.0, 30 * trigger_s)),
+        restarts_max=restarts_max,
+    )
+    alarm = Alarm(plan.settings, alarm_hook)
+    Supervisor(supervision, alarm, _sayer(form)).run()
+
+
+def _run_command() -> tuple[str, ...]:
+    """This command line with ``run`` in place of ``supervise`` and without its own options."""
+    context = click.get_current_context()
+    argv = [sys.executable, "-m", "opentalos.cli.main", "pipeline", "run", "--supervised"]
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if parameter.name in _SUPERVISOR_ONLY or value is None:
+            continue
+        values = value if isinstance(value, tuple) else (value,)
+        if isinstance(parameter, click.Argument):
+            argv += map(str, values)
+        elif isinstance(parameter, click.Option) and parameter.is_flag:
+            argv += parameter.opts[-1:] if value else []
+        else:
+            for one in values:
+                argv += [parameter.opts[-1], str(one)]
+    return tuple(argv)
 
 
 def _plan(

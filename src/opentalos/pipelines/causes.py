@@ -26,10 +26,8 @@ class Cause:
 
     @property
     def passing(self) -> bool:
-        found = getattr(errors, self.kind, None)
-        return isinstance(found, type) and issubclass(
-            found, errors.Unavailable | errors.OutcomeUnknown
-        )
+        own = _own(self.kind)
+        return own is not None and issubclass(own, errors.Unavailable | errors.OutcomeUnknown)
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}" if self.text else self.kind
@@ -45,17 +43,27 @@ def cause_of(error: BaseException) -> Cause:
 def cause_in(text: str) -> Cause:
     """The cause in a text with Java stacks and Python tracebacks.
 
-    A Python traceback tells more than the Java around it, and its last one more than the first:
-    that is the error as it reached the task's root.
+    An error of our own tells most. Else a Python traceback tells more than the Java around it, and
+    its last one more than the first: that is the error as it reached the task's root.
     """
+    everywhere = list(_LINK.finditer(text))
+    own = [link for link in everywhere if _own(link["kind"].rpartition(".")[2])]
+    if own:
+        return _cause(own[-1])
     _, found, python = text.rpartition(_TRACEBACK)
-    links = list(_LINK.finditer(python if found else text))
-    if found and links:
-        return _cause(links[0])
-    for link in reversed(links):
+    in_python = _LINK.search(python) if found else None
+    if in_python is not None:
+        return _cause(in_python)
+    for link in reversed(everywhere):
         if link["text"] and link["kind"].rpartition(".")[2] not in _WRAPPERS:
             return _cause(link)
-    return _cause(links[-1]) if links else Cause("Error", _line(text))
+    return _cause(everywhere[-1]) if everywhere else Cause("Error", _line(text))
+
+
+def _own(kind: str) -> type[errors.TalosError] | None:
+    found = getattr(errors, kind, None)
+    is_own = isinstance(found, type) and issubclass(found, errors.TalosError)
+    return found if is_own else None
 
 
 def _cause(link: "re.Match[str]") -> Cause:

@@ -5,7 +5,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+# States of a pipeline of a run.
+WAITING: Final = "waiting"  # for a server that is away
+STARTING: Final = "starting"
+RUNNING: Final = "running"
+IN_A_RUN: Final = "in a run"  # of a batch pipeline: nothing else of the process is looked at
+ENDED: Final = "ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ class Beat:
 
     pid: int
     count: int
-    state: str  # waiting, starting, running, in a batch, in a run
+    state: str
 
     def write(self, home: Path, name: str) -> None:
         """Leave it for the supervisor, whole or not at all."""

@@ -10,22 +10,20 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from opentalos.model.errors import ConfigError, RequestError, TalosError
 from opentalos.pipelines.causes import cause_of
-from opentalos.pipelines.pipeline import BatchPipeline, Pipeline, PipelineSettings, StreamPipeline
+from opentalos.pipelines.pipeline import BatchPipeline, Pipeline, StreamPipeline
+from opentalos.pipelines.progress import STARTING, WAITING
+from opentalos.pipelines.reach import reach
 from opentalos.pipelines.run_lock import RunLock
 from opentalos.pipelines.run_plan import Event, PipelineFailed, RunPlan, Say
 from opentalos.pipelines.runs import BatchRun, Run, StreamRun
 from opentalos.pipelines.session import open_session
-from opentalos.sdk import ClientConfig, TalosAdmin
-from opentalos.sdk.config import split_key, split_urls
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOK_S = 0.2  # between two looks at the pipelines
 _STOP_GRACE_S = 5.0  # for the batch under way, when told to stop
-_REACH_S = 2.0  # for one question to the server
 
 
 class _Stopped(BaseException):
@@ -56,7 +54,7 @@ class Runner:
             runs = [self._run_of(pipeline) for pipeline in pipelines.values()]
             try:
                 self._wait_for_server(runs)
-                spark = self._session(stack, locks)
+                spark = self._session(stack, locks, runs)
                 self._loop(spark, runs)
             except _Stopped:
                 self._note("stopped")
@@ -67,7 +65,9 @@ class Runner:
         assert isinstance(pipeline, BatchPipeline)
         return BatchRun(pipeline, self._plan, self._say, self._reach)
 
-    def _session(self, stack: ExitStack, locks: list[RunLock]) -> "SparkSession":
+    def _session(self, stack: ExitStack, locks: list[RunLock], runs: list[Run]) -> "SparkSession":
+        for run in runs:
+            run.beat(STARTING)
         with self._interruptible():
             plan = self._plan
             spark = open_session("talos pipeline", master=plan.master, conf=plan.conf)
@@ -107,7 +107,7 @@ class Runner:
                 self._note(f"waiting for the server, {self._plan.outage_s:.0f} s at most: {reason}")
                 told = True
             for run in runs:
-                run.beat("waiting")
+                run.beat(WAITING)
             if time.monotonic() > deadline:
                 raise PipelineFailed(f"the server cannot be used: {reason}")
             self._rest()
@@ -160,26 +160,3 @@ class Runner:
 
     def _note(self, text: str) -> None:
         self._say(Event("note", text))
-
-
-def client_config(settings: PipelineSettings, deadline_s: float) -> ClientConfig:
-    """How the SDK reaches the server of these settings. Raises: ConfigError."""
-    key_id, secret = split_key(settings.key, "key")
-    return ClientConfig(
-        endpoints=split_urls(settings.url), key_id=key_id, secret=secret, deadline_s=deadline_s
-    )
-
-
-def reach(settings: PipelineSettings) -> str:
-    """Why the server cannot be used now; empty if it can.
-
-    Raises: RequestError: it answers and will always refuse, as with a wrong key.
-    """
-    try:
-        with TalosAdmin(client_config(settings, _REACH_S)) as admin:
-            admin.topics.list()
-    except (ConfigError, RequestError):
-        raise
-    except TalosError as error:
-        return str(error)
-    return ""

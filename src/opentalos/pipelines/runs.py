@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 from opentalos.pipelines.causes import Cause, cause_of
 from opentalos.pipelines.pipeline import BatchPipeline, Pipeline, PipelineSettings, StreamPipeline
-from opentalos.pipelines.progress import Beat, progress_of
+from opentalos.pipelines.progress import (
+    ENDED,
+    IN_A_RUN,
+    RUNNING,
+    STARTING,
+    WAITING,
+    Beat,
+    progress_of,
+)
 from opentalos.pipelines.run_plan import Event, PipelineFailed, RunPlan, Say
 
 if TYPE_CHECKING:
@@ -33,6 +41,7 @@ class Run(ABC):
         self._down_since: float | None = None
         self._retry_at = 0.0
         self._beats = 0
+        self._state = ""
         self._beat_at = 0.0
 
     @abstractmethod
@@ -44,9 +53,10 @@ class Run(ABC):
         """End between two batches, or within one at the monotonic time ``wait_until``."""
 
     def beat(self, state: str) -> None:
-        """Leave a sign of life, at most one a second."""
+        """Leave a sign of life: at most one a second, but each change of the state."""
         now = time.monotonic()
-        if now - self._beat_at >= _BEAT_S:
+        if now - self._beat_at >= _BEAT_S or state != self._state:
+            self._state = state
             self._beats, self._beat_at = self._beats + 1, now
             Beat(os.getpid(), self._beats, state).write(self.settings.home, self.name)
 
@@ -71,7 +81,7 @@ class Run(ABC):
         """Not before a server that was away answers again."""
         if self._down_since is None:
             return True
-        self.beat("waiting")
+        self.beat(WAITING)
         if time.monotonic() < self._retry_at:
             return False
         reason = self._reach()
@@ -81,6 +91,10 @@ class Run(ABC):
 
     def _got_on(self) -> None:
         self._down_since = None
+
+    def _end(self) -> None:
+        self.ended = True
+        self.beat(ENDED)
 
 
 class StreamRun(Run):
@@ -103,13 +117,13 @@ class StreamRun(Run):
             status = self._query.status
             idle = not status["isTriggerActive"] and "Initializing" not in status["message"]
             if idle:
-                self.beat("running")
+                self.beat(RUNNING)
             return
         error, self._query = self._query.exception(), None
         if error is not None:
             self._failed(error)
         else:
-            self.ended = True
+            self._end()
 
     def stop(self, wait_until: float) -> None:
         query, self._query = self._query, None
@@ -122,7 +136,7 @@ class StreamRun(Run):
         query.stop()
 
     def _start(self, spark: "SparkSession") -> None:
-        self.beat("starting")
+        self.beat(STARTING)
         try:
             self._query = self._pipeline.start(spark, self.settings)
         except Exception as error:
@@ -138,7 +152,7 @@ class StreamRun(Run):
             return
         self._last = progress.at, progress.batch
         self._got_on()
-        self.beat("running")
+        self.beat(RUNNING)
         if progress.rows or progress.lag:
             self._say(Event("progress", str(progress), asdict(progress)))
 
@@ -154,13 +168,12 @@ class BatchRun(Run):
 
     def look(self, spark: "SparkSession") -> None:
         if time.monotonic() < self._due_at:
-            self.beat("running")
+            self.beat(RUNNING)
             return
         if not self._may_start():
             return
         began = time.monotonic()
-        self._beat_at = 0.0
-        self.beat("in a run")
+        self.beat(IN_A_RUN)
         try:
             self._pipeline.run(spark, self.settings)
         except Exception as error:
@@ -172,7 +185,7 @@ class BatchRun(Run):
         fields = {"pipeline": self.name, "run": self._runs, "took_s": took_s}
         self._say(Event("progress", f"{self.name}  run {self._runs}  {took_s} s", fields))
         if self._every_s is None:
-            self.ended = True
+            self._end()
         else:
             self._due_at = max(began + self._every_s, time.monotonic())
 

@@ -1,0 +1,71 @@
+"""A real ``talos pipeline`` process for tests: started, read, killed."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.server_process import TALOS
+from tests.spark.conftest import TalosServer
+
+WAIT_S = 240.0  # a session starts in 10 s on a quiet machine, in 60 s on a busy one
+_POLL_S = 0.1
+SMALL = ("--conf", "spark.driver.memory=512m", "--master", "local[2]")
+
+
+class PipelineProcess:
+    """``talos pipeline COMMAND ...``; what it says goes to a file."""
+
+    def __init__(self, server: TalosServer, home: Path, *argv: str) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self.said_file = home / f"said-{time.monotonic_ns()}"
+        command = [str(TALOS), "pipeline", *argv, "--home", str(home), *SMALL]
+        with self.said_file.open("wb") as said:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                env={**os.environ, "TALOS_URL": server.url, "TALOS_KEY": server.key},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def said(self) -> str:
+        return self.said_file.read_text(errors="replace")
+
+    def wait_for(self, text: str, *, times: int = 1) -> None:
+        """Until it has said so."""
+
+        def seen() -> bool:
+            if self.said().count(text) >= times:
+                return True
+            assert self.process.poll() is None, f"ended before {text!r}:\n{self.said()}"
+            return False
+
+        until(seen, lambda: f"no {text!r} in:\n{self.said()}")
+
+    def wait(self) -> int:
+        """Its exit status."""
+        return self.process.wait(WAIT_S)
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """SIGKILL; nothing happens if it ended already."""
+        self.process.kill()
+        self.process.wait()
+
+
+def until(condition: Callable[[], bool], otherwise: Callable[[], str]) -> None:
+    """Wait until it holds; ``otherwise`` says what is there instead."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, otherwise()
+        time.sleep(_POLL_S)

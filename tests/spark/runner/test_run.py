@@ -1,0 +1,99 @@
+"""``talos pipeline run`` with real processes: locks, servers that are away, topics that go."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from tests.server_process import ServerProcess
+from tests.spark.archived import archived, each_once
+from tests.spark.conftest import TalosServer
+from tests.spark.pipeline_process import PipelineProcess, until
+
+from opentalos.sdk import SimpleProducer, TalosAdmin
+
+TOPIC = "streamed"
+STOP_S_MAX = 30.0  # from SIGTERM to the end; seconds on a quiet machine
+
+
+def put(server: TalosServer, count: int) -> None:
+    with SimpleProducer(server.config, TOPIC, 0) as producer:
+        producer.put([b"x"] * count)
+
+
+@pytest.mark.timeout(600)
+def test_a_run_waits_for_its_server_and_ends_with_its_topic(tmp_path: Path) -> None:
+    process = ServerProcess(tmp_path / "server")
+    server = TalosServer(process.start())
+    home = tmp_path / "home"
+    with TalosAdmin(server.config) as admin:
+        admin.topics.create(TOPIC, partitions=1)
+    put(server, 50)
+    process.kill()
+    argv = ("run", "archive", "-o", f"archive.topics={TOPIC}", "--trigger", "1")
+    run = PipelineProcess(server, home, *argv)
+    try:
+        run.wait_for("waiting for the server")  # down at the start
+        process.start()
+        until(lambda: len(archived(home / "archive")) == 50, run.said)
+
+        other = PipelineProcess(server, home, *argv)
+        assert other.wait() == 1
+        assert f"archive already runs on {home}, by pid {run.pid}" in other.said()
+
+        process.kill()  # down in between
+        time.sleep(2)
+        process.start()
+        put(server, 50)
+        until(lambda: len(archived(home / "archive")) == 100, run.said)
+        assert archived(home / "archive") == each_once({0: 100})
+
+        with TalosAdmin(server.config) as admin:
+            admin.topics.delete(TOPIC)
+        assert run.wait() == 1
+        last = run.said().splitlines()[-1]
+        assert last.startswith("talos: archive failed: TopicNotExist: "), run.said()
+    finally:
+        run.kill()
+        process.stop()
+
+
+@pytest.mark.timeout(300)
+def test_sigterm_ends_a_run_between_two_batches(server: TalosServer, tmp_path: Path) -> None:
+    with TalosAdmin(server.config) as admin:
+        admin.topics.create("stopped", partitions=1)
+    with SimpleProducer(server.config, "stopped", 0) as producer:
+        producer.put([b"x"] * 10)
+    argv = ("run", "archive", "-o", "archive.topics=stopped", "--trigger", "1", "--format", "json")
+    run = PipelineProcess(server, tmp_path, *argv)
+    try:
+        run.wait_for('"rows": 10')
+        began = time.monotonic()
+        assert run.stop() == 0
+        assert time.monotonic() - began < STOP_S_MAX
+    finally:
+        run.kill()
+    events = [json.loads(line) for line in run.said().splitlines() if line.startswith("{")]
+    assert [one["batch"] for one in events if one["event"] == "progress"] == [0]
+    assert events[-1] == {"event": "note", "text": "stopped"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("archiv",), "no pipeline 'archiv'; did you mean archive?"),
+        (
+            ("archive", "-o", "archive.topic=a"),
+            "no option of archive 'topic'; did you",
+        ),
+        (("archive", "-o", "archiv.topics=a"), "did you mean archive?"),
+        (("archive", "-o", "topics=a"), "need NAME.option=value"),
+    ],
+)
+def test_what_is_unknown_is_refused_before_spark_starts(
+    server: TalosServer, tmp_path: Path, argv: tuple[str, ...], said: str
+) -> None:
+    run = PipelineProcess(server, tmp_path, "run", *argv)
+    assert run.wait() == 1
+    assert said in run.said()
+    assert "incubator" not in run.said()  # the first that a Java says
