@@ -1,9 +1,9 @@
-"""Fetch the jars of the real backends, or say in one line why the cluster tests cannot run.
+"""Fetch the jars of the real backends, or say in one line which tests cannot run without them.
 
 Quick when they are there. Never fails: what needs no Java must work without it.
 """
 
-from opentalos.cli.backend.jars import CLIENT, SERVERS, fetch
+from opentalos.cli.backend.jars import CLIENT, PIPELINES, SERVERS, fetch
 from opentalos.cli.backend.places import BackendError
 
 
@@ -11,13 +11,18 @@ def say(text: str) -> None:
     print(f"setup: {text}", flush=True)
 
 
-def main() -> None:
-    for kind in (*SERVERS, CLIENT):
+def fetch_all(kinds: tuple[str, ...], tests: str) -> None:
+    for kind in kinds:
         try:
             fetch(kind, say)
         except BackendError as error:
-            say(f"no cluster tests: {error.message}")
+            say(f"no tests of {tests}: {error.message}")
             return
+
+
+def main() -> None:
+    fetch_all((*SERVERS, CLIENT), "clusters")
+    fetch_all(PIPELINES, "pipelines with their backends")
 
 
 if __name__ == "__main__":

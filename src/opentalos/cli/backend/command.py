@@ -1,4 +1,4 @@
-"""``talos backend``: real HDFS, ZooKeeper and HBase on this machine."""
+"""``talos backend``: real HDFS, ZooKeeper, HBase and Druid on this machine."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 
 import click
 
+from opentalos.cli.backend.druid import DruidBackend
 from opentalos.cli.backend.hbase import HbaseBackend
 from opentalos.cli.backend.hdfs import DATANODES_MAX, HdfsBackend
-from opentalos.cli.backend.jars import CLIENT, SERVERS, fetch
+from opentalos.cli.backend.jars import CLIENT, PIPELINES, SERVERS, fetch
 from opentalos.cli.backend.places import default_home
 from opentalos.cli.backend.service import Backend
 from opentalos.cli.backend.zookeeper import ZookeeperBackend
@@ -18,6 +19,7 @@ KINDS: dict[str, type[Backend]] = {
     "hdfs": HdfsBackend,
     "zookeeper": ZookeeperBackend,
     "hbase": HbaseBackend,
+    "druid": DruidBackend,
 }
 ALL = "all"
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -42,9 +44,10 @@ def _backends(kinds: Sequence[str], home: Path) -> list[Backend]:
 
 @click.group()
 def backend() -> None:
-    """Real HDFS, ZooKeeper and HBase on this machine, on loopback.
+    """Real HDFS, ZooKeeper, HBase and Druid on this machine, on loopback.
 
-    For trying a cluster and for tests: one NameNode, one ZooKeeper, one HBase without HDFS.
+    For trying a cluster and for tests: one NameNode, one ZooKeeper, one HBase without HDFS. Druid
+    is for pipelines and needs ZooKeeper; "all" starts and fetches what a cluster of servers needs.
     """
 
 
@@ -54,7 +57,7 @@ def backend() -> None:
 @click.option(
     "--port", type=int,
     help="First port; 0 picks free ones. Kept for the next start.",
-    show_default="9820 for hdfs, 2181 for zookeeper, 2191 for hbase",
+    show_default="9820 for hdfs, 2181 for zookeeper, 2191 for hbase, 8081 for druid",
 )  # fmt: skip
 @click.option(
     "--datanodes", type=click.IntRange(1, DATANODES_MAX), help="How many DataNodes HDFS has."
@@ -66,7 +69,7 @@ def start(kinds: Sequence[str], home: Path, port: int | None, datanodes: int | N
 
     Example: talos backend start hdfs zookeeper hbase
     """
-    chosen = _backends(kinds, home)
+    chosen = [one for one in _backends(kinds, home) if one.kind in {*SERVERS, *kinds}]
     if len(chosen) > 1 and port:
         raise click.UsageError("--port of several can only be 0; give each a port of its own")
     for one in chosen:
@@ -115,7 +118,9 @@ def status(kinds: Sequence[str], home: Path, output: Output) -> None:
 
 
 @backend.command(name="fetch")
-@click.argument("kinds", type=click.Choice([*SERVERS, CLIENT, ALL]), nargs=-1, required=True)
+@click.argument(
+    "kinds", type=click.Choice([*SERVERS, *PIPELINES, CLIENT, ALL]), nargs=-1, required=True
+)
 def fetch_command(kinds: Sequence[str]) -> None:
     """Fetch the jars of a backend, and those that a server needs to use it, with Maven.
 
@@ -125,7 +130,8 @@ def fetch_command(kinds: Sequence[str]) -> None:
     Example: talos backend fetch client
     """
     wanted = [name for name in SERVERS if name in kinds or ALL in kinds]
-    if set(kinds) != {"zookeeper"}:
+    wanted += [name for name in PIPELINES if name in kinds]
+    if set(kinds) - {"zookeeper", *PIPELINES}:
         wanted.append(CLIENT)
     for name in wanted:
         click.echo(f"{name}: jars in {fetch(name, _say)}")

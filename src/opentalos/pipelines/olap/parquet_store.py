@@ -1,0 +1,104 @@
+"""OLAP tables as Parquet files, one an hour, read by DuckDB."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from opentalos.model.errors import BadRequest, NotFound, StoreUnavailable
+from opentalos.pipelines.lake import HourTable, hour_of
+from opentalos.pipelines.olap.answers import answer
+from opentalos.pipelines.olap.sql import Dialect, statement
+from opentalos.pipelines.olap.store import TIME, Query, Selection, TableInfo
+
+_TIME_MS: Final = 'epoch_ms("time")'
+_DIALECT: Final = Dialect(_TIME_MS, f"{_TIME_MS} >= {{}}", f"{_TIME_MS} < {{}}", divide="//")
+_MEMORY: Final = "1GB"  # of one query; what does not fit goes to disk or is refused
+_SETTINGS: Final[dict[str, str | int | float | list[str]]] = {
+    "memory_limit": _MEMORY,
+    "threads": 4,
+    # What is not in the package is not fetched while a query waits.
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+
+
+class ParquetStore:
+    """Below HOME/olap, a folder per table as of ``HourTable``; one writer a table, any readers.
+
+    Every call sees what is there then; there is nothing to keep open.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._folder = home / "olap"
+
+    def replace(self, table: str, hour_ms: int, rows: pa.Table) -> None:
+        """As the interface says. Raises: StoreUnavailable: the disk refuses; not done."""
+        try:
+            self._table(table).replace(hour_ms, rows)
+        except OSError as error:
+            raise StoreUnavailable(f"cannot write {self._folder / table}: {error}") from error
+
+    def query(self, query: Query) -> pa.Table:
+        """As the interface says."""
+        info = self._info(query.rows.table)
+        files = [str(path) for path in self._files(query.rows)]
+        with duckdb.connect(":memory:", config=dict(_SETTINGS)) as engine:
+            if not files:  # an empty answer still has the columns
+                newest = self._table(info.name).files()[-1]
+                empty = pq.ParquetFile(newest).schema_arrow.empty_table()
+                engine.register("empty", empty)
+            source = "read_parquet(?, union_by_name = true)" if files else "empty"
+            found = statement(query, info, source, _DIALECT)
+            parameters: list[Any] = [*([files] if files else []), *found.parameters]
+            try:
+                rows = engine.sql(found.text, params=parameters).to_arrow_table()
+            except duckdb.ConversionException as error:
+                raise BadRequest(f"a value is of another type: {error}") from error
+            except duckdb.OutOfMemoryException as error:
+                raise BadRequest(f"the query needs more than {_MEMORY}; narrow it") from error
+            except duckdb.IOException as error:
+                raise StoreUnavailable(f"cannot read {self._folder}: {error}") from error
+        return answer(query, _plain(rows))
+
+    def tables(self) -> list[TableInfo]:
+        """As the interface says."""
+        if not self._folder.exists():
+            return []
+        names = sorted(path.name for path in self._folder.iterdir() if path.is_dir())
+        return [self._info(name) for name in names if self._table(name).hours()]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _table(self, name: str) -> HourTable:
+        return HourTable(self._folder, name, folder=self._folder / name)
+
+    def _info(self, name: str) -> TableInfo:
+        known = name.isidentifier()  # a name of ours; nothing that leads out of the folder
+        files = self._table(name).files() if known else []
+        if not files:
+            raise NotFound(f"no table {name!r} in {self._folder}")
+        names = pq.ParquetFile(files[-1]).schema_arrow.names
+        return TableInfo(name, tuple(one for one in names if one != TIME))
+
+    def _files(self, rows: Selection) -> list[Path]:
+        table = self._table(rows.table)
+        first = hour_of(rows.start_ms)
+        hours = [hour for hour in table.hours() if first <= hour < rows.end_ms]
+        return table.files(hours) if hours else []
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """Sums of whole numbers, which DuckDB makes 128 bits wide, as bigint or else as double."""
+    for place, kind in enumerate(rows.schema.types):
+        if pa.types.is_decimal(kind):
+            name, column = rows.schema.names[place], rows.column(place)
+            try:
+                column = column.cast(pa.int64())
+            except pa.ArrowInvalid:
+                column = column.cast(pa.float64())
+            rows = rows.set_column(place, name, column)
+    return rows
