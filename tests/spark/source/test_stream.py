@@ -1,0 +1,132 @@
+"""Streams: counts, restarts, growth, and the lag of a group."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from tests.spark.conftest import TalosServer
+from tests.spark.source.conftest import Reading, places, put
+
+from opentalos.sdk import TalosAdmin
+
+PATIENCE_S = 60.0
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < until_s
+        time.sleep(0.1)
+
+
+def create(server: TalosServer, topic: str, partitions: int) -> None:
+    with TalosAdmin(server.config) as admin:
+        admin.topics.create(topic, partitions=partitions)
+
+
+def test_available_now_reads_everything_in_batches_of_the_limit(
+    spark: SparkSession, server: TalosServer, tmp_path: Path
+) -> None:
+    create(server, "limited", 4)
+    put(server, "limited", [2_500, 2_500, 2_500, 1_000])
+    reading = Reading(spark, server, tmp_path, {"topic": "limited", "maxMessagesPerTrigger": 3_000})
+    batches = reading.run()
+    assert [len(batch) for batch in batches] == [3_000, 3_000, 2_500]
+    assert reading.seen.places == places("limited", (0, 2_500), (0, 2_500), (0, 2_500), (0, 1_000))
+    assert {partition for _, partition, _ in batches[0]} == {0, 1, 2, 3}
+
+
+def test_a_restart_goes_on_without_gap_or_overlap(
+    spark: SparkSession, server: TalosServer, tmp_path: Path
+) -> None:
+    create(server, "restarted", 2)
+    reading = Reading(spark, server, tmp_path, {"topic": "restarted"})
+    for run in range(3):
+        put(server, "restarted", [700, 300])
+        assert sum(map(len, reading.run())) == 1_000
+        assert reading.seen.places == places(
+            "restarted", (0, 700 * (run + 1)), (0, 300 * (run + 1))
+        )
+    assert reading.run() == []
+
+
+def test_a_batch_that_was_not_committed_comes_again_with_the_same_rows(
+    spark: SparkSession, server: TalosServer, tmp_path: Path
+) -> None:
+    create(server, "again", 2)
+    put(server, "again", [900, 400])
+    options = {"topic": "again", "maxMessagesPerTrigger": 1_000}
+    reading = Reading(spark, server, tmp_path, {**options, "startingPosition": "earliest"})
+    first, second = reading.run()
+    for commit in ("0", "1"):  # as if the driver was killed before it wrote them
+        (tmp_path / "commits" / commit).unlink()
+        (tmp_path / "commits" / f".{commit}.crc").unlink(missing_ok=True)
+    (tmp_path / "offsets" / "1").unlink()
+    (tmp_path / "offsets" / ".1.crc").unlink(missing_ok=True)
+    put(server, "again", [50, 50])
+    # The first batch is told by its own offset, not by where a new query would begin.
+    reading.options |= {"startingPosition": "latest", "tasks": 1, "maxMessagesPerTrigger": 5_000}
+    again = reading.run()
+    assert again[0] == first
+    assert sorted(again[1]) == sorted(
+        [*second, *[("again", p, n) for p, n0 in ((0, 900), (1, 400)) for n in range(n0, n0 + 50)]]
+    )
+
+
+def test_partitions_that_are_added_are_read_from_their_first_message(
+    spark: SparkSession, quick_server: TalosServer, tmp_path: Path
+) -> None:
+    create(quick_server, "grown", 1)
+    put(quick_server, "grown", [100])
+    reading = Reading(
+        spark, quick_server, tmp_path, {"topic": "grown", "startingPosition": "latest"}
+    )
+    query = reading.start(processingTime="200 milliseconds")
+    try:
+        wait_for(lambda: query.lastProgress is not None)
+        with TalosAdmin(quick_server.config) as admin:
+            admin.topics.change("grown", partitions=3)
+        put(quick_server, "grown", [50, 60, 70])
+        wait_for(lambda: query.exception() is not None or len(reading.seen.places) >= 180)
+    finally:
+        query.stop()
+    assert reading.seen.places == places("grown", (100, 150), (0, 60), (0, 70))
+
+
+def test_a_pattern_takes_in_topics_that_are_made_later(
+    spark: SparkSession, server: TalosServer, tmp_path: Path
+) -> None:
+    create(server, "logs-a", 1)
+    create(server, "other-logs-a", 1)
+    put(server, "logs-a", [10])
+    put(server, "other-logs-a", [10])
+    reading = Reading(spark, server, tmp_path, {"topicPattern": "logs-.*"})
+    assert sum(map(len, reading.run())) == 10
+    create(server, "logs-b", 2)
+    put(server, "logs-a", [5])
+    put(server, "logs-b", [7, 8])
+    reading.run()
+    assert reading.seen.places == places("logs-a", (0, 15)) + places("logs-b", (0, 7), (0, 8))
+
+
+def test_the_lag_of_the_group_is_what_is_left_to_read(
+    spark: SparkSession, server: TalosServer, tmp_path: Path
+) -> None:
+    create(server, "lagging", 2)
+    put(server, "lagging", [800, 600])
+    reading = Reading(spark, server, tmp_path, {"topic": "lagging", "group": "spark-query"})
+    reading.run()
+    with TalosAdmin(server.config) as admin:
+        lags = admin.groups.lag("lagging", "spark-query")
+        assert [(one.checkpoint, one.lag) for one in lags] == [(799, 0), (599, 0)]
+        put(server, "lagging", [20, 0])
+        assert [one.lag for one in admin.groups.lag("lagging", "spark-query")] == [20, 0]
+    fresh = Reading(
+        spark,
+        server,
+        tmp_path / "fresh",
+        {"topic": "lagging", "group": "spark-query", "startingPosition": "group"},
+    )
+    fresh.run()
+    assert fresh.seen.places == [("lagging", 0, n) for n in range(800, 820)]
