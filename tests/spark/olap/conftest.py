@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from opentalos.cli.backend.druid import DruidBackend
+from opentalos.cli.backend.jars import fetch
+from opentalos.cli.backend.zookeeper import ZookeeperBackend
+from opentalos.pipelines.olap.druid_store import DruidStore
 from opentalos.pipelines.olap.parquet_store import ParquetStore
 from opentalos.pipelines.olap.store import OlapStore
+
+START_TIMEOUT_S = 180  # of the first test that needs Druid; 25 s on a quiet machine
 
 
 @pytest.fixture(scope="session")
@@ -16,8 +22,34 @@ def run() -> str:
     return secrets.token_hex(4)
 
 
-@pytest.fixture(scope="module", params=["parquet"])
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OlapStore]:
-    opened = ParquetStore(Path(tmp_path_factory.mktemp("olap")))
+@pytest.fixture(scope="session")
+def druid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DruidBackend]:
+    """A Druid of these tests, with a ZooKeeper of its own."""
+    home: Path = tmp_path_factory.mktemp("druid")
+    zookeeper, druid = ZookeeperBackend(home), DruidBackend(home)
+    for one in (zookeeper, druid):
+        fetch(one.kind, print)
+        one.compile_less()
+    try:
+        zookeeper.start(print, port=0)
+        druid.start(print, port=0)
+        yield druid
+    finally:
+        for one in (druid, zookeeper):
+            for name in one.names():
+                one.daemon(name).kill()
+
+
+@pytest.fixture(
+    scope="module", params=["parquet", pytest.param("druid", marks=pytest.mark.backend)]
+)
+def store(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OlapStore]:
+    opened: OlapStore
+    if request.param == "parquet":
+        opened = ParquetStore(tmp_path_factory.mktemp("olap"))
+    else:
+        opened = DruidStore(request.getfixturevalue("druid").url)
     yield opened
     opened.close()

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from opentalos.model.errors import BadRequest, NotFound, StoreUnavailable
 from opentalos.pipelines.lake import HourTable, hour_of
 from opentalos.pipelines.olap.answers import answer
+from opentalos.pipelines.olap.rows import need_hour
 from opentalos.pipelines.olap.sql import Dialect, statement
 from opentalos.pipelines.olap.store import TIME, Query, Selection, TableInfo
 
@@ -36,6 +37,7 @@ class ParquetStore:
 
     def replace(self, table: str, hour_ms: int, rows: pa.Table) -> None:
         """As the interface says. Raises: StoreUnavailable: the disk refuses; not done."""
+        need_hour(rows, hour_ms)
         try:
             self._table(table).replace(hour_ms, rows)
         except OSError as error:

@@ -1,0 +1,197 @@
+"""OLAP tables in Apache Druid, over HTTP."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+
+from opentalos.model.errors import NotFound, StoreUnavailable
+from opentalos.pipelines.lake import HOUR_MS
+from opentalos.pipelines.olap.answers import answer
+from opentalos.pipelines.olap.druid_http import DruidHttp, part
+from opentalos.pipelines.olap.rows import json_pieces, need_hour
+from opentalos.pipelines.olap.sql import Dialect, quoted, statement
+from opentalos.pipelines.olap.store import TIME, Query, TableInfo
+
+PIECE_BYTES_MAX: Final = 8 << 20  # of rows within one task
+TASK_TIMEOUT_S: Final = 600.0
+VISIBLE_TIMEOUT_S: Final = 120.0
+_POLL_S: Final = 0.2
+_TIME: Final = "__time"  # what Druid calls it
+_PIECES: Final = "__pieces"  # ends the name of a table that gathers the pieces of an hour
+_DIALECT: Final = Dialect(
+    time_ms=f"TIMESTAMP_TO_MILLIS({_TIME})",
+    since=f"{_TIME} >= MILLIS_TO_TIMESTAMP({{}})",
+    before=f"{_TIME} < MILLIS_TO_TIMESTAMP({{}})",
+)
+_COLUMNS: Final = (
+    "SELECT TABLE_NAME, COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS "
+    "WHERE TABLE_SCHEMA = 'druid' ORDER BY 1, ORDINAL_POSITION"
+)
+_SQL_TYPES: Final = {"VARCHAR": pa.string(), "DOUBLE": pa.float64(), "FLOAT": pa.float64()}
+_PARAMETERS: Final = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE"}
+
+
+class DruidStore:
+    """A table is a datasource with one segment an hour, or a few if it is large.
+
+    A new version of an hour overshadows the old one in one step; ``replace`` returns when the
+    broker answers from it.
+    """
+
+    def __init__(self, url: str, *, piece_bytes_max: int = PIECE_BYTES_MAX) -> None:
+        self._http = DruidHttp(url)
+        self._piece_bytes_max = piece_bytes_max
+
+    def replace(self, table: str, hour_ms: int, rows: pa.Table) -> None:
+        """As the interface says."""
+        need_hour(rows, hour_ms)
+        interval = f"{_iso(hour_ms)}/{_iso(hour_ms + HOUR_MS)}"
+        before = self._versions(table, interval)
+        if not rows.num_rows:
+            self._drop(table, interval)
+        else:
+            self._load(table, interval, rows)
+        self._await(f"{table} {interval}", lambda: self._shows(table, interval, before, rows))
+
+    def query(self, query: Query) -> pa.Table:
+        """As the interface says."""
+        name = query.rows.table
+        info = next((one for one in self.tables() if one.name == name), None)
+        if info is None:
+            raise NotFound(f"no table {name!r} in Druid")
+        found = statement(query, info, quoted(name), _DIALECT)
+        parameters = [{"type": _PARAMETERS[type(one)], "value": one} for one in found.parameters]
+        return answer(query, self._sql(found.text, parameters))
+
+    def tables(self) -> list[TableInfo]:
+        """As the interface says."""
+        found: dict[str, list[str]] = {}
+        for table, column in zip(*self._sql(_COLUMNS, []).to_pydict().values(), strict=True):
+            found.setdefault(table, []).append(column)
+        return [
+            TableInfo(table, tuple(one for one in columns if one != _TIME))
+            for table, columns in found.items()
+            if not table.endswith(_PIECES)
+        ]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _sql(self, text: str, parameters: list[dict[str, Any]]) -> pa.Table:
+        told = {"resultFormat": "array", "header": True, "sqlTypesHeader": True}
+        body = {"query": text, "parameters": parameters, **told}
+        names, kinds, *rows = self._http.broker("/druid/v2/sql", body)
+        types = [_SQL_TYPES.get(kind, pa.int64()) for kind in kinds]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+        arrays = [pa.array(one, kind) for one, kind in zip(columns, types, strict=True)]
+        return pa.table(arrays, names=names)
+
+    def _load(self, table: str, interval: str, rows: pa.Table) -> None:
+        """One task if the rows fit into it; else the pieces are gathered beside the table
+        first, so that the hour changes in one step all the same."""
+        pieces = json_pieces(rows, self._piece_bytes_max)
+        first = next(pieces)
+        second = next(pieces, None)
+        if second is None:
+            self._run(_task(table, interval, rows.schema, _inline(first)))
+            return
+        beside = table + _PIECES
+        self._run(_task(beside, interval, rows.schema, _inline(first)))
+        while second is not None:
+            more = _task(beside, interval, rows.schema, _inline(second), append=True)
+            self._run(more)
+            second = next(pieces, None)
+        gathered = {"type": "druid", "dataSource": beside, "interval": interval}
+        self._run(_task(table, interval, rows.schema, {"inputSource": gathered}))
+        self._drop(beside, interval)
+
+    def _drop(self, table: str, interval: str) -> None:
+        path = f"/druid/coordinator/v1/datasources/{part(table)}/markUnused"
+        self._http.coordinator(path, {"interval": interval})
+
+    def _run(self, task: dict[str, Any]) -> None:
+        name = self._http.coordinator("/druid/indexer/v1/task", task)["task"]
+        path = f"/druid/indexer/v1/task/{part(name)}/status"
+        self._await(name, lambda: self._ended(path), TASK_TIMEOUT_S)
+
+    def _ended(self, path: str) -> bool:
+        status = self._http.coordinator(path)["status"]
+        if status["statusCode"] == "FAILED":
+            raise StoreUnavailable(f"a task of Druid failed: {status.get('errorMsg')}")
+        return bool(status["statusCode"] == "SUCCESS")
+
+    def _versions(self, table: str, interval: str) -> set[str]:
+        """Versions of an hour that the broker answers from now."""
+        path = f"/druid/v2/datasources/{part(table)}/candidates?intervals={part(interval)}"
+        found = self._http.broker(path)
+        return {one["version"] for one in found if one["locations"]}
+
+    def _shows(self, table: str, interval: str, before: set[str], rows: pa.Table) -> bool:
+        now = self._versions(table, interval)
+        if not rows.num_rows:
+            return not now
+        if not now or now & before:
+            return False
+        known = next((one.columns for one in self.tables() if one.name == table), ())
+        return set(rows.schema.names) <= {*known, TIME}
+
+    def _await(
+        self, what: str, done: Callable[[], bool], timeout_s: float = VISIBLE_TIMEOUT_S
+    ) -> None:
+        until = time.monotonic() + timeout_s
+        while not done():
+            if time.monotonic() > until:
+                raise StoreUnavailable(f"Druid takes over {timeout_s:.0f} s for {what}")
+            time.sleep(_POLL_S)
+
+
+def _iso(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _inline(rows: str) -> dict[str, Any]:
+    inline = {"type": "inline", "data": rows}
+    return {"inputSource": inline, "inputFormat": {"type": "json"}}
+
+
+def _task(
+    table: str, interval: str, schema: pa.Schema, source: dict[str, Any], *, append: bool = False
+) -> dict[str, Any]:
+    dimensions = [
+        {"name": field.name, "type": _druid_type(field.type)}
+        for field in schema
+        if field.name != TIME
+    ]
+    grain = {"segmentGranularity": "HOUR", "queryGranularity": "NONE", "rollup": False}
+    return {
+        "type": "index_parallel",
+        "spec": {
+            "dataSchema": {
+                "dataSource": table,
+                "timestampSpec": {"column": _TIME, "format": "millis"},
+                "dimensionsSpec": {"dimensions": dimensions},
+                "metricsSpec": [],
+                "granularitySpec": {**grain, "intervals": [interval]},
+            },
+            "ioConfig": {
+                "type": "index_parallel",
+                **source,
+                "appendToExisting": append,
+                "dropExisting": not append,
+            },
+            "tuningConfig": {
+                "type": "index_parallel",
+                "partitionsSpec": {"type": "dynamic"},
+                "maxNumConcurrentSubTasks": 1,
+            },
+        },
+    }
+
+
+def _druid_type(kind: pa.DataType) -> str:
+    if pa.types.is_integer(kind):
+        return "long"
+    return "double" if pa.types.is_floating(kind) else "string"

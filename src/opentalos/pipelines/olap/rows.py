@@ -1,0 +1,42 @@
+"""Rows on their way into a store."""
+
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from opentalos.pipelines.lake import HOUR_MS
+from opentalos.pipelines.olap.store import TIME
+
+_ROWS_AT_ONCE = 10_000
+
+
+def need_hour(rows: pa.Table, hour_ms: int) -> None:
+    """Refuse rows of another hour with ValueError: they would be lost or shown twice."""
+    times = pc.min_max(times_ms(rows)).as_py()
+    if rows.num_rows and not hour_ms <= times["min"] <= times["max"] < hour_ms + HOUR_MS:
+        raise ValueError(f"rows from {times['min']} to {times['max']} in the hour of {hour_ms}")
+
+
+def times_ms(rows: pa.Table) -> pa.ChunkedArray:
+    """The rows' times in Unix ms."""
+    return rows.column(TIME).cast(pa.timestamp("ms", tz="UTC"), safe=False).cast(pa.int64())
+
+
+def json_pieces(rows: pa.Table, bytes_max: int) -> Iterator[str]:
+    """Lines of JSON, a row each, with the time as ``__time`` in ms; together at most
+    ``bytes_max`` a piece, but one row at least. No rows: no piece."""
+    named = rows.drop_columns([TIME]).append_column("__time", times_ms(rows))
+    lines: list[str] = []
+    size = 0
+    for batch in named.to_batches(_ROWS_AT_ONCE):
+        for row in batch.to_pylist():
+            line = json.dumps(row)  # ASCII: a character is a byte
+            if lines and size + len(line) > bytes_max:
+                yield "\n".join(lines)
+                lines, size = [], 0
+            lines.append(line)
+            size += len(line) + 1
+    if lines:
+        yield "\n".join(lines)
