@@ -1,4 +1,4 @@
-"""``talos backend``: real HDFS, ZooKeeper, HBase and Druid on this machine."""
+"""``talos backend``: real HDFS, ZooKeeper, HBase, Druid and Kafka on this machine."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +10,7 @@ from opentalos.cli.backend.druid import DruidBackend
 from opentalos.cli.backend.hbase import HbaseBackend
 from opentalos.cli.backend.hdfs import DATANODES_MAX, HdfsBackend
 from opentalos.cli.backend.jars import CLIENT, PIPELINES, SERVERS, fetch
+from opentalos.cli.backend.kafka import KafkaBackend
 from opentalos.cli.backend.places import default_home
 from opentalos.cli.backend.service import Backend
 from opentalos.cli.backend.zookeeper import ZookeeperBackend
@@ -20,6 +21,7 @@ KINDS: dict[str, type[Backend]] = {
     "zookeeper": ZookeeperBackend,
     "hbase": HbaseBackend,
     "druid": DruidBackend,
+    "kafka": KafkaBackend,
 }
 ALL = "all"
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -44,10 +46,11 @@ def _backends(kinds: Sequence[str], home: Path) -> list[Backend]:
 
 @click.group()
 def backend() -> None:
-    """Real HDFS, ZooKeeper, HBase and Druid on this machine, on loopback.
+    """Real HDFS, ZooKeeper, HBase, Druid and Kafka on this machine, on loopback.
 
     For trying a cluster and for tests: one NameNode, one ZooKeeper, one HBase without HDFS. Druid
-    is for pipelines and needs ZooKeeper; "all" starts and fetches what a cluster of servers needs.
+    is for pipelines and needs ZooKeeper; Kafka is for benchmarks. "all" starts and fetches what a
+    cluster of servers needs.
     """
 
 
@@ -57,7 +60,8 @@ def backend() -> None:
 @click.option(
     "--port", type=int,
     help="First port; 0 picks free ones. Kept for the next start.",
-    show_default="9820 for hdfs, 2181 for zookeeper, 2191 for hbase, 8081 for druid",
+    show_default="9820 for hdfs, 2181 for zookeeper, 2191 for hbase, 8081 for druid, "
+    "9092 for kafka",
 )  # fmt: skip
 @click.option(
     "--datanodes", type=click.IntRange(1, DATANODES_MAX), help="How many DataNodes HDFS has."

@@ -12,14 +12,23 @@ from opentalos.cli.backend.places import BackendError, Say, jars_folder
 from opentalos.model.errors import ConfigError
 
 SERVERS = ("hdfs", "zookeeper", "hbase")
-PIPELINES = ("druid",)  # what the pipelines may be used with; no server needs them
+PIPELINES = ("druid", "kafka")  # what the pipelines may be used with; no server needs them
 CLIENT = "client"
+SPARK_KAFKA = "spark-kafka"  # Spark's Kafka connector, for the benchmark
 
 _POMS = Path(__file__).parent / "poms"
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 _STAMP = ".complete"  # written last, so a broken fetch is repeated
 _FETCH_TIMEOUT_S = 1200
-_SIZES_MB = {"hdfs": 68, "zookeeper": 14, "hbase": 117, CLIENT: 114, "druid": 183}
+_SIZES_MB = {
+    "hdfs": 68,
+    "zookeeper": 14,
+    "hbase": 117,
+    CLIENT: 114,
+    "druid": 183,
+    "kafka": 54,
+    SPARK_KAFKA: 11,
+}
 # The class path that was tried with both clients in one process has none of these.
 _LEFT_OUT = {
     CLIENT: "snappy-java,jsr305,commons-logging,audience-annotations,jakarta.activation-api"
