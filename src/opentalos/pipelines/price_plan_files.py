@@ -135,7 +135,7 @@ def _metered(table: TomlTable, resource: Resource) -> Rate | None:
     if unit is None or free is None or not tiers:
         return None
     count, name = unit
-    largest = max(free, *(tier.end or tier.begin for tier, _ in tiers))
+    largest = free + max(tier.end or tier.begin for tier, _ in tiers)
     if largest * count > COUNT_MAX:
         table.fault(f"a limit of {largest:,} units of {count:,} is more than can be counted")
     return Rate(unit=count, unit_name=name, free=free, tiers=tuple(tier for tier, _ in tiers))
