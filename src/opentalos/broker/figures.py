@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from opentalos.broker.message_counters import HeldCalls, MessageCounters
 from opentalos.broker.position_events import PositionCounters
+from opentalos.catalog.topics import of_tenants, topic_by_uuid
 from opentalos.group.coordinator import GroupCounters
 from opentalos.group.directory import GroupFigures
 from opentalos.log.counters import LogCounters, LogFigures
+
+__all__ = ["ClusterFigures", "Figures", "LogFigures", "figures_of", "topic_by_uuid"]
 
 if TYPE_CHECKING:
     from opentalos.broker.broker import Broker
@@ -41,8 +44,8 @@ class Figures:
     groups: GroupCounters
     groups_now: GroupFigures
     positions: PositionCounters
-    topics: int
-    partitions: int
+    topics: int  # of tenants
+    partitions: int  # of theirs
     topic_names: Mapping[str, str]  # by uuid
     denials: int
     quota_decisions: Mapping[str, int]  # by outcome
@@ -52,7 +55,7 @@ class Figures:
 def figures_of(broker: "Broker") -> Figures:
     """Read everything; costs some work per topic and lease, so not for every request."""
     context = broker.context
-    topics = context.topics.all()
+    topics, tenants = context.topics.all(), of_tenants(context.topics.all())
     return Figures(
         server=context.config.server,
         messages=broker.messages.counters,
@@ -62,8 +65,8 @@ def figures_of(broker: "Broker") -> Figures:
         groups=broker.groups.counters,
         groups_now=broker.groups.directory.figures,
         positions=broker.consumers.positions.counters,
-        topics=len(topics),
-        partitions=sum(topic.consumer_partitions for topic in topics),
+        topics=len(tenants),
+        partitions=sum(topic.consumer_partitions for topic in tenants),
         topic_names={topic.uuid: f"{topic.owner}/{topic.name}" for topic in topics},
         denials=context.authorizer.denials,
         quota_decisions=broker.partition_quotas.decided,

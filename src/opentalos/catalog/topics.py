@@ -150,6 +150,11 @@ class TopicCatalog:
                 del index[key]
 
 
+def topic_by_uuid(catalog: TopicCatalog, topic_uuid: str) -> Topic | None:
+    """The topic of that id, unless it is being deleted."""
+    return catalog._by_uuid.get(topic_uuid)
+
+
 def of_tenants(topics: Collection[Topic]) -> list[Topic]:
     """All of them but the service's own, which no list shows."""
     return [topic for topic in topics if topic.owner != SYSTEM_TENANT]

@@ -334,3 +334,14 @@ def _decoder(row: Row) -> Callable[[Mapping[bytes, bytes]], GroupRow | Partition
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def checkpoints_of(directory: GroupDirectory) -> Mapping[str, Mapping[int, list[int]]]:
+    """The checkpoints of all groups in memory, by topic uuid and partition."""
+    found: dict[str, dict[int, list[int]]] = {}
+    for topic_uuid, groups in directory._topics.items():
+        partitions = found[topic_uuid] = {}
+        for group in groups.values():
+            for number, partition in group.partitions.items():
+                partitions.setdefault(number, []).append(partition.value.checkpoint)
+    return found

@@ -26,6 +26,7 @@ from opentalos.server.config import Config, parse_address
 from opentalos.server.data_directory import DataDirectory
 from opentalos.server.gateways import Gateways, Port, open_gateways
 from opentalos.server.loop_watch import LoopWatch
+from opentalos.server.measuring import Measured, Measuring
 from opentalos.server.member import Member, become_member
 from opentalos.server.root import RootKey, ensure_root
 from opentalos.server.stores import Stores, open_stores
@@ -72,6 +73,7 @@ class Server:
     tls: ServerTls
     readiness: Readiness
     watch: LoopWatch
+    measuring: Measuring
 
     @property
     def url(self) -> str:
@@ -89,6 +91,7 @@ class Server:
         await self.broker.announce_restart()
         if not await self.http.drain(self.config.http.drain_s):
             _log.warning("requests under way were cut after the drain time")
+        await self.measuring.stop()
         self.watch.stop()
         await self.tls.close()
         try:
@@ -150,6 +153,9 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
         if place is None:
             place = await _listen(http, config, tls)
             broker.set_advertise(place.advertise)
+        measured = Measured(broker=broker, thrift=gateways.thrift, http=http, watch=watch)
+        cluster = member.cluster if member else ""
+        measuring = Measuring(config.measuring, measured, directory.path, cluster)
         server = Server(
             config=config,
             stores=stores,
@@ -161,10 +167,12 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             tls=tls,
             readiness=readiness,
             watch=watch,
+            measuring=measuring,
         )
         _tell(directory, server)
         watch.start()
         tls.start()
+        await measuring.start()
         undo.pop_all()
         return server
 

@@ -16,6 +16,7 @@ class LoopWatch:
     def __init__(self) -> None:
         self.longest_s = 0.0  # since the start
         self.blocked_s = 0.0  # in all stalls of a tick or more
+        self._lately_s = 0.0  # the longest since somebody took it
         self._expected_s = 0.0
         self._reported_s = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
@@ -32,6 +33,8 @@ class LoopWatch:
         stall_s = now_s - self._expected_s
         if stall_s > self.longest_s:
             self.longest_s = stall_s
+        if stall_s > self._lately_s:
+            self._lately_s = stall_s
         if stall_s > _TICK_S:
             self.blocked_s += stall_s
         if stall_s > _WARN_S and now_s - self._reported_s > _REPORT_S:
@@ -39,6 +42,11 @@ class LoopWatch:
             _log.warning("the event loop was blocked", extra={"stall_ms": round(stall_s * 1000)})
         self._expected_s = now_s + _TICK_S
         self._timer = loop.call_at(self._expected_s, self._tick)
+
+    def take_longest_s(self) -> float:
+        """The longest stall since the last call."""
+        lately_s, self._lately_s = self._lately_s, 0.0
+        return lately_s
 
     def stop(self) -> None:
         """Stop measuring."""

@@ -1,0 +1,125 @@
+"""What psutil tells of this process and of the machine; blocking, some of it on a file system."""
+
+import socket
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import psutil
+
+_MS_PER_S: Final = 1_000
+_LOOPBACK: Final = "lo"
+
+
+class ProcessUse(NamedTuple):
+    """This process. ``cpu_ms``: ever, all threads."""
+
+    cpu_ms: float
+    memory_bytes: int
+
+
+class DiskSpace(NamedTuple):
+    """A file system."""
+
+    free_bytes: int
+    total_bytes: int
+
+
+class MachineUse(NamedTuple):
+    """The machine, as measures of ``wire/measures.py``: counters since its start, and gauges."""
+
+    counters: dict[str, float]
+    gauges: dict[str, float]
+
+
+class ProcessMeter:
+    """Reads one process again and again."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+
+    def look(self) -> ProcessUse:
+        """What it uses now."""
+        with self._process.oneshot():
+            times = self._process.cpu_times()
+            return ProcessUse(
+                (times.user + times.system) * _MS_PER_S,
+                self._process.memory_info().rss,
+            )
+
+
+def machine_name() -> str:
+    """What the machine calls itself."""
+    return socket.gethostname()
+
+
+def space_of(path: Path) -> DiskSpace:
+    """The file system of a path. Raises: OSError."""
+    usage = psutil.disk_usage(str(path))
+    return DiskSpace(usage.free, usage.total)
+
+
+def look_at_machine() -> MachineUse:
+    """What the whole machine uses now; what the system does not tell is left out."""
+    cpu, memory = psutil.cpu_times(), psutil.virtual_memory()
+    steal_s = getattr(cpu, "steal", 0.0)
+    idle_s = cpu.idle + getattr(cpu, "iowait", 0.0) + steal_s
+    # Linux counts guests a second time.
+    used_s = sum(cpu) - idle_s - getattr(cpu, "guest", 0.0) - getattr(cpu, "guest_nice", 0.0)
+    counters = {"cpu_ms": used_s * _MS_PER_S, "cpu_steal_ms": steal_s * _MS_PER_S}
+    counters |= _disk_counters() | _network_counters()
+    load_1, load_5, load_15 = psutil.getloadavg()
+    gauges = {
+        "cpu_cores": float(psutil.cpu_count() or 1),
+        "load_1": load_1,
+        "load_5": load_5,
+        "load_15": load_15,
+        "memory_bytes": float(memory.total - memory.available),
+        "memory_total_bytes": float(memory.total),
+        "swap_bytes": float(psutil.swap_memory().used),
+    }
+    return MachineUse(counters, gauges | _fullest_disk())
+
+
+def _disk_counters() -> dict[str, float]:
+    disks = psutil.disk_io_counters(perdisk=False)
+    if disks is None:
+        return {}
+    return {
+        "disk_read_bytes": float(disks.read_bytes),
+        "disk_written_bytes": float(disks.write_bytes),
+        "disk_busy_ms": float(getattr(disks, "busy_time", 0)),
+    }
+
+
+def _network_counters() -> dict[str, float]:
+    cards = [
+        card for name, card in psutil.net_io_counters(pernic=True).items() if name != _LOOPBACK
+    ]
+    return {
+        "net_received_bytes": float(sum(card.bytes_recv for card in cards)),
+        "net_sent_bytes": float(sum(card.bytes_sent for card in cards)),
+        "net_errors": float(
+            sum(card.errin + card.errout + card.dropin + card.dropout for card in cards)
+        ),
+    }
+
+
+def _fullest_disk() -> dict[str, float]:
+    spaces: list[DiskSpace] = []
+    parts = psutil.disk_partitions()
+    # What nobody can write to, such as the image of a package, is always full.
+    places = {one.mountpoint for one in parts if "ro" not in one.opts.split(",")} or {"/"}
+    for place in places:
+        try:
+            spaces.append(space_of(Path(place)))
+        except OSError:
+            continue  # a file system that answers nobody
+    spaces = [space for space in spaces if space.total_bytes]
+    if not spaces:
+        return {}
+    fullest = min(spaces, key=lambda space: space.free_bytes / space.total_bytes)
+    return {
+        "disk_free_bytes": float(fullest.free_bytes),
+        "disk_total_bytes": float(fullest.total_bytes),
+        "disk_used_share": 1 - fullest.free_bytes / fullest.total_bytes,
+    }
