@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 
 # Sums of many counts stay below a bigint: 2 ** 15 of the largest ones fit.
 COUNT_MAX: Final = 1 << 48
+AMOUNT_MAX: Final = 1e100  # of what is no whole number; any sum of them is finite
 OFFSET_MAX: Final = (1 << 63) - 1
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the last one with a date
 
@@ -37,9 +38,10 @@ _OPTIONS: Final = {
 }
 
 
-def number(least: int, most: int = COUNT_MAX) -> dict[str, Any]:
-    """Metadata of a whole-number field: its bounds. Without it: 0 to COUNT_MAX."""
-    return {"least": least, "most": most}
+def number(least: float, most: float | None = None) -> dict[str, Any]:
+    """Metadata of a field of numbers: its bounds. Without them: 0 to COUNT_MAX for whole numbers,
+    -AMOUNT_MAX to AMOUNT_MAX for others."""
+    return {"least": least} if most is None else {"least": least, "most": most}
 
 
 def split_events(
@@ -169,7 +171,8 @@ def _out_of_bounds(column: Column, kind: DataType, bounds: Mapping[str, Any]) ->
         least, most = bounds.get("least", 0), bounds.get("most", COUNT_MAX)
         return ~column.between(least, most)
     if isinstance(kind, DoubleType):
-        return F.isnan(column) | (F.abs(column) == float("inf"))
+        least, most = bounds.get("least", -AMOUNT_MAX), bounds.get("most", AMOUNT_MAX)
+        return ~column.between(least, most)  # nor is NaN, which is above all
     if isinstance(kind, MapType):
         inner = _out_of_bounds(F.lit(0), kind.valueType, bounds)
         if inner is None:
