@@ -1,0 +1,62 @@
+"""Reads what lies in ``__metrics``, as an administrator's program does."""
+
+import time
+from collections.abc import Callable
+
+from tests.server_process import ROOT_KEY
+
+from opentalos.model.errors import TopicNotExist
+from opentalos.model.names import METRICS_TOPIC
+from opentalos.sdk import ClientConfig, SimpleConsumer
+from opentalos.wire.measurement import Measurement, decode_measurement
+
+WAIT_S = 30.0
+
+
+def administrator(url: str) -> ClientConfig:
+    return ClientConfig(endpoints=(url,), key_id=ROOT_KEY.key_id, secret=ROOT_KEY.secret)
+
+
+def events_of(config: ClientConfig, topic: str = METRICS_TOPIC) -> list[bytes]:
+    """Every message of the topic, partition by partition."""
+    found: list[bytes] = []
+    with SimpleConsumer(config, topic) as consumer:
+        for partition, offsets in consumer.offsets().items():
+            offset = offsets.start
+            while offset < offsets.next:
+                for record in consumer.fetch(partition, offset):
+                    found.append(bytes(record.data))
+                    offset = record.offset + 1
+    return found
+
+
+def rows_of(config: ClientConfig) -> list[Measurement]:
+    """Every row, in order of time; a row that came twice would be here twice."""
+    rows = [decode_measurement(event) for event in events_of(config)]
+    return sorted(rows, key=lambda row: row.at_ms)
+
+
+def wait_for_rows(
+    config: ClientConfig, condition: Callable[[list[Measurement]], bool]
+) -> list[Measurement]:
+    """The rows, once they fulfil the condition."""
+    deadline_s = time.monotonic() + WAIT_S
+    while True:
+        try:
+            rows = rows_of(config)
+        except TopicNotExist:  # the first step is not over
+            rows = []
+        if condition(rows):
+            return rows
+        assert time.monotonic() < deadline_s, rows[-3:]
+        time.sleep(0.2)
+
+
+def total(rows: list[Measurement], name: str, topic: str = "") -> float:
+    """The sum of a measure over the rows of a topic, or of the whole server."""
+    return sum(row.sums.get(name, 0.0) for row in rows if row.topic == topic)
+
+
+def assert_each_key_once(rows: list[Measurement]) -> None:
+    keys = [row.key for row in rows]
+    assert len(keys) == len(set(keys))
