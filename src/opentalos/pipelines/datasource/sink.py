@@ -68,7 +68,8 @@ class TalosWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """In the driver: some tasks failed for good."""
-        _log.warning("%s", _aborted("the write", messages))
+        again = "none" if self._job.options.write_id else "all"
+        _log.warning("%s", _aborted("the write", messages, again))
 
 
 class TalosStreamWriter(DataSourceStreamArrowWriter):
@@ -93,7 +94,7 @@ class TalosStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """In the driver: some tasks failed for good."""
-        _log.warning("%s", _aborted(f"batch {batchId}", messages))
+        _log.warning("%s", _aborted(f"batch {batchId}", messages, "none"))
 
 
 def task_facts() -> TaskFacts:
@@ -135,10 +136,10 @@ def _rows(messages: Sequence[WriterCommitMessage | None]) -> int:
     return sum(one.rows for one in messages if isinstance(one, Written))
 
 
-def _aborted(what: str, messages: Sequence[WriterCommitMessage | None]) -> str:
+def _aborted(what: str, messages: Sequence[WriterCommitMessage | None], again: str) -> str:
     done = sum(one is not None for one in messages)
     return (
         f"{what} failed: {_rows(messages)} rows of {done} tasks are stored and stay, and maybe "
-        f"some of the other {len(messages) - done} tasks; the same batch tried again stores none "
-        "of them twice"
+        f"some of {len(messages) - done} other tasks; the same rows written again store {again} of "
+        "them twice"
     )

@@ -63,6 +63,10 @@ class Runs:
     def __init__(self) -> None:
         self._first: OrderedDict[str, int] = OrderedDict()  # by run id
 
+    def forget(self) -> None:
+        """As a new process."""
+        self._first.clear()
+
     def may_be_replayed(self, facts: TaskFacts) -> bool:
         """Whether an earlier run may have tried this batch. The first batch of all may be as well,
         but then the log has to take producers that it does not know."""

@@ -17,7 +17,7 @@ from opentalos.pipelines.datasource.sink_lanes import Lanes, Stored
 from opentalos.pipelines.datasource.sink_options import Delivery, WriteOptions
 from opentalos.pipelines.datasource.sink_plan import Target, WritePlan, target_of
 from opentalos.pipelines.datasource.sink_routing import Router
-from opentalos.pipelines.datasource.sink_windows import windows
+from opentalos.pipelines.datasource.sink_windows import WINDOW_ROWS_MAX, windows
 from opentalos.pipelines.datasource.slice_reader import client_of
 from opentalos.sdk import Client
 from opentalos.sdk.loop_thread import LoopThread
@@ -55,7 +55,7 @@ class WriteJob:
             create_ms=plan.now_ms,
         )
         try:
-            for window in windows(batches, self.columns.sized):
+            for window in windows(batches, self.columns.sized, WINDOW_ROWS_MAX):
                 for cut in router.cuts(window):
                     thread.run(lanes.add(cut))
             return thread.run(lanes.finish())
