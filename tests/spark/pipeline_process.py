@@ -8,11 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.server_process import TALOS
-from tests.spark.conftest import TalosServer
+from tests.spark.conftest import QUICK_JAVA, TalosServer
 
 WAIT_S = 240.0  # a session starts in 10 s on a quiet machine, in 60 s on a busy one
 _POLL_S = 0.1
-SMALL = ("--conf", "spark.driver.memory=512m", "--master", "local[2]")
+SMALL = (
+    *("--master", "local[2]", "--conf", "spark.driver.memory=512m"),
+    *(part for name, value in QUICK_JAVA.items() for part in ("--conf", f"{name}={value}")),
+)
 
 
 class PipelineProcess:

@@ -102,6 +102,7 @@ class ArchiveWriter:
         self._check_owner(files, f"{beside}/{_OWNER}", stream)
         listed, staged = f"{beside}/{batch_id:09}.json", f"{beside}/{batch_id:09}"
         if files.exists(listed):
+            files.delete(staged)
             return
         prefix = f"{stream[:8]}-{batch_id:09}-"
         files.delete_all(f"{self._path}/{_DATE}=*/{prefix}*.parquet")

@@ -19,12 +19,12 @@ MISSING = "pipelines need PySpark: pip install 'opentalos[spark]'"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _LOOPBACK = "127.0.0.1"
 _LOG_FILE = Path(__file__).with_name("log4j2.properties")
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CONF = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_FILE}",
     # The end of a run does not wait for ever for a query that hangs.
     "spark.sql.streaming.stopTimeout": "10s",
     # A worker that stays keeps its connections and imports from one trigger to the next.
@@ -38,7 +38,8 @@ def open_session(
     """The session of this process, made anew unless it has one.
 
     Python workers run this process's interpreter; times are UTC. A cluster's machines need
-    the package opentalos themselves. ``conf`` wins over what is set here.
+    the package opentalos themselves. ``conf`` wins over what is set here; options for Java are
+    added.
 
     Raises: ConfigError: no PySpark, or no Java that it can use.
     """
@@ -54,7 +55,10 @@ def open_session(
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = _LOOPBACK
         settings["spark.sql.shuffle.partitions"] = str(_local_cores(master))
     builder = SparkSession.builder.appName(app).master(master)
-    for name, value in {**settings, **conf}.items():
+    settings |= conf
+    logging = f"-Dlog4j2.configurationFile={_LOG_FILE}"
+    settings[_JAVA_OPTIONS] = f"{logging} {conf.get(_JAVA_OPTIONS, '')}".strip()
+    for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     _register_source(spark)

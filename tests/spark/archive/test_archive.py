@@ -1,0 +1,141 @@
+"""The archive: each message once for every reader, also over crashes between any two steps."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from tests.spark.archived import archived, each_once
+from tests.spark.conftest import TalosServer
+
+from opentalos.model.errors import ConfigError
+from opentalos.pipelines.archive import ARCHIVE
+from opentalos.pipelines.causes import cause_of
+from opentalos.pipelines.hadoop_files import HadoopFiles
+from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.sdk import Message, SimpleProducer, TalosAdmin
+
+PARTITIONS = 2
+
+
+def fill(server: TalosServer, topic: str, count: int, *, new: bool = True) -> None:
+    """``count`` messages in each partition."""
+    if new:
+        with TalosAdmin(server.config) as admin:
+            admin.topics.create(topic, partitions=PARTITIONS)
+    for partition in range(PARTITIONS):
+        with SimpleProducer(server.config, topic, partition) as producer:
+            producer.put([Message(data=b"%d" % number) for number in range(count)])
+
+
+def settings(server: TalosServer, home: Path, **options: str) -> PipelineSettings:
+    return PipelineSettings(
+        url=server.url, key=server.key, home=home, available_now=True, options=options
+    )
+
+
+def run(spark: SparkSession, given: PipelineSettings) -> None:
+    query = ARCHIVE.start(spark, given)
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+def test_spark_and_duckdb_read_each_message_once(
+    spark: SparkSession, server: TalosServer, tmp_path: Path
+) -> None:
+    fill(server, "kept", 1_000)
+    given = settings(server, tmp_path, topics="kept")
+    run(spark, given)
+    fill(server, "kept", 500, new=False)
+    run(spark, given)
+    run(spark, given)  # nothing is new
+
+    folder = tmp_path / "archive"
+    assert archived(folder) == each_once({0: 1_500, 1: 1_500})
+    rows = spark.read.parquet(str(folder))
+    assert Counter((one.partition, one.offset) for one in rows.collect()) == archived(folder)
+    days = {one.date for one in rows.select("date").distinct().collect()}
+    assert days == {one.day for one in rows.selectExpr("to_date(append_time) as day").collect()}
+    values = rows.where("partition = 0").orderBy("offset").select("value").limit(3).collect()
+    assert [bytes(one.value) for one in values] == [b"0", b"1", b"2"]
+
+
+class Died(Exception):
+    """The driver is gone at this point."""
+
+
+@pytest.mark.parametrize("step", ["rename", "write_new", "delete"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_batch_that_died_at_any_step_is_there_once(
+    spark: SparkSession,
+    server: TalosServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    nth: int,
+) -> None:
+    topic = f"died-{step}-{nth}".replace("_", "-")
+    fill(server, topic, 100)
+    given = settings(server, tmp_path, topics=topic)
+    real = getattr(HadoopFiles, step)
+    calls = []
+
+    def dies(self: HadoopFiles, *arguments: str) -> None:
+        calls.append(arguments)
+        if len(calls) == nth:
+            raise Died
+        real(self, *arguments)
+
+    monkeypatch.setattr(HadoopFiles, step, dies)
+    with pytest.raises(PySparkException, match="Died"):
+        run(spark, given)
+    monkeypatch.undo()
+    run(spark, given)
+    assert archived(tmp_path / "archive") == each_once({0: 100, 1: 100})
+    assert not list((tmp_path / "archive.batches").glob("*/date=*"))
+
+
+def test_the_archive_of_another_checkpoint_is_refused(
+    spark: SparkSession, server: TalosServer, tmp_path: Path
+) -> None:
+    fill(server, "refused", 10)
+    path = str(tmp_path / "shared")
+    run(spark, settings(server, tmp_path / "one", topics="refused", path=path))
+    with pytest.raises(PySparkException) as caught:
+        run(spark, settings(server, tmp_path / "two", topics="refused", path=path))
+    cause = cause_of(caught.value)
+    assert cause.kind == "ConfigError"
+    assert "is the archive of another checkpoint" in cause.text
+    assert archived(tmp_path / "shared") == each_once({0: 10, 1: 10})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"topics": "a", "topic-pattern": "b"},
+        {"topics": "a", "compression": "rar"},
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(
+    spark: SparkSession, server: TalosServer, tmp_path: Path, options: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigError, match="archive"):
+        ARCHIVE.start(spark, settings(server, tmp_path, **options))
+
+
+def test_lists_of_old_batches_do_not_pile_up(
+    spark: SparkSession, server: TalosServer, tmp_path: Path
+) -> None:
+    fill(server, "listed", 10)
+    given = settings(server, tmp_path, topics="listed")
+    run(spark, given)
+    lists = sorted((tmp_path / "archive.batches").glob("0*.json"))
+    assert [one.name for one in lists] == ["000000000.json"]
+    names = json.loads(lists[0].read_text())["files"]
+    there = (tmp_path / "archive").glob("date=*/*.parquet")
+    assert sorted(names) == sorted(str(one.relative_to(tmp_path / "archive")) for one in there)
