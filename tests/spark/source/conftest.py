@@ -1,6 +1,7 @@
 """Topics with messages, and a server that forgets and grows quickly."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,21 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.server_process import ServerProcess
 from tests.spark.conftest import TalosServer
 
-from opentalos.sdk import Client, Compression, Message, Record, SimpleConsumer, SimpleProducer
+from opentalos.sdk import (
+    Client,
+    Compression,
+    Message,
+    Record,
+    SimpleConsumer,
+    SimpleProducer,
+    TalosAdmin,
+)
 
-# Partitions may be added at once; messages of a topic with retention_s = 1 go within seconds.
+# Partitions may be added at once; messages of a topic with retention_s = 1 go within seconds, and
+# do not wait until their minute is metered.
 QUICK = """
+[metering]
+enabled = false
 [topic]
 retention_min_s = 1
 change_partition_interval_s = 0.0
@@ -33,6 +45,23 @@ def quick_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TalosServ
         yield TalosServer(process)
     finally:
         process.stop()
+
+
+PATIENCE_S = 60.0
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    """Until it is so, within a bound."""
+    until_s = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < until_s
+        time.sleep(0.1)
+
+
+def create(server: TalosServer, topic: str, partitions: int) -> None:
+    """A topic without messages."""
+    with TalosAdmin(server.config) as admin:
+        admin.topics.create(topic, partitions=partitions)
 
 
 def put(

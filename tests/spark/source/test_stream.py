@@ -1,28 +1,12 @@
 """Streams: counts, restarts, growth, and the lag of a group."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 from tests.spark.conftest import TalosServer
-from tests.spark.source.conftest import Reading, places, put
+from tests.spark.source.conftest import Reading, create, places, put, wait_for
 
 from opentalos.sdk import TalosAdmin
-
-PATIENCE_S = 60.0
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < until_s
-        time.sleep(0.1)
-
-
-def create(server: TalosServer, topic: str, partitions: int) -> None:
-    with TalosAdmin(server.config) as admin:
-        admin.topics.create(topic, partitions=partitions)
 
 
 def test_available_now_reads_everything_in_batches_of_the_limit(

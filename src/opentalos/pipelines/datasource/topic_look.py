@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
-from opentalos.model.errors import ConfigError, TopicNotExist
+from opentalos.model.errors import ConfigError, ConsumerGroupNotExist, TopicNotExist
 from opentalos.model.message import OffsetRange
 from opentalos.pipelines.datasource.batch_range import Positions
 from opentalos.pipelines.datasource.next_batch import Retained
@@ -131,7 +131,10 @@ async def _checkpoints(
     """Behind the group's checkpoints; a partition without one begins at its first message."""
     positions: dict[str, dict[int, int]] = {}
     for ref in topics:
-        lags = await TalosAdmin(client).groups.lag(ref, group)
+        try:
+            lags = await TalosAdmin(client).groups.lag(ref, group)
+        except ConsumerGroupNotExist:  # as before the first start of a query
+            lags = ()
         done = {one.partition: one.checkpoint + 1 for one in lags if one.checkpoint >= 0}
         positions[ref.resource] = {
             partition: done.get(partition, there.start)
