@@ -26,6 +26,7 @@ _COMMANDS = {
     "profile": ("opentalos.cli.profiles", "profile", "Servers and keys by name."),
     "cluster": ("opentalos.cli.cluster", "cluster", "Servers that share their storage."),
     "pipeline": ("opentalos.cli.pipeline", "pipeline", "Data pipelines on Spark."),
+    "agent": ("opentalos.cli.agent", "agent", "Measure this machine; take Falcon pushes."),
     "backend": ("opentalos.cli.backend.command", "backend", "Real backends on this machine."),
     "config": ("opentalos.cli.config", "config", "Check or show the configuration."),
     "log": ("opentalos.cli.log_verify", "log", "Inspect stored logs."),

@@ -16,7 +16,7 @@ from typing import Final
 
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.machine import DiskSpace, ProcessMeter, ProcessUse, space_of
-from opentalos.adapters.spool import Outbox, Spool
+from opentalos.adapters.spool import Outbox, Spool, read_last_step, write_last_step
 from opentalos.broker.broker import Broker
 from opentalos.broker.figures import LogFigures, topic_by_uuid
 from opentalos.broker.group_lags import group_lags
@@ -79,7 +79,7 @@ class Measuring:
         self._started_s = asyncio.get_running_loop().time()
         try:
             await self._outbox.start()
-            self._steps.resume(await self._threads.run(_read_last, self._data / FOLDER))
+            self._steps.resume(await self._threads.run(read_last_step, self._data / FOLDER))
         except TalosError as error:
             _log.warning("this server measures nothing: %s", error)
             return
@@ -96,7 +96,7 @@ class Measuring:
         try:
             async with asyncio.timeout(STOP_S):
                 await self._measure(*self._steps.cut(_now_ms()))
-                await self._threads.run(_write_last, self._data / FOLDER, self._steps.last_ms)
+                await self._threads.run(write_last_step, self._data / FOLDER, self._steps.last_ms)
         except (TimeoutError, TalosError, OSError) as error:
             _log.warning("the last step was not measured: %r", error)
         await self._outbox.close(STOP_S)
@@ -210,15 +210,3 @@ class Measuring:
 
 def _now_ms() -> int:
     return int(time.time() * _MS_PER_S)
-
-
-def _read_last(folder: Path) -> int:
-    """The last step that a former process wrote; 0: it is not known."""
-    try:
-        return int((folder / "last-step").read_text())
-    except (OSError, ValueError):
-        return 0
-
-
-def _write_last(folder: Path, at_ms: int) -> None:
-    (folder / "last-step").write_text(str(at_ms))

@@ -1,0 +1,18 @@
+"""Which step a process that ended has measured last, so that the next one skips it; blocking."""
+
+from pathlib import Path
+
+_NAME = "last-step"
+
+
+def read_last_step(folder: Path) -> int:
+    """End of that step, Unix time in ms; 0: it is not known."""
+    try:
+        return int((folder / _NAME).read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def write_last_step(folder: Path, at_ms: int) -> None:
+    """Remember it. Raises: OSError."""
+    (folder / _NAME).write_text(str(at_ms))
