@@ -2,8 +2,9 @@
 
 PYTHON ?= python3
 PY := .venv/bin/python
+SPARK_KILLS := $(wildcard tests/spark/*/test_*_kills.py)
 
-.PHONY: help setup check test demo bench bench-cluster bench-placement bench-sdk faults replay soak generate lock package docs docs-serve clean
+.PHONY: help setup check test demo bench bench-cluster bench-placement bench-sdk bench-spark faults replay soak generate lock package docs docs-serve clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1\t/' | expand -t 18
@@ -17,7 +18,7 @@ check: setup  ## what gates a commit: format, lint, types, layers, unit, contrac
 	@$(PY) scripts/run_lanes.py check
 
 test: setup  ## every test lane; this is CI
-	@$(PY) scripts/run_lanes.py check single backends faults
+	@$(PY) scripts/run_lanes.py check single spark backends faults
 
 demo: setup  ## a server and two clients of one group; DEMO_EXIT=1 ends after the tour
 	@$(PY) -m opentalos.cli.main demo $(if $(DEMO_EXIT),--exit)
@@ -34,12 +35,16 @@ bench-placement: setup  ## what joins, leaves and weights move, and a picture of
 bench-sdk: setup  ## figures of the Python SDK against the official one; BENCH as above
 	@$(PY) -m bench.sdk_figures $(BENCH)
 
+bench-spark: setup  ## format(talos) against Spark's Kafka connector, and the pipelines; BENCH as above
+	@$(PY) -m bench.spark_figures $(BENCH)
+
 faults: setup  ## every fault many times under load, and 3,000 seeds of the simulation
 	@$(PY) -m opentalos.testing 100000 --count 2000
 	@$(PY) -m opentalos.testing --cluster 100000 --count 1000
 	@OPENTALOS_KILLS=50 $(PY) -m pytest -q tests/e2e/test_kill.py \
 	  tests/e2e/sdk/test_client_history.py tests/e2e/sdk/test_producer_kills.py \
 	  tests/e2e/sdk/test_consumer_kills.py
+	@OPENTALOS_KILLS=20 $(PY) -m pytest -q $(SPARK_KILLS)
 	@OPENTALOS_FAULTS=full $(PY) scripts/run_lanes.py faults
 
 replay: setup  ## run one seed of the simulation again and print what happened: SEED=7 CLUSTER=1

@@ -1,6 +1,6 @@
 """Run test lanes and end with one line: ``N passed, N failed, N skipped``.
 
-usage: run_lanes.py LANE...    (check, single, backends, faults; see LANES)
+usage: run_lanes.py LANE...    (check, single, spark, backends, faults; see LANES)
 
 A lane is a list of jobs; two jobs run at a time. A lane that fails does not stop the next one.
 Lanes that need real backends share one HDFS, ZooKeeper and HBase: started before the first of
@@ -86,6 +86,21 @@ WITH_A_JOB_OF_ITS_OWN = tuple(
 
 ON_THEIR_OWN = tuple(f"--ignore=tests/e2e/{name}" for name in ("sdk", "rest", "cli", "docs"))
 
+# Each job has one Spark session, of 1.7 GB; about equally long, the longest first.
+SPARK: dict[str, tuple[str, ...]] = {
+    "spark-pipelines": ("runner", "archive", "examples"),
+    "spark-sink": ("sink", "kills"),
+    "spark-olap": ("olap", "dataframes", "billing", "quota"),
+    "spark-source": ("source", "test_session.py"),
+}
+SPARK_TESTS = ROOT / "tests" / "spark"
+
+
+def spark_tests(name: str) -> Job:
+    there = [str(SPARK_TESTS / part) for part in SPARK[name] if (SPARK_TESTS / part).exists()]
+    return tests(name, *there, "-m", "not backend")
+
+
 LANES: dict[str, tuple[Job, ...]] = {
     "check": (
         tests("cluster", "tests/simulation/test_cluster_seeds.py"),  # the longest jobs begin first
@@ -108,11 +123,13 @@ LANES: dict[str, tuple[Job, ...]] = {
         tests("e2e-cli", "tests/e2e/cli", "tests/e2e/docs"),
         tests("compat", "tests/compat", "-m", "not backend"),
     ),
+    "spark": tuple(map(spark_tests, SPARK)),
     "backends": (
         tests("contract-backends", "tests/contract", "-m", "backend"),
         tests(
             "e2e-backends", "tests/e2e", "tests/backends", "-m", "backend", f"--ignore={HURTS_HDFS}"
         ),
+        tests("spark-backends", "tests/spark", "-m", "backend"),
     ),
     "faults": (
         tests("e2e-hdfs", HURTS_HDFS, "-m", "backend"),
