@@ -59,6 +59,6 @@ class Claims:
             return known[1]
         limits = self._limits
         days = limits.horizon_days + limits.projection_age_max_days
-        expected = projection.expected(projection.made_ms, days, limits.spreads)
+        expected = projection.at_most(days, limits.spreads)
         self._expected[projection.tenant] = (projection, expected)
         return expected

@@ -86,7 +86,7 @@ def decide(
         return Decision(outcome=Outcome.REJECT, reason=reason, approvable=approvable)
     if request.total > need.grant:
         return Decision(outcome=Outcome.HUMAN, reason=f"{asked}; {need.why}", approvable=approvable)
-    claim = carried(request.total, limits) if need.bytes_per_s is None else need.bytes_per_s
+    claim = room.claim(request.total, need.bytes_per_s)
     lacking = room.lacking(request.total, claim)
     if lacking:
         return Decision(outcome=Outcome.HUMAN, reason=f"{asked}; {lacking}", approvable=approvable)
@@ -108,11 +108,6 @@ def needed(bytes_per_s: int, limits: QuotaApprovalLimits) -> int:
     return max(1, math.ceil(planned))
 
 
-def usable(projection: Projection | None, now_ms: int, limits: QuotaApprovalLimits) -> bool:
-    """Whether a projection is new enough and of a long enough history to go by."""
-    return projection is not None and not _unusable(projection, now_ms, limits)
-
-
 def rate(bytes_per_s: float) -> str:
     """Bytes per second as people read them, such as "3.1 MB/s"."""
     for size, unit in _UNITS:
@@ -121,37 +116,51 @@ def rate(bytes_per_s: float) -> str:
     return f"{bytes_per_s:.0f} B/s"
 
 
-def _unusable(projection: Projection, now_ms: int, limits: QuotaApprovalLimits) -> str:
-    """Why a projection says too little; empty if it is fine."""
-    age = projection.age_days(now_ms)
-    if age > limits.projection_age_max_days:
-        return (
-            f"the last projection of your traffic is {age:.1f} days old, and only "
-            f"{limits.projection_age_max_days} days count"
-        )
-    if projection.days < limits.history_days_min:
-        return (
-            f"your traffic is known for {projection.days} days, which peaked at "
-            f"{rate(projection.peak)}, and {limits.history_days_min} days are needed to project it"
-        )
-    return ""
+def usable(projection: Projection | None, now_ms: int, limits: QuotaApprovalLimits) -> bool:
+    """Whether a projection is new enough and of a long enough history to go by."""
+    return (
+        projection is not None
+        and projection.age_days(now_ms) <= limits.projection_age_max_days
+        and projection.days >= limits.history_days_min
+    )
 
 
 def _need(request: Request, projection: Projection | None, limits: QuotaApprovalLimits) -> _Need:
-    floor = limits.floor_partitions
-    why = f"beyond {floor} partitions a person looks at it"
     if projection is None:
-        return _Need(floor, math.inf, None, "nothing is known of your traffic", why)
-    told = _unusable(projection, request.at_ms, limits)
-    if told:
-        return _Need(floor, math.inf, None, told, why)
-    days = limits.horizon_days
+        return _small("nothing is known of your traffic", 0, limits)
+    age = projection.age_days(request.at_ms)
+    if age > limits.projection_age_max_days:
+        told = (
+            f"the last projection of your traffic is {age:.1f} days old, and only "
+            f"{limits.projection_age_max_days} days count"
+        )
+        return _small(told, 0, limits)
+    if projection.days < limits.history_days_min:
+        told = (
+            f"your traffic is known for {projection.days} days, which peaked at "
+            f"{rate(projection.peak)}, and {limits.history_days_min} days are needed to project it"
+        )
+        return _small(told, projection.repeated_peak, limits)
+    return _projected(request, projection, limits)
+
+
+def _small(told: str, seen: int, limits: QuotaApprovalLimits) -> _Need:
+    """Without a projection: the floor, or what the traffic takes that was there on two days."""
+    grant = limits.floor_partitions
+    if seen:
+        grant = max(grant, int(limits.slack * needed(seen, limits)))
+    return _Need(grant, math.inf, None, told, f"beyond {grant} partitions a person looks at it")
+
+
+def _projected(request: Request, projection: Projection, limits: QuotaApprovalLimits) -> _Need:
+    floor, days = limits.floor_partitions, limits.horizon_days
     high = projection.expected(request.at_ms, days, limits.spreads)
     flat = projection.expected(request.at_ms, days, limits.spreads, growing=False)
-    grant, need = needed(high, limits), needed(high, limits)
+    need = needed(high, limits)
+    grant = int(limits.slack * need)
     why = "that is more than the history of your traffic shows: a person looks at it"
     if high > limits.growth_max * flat:
-        grant = needed(flat, limits)
+        grant = int(limits.slack * needed(flat, limits))
         why = (
             f"growth from {rate(flat)} within {days} days is too strong to be relied on: "
             "a person looks at it"
@@ -161,7 +170,9 @@ def _need(request: Request, projection: Projection | None, limits: QuotaApproval
         f"reach {rate(high)} within {days} days; that needs {need} partitions at "
         f"{rate(limits.partition_bytes_per_s)} each with {100 * limits.reserve:.0f} % reserve"
     )
-    return _Need(max(floor, grant), max(floor, need * limits.exaggeration), high, told, why)
+    # What was sent once is no lie, though it may have been an accident.
+    seen = needed(max(high, projection.peak), limits)
+    return _Need(max(floor, grant), max(floor, seen * limits.exaggeration), high, told, why)
 
 
 class _Room:
@@ -177,17 +188,29 @@ class _Room:
         if limits.capacity_bytes_per_s:
             self._bytes_per_s = limits.capacity_bytes_per_s * limits.fill_max
 
-    def partitions_for(self, claim: int | None) -> int:
-        """The most partitions that fit, for this traffic or for what they can carry."""
+    def claim(self, total: int, expected: int | None) -> int:
+        """What a grant takes in bytes/s: what its partitions can carry, or more if expected.
+
+        Partitions of the floor are granted for what is expected alone, where that is known.
+        """
+        if expected is not None and total <= self._limits.floor_partitions:
+            return expected
+        return max(carried(total, self._limits), expected or 0)
+
+    def partitions_for(self, expected: int | None) -> int:
+        """The most partitions that fit, for a tenant of whom so much traffic is expected."""
+        limits = self._limits
         most = self._partitions - self._taken.partitions
         if not self._told:
-            most = min(most, self._limits.floor_partitions)
+            most = min(most, limits.floor_partitions)
         free = self._bytes_per_s - self._taken.bytes_per_s
-        if claim is None and free < math.inf:
-            fitting = free * (1 + self._limits.reserve) / self._limits.partition_bytes_per_s
+        if (expected or 0) > free:
+            return 0
+        if free < math.inf:
+            fitting = free * (1 + limits.reserve) / limits.partition_bytes_per_s
+            if expected is not None:
+                fitting = max(fitting, limits.floor_partitions)
             most = min(most, fitting)
-        elif claim is not None and claim > free:
-            most = 0
         return max(0, math.floor(most))
 
     def never(self, total: int, claim: int | None) -> str:

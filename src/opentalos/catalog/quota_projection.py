@@ -26,8 +26,8 @@ class Projection:
     """What the traffic of a tenant has been and is expected to be; rates in bytes/s.
 
     ``season``: per mille by weekday, Monday first. ``spread``: how far the days lie around the
-    rest, as a standard deviation. ``peak``: the highest of the latest 28 days. ``days``: of
-    history.
+    rest, as a standard deviation. ``peak``: the highest of the latest 28 days; ``repeated_peak``
+    was reached on two of them. ``days``: of history.
     """
 
     tenant: str
@@ -38,6 +38,7 @@ class Projection:
     season: Sequence[int]
     spread: int
     peak: int
+    repeated_peak: int = 0
     mean: int = 0
 
     def expected(self, start_ms: int, days: int, spreads: float, *, growing: bool = True) -> int:
@@ -55,7 +56,13 @@ class Projection:
             (self.level + trend * day) * self.season[(weekday + day) % WEEK]
             for day in (ends if trend > 0 else starts)
         )
-        return max(0, math.ceil(highest / PERMILLE + spreads * self.spread))
+        return max(self.repeated_peak, math.ceil(highest / PERMILLE + spreads * self.spread))
+
+    def at_most(self, days: int, spreads: float) -> int:
+        """A quick bound of what ``expected`` says of any of so many days since it was made."""
+        level = self.level + max(0, self.trend_per_day) * days
+        highest = level * max(self.season) / PERMILLE
+        return max(self.repeated_peak, math.ceil(highest + spreads * self.spread))
 
     def age_days(self, now_ms: int) -> float:
         """How long ago it was made."""
@@ -66,7 +73,7 @@ def check_projection(projection: Projection) -> None:
     """Raises: BadRequest: a value is out of its range."""
     if not 0 < len(projection.tenant) <= TENANT_CHARS_MAX or not projection.tenant.isprintable():
         raise BadRequest(f"a tenant's name has 1 to {TENANT_CHARS_MAX} printable characters")
-    for name in ("level", "spread", "peak", "mean"):
+    for name in ("level", "spread", "peak", "repeated_peak", "mean"):
         if not 0 <= getattr(projection, name) <= RATE_MAX:
             raise BadRequest(f"{name} of {projection.tenant} is not in 0..{RATE_MAX}")
     if abs(projection.trend_per_day) > RATE_MAX:

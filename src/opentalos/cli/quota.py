@@ -21,7 +21,8 @@ _REQUEST_COLUMNS: Final = (
     "organisation", "total", "used", "reason", "organisation_name", "note",
 )  # fmt: skip
 _PROJECTION_COLUMNS: Final = (
-    "tenant", "made_ms", "days", "level", "trend_per_day", "season", "spread", "peak", "mean",
+    "tenant", "made_ms", "days", "level", "trend_per_day", "season", "spread", "peak",
+    "repeated_peak", "mean",
 )  # fmt: skip
 _COUNT: Final = click.IntRange(0)
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])

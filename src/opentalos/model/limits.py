@@ -261,7 +261,8 @@ class QuotaApprovalLimits:
     history_days_min: int = 14  # two weeks tell a weekly season; less is for a person
     projection_age_max_days: int = 3  # an older projection is for a person
     spreads: float = 2.0  # of the days around their trend, added to what is expected
-    exaggeration: float = 2.0  # asked for more than so many times the need: rejected
+    slack: float = 1.5  # up to so many times the need is granted, since people round up
+    exaggeration: float = 3.0  # asked for more than so many times the need: rejected
     growth_max: float = 4.0  # traffic that is to grow by more within the horizon: for a person
 
     def __post_init__(self) -> None:
@@ -270,7 +271,7 @@ class QuotaApprovalLimits:
         _need(self.horizon_days > 0, "need horizon_days > 0")
         _need(self.history_days_min > 0, "need history_days_min > 0")
         _need(self.projection_age_max_days > 0, "need projection_age_max_days > 0")
-        _need(self.exaggeration >= 1, "need exaggeration >= 1: a need is never an exaggeration")
+        _need(1 <= self.slack <= self.exaggeration, "need 1 <= slack <= exaggeration")
         _need(self.growth_max >= 1, "need growth_max >= 1")
         room = self.capacity_partitions * self.fill_max
         told = self.capacity_partitions > 0

@@ -1,5 +1,7 @@
 """An organisation asks for partitions, each total in turn, and sees what it has."""
 
+from functools import partial
+
 from sdk import Arguments, error_of, run, say, service
 from talos.thrift.quota import QuotaService
 from talos.thrift.quota.ttypes import AutoApplyQuotaRequest, PartitionQuotaInfo
@@ -9,9 +11,7 @@ def ask(arguments: Arguments) -> None:
     client = service(arguments, QuotaService)
     for total in arguments["totals"]:
         wanted = PartitionQuotaInfo(arguments["organisation"], total, applyReason="a test")
-        failed = error_of(
-            lambda wanted=wanted: client.autoApplyQuota(AutoApplyQuotaRequest(wanted))
-        )
+        failed = error_of(partial(client.autoApplyQuota, AutoApplyQuotaRequest(wanted)))
         found = client.listQuota()
         pending = [one.totalQuota for one in client.listPendingQuota().pendingQuotaList]
         say(total=total, approved=found.approvedTotalQuota, pending=pending, **failed)

@@ -65,7 +65,7 @@ async def test_an_exaggerated_request_is_rejected_and_stored_nowhere() -> None:
     async with world(quota=QUOTA, quota_approval=APPROVAL) as w:
         quotas = w.broker.partition_quotas
         await quotas.put_projections(ROOT, [projection()])
-        with pytest.raises(QuotaAutoApproveFailed, match=r"rejected: .* asked for 64; up to 9 wo"):
+        with pytest.raises(QuotaAutoApproveFailed, match=r"rejected: .* asked for 64; up to 13 wo"):
             await quotas.auto_apply_quota(CAROL, asked(64))
         assert (in_force(w), quotas.list_pending_quota(ROOT).quotas) == (2, ())
         assert quotas.decided == {"approve": 0, "human": 0, "reject": 1}

@@ -52,21 +52,36 @@ def decided(
 def test_the_reason_of_an_exaggerated_request_has_the_numbers() -> None:
     grown = replace(FLAT, trend_per_day=30_000)
     found = decided(64, grown, floor_partitions=1)
-    assert (found.outcome, found.approvable) == (Outcome.REJECT, 2)
+    assert (found.outcome, found.approvable) == (Outcome.REJECT, 3)
     assert found.reason == (
         "your traffic peaked at 3.1 MB/s in the last 28 days and is expected to reach 3.9 MB/s "
         "within 30 days; that needs 2 partitions at 5.0 MB/s each with 50 % reserve; you asked "
-        "for 64; up to 2 would be granted at once"
+        "for 64; up to 3 would be granted at once"
     )
 
 
 def test_what_the_traffic_needs_is_granted_and_what_is_little_more_is_for_a_person() -> None:
     heavy = replace(FLAT, level=30 * MB)  # 9 partitions
-    assert decided(9, heavy).outcome is Outcome.APPROVE
-    assert decided(9, heavy).bytes_per_s == 30 * MB
-    assert decided(10, heavy).outcome is Outcome.HUMAN
-    assert decided(18, heavy).outcome is Outcome.HUMAN
-    assert decided(19, heavy).outcome is Outcome.REJECT
+    found = decided(9, heavy)
+    assert (found.outcome, found.bytes_per_s) == (Outcome.APPROVE, 30 * MB)
+    found = decided(13, heavy)
+    assert (found.outcome, found.bytes_per_s) == (Outcome.APPROVE, carried(13, LIMITS))
+    assert decided(14, heavy).outcome is Outcome.HUMAN
+    assert decided(27, heavy).outcome is Outcome.HUMAN
+    assert decided(28, heavy).outcome is Outcome.REJECT
+
+
+def test_what_was_sent_before_is_neither_too_much_nor_an_exaggeration() -> None:
+    """Two days of it are worth a grant, one day may have been an accident."""
+    bursty = replace(FLAT, peak=60 * MB, repeated_peak=30 * MB)
+    assert decided(13, bursty).outcome is Outcome.APPROVE
+    assert decided(54, bursty).outcome is Outcome.HUMAN
+    assert decided(55, bursty).outcome is Outcome.REJECT
+    short = replace(bursty, days=5)
+    found = decided(14, short)
+    assert (found.outcome, found.approvable) == (Outcome.HUMAN, 13)
+    assert "beyond 13 partitions a person looks at it" in found.reason
+    assert decided(13, short).bytes_per_s == carried(13, LIMITS)
 
 
 def test_a_small_request_needs_no_history() -> None:
@@ -158,6 +173,7 @@ PROJECTIONS = st.none() | st.builds(
     season=st.tuples(*[st.integers(0, 3_000)] * WEEK),
     spread=st.integers(0, 50 * MB),
     peak=st.integers(0, 500 * MB),
+    repeated_peak=st.integers(0, 500 * MB),
 )
 TAKEN = st.builds(Taken, partitions=st.integers(0, 1_500), bytes_per_s=st.integers(0, 3_000 * MB))
 SMALL = st.builds(
@@ -165,7 +181,8 @@ SMALL = st.builds(
     capacity_partitions=st.sampled_from([0, 100, 1_000]),
     capacity_bytes_per_s=st.sampled_from([0, 50 * MB, 2_000 * MB]),
     floor_partitions=st.integers(0, 20),
-    exaggeration=st.floats(1, 5),
+    slack=st.floats(1, 3),
+    exaggeration=st.floats(3, 5),
     reserve=st.floats(0, 2),
 )
 
@@ -202,6 +219,18 @@ def test_asking_for_more_never_helps_and_nothing_passes_the_capacity(
         if approvable:
             assert outcome(approvable).outcome is Outcome.APPROVE
         assert outcome(approvable + 1).outcome is not Outcome.APPROVE
+
+
+@given(PROJECTIONS, st.integers(0, 40), st.integers(1, 40), st.floats(0, 4))
+def test_the_bound_of_a_projection_is_one(
+    projection: Projection | None, first: int, days: int, spreads: float
+) -> None:
+    if projection is not None:
+        start_ms = projection.made_ms + first * DAY_MS
+        bound = projection.at_most(first + days, spreads)
+        assert projection.expected(start_ms, days, spreads) <= bound
+        flat = projection.expected(start_ms, days, spreads, growing=False)
+        assert flat <= bound
 
 
 @given(st.integers(1, 10**12), st.floats(0, 5))

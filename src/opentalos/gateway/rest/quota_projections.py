@@ -24,7 +24,10 @@ _PROJECTION = fields(
     ),
     spread=whole(0, RATE_MAX, "Standard deviation of the days around all that."),
     peak=whole(0, RATE_MAX, "The busiest minute of the latest 28 days."),
-    optional={"mean": _RATE},
+    optional={
+        "repeated_peak": whole(0, RATE_MAX, "What two of those days reached."),
+        "mean": _RATE,
+    },
 )
 
 

@@ -126,9 +126,9 @@ async def test_requests_are_decided_at_once_by_what_is_projected() -> None:
             return found.document
 
         rejected = (await asked(64))["decision"]
-        assert (rejected["outcome"], rejected["approvable"]) == ("reject", 9)
+        assert (rejected["outcome"], rejected["approvable"]) == ("reject", 13)
         assert "peaked at 31.0 MB/s in the last 28 days" in rejected["reason"]
-        waiting = await asked(12)
+        waiting = await asked(14)
         assert waiting["decision"]["outcome"] == "human"
         assert [one["note"] for one in waiting["requests"]] == [waiting["decision"]["reason"]]
         granted = await asked(9)
@@ -147,7 +147,7 @@ async def test_projections_are_stored_shown_in_pages_and_checked(call: Rest) -> 
     last = (await call("GET", "quota-projections?limit=2&after=a%40x%2By")).document
     assert ([one["tenant"] for one in last["projections"]], last["next"]) == (["b"], "")
     own = (await call("GET", "quota-projections", by="member")).document["projections"]
-    assert own == [_projection() | {"mean": 0}]
+    assert own == [_projection() | {"mean": 0, "repeated_peak": 0}]
     assert (await call("GET", "quota-projections/CL1", by="member")).document == own[0]
     assert (await call("GET", "quota-projections/b", by="member")).status == 404
     for wrong in ({"level": -1}, {"season": [1] * 6}, {"level": 1.5}, {"days": None}, {"x": 1}):
