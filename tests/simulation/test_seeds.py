@@ -14,7 +14,7 @@ SEEDS_PER_TEST = 8  # a test stays far below the time limit, also on a busy mach
 # Seeds that found a bug, with what they showed then. Any change of the code that draws or waits
 # differently makes another run of a seed; the sum of them stays a good selection. What came later
 # and is drawn apart is left out.
-AS_FOUND = WorldConfig(put_twice=0.0)
+AS_FOUND = WorldConfig(put_twice=0.0, metered=0.0)
 FOUND = {
     6: "a flushed segment without its first page was refused for ever",
     29: "the log's state was dropped with the last segment",

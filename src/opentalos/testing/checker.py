@@ -11,7 +11,7 @@ function of the history or of one partition's view, added to its table here, wit
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from opentalos.testing.checks import cluster, groups, messages, offsets, servers
+from opentalos.testing.checks import cluster, groups, messages, metering, offsets, servers
 from opentalos.testing.checks.anomaly import Anomaly
 from opentalos.testing.checks.log_view import LogView, log_views
 from opentalos.testing.history import History
@@ -45,6 +45,7 @@ ANOMALIES: dict[str, str] = {
     "commit-beyond-read": "a checkpoint passed what its worker had been given",
     "false-sequence-gap": "an idempotent producer that left nothing out was refused",
     "two-writers": "an older epoch's commit succeeded after a newer one's",
+    "meter-drift": "usage events and committed messages differ",
     "tenant-leak": "a caller learned of something it was not granted",
     "stuck-partition": "a call failed though every fault was over",
     "never-rebalanced": "a partition stayed without a living owner, or a server without a part",
@@ -85,6 +86,7 @@ HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
     servers.two_writers,
     servers.false_sequence_gaps,
     servers.tenant_leaks,
+    metering.meter_drift,
     servers.stuck_partitions,
     servers.reported,
     cluster.moved_for_announced_restarts,

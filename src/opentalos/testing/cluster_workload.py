@@ -177,6 +177,7 @@ async def cluster_workload(world: ClusterWorld) -> None:
         await world.heal()
         await asyncio.sleep(SETTLE_S)
     await auditor.read_all()
+    await auditor.read_usage()
     await world.stop_all()
     await auditor.verify()
     follower.cancel()

@@ -28,7 +28,7 @@ from opentalos.testing.history import History
 from opentalos.testing.network import SimulatedNetwork
 from opentalos.testing.peers import Directory, address_of
 from opentalos.testing.server import PlainSecretBox, ServerLost, UnansweredBug, server_rng
-from opentalos.testing.world import SKEW_MS, START_PAUSE_S, World, WorldConfig
+from opentalos.testing.world import METERING, SKEW_MS, START_PAUSE_S, World, WorldConfig
 
 TOKEN_BYTES = 8
 RECOVER_REFUSED_WORST = 1.0  # of files that are recovered; see FileFaults
@@ -190,6 +190,8 @@ class ClusterWorld(World):
             topic=config.topic,
             group=config.group,
             quota=self.quota,
+            metering=METERING if self.metered else None,
+            minute_ms=self.config.minute_ms,
             cluster=config.limits,
             incarnation=incarnation,
         )

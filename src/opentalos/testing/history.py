@@ -36,6 +36,10 @@ Notes are facts without an outcome.
 | topic | topic, durability, owner |
 | usurped | server, by: two servers that both believe to be the one |
 | power-loss, rot | (topic, partition for rot) |
+| usage-event | topic uuid, partition, minute_ms, bytes, first_offset, next_offset |
+| stored-blocks | topic uuid, partition, minute_ms (a minute's length), blocks: [[base offset, |
+| | messages, append_ms, payload bytes]], all that were ever committed; sure: nothing else |
+| usage-topic | topic uuid of __usage |
 | file-commit | path of the segment, process |
 | verify-fault, left-behind | text |
 | unanswered, answered-twice, unhandled-error, deadlock | text |

@@ -24,6 +24,7 @@ from opentalos.testing.faulty_meta import FaultyMetaStore
 from opentalos.testing.group_clients import Worker
 from opentalos.testing.history import Operation
 from opentalos.testing.server import ServerLost, SimulatedServer, UnansweredBug
+from opentalos.testing.usage_audit import UsageAuditor
 from opentalos.testing.world import World
 
 PATIENCE_S = 90.0  # after the faults everything works again within so long
@@ -194,6 +195,7 @@ class Auditor(Client):
             if each.ok
         }
         self._number = 0
+        self._usage = UsageAuditor(world)
 
     async def probe(self) -> None:
         """Every partition takes a put, and every call that was left open is answered."""
@@ -217,9 +219,24 @@ class Auditor(Client):
                 for worker in workers:
                     await worker.checkpoint(server, topic, partition, healed=True)
 
+    async def read_usage(self) -> None:
+        """Every usage event, once they tell of all that the final reading found."""
+        if not self.world.metered:
+            return
+        finals = [each for each in self.world.recorder.history.of("read") if each.ok]
+        by_resource = {topic.resource: topic.uuid for topic in self.topics}
+        ends = {
+            (by_resource[each.args["topic"]], each.args["partition"]): each.result["next"]
+            for each in finals
+            if each.args.get("final") and each.args["topic"] in by_resource
+        }
+        await self._usage.read_usage(ends)
+
     async def verify(self) -> None:
         """With no server left: what is stored agrees with itself, and nothing is left behind."""
         world = self.world
+        if world.metered:
+            self._usage.note_stored()
         process = world.loop.process("verifier")
         files = FaultyFileStore(world.disk, process, FileFaults())
         meta = FaultyMetaStore(world.disk, process, MetaFaults())
@@ -375,5 +392,6 @@ async def standard_workload(world: World) -> None:
         await world.crash()
     await world.start_server()
     await auditor.read_all()
+    await auditor.read_usage()
     await world.stop_server()
     await auditor.verify()

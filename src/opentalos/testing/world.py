@@ -23,6 +23,7 @@ from opentalos.model.limits import (
     GroupLimits,
     LogLimits,
     MessageLimits,
+    MeteringSettings,
     QuotaLimits,
     TopicLimits,
 )
@@ -49,6 +50,8 @@ ZOMBIE_S = 6.0  # a woken former server lives so long at most
 FULL_ROOM_BYTES = 8 << 10  # a full disk still has up to so much
 TIGHT_QUOTA = 0.2  # of the seeds
 SKEW_MS = 200  # between servers' clocks
+
+METERING = MeteringSettings(interval_s=0.7, partitions=1)
 
 LOG_LIMITS = LogLimits(
     group_blocks_max=8,
@@ -92,6 +95,8 @@ class WorldConfig:
     world: WorldFaults | None = None
     shuffle: float = 0.5  # probability that a seed also shuffles task steps
     put_twice: float = 0.1  # probability that an idempotent put is sent twice at once
+    metered: float = 0.5  # probability that a seed meters
+    minute_ms: int = 2_000  # of metering
 
 
 class World:
@@ -112,6 +117,7 @@ class World:
         )
         self.quota = self.config.quota or _draw_quota(self.rng("quota"))
         self.faults = self.config.world or WorldFaults.draw(rng)
+        self.metered = self.rng("metering").random() < self.config.metered
         self.current: SimulatedServer | None = None
         self.zombies: list[SimulatedServer] = []
         self._servers: list[SimulatedServer] = []
@@ -211,6 +217,8 @@ class World:
             topic=self.config.topic,
             group=self.config.group,
             quota=self.quota,
+            metering=METERING if self.metered else None,
+            minute_ms=self.config.minute_ms,
         )
         clock = SimulatedClock(self.loop, rng, skew_ms=skew_ms)
         server = SimulatedServer(self.disk, f"{name}.{incarnation}", config, self.stores, clock)
