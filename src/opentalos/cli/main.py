@@ -23,6 +23,7 @@ _COMMANDS = {
     "user": ("opentalos.cli.principals", "user", "Users of a running server."),
     "key": ("opentalos.cli.principals", "key", "Access keys of users."),
     "quota": ("opentalos.cli.quota", "quota", "Limits of topics and users."),
+    "bill": ("opentalos.cli.bill", "bill", "Metered usage, invoices, price plans."),
     "profile": ("opentalos.cli.profiles", "profile", "Servers and keys by name."),
     "cluster": ("opentalos.cli.cluster", "cluster", "Servers that share their storage."),
     "pipeline": ("opentalos.cli.pipeline", "pipeline", "Data pipelines on Spark."),

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
 
 from opentalos.model.errors import ConfigError, TalosError
-from opentalos.pipelines.invoice import RESOURCE_ORDER, invoices
+from opentalos.pipelines.invoice import invoices
 from opentalos.pipelines.invoice_files import (
     LINES,
     PROBLEMS,
@@ -35,6 +33,7 @@ from opentalos.pipelines.price_plan_files import load_price_plans
 from opentalos.pipelines.pricing import (
     AMOUNT,
     gaps,
+    invoice_lines,
     line_items,
     partition_totals,
     price_table,
@@ -164,14 +163,15 @@ def make_bill(spark: "SparkSession", home: Path, options: BillingOptions) -> Bil
     hours = [one for one in table.hours() if month.begin_ms <= one < month.end_ms]
     partitions = partition_totals(table.read(spark, hours)).persist()
     try:
-        topics = topic_totals(partitions).orderBy("tenant", "name", "topic").toArrow()
+        order: Any = [(name, "ascending") for name in ("tenant", "name", "topic")]
+        topics = topic_totals(partitions).toArrow().sort_by(order)
         used = set(topics.column("tenant").to_pylist())
         assigned = options.tenants.assigned(used, month, options.plans)
         found = spark.createDataFrame(topics)
         prices, reserved = price_table(spark, assigned), reserved_table(spark, assigned)
-        lines = _numbered(line_items(found, reserved, prices)).toArrow()
+        lines = invoice_lines(line_items(found, reserved, prices).toArrow(), assigned)
         problems = [f"tenant {one.tenant}: {one.problem}" for one in assigned if one.problem]
-        missing = gaps(partitions).orderBy("name", "topic", "partition").collect()
+        missing = sorted(gaps(partitions).collect())
     finally:
         partitions.unpersist()
     problems += [
@@ -194,15 +194,6 @@ def invoice_files(bill: Bill, revision: int) -> Files:
     files[TOTALS] = _parquet(_totals(bill, revision))
     files[PROBLEMS] = "".join(f"{one}\n" for one in bill.problems).encode()
     return files
-
-
-def _numbered(lines: DataFrame) -> DataFrame:
-    """In the order of the invoices; ``line`` counts from 1 in each."""
-    order = F.lit(len(RESOURCE_ORDER))
-    for number, resource in enumerate(RESOURCE_ORDER):
-        order = F.when(F.col("resource") == resource.value, number).otherwise(order)
-    window = Window.partitionBy("tenant").orderBy(order, "tier")
-    return lines.withColumn("line", F.row_number().over(window)).orderBy("tenant", "line")
 
 
 def _totals(bill: Bill, revision: int) -> pa.Table:

@@ -9,7 +9,6 @@ from opentalos.pipelines.month import Month
 from opentalos.pipelines.price_plan import PricePlan, Resource
 from opentalos.pipelines.tenant_plans import Assigned
 
-RESOURCE_ORDER: Final = tuple(Resource)
 FREE_TIER: Final = -1  # the number of the tier that is the free quota
 
 
@@ -64,7 +63,7 @@ def invoices(
 ) -> Iterator[Invoice]:
     """An invoice for each tenant that has a plan, also one over nothing.
 
-    Args: lines: with the columns of ``pricing.LINE_COLUMNS``; topics: of ``topic_totals``.
+    Args: lines: with the columns of ``pricing.LINES``; topics: of ``topic_totals``.
     """
     lines_of, topics_of = _by_tenant(lines), _by_tenant(topics)
     for one in assigned:

@@ -35,10 +35,27 @@ _PRICE_ARROW: Final = pa.decimal128(PRICE_DIGITS, PRICE_DECIMALS)
 _AMOUNT_ARROW: Final = pa.decimal128(AMOUNT.precision, AMOUNT.scale)
 _UNIT_ARROW: Final = pa.decimal128(16, 0)
 _FREE: Final = -1  # the number of the tier before the first
-LINE_COLUMNS: Final = (
-    "tenant", "plan", "plan_version", "currency", "decimals", "resource", "tier",
-    "from_count", "up_to_count", "quantity", "unit", "unit_name", "price", "amount",
-)  # fmt: skip
+LINES: Final = pa.schema(
+    [
+        ("tenant", pa.string()),
+        ("line", pa.int32()),
+        ("plan", pa.string()),
+        ("plan_version", pa.string()),
+        ("currency", pa.string()),
+        ("decimals", pa.int32()),
+        ("resource", pa.string()),
+        ("tier", pa.int32()),
+        ("from_count", _COUNT_ARROW),
+        ("up_to_count", _COUNT_ARROW),
+        ("quantity", _COUNT_ARROW),
+        ("unit", _UNIT_ARROW),
+        ("unit_name", pa.string()),
+        ("price", _PRICE_ARROW),
+        ("amount", _AMOUNT_ARROW),
+    ]
+)
+_PRICED_COLUMNS: Final = tuple(name for name in LINES.names if name != "line")
+_ORDER: Final = tuple(Resource)
 _PRICES: Final = pa.schema(
     [
         ("tenant", pa.string()),
@@ -54,7 +71,9 @@ _PRICES: Final = pa.schema(
         ("unit", _UNIT_ARROW),
         ("unit_name", pa.string()),
         ("price", _PRICE_ARROW),
-        ("minimum", _AMOUNT_ARROW),
+        ("scaled_price", pa.decimal128(PRICE_DIGITS, 0)),  # a whole number
+        ("divisor", pa.decimal128(38, 0)),  # of quantity x scaled_price, for ``smallest`` units
+        ("smallest", pa.decimal128(AMOUNT_DECIMALS_MAX + 1, AMOUNT_DECIMALS_MAX)),
     ]
 )
 _RESERVED: Final = pa.schema([("tenant", pa.string()), ("quantity", _COUNT_ARROW)])
@@ -111,12 +130,31 @@ def reserved_table(spark: SparkSession, assigned: Iterable[Assigned]) -> DataFra
 
 
 def line_items(topics: DataFrame, reserved: DataFrame, prices: DataFrame) -> DataFrame:
-    """The lines of all invoices, with LINE_COLUMNS; what nobody used makes no line.
+    """What each tenant pays for each tier, in any order; what nobody used makes no row.
 
     Args: topics: of ``topic_totals``; reserved: of ``reserved_table``; prices: of ``price_table``.
     """
-    priced = _priced(_quantities(topics, reserved), prices)
-    return priced.unionByName(_minimum_lines(priced, prices))
+    found = prices.join(_quantities(topics, reserved), ["tenant", "resource"])
+    reached = F.least("quantity", "up_to_count")  # a null, for no end, is left out of account
+    counted = found.withColumn("quantity", (reached - F.col("from_count")).cast(COUNT))
+    return _amount(counted.where("quantity > 0")).select(*_PRICED_COLUMNS)
+
+
+def invoice_lines(priced: pa.Table, assigned: Iterable[Assigned]) -> pa.Table:
+    """The lines of all invoices by tenant and number, with those for the plans' minimum.
+
+    Args: priced: the rows of ``line_items``.
+    """
+    of_tenant: dict[str, list[dict[str, Any]]] = {}
+    for row in priced.to_pylist():
+        of_tenant.setdefault(row["tenant"], []).append(row)
+    rows: list[dict[str, Any]] = []
+    for one in assigned:
+        used = of_tenant.get(one.tenant, [])
+        used += _minimum_row(one, sum((row["amount"] for row in used), Decimal(0)))
+        used.sort(key=lambda row: (_ORDER.index(row["resource"]), row["tier"]))
+        rows += ({**row, "line": number} for number, row in enumerate(used, 1))
+    return pa.Table.from_pylist(rows, LINES)
 
 
 def _quantities(topics: DataFrame, reserved: DataFrame) -> DataFrame:
@@ -130,63 +168,51 @@ def _quantities(topics: DataFrame, reserved: DataFrame) -> DataFrame:
     return metered.unionByName(booked)
 
 
-def _priced(quantities: DataFrame, prices: DataFrame) -> DataFrame:
-    found = prices.join(quantities, ["tenant", "resource"])
-    reached = F.least("quantity", "up_to_count")  # a null, for no end, is left out of account
-    counted = found.withColumn("quantity", (reached - F.col("from_count")).cast(COUNT))
-    used = counted.where("quantity > 0")
-    return used.withColumn("amount", _amount()).select(*LINE_COLUMNS)
+def _amount(used: DataFrame) -> DataFrame:
+    """With ``amount`` = quantity x price / unit, rounded once to ``smallest``.
+
+    In steps, since Spark copies what one expression uses twice.
+    """
+    product = (F.col("quantity") * F.col("scaled_price")).cast(_WIDEST)
+    divided = used.withColumn("_product", product).withColumn(
+        "_rest", (F.col("_product") % F.col("divisor")).cast(_WIDEST)
+    )
+    exact = (F.col("_product") - F.col("_rest")) / F.col("divisor")
+    whole = divided.withColumn("_whole", exact.cast(COUNT))
+    rounded = (F.col("_whole") + F.when(_goes_up(), 1).otherwise(0)).cast(COUNT)
+    return whole.withColumn("amount", (rounded * F.col("smallest")).cast(AMOUNT))
 
 
-def _amount() -> Column:
-    """quantity x price / unit, rounded once."""
-    scaled = F.expr(f"CAST(price * {10**PRICE_DECIMALS}BD AS DECIMAL({PRICE_DIGITS},0))")
-    product = (F.col("quantity") * scaled).cast(_WIDEST)
-    steps = _by_decimals(lambda decimals: Decimal(10) ** (PRICE_DECIMALS - decimals))
-    divisor = (F.col("unit") * steps.cast(DecimalType(11, 0))).cast(_WIDEST)
-    rest = (product % divisor).cast(_WIDEST)
-    whole = ((product - rest) / divisor).cast(COUNT)
-    rounded = (whole + F.when(_goes_up(whole, rest, divisor), 1).otherwise(0)).cast(COUNT)
-    smallest = _by_decimals(lambda decimals: Decimal(1).scaleb(-decimals))
-    return (rounded * smallest.cast(DecimalType(5, AMOUNT_DECIMALS_MAX))).cast(AMOUNT)
-
-
-def _goes_up(whole: Column, rest: Column, divisor: Column) -> Column:
-    rule = F.col("rounding")
-    double = rest + rest
+def _goes_up() -> Column:
+    rule, rest = F.col("rounding"), F.col("_rest")
+    half = F.when(rest + rest > F.col("divisor"), 1).when(rest + rest < F.col("divisor"), -1)
+    compared = F.coalesce(half, F.lit(0))
+    odd = F.col("_whole") % 2 == 1
     return (
-        ((rule == Rounding.UP) & (rest > 0))
-        | ((rule == Rounding.HALF_UP) & (double >= divisor))
-        | ((rule == Rounding.HALF_EVEN) & (double > divisor))
-        | ((rule == Rounding.HALF_EVEN) & (double == divisor) & (whole % 2 == 1))
+        F.when(rule == Rounding.UP.value, rest > 0)
+        .when(rule == Rounding.HALF_UP.value, compared >= 0)
+        .when(rule == Rounding.HALF_EVEN.value, (compared > 0) | ((compared == 0) & odd))
+        .otherwise(False)
     )
 
 
-def _by_decimals(value: Any) -> Column:
-    """A power of ten by the column ``decimals``, as an exact literal."""
-    column = F.lit(None)
-    for decimals in range(AMOUNT_DECIMALS_MAX + 1):
-        literal = F.expr(f"{value(decimals):f}BD")
-        column = F.when(F.col("decimals") == decimals, literal).otherwise(column)
-    return column
-
-
-def _minimum_lines(priced: DataFrame, prices: DataFrame) -> DataFrame:
-    """What is missing to the minimum of the plan, where something is."""
-    sums = priced.groupBy("tenant").agg(F.sum("amount").alias("sum"))
-    rows = prices.where(F.col("resource") == Resource.MINIMUM).join(sums, "tenant", "left")
-    short = F.col("minimum") - F.coalesce("sum", F.lit(Decimal(0)))
-    filled = rows.withColumn("amount", short.cast(AMOUNT)).where("amount > 0")
-    return filled.withColumn("quantity", F.lit(1).cast(COUNT)).select(*LINE_COLUMNS)
+def _minimum_row(one: Assigned, amounts: Decimal) -> list[dict[str, Any]]:
+    """What is missing to the minimum of the plan, if something is."""
+    plan = one.plan
+    if plan is None or amounts >= plan.minimum:
+        return []
+    numbers = {name: Decimal(1) for name in ("quantity", "unit")}
+    rest = {"tier": 0, "from_count": Decimal(0), "price": plan.minimum}
+    amount = {"amount": plan.minimum - amounts}
+    return [_row(one, plan, Resource.MINIMUM) | numbers | rest | amount]
 
 
 def _price_rows(one: Assigned) -> Iterator[dict[str, object]]:
     plan = one.plan
     assert plan is not None
     for resource, rate in plan.rates.items():
-        yield from (_row(one, plan, resource) | row for row in _rate_rows(rate))
-    end = {"tier": 0, "from_count": Decimal(0), "unit": Decimal(1), "price": plan.minimum}
-    yield _row(one, plan, Resource.MINIMUM) | end
+        for row in _rate_rows(rate):
+            yield _row(one, plan, resource) | row | _arithmetic(rate, row["price"], plan.decimals)
 
 
 def _row(one: Assigned, plan: PricePlan, resource: Resource) -> dict[str, object]:
@@ -199,14 +225,22 @@ def _row(one: Assigned, plan: PricePlan, resource: Resource) -> dict[str, object
         "rounding": plan.rounding,
         "resource": resource,
         "unit_name": "",
-        "minimum": plan.minimum,
     }
 
 
-def _rate_rows(rate: Rate) -> Iterator[dict[str, object]]:
+def _arithmetic(rate: Rate, price: Decimal, decimals: int) -> dict[str, object]:
+    """The whole numbers that the amount is made of."""
+    return {
+        "scaled_price": price.scaleb(PRICE_DECIMALS),
+        "divisor": Decimal(rate.unit * 10 ** (PRICE_DECIMALS - decimals)),
+        "smallest": Decimal(1).scaleb(-decimals),
+    }
+
+
+def _rate_rows(rate: Rate) -> Iterator[dict[str, Any]]:
     """The tiers as ranges of counts; the free quota is one of its own before them."""
     free = rate.free * rate.unit
-    unit = {"unit": Decimal(rate.unit), "unit_name": rate.unit_name}
+    unit: dict[str, Any] = {"unit": Decimal(rate.unit), "unit_name": rate.unit_name}
     if free:
         yield unit | {
             "tier": _FREE, "from_count": Decimal(0), "up_to_count": Decimal(free),

@@ -77,17 +77,26 @@ def load_tenant_plans(path: Path, plans: PricePlans, default: str = "") -> Tenan
 
     Args: default: wins over the file's ``default_plan``.
     """
+    found, faults = check_tenant_plans(path, plans, default)
+    refuse(faults)
+    return found
+
+
+def check_tenant_plans(
+    path: Path, plans: PricePlans, default: str = ""
+) -> tuple[TenantPlans, list[str]]:
+    """What the file says, and what is wrong with it as FILE:LINE: TEXT."""
     faults = Faults()
     table = read_toml(path, faults)
     entries: list[TenantEntry] = []
     if table is not None:
-        default = default or table.text("default_plan", "") or ""
+        named = table.text("default_plan", "") or ""
+        default = default or named
         if default and default not in plans.names():
             table.fault(f"default_plan: {_unknown(default, plans)}", "default_plan")
         entries = _entries(table, plans)
         table.end()
-    refuse(faults.texts)
-    return TenantPlans(tuple(entries), default)
+    return TenantPlans(tuple(entries), default), faults.texts
 
 
 def default_only(default: str, plans: PricePlans) -> TenantPlans:

@@ -23,8 +23,8 @@ from opentalos.pipelines.price_plan import (
     Tier,
 )
 from opentalos.pipelines.pricing import (
-    LINE_COLUMNS,
     gaps,
+    invoice_lines,
     line_items,
     partition_totals,
     price_table,
@@ -74,8 +74,7 @@ def priced(spark: SparkSession, cases: list[Case]) -> dict[str, list[tuple[Any, 
         for number, (plan, counts) in enumerate(cases)
     ]
     found = line_items(topics, reserved_table(spark, assigned), price_table(spark, assigned))
-    assert tuple(found.columns) == LINE_COLUMNS
-    table = found.toArrow()
+    table = invoice_lines(found.toArrow(), assigned)
     assert not any(pa.types.is_floating(field.type) for field in table.schema)
     lines: dict[str, list[tuple[Any, ...]]] = {f"t{number}": [] for number in range(len(cases))}
     for row in table.to_pylist():

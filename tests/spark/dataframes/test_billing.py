@@ -1,0 +1,188 @@
+"""Usage of a month in the lake becomes invoices, the same bytes each time."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from opentalos.model.errors import ConfigError
+from opentalos.pipelines.billing import BILLING, BilledWithProblems
+from opentalos.pipelines.lake import HOUR_MS, HourTable
+from opentalos.pipelines.month import Month
+from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.usage_table import SCHEMA
+
+MARCH = Month(2026, 3)
+PLAN = """\
+plan = "standard"
+valid_from = "2026-01"
+currency = "EUR"
+
+[records]
+unit = 1_000
+
+[[records.tier]]
+from = 0
+price = 0.005
+
+[bytes]
+unit = "GB"
+
+[[bytes.tier]]
+from = 0
+price = 0.1
+"""
+TENANTS = """\
+[[tenant]]
+id = "CLshop"
+plan = "standard"
+"""
+
+
+class Bench:
+    """A home with usage, and the billing of it."""
+
+    def __init__(self, spark: SparkSession, home: Path) -> None:
+        self._spark, self.home = spark, home
+        self._table = HourTable(home, "usage", SCHEMA)
+        (home / "plans").mkdir()
+        (home / "plans" / "standard.toml").write_text(PLAN)
+        (home / "tenants.toml").write_text(TENANTS)
+
+    def usage(self, at_ms: int, *rows: tuple[str, int, int, int]) -> None:
+        """Tenant, partition, first and next offset of one minute; a record has 1,000,000 bytes."""
+        listed = [
+            {
+                "tenant": tenant,
+                "topic": f"uuid-{tenant}",
+                "name": "orders",
+                "partition": partition,
+                "minute": datetime.fromtimestamp(at_ms / 1000, UTC),
+                "records": end - begin,
+                "bytes": (end - begin) * 1_000_000,
+                "first_offset": begin,
+                "next_offset": end,
+            }
+            for tenant, partition, begin, end in rows
+        ]
+        hour = at_ms - at_ms % HOUR_MS
+        self._table.replace(hour, pa.Table.from_pylist(listed, SCHEMA))
+
+    def bill(self, **options: str) -> None:
+        usual = {
+            "month": str(MARCH),
+            "plans": str(self.home / "plans"),
+            "tenants": str(self.home / "tenants.toml"),
+        }
+        given = {name.replace("_", "-"): text for name, text in options.items()}
+        settings = PipelineSettings(url="", key="", home=self.home, options=usual | given)
+        BILLING.run(self._spark, settings)
+
+    @property
+    def current(self) -> Path:
+        return self.home / "invoices" / str(MARCH) / "current"
+
+    def totals(self) -> dict[str, dict[str, Any]]:
+        rows = pq.read_table(self.current.resolve() / "totals.parquet").to_pylist()
+        return {row["tenant"]: row for row in rows}
+
+
+@pytest.fixture
+def bench(spark: SparkSession, tmp_path: Path) -> Bench:
+    return Bench(spark, tmp_path)
+
+
+def test_a_month_is_what_was_stored_in_its_minutes_of_utc(bench: Bench) -> None:
+    minute_ms = 60_000
+    bench.usage(MARCH.begin_ms - minute_ms, ("CLshop", 0, 0, 7))
+    bench.usage(MARCH.begin_ms, ("CLshop", 0, 7, 1_007))
+    bench.usage(MARCH.end_ms - minute_ms, ("CLshop", 0, 1_007, 3_007))
+    bench.usage(MARCH.end_ms, ("CLshop", 0, 3_007, 9_000))
+    bench.bill()
+    shop = bench.totals()["CLshop"]
+    # 3,000 records at 0.005 a thousand are 0.015, 3 GB are 0.30: each is rounded on its own.
+    assert (shop["records"], shop["amount"]) == (3_000, Decimal("0.32"))
+    lines = pq.read_table(bench.current.resolve() / "lines.parquet").to_pylist()
+    assert [(row["line"], row["resource"], row["amount"]) for row in lines] == [
+        (1, "records", Decimal("0.02")),
+        (2, "bytes", Decimal("0.30")),
+    ]
+    assert "0.32 EUR" in (bench.current / "pages" / "CLshop.html").read_text()
+
+
+def test_the_same_usage_gives_the_same_version(bench: Bench) -> None:
+    bench.usage(MARCH.begin_ms, ("CLshop", 0, 0, 10), ("CLshop", 1, 0, 20))
+    bench.bill()
+    first = bench.current.resolve()
+    bench.usage(MARCH.begin_ms, ("CLshop", 1, 0, 20), ("CLshop", 0, 0, 10))
+    bench.bill()
+    assert bench.current.resolve() == first
+    bench.usage(MARCH.begin_ms, ("CLshop", 1, 0, 20), ("CLshop", 0, 0, 11))
+    bench.bill()
+    assert bench.current.resolve() != first
+
+
+def test_a_tenant_without_a_plan_is_named_and_all_others_are_billed(bench: Bench) -> None:
+    bench.usage(MARCH.begin_ms, ("CLshop", 0, 0, 1_000), ("CLnew", 0, 0, 500))
+    with pytest.raises(BilledWithProblems, match="tenant CLnew: no plan"):
+        bench.bill()
+    totals = bench.totals()
+    assert totals["CLshop"]["amount"] == Decimal("0.11")
+    assert (totals["CLnew"]["amount"], totals["CLnew"]["records"]) == (None, 500)
+    assert totals["CLnew"]["problem"] == "no plan"
+    assert (bench.current / "problems.txt").read_text() == "tenant CLnew: no plan\n"
+    assert not (bench.current / "pages" / "CLnew.html").exists()
+    bench.bill(on_problem="report")
+    bench.bill(default_plan="standard")
+    assert bench.totals()["CLnew"]["problem"] == ""
+
+
+def test_minutes_that_are_missing_are_a_problem(bench: Bench) -> None:
+    bench.usage(MARCH.begin_ms, ("CLshop", 0, 0, 10))
+    bench.usage(MARCH.begin_ms + HOUR_MS, ("CLshop", 0, 13, 20))
+    with pytest.raises(BilledWithProblems, match=r"partition 0: .* 3 records are missing"):
+        bench.bill()
+    with pytest.raises(ConfigError, match="cannot be closed"):
+        bench.bill(close="yes")
+
+
+def test_a_closed_month_is_final_until_it_is_opened(bench: Bench) -> None:
+    bench.usage(MARCH.begin_ms, ("CLshop", 0, 0, 1_000))
+    bench.bill(close="yes")
+    closed = bench.current.resolve()
+    bench.bill()
+    bench.usage(MARCH.begin_ms, ("CLshop", 0, 0, 2_000))
+    with pytest.raises(ConfigError, match="2026-03 is closed"):
+        bench.bill()
+    assert bench.current.resolve() == closed
+    bench.bill(reopen="yes")
+    assert bench.totals()["CLshop"]["revision"] == 2
+    assert "replaces revision 1" in (bench.current / "pages" / "CLshop.html").read_text()
+
+
+def test_a_month_that_is_not_over_cannot_be_closed(bench: Bench) -> None:
+    with pytest.raises(ConfigError, match="cannot be closed before 2999-02-01"):
+        bench.bill(month="2999-01", close="yes")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"month": "March"}, "write YYYY-MM"),
+        ({"close": "maybe"}, "close is yes or no"),
+        ({"on_problem": "x"}, "on-problem is fail or report"),
+        ({"plans": "nowhere"}, "nowhere: is no directory"),
+        ({"default_plan": "gold"}, "there is no plan 'gold'"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(
+    bench: Bench, options: dict[str, str], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        bench.bill(**options)
+    assert not (bench.home / "invoices").exists()
