@@ -1,0 +1,201 @@
+"""Rollups are what level 0 says, whatever order and how often measurements come."""
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from opentalos.model.errors import ConfigError, StoreUnavailable
+from opentalos.pipelines.events import side_folder
+from opentalos.pipelines.lake import HOUR_MS, HourTable
+from opentalos.pipelines.monitoring import MONITORING, MonitoringWriter
+from opentalos.pipelines.olap import opening
+from opentalos.pipelines.olap.parquet_store import ParquetStore
+from opentalos.pipelines.olap.store import Group, Measure, Percentile, Selection, Series
+from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.rollups import LEVEL_0, LEVELS
+from opentalos.wire.measurement import Measurement, encode_measurement
+
+pytestmark = pytest.mark.timeout(300)  # a batch makes six jobs: 1 s on a quiet machine
+HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS
+STEP_MS = 10_000
+MESSAGES = "partition INT, offset BIGINT, value BINARY, append_time TIMESTAMP"
+TOTALS = tuple(
+    Measure(name, function, column)
+    for name, function, column in (
+        ("total", "sum", "total"),
+        ("samples", "sum", "samples"),
+        ("low", "min", "low"),
+        ("high", "max", "high"),
+        ("last", "max", "last"),
+    )
+)
+
+
+def row(step: int, **changed: Any) -> Measurement:
+    """A measurement of the step that begins ``step`` steps after the hour."""
+    usual = Measurement(
+        at_ms=HOUR + (step + 1) * STEP_MS,
+        step_ms=STEP_MS,
+        service="server",
+        machine="s1",
+        sums={"put_requests": 1.0 + step},
+        gauges={"lane_depth": 10.0 - step},
+        sketches={"put_ms": {5: 1, 7: step + 1}},
+    )
+    return replace(usual, **changed)
+
+
+def messages(
+    spark: SparkSession, values: Iterable[bytes], *, first: int = 0, at_ms: int = HOUR
+) -> DataFrame:
+    rows = [(0, first + place, bytearray(value)) for place, value in enumerate(values)]
+    plain = spark.createDataFrame(rows, "partition INT, offset BIGINT, value BINARY")
+    return plain.selectExpr("*", f"timestamp_millis({at_ms}) AS append_time")
+
+
+def rows_of(home: Path, table: str, by: tuple[str, ...] = ("measure", "kind")) -> list[Any]:
+    """All rows of a level from the hour on, as the store answers."""
+    chosen = Selection(table=table, start_ms=HOUR - HOUR_MS, end_ms=HOUR + 48 * HOUR_MS)
+    query = Series(rows=chosen, step_ms=LEVELS[table], by=by, measures=TOTALS)
+    return [tuple(one.values()) for one in ParquetStore(home).query(query).to_pylist()]
+
+
+def writer(home: Path, **options: Any) -> MonitoringWriter:
+    return MonitoringWriter(home, ParquetStore(home), **options)
+
+
+@pytest.fixture(scope="module")
+def home(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where two batches were taken: one late, and one that came twice."""
+    home = tmp_path_factory.mktemp("monitoring")
+    taken = writer(home)
+    events = [encode_measurement(row(step)) for step in (0, 6, 359)]
+    late = [encode_measurement(row(step)) for step in (1, 0)]  # the second one is known
+    taken(messages(spark, events), 0)
+    for _ in range(2):
+        taken(messages(spark, late, first=3, at_ms=HOUR + 24 * HOUR_MS), 1)
+    taken(messages(spark, events), 0)  # and the first batch once more
+    return home
+
+
+def test_steps_of_ten_seconds_are_as_they_were_sent(home: Path) -> None:
+    assert rows_of(home, "metrics_10s")[:4] == [
+        (HOUR, "lane_depth", "gauge", 10.0, 1, 10.0, 10.0, 10.0),
+        (HOUR, "put_requests", "sum", 1.0, 1, 1.0, 1.0, 1.0),
+        (HOUR + STEP_MS, "lane_depth", "gauge", 9.0, 1, 9.0, 9.0, 9.0),
+        (HOUR + STEP_MS, "put_requests", "sum", 2.0, 1, 2.0, 2.0, 2.0),
+    ]
+
+
+def test_a_minute_adds_sums_and_keeps_the_last_gauge(home: Path) -> None:
+    assert rows_of(home, "metrics_1m") == [
+        (HOUR, "lane_depth", "gauge", 19.0, 2, 9.0, 10.0, 9.0),
+        (HOUR, "put_requests", "sum", 3.0, 2, 1.0, 2.0, 2.0),
+        (HOUR + 60_000, "lane_depth", "gauge", 4.0, 1, 4.0, 4.0, 4.0),
+        (HOUR + 60_000, "put_requests", "sum", 7.0, 1, 7.0, 7.0, 7.0),
+        (HOUR + 59 * 60_000, "lane_depth", "gauge", -349.0, 1, -349.0, -349.0, -349.0),
+        (HOUR + 59 * 60_000, "put_requests", "sum", 360.0, 1, 360.0, 360.0, 360.0),
+    ]
+
+
+def test_the_step_that_ends_an_hour_belongs_to_it(home: Path) -> None:
+    assert rows_of(home, "metrics_1h") == [
+        (HOUR, "lane_depth", "gauge", -326.0, 4, -349.0, 10.0, -349.0),
+        (HOUR, "put_requests", "sum", 370.0, 4, 1.0, 360.0, 360.0),
+    ]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_sketches_of_every_level_have_every_count_once(home: Path, level: str) -> None:
+    chosen = Selection(table=f"{level}_sketches", start_ms=HOUR, end_ms=HOUR + HOUR_MS)
+    query = Percentile(rows=chosen, percents=(50,), by=("measure",))
+    found = ParquetStore(home).query(query).to_pylist()
+    assert [(one["measure"], one["count"]) for one in found] == [("put_ms", 4 + 1 + 2 + 7 + 360)]
+
+
+def test_level_0_has_a_row_for_each_key(home: Path) -> None:
+    stored = HourTable(home, "metrics", LEVEL_0).load(HOUR).to_pylist()
+    assert sorted((one["at_ms"] - HOUR, one["source_offset"]) for one in stored) == [
+        (STEP_MS, 4), (2 * STEP_MS, 3), (7 * STEP_MS, 1), (HOUR_MS, 2),
+    ]  # fmt: skip
+
+
+def test_order_and_batches_do_not_matter(spark: SparkSession, tmp_path: Path) -> None:
+    lots = random.Random(6)
+    rows = [
+        row(lots.randrange(400), machine=f"s{lots.randrange(3)}", topic=lots.choice(["", "t"]))
+        for _ in range(60)
+    ]
+    values = [encode_measurement(one) for one in rows]
+    batch = messages(spark, values)
+    once = writer(tmp_path / "once")
+    once(batch, 0)
+    many = writer(tmp_path / "many")
+    for number, cut in enumerate(("offset % 3 = 2", "offset < 40", "offset % 3 < 2")):
+        many(batch.where(cut), number)
+    by = ("service", "machine", "topic", "partition", "measure")
+    for level in LEVELS:
+        found = rows_of(tmp_path / "many", level, by)
+        assert found == rows_of(tmp_path / "once", level, by)
+    unique = {one.key: one for one in rows}.values()
+    hour_1 = [one for one in unique if one.at_ms <= HOUR + HOUR_MS]
+    total = sum(one.sums["put_requests"] for one in hour_1)
+    chosen = Selection(table="metrics_1h", start_ms=HOUR, end_ms=HOUR + HOUR_MS)
+    query = Group(rows=chosen, by=("kind",), measures=TOTALS[:1])
+    answer = ParquetStore(tmp_path / "many").query(query).to_pylist()
+    assert {one["kind"]: one["total"] for one in answer}["sum"] == total
+
+
+def test_what_cannot_be_used_is_put_aside_with_its_reason(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    good = encode_measurement(row(0))
+    wrong = {
+        "over 2 h late": encode_measurement(row(-2 * 360 - 2, sums={})),
+        "of the future": encode_measurement(row(360 + 1)),
+        "a step before 1970": good.replace(b'"at_ms":%d' % row(0).at_ms, b'"at_ms":5'),
+        "a bucket out of bounds": good.replace(b'"5"', b'"9999"'),
+        "out of bounds: step_ms": good.replace(b'"step_ms":10000', b'"step_ms":0'),
+        "out of bounds: sums": good.replace(b'"put_requests":1.0', b'"put_requests":-1.0'),
+        "newer version: 2": good.replace(b'"v":1', b'"v":2'),
+        "missing: service": good.replace(b'"service":"server",', b""),
+    }
+    taken = writer(tmp_path, late_hours=2)
+    taken(messages(spark, [good, *wrong.values()]), 0)
+    assert taken.bad == len(wrong)
+    kept = pq.read_table(side_folder(tmp_path, "monitoring")).to_pylist()
+    assert {one["reason"] for one in kept} == set(wrong)
+    assert len(rows_of(tmp_path, "metrics_10s")) == 2
+
+
+def test_a_store_that_is_down_is_waited_for_and_nothing_is_lost(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, calls = ParquetStore(tmp_path), list[str]()
+
+    class Flaky(ParquetStore):
+        def replace(self, table: str, hour_ms: int, rows: Any) -> None:
+            calls.append(table)
+            if len(calls) % 3:
+                raise StoreUnavailable("down")
+            store.replace(table, hour_ms, rows)
+
+    monkeypatch.setattr(opening, "BACKOFF_S_MIN", 0.0)
+    MonitoringWriter(tmp_path, Flaky(tmp_path))(messages(spark, [encode_measurement(row(0))]), 0)
+    assert len(calls) == 18
+    assert len(rows_of(tmp_path, "metrics_1h")) == 2
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "1.5", "99999", "²"])
+def test_a_wrong_number_of_hours_is_refused(spark: SparkSession, tmp_path: Path, text: str) -> None:
+    settings = PipelineSettings(
+        url="http://127.0.0.1:1", key="k:s", home=tmp_path, options={"late-hours": text}
+    )
+    with pytest.raises(ConfigError, match="late-hours"):
+        MONITORING.start(spark, settings)
