@@ -12,6 +12,7 @@ from opentalos.broker.metering import Metering
 from opentalos.log import partition_jobs, partition_writer, upkeep
 from opentalos.log.meter import Mark, Meter
 from opentalos.log.partition_writer import PartitionWriter
+from opentalos.log.retention import droppable
 from opentalos.log.segment_writer import OpenSegment
 from opentalos.model.errors import StoreUnavailable, TalosError
 from opentalos.testing.faults import FileFaults, MetaFaults, WorldFaults
@@ -72,12 +73,12 @@ def count_nothing_after_a_take_over(patch: pytest.MonkeyPatch) -> None:
 
 def drop_what_is_not_metered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(partition_jobs, "_metered", lambda _, segments: segments)
-    real = upkeep.droppable
+    real = droppable
 
-    def droppable(manifest: Any, settings: Any, retained: Any) -> int:
+    def any_droppable(manifest: Any, settings: Any, retained: Any) -> int:
         return real(manifest, settings, retained._replace(metered_offset=-1))
 
-    patch.setattr(upkeep, "droppable", droppable)
+    patch.setattr(upkeep, "droppable", any_droppable)
     _refuse_every_second_put(patch)
 
 

@@ -26,7 +26,7 @@ from opentalos.model.limits import (
     SystemTopicSettings,
     TopicLimits,
 )
-from opentalos.model.names import SYSTEM_TENANT
+from opentalos.model.names import SYSTEM_TENANT, USAGE_TOPIC
 from opentalos.ports.clock import Clock
 from opentalos.ports.peers import Peers
 
@@ -118,12 +118,13 @@ class BrokerContext:
 
 def log_settings(topic: Topic, config: BrokerConfig) -> TopicLogSettings:
     """What the log must know of a topic; the service's own topics are not metered."""
+    of_service = topic.owner == SYSTEM_TENANT
     return TopicLogSettings(
         topic_uuid=topic.uuid,
         durability=topic.durability,
         retention_s=topic.retention_s,
         retention_bytes=topic.retention_bytes,
-        minute_ms=0
-        if config.metering is None or topic.owner == SYSTEM_TENANT
-        else config.minute_ms,
+        minute_ms=config.minute_ms if config.metering is not None and not of_service else 0,
+        # Without it a full disk would stay full: nothing is dropped that is not metered.
+        uses_reserve=of_service and topic.name == USAGE_TOPIC,
     )

@@ -47,11 +47,11 @@ class LogContext:
     make_room: Callable[[], None] | None = None  # called above ``segments_open_max``
     traffic: dict[str, dict[int, Traffic]] = field(default_factory=dict)  # by topic uuid
 
-    def refusal(self) -> TalosError | None:
+    def refusal(self, uses_reserve: bool = False) -> TalosError | None:
         """Why no put can be accepted now; not done."""
         if self.closing or not self.started:
             return PartitionNotServing("the server is stopping" if self.closing else "not started")
-        if self.full:
+        if self.full and not uses_reserve:
             self.counters.refused_full += 1
             return StorageFull(
                 f"{self.space_left} bytes of storage are free, "

@@ -79,7 +79,7 @@ class PartitionWriter(PutQueue):
     )
 
     def __init__(self, context: LogContext, key: PartitionKey, settings: TopicLogSettings) -> None:
-        super().__init__(context, key)
+        super().__init__(context, key, uses_reserve=settings.uses_reserve)
         self.settings = settings
         self.traffic = context.traffic_of(key.topic_uuid, key.partition)
         self.segment: OpenSegment | None = None

@@ -51,10 +51,11 @@ class PutQueue(ABC):
         "pending_bytes",
         "queue",
         "released",
+        "uses_reserve",
     )
 
-    def __init__(self, context: LogContext, key: PartitionKey) -> None:
-        self.key, self.context = key, context
+    def __init__(self, context: LogContext, key: PartitionKey, *, uses_reserve: bool) -> None:
+        self.key, self.context, self.uses_reserve = key, context, uses_reserve
         self.queue: deque[Queued] = deque()  # never handed to a file
         self.group: Group | None = None  # handed to a file, outcome open
         self.pending_bytes = 0  # of both
@@ -98,7 +99,7 @@ class PutQueue(ABC):
         self._enqueue(block, waiter)
 
     def _check_refusal(self) -> None:
-        refusal = self.context.refusal() or self.refusal()
+        refusal = self.context.refusal(self.uses_reserve) or self.refusal()
         if refusal is not None:
             raise refusal
 

@@ -25,6 +25,7 @@ class TopicLogSettings:
     retention_bytes: int | None = None  # per partition; None: no bound
     # A minute of metering; retention waits until usage events tell of a message. 0: not metered.
     minute_ms: int = 0
+    uses_reserve: bool = False  # takes puts also while others are refused for want of space
 
 
 class ReadResult(NamedTuple):

@@ -10,7 +10,7 @@ from tests.unit.broker.support import World, world
 from opentalos.broker import metering as metering_module
 from opentalos.broker.broker import Broker
 from opentalos.broker.values import Topic
-from opentalos.model.errors import StoreUnavailable
+from opentalos.model.errors import StorageFull, StoreUnavailable
 from opentalos.model.identity import Principal
 from opentalos.model.limits import MeteringSettings
 from opentalos.model.names import SYSTEM_TENANT, USAGE_TOPIC
@@ -224,3 +224,14 @@ async def test_the_services_own_topics_are_not_metered(metered: Metered) -> None
         await metered.meter()
         metered.minute()
     assert {event.name for event in await metered.events()} == {"t"}
+
+
+async def test_a_full_disk_is_emptied_again(metered: Metered) -> None:
+    await metered.put(1)
+    log = metered.broker.context.log
+    log._context.note_full()
+    with pytest.raises(StorageFull):
+        await metered.put(1)
+    metered.minute()
+    await metered.meter()  # or retention would wait for ever
+    assert metered.mark() == 1
