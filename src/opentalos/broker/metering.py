@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from opentalos.broker.context import BrokerContext
 from opentalos.catalog.topic import Topic
-from opentalos.catalog.topics import topic_of_uuid
+from opentalos.catalog.topics import topic_by_uuid
 from opentalos.log.log_store import metered_logs
 from opentalos.log.meter import Minute
 from opentalos.log.metering import count_all, count_on
@@ -104,7 +104,7 @@ class Metering:
         for number, log in enumerate(metered_logs(self._context.log)):
             if number % LOOKS_PER_STEP == 0:
                 await asyncio.sleep(0)
-            topic = topic_of_uuid(self._context.topics, log.key.topic_uuid)
+            topic = topic_by_uuid(self._context.topics, log.key.topic_uuid)
             if topic is None:
                 continue
             caught_up &= await self._caught_up(log)

@@ -160,11 +160,6 @@ def of_tenants(topics: Collection[Topic]) -> list[Topic]:
     return [topic for topic in topics if topic.owner != SYSTEM_TENANT]
 
 
-def topic_of_uuid(catalog: TopicCatalog, topic_uuid: str) -> Topic | None:
-    """The topic, unless it is being deleted."""
-    return catalog._by_uuid.get(topic_uuid)
-
-
 async def confirm_topic(catalog: TopicCatalog, topic_uuid: str) -> None:
     """Look, past all copies, whether a topic still exists.
 

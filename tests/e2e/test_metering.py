@@ -1,0 +1,122 @@
+"""A server killed with SIGKILL under load: what __usage tells is what the log holds."""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.rest.client import rest
+from tests.server_process import ServerProcess
+
+from opentalos.wire.usage import UsageEvent
+
+KILLS = 3
+PARTITIONS = 2
+LOAD_S = 1.5  # between a start and the next kill
+METERED_S = 60.0  # after the load everything is metered within so long
+CONFIG = "[metering]\ninterval_s = 0.3\npartitions = 2\n"
+pytestmark = pytest.mark.timeout(180)
+
+Row = tuple[int, int, int, int, int]  # partition, minute, first and next offset, bytes
+
+
+class Writers:
+    """Threads that put over REST, whatever the answer, until they are told to end."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self._server, self._over = server, threading.Event()
+        self.done = 0
+        self._threads = [
+            threading.Thread(target=self._write, args=(number,)) for number in range(4)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _write(self, number: int) -> None:
+        path = f"topics/metered/partitions/{number % PARTITIONS}/messages"
+        count = 0
+        while not self._over.is_set():
+            count += 1
+            messages = [{"text": "x" * (count % 50 + 1)} for _ in range(count % 7 + 1)]
+            try:
+                self.done += rest(self._server, "POST", path, {"messages": messages}).status == 200
+            except OSError:
+                time.sleep(0.05)
+
+    def end(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def log_rows(server: ServerProcess) -> list[Row]:
+    """Minutes of the log itself."""
+    found: list[Row] = []
+    for partition in range(PARTITIONS):
+        page: dict[str, Any] = rest(
+            server, "GET", f"topics/metered/usage?partition={partition}"
+        ).document
+        assert page["next_page"] is None
+        assert page["start_offset"] == 0
+        found += [
+            (partition, one["minute_ms"], one["first_offset"], one["next_offset"], one["bytes"])
+            for one in page["minutes"]
+        ]
+    return found
+
+
+def usage_events(server: ServerProcess) -> list[UsageEvent]:
+    """Everything that __usage has."""
+    found: list[UsageEvent] = []
+    for partition in range(2):
+        offset = 0
+        while True:
+            path = f"topics/system%2F__usage/partitions/{partition}/messages"
+            replied = rest(server, "GET", f"{path}?offset={offset}&encoding=text")
+            assert replied.status in (200, 404), replied.document
+            if replied.status == 404 or not replied.document["messages"]:
+                break
+            lines = [message["text"].encode() for message in replied.document["messages"]]
+            found += [UsageEvent.decode(line) for line in lines]
+            offset = replied.document["next_offset"]
+    return found
+
+
+def bill_rows(events: list[UsageEvent]) -> list[Row]:
+    """The events upserted: the larger next offset wins."""
+    table: dict[tuple[str, int, int], UsageEvent] = {}
+    for event in events:
+        held = table.get(event.key)
+        if held is None or event.next_offset > held.next_offset:
+            table[event.key] = event
+    return sorted(
+        (row.partition, row.minute_ms, row.first_offset, row.next_offset, row.bytes)
+        for row in table.values()
+    )
+
+
+def test_after_kills_under_load_usage_equals_the_log(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path, CONFIG).start()
+    made = rest(server, "POST", "topics", {"name": "metered", "partitions": PARTITIONS})
+    assert made.status == 201
+    writers = Writers(server)
+    try:
+        for _ in range(KILLS):
+            time.sleep(LOAD_S)
+            server.kill()
+            server.start()
+        time.sleep(LOAD_S)
+        writers.end()
+        log = log_rows(server)
+        deadline = time.monotonic() + METERED_S
+        while bill_rows(usage_events(server)) != log and time.monotonic() < deadline:
+            time.sleep(0.2)
+        events = usage_events(server)
+    finally:
+        writers.end()
+        server.stop()
+    assert bill_rows(events) == log
+    assert sum(row[3] - row[2] for row in log) > 50, "hardly any load"
+    assert {event.tenant for event in events} == {"root"}
+    assert len(events) > len(log), "no minute was told twice"
