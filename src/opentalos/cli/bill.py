@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
@@ -153,7 +154,7 @@ def export(month: "Month | None", tenant: str | None, form: str, home: Path) -> 
         done = 0
         for table in lake.rows(month, tenant):
             for row in table.to_pylist():
-                row["minute"] = row["minute"].strftime("%Y-%m-%dT%H:%MZ")
+                row["minute"] = row["minute"].astimezone(UTC).strftime("%Y-%m-%dT%H:%MZ")
                 if form == "csv":
                     csv.writer(out, lineterminator="\n").writerow(row[name] for name in names)
                 else:

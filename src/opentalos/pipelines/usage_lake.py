@@ -18,7 +18,6 @@ _SETTINGS: Final[dict[str, str | int | float | list[str]]] = {
     "memory_limit": _MEMORY,
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
-    "TimeZone": "UTC",
 }
 
 
@@ -92,12 +91,11 @@ class UsageLake:
         if tenant is not None:
             conditions.append("tenant = ?")
             values.append(tenant)
-        reader = self._engine.execute(
+        text = (
             f"SELECT {', '.join(SCHEMA.names)} FROM usage WHERE {' AND '.join(conditions)} "
-            "ORDER BY tenant, topic, partition, minute",
-            values,
-        ).to_arrow_reader(_ROWS_PER_BATCH)
-        assert reader is not None
+            "ORDER BY tenant, topic, partition, minute"
+        )
+        reader = self._engine.sql(text, params=values).to_arrow_reader(_ROWS_PER_BATCH)
         for batch in reader:
             yield pa.Table.from_batches([batch])
 
