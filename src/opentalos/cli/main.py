@@ -27,6 +27,7 @@ _COMMANDS = {
     "profile": ("opentalos.cli.profiles", "profile", "Servers and keys by name."),
     "cluster": ("opentalos.cli.cluster", "cluster", "Servers that share their storage."),
     "pipeline": ("opentalos.cli.pipeline", "pipeline", "Data pipelines on Spark."),
+    "query": ("opentalos.cli.query", "query", "Figures that the pipelines made."),
     "agent": ("opentalos.cli.agent", "agent", "Measure this machine; take Falcon pushes."),
     "backend": ("opentalos.cli.backend.command", "backend", "Real backends on this machine."),
     "config": ("opentalos.cli.config", "config", "Check or show the configuration."),

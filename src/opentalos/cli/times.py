@@ -49,8 +49,8 @@ def parse_place(text: str, now: datetime) -> Place:
 def parse_time(text: str, now: datetime) -> datetime:
     """A time with a zone; one without is of this machine's zone. Raises: ValueError."""
     try:
-        if ago := _AGO.fullmatch(text):
-            return now - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        if _AGO.fullmatch(text):
+            return now - parse_span(text)
         if unix := _UNIX.fullmatch(text):
             return datetime.fromtimestamp(float(unix[1]), UTC)
         found = datetime.fromisoformat(text)
@@ -59,6 +59,14 @@ def parse_time(text: str, now: datetime) -> datetime:
         raise ValueError(
             f"{text!r} is no time: write 2026-03-01T12:00, @1772366400 or 10m (so long ago)"
         ) from None
+
+
+def parse_span(text: str) -> timedelta:
+    """A length of time. Raises: ValueError, OverflowError."""
+    found = _AGO.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no length of time: write 90s, 10m, 2h or 7d")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def unix_ms(time: datetime) -> int:

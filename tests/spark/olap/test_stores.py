@@ -131,6 +131,8 @@ def test_the_largest_come_first(store: OlapStore, metrics: str) -> None:
         ("topic", (), None),
         ("partition", (0,), 13.5),
         ("partition", (-1, 1), 18.0),
+        ("partition", ("-1", "1"), 18.0),
+        ("topic", (1,), None),
     ],
 )
 def test_filters_compare_values(
@@ -155,6 +157,12 @@ def test_a_name_that_is_no_column_is_refused(store: OlapStore, metrics: str, que
     named = replace(query, rows=replace(query.rows, table=metrics))
     with pytest.raises(BadRequest, match="has no column"):
         store.query(named)
+
+
+def test_a_text_for_a_number_is_refused(store: OlapStore, metrics: str) -> None:
+    rows = selection(metrics, Filter("partition", ("one",)))
+    with pytest.raises(BadRequest, match="is a number, not 'one'"):
+        store.query(Group(rows=rows, by=(), measures=(TOTAL,)))
 
 
 @pytest.mark.parametrize("name", ["nothing_of_it", 'x"; DROP TABLE y; --', "../../etc", ""])

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -30,7 +31,8 @@ from opentalos.pipelines.olap.store import (
 
 HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS
 ALL = Selection(table="t", start_ms=0, end_ms=10)
-TABLE = TableInfo("t", ("topic", 'odd" name', "total", "bucket", "count"))
+COLUMNS = ("topic", 'odd" name', "total", "bucket", "count")
+TABLE = TableInfo("t", COLUMNS, frozenset(COLUMNS[2:]))
 DIALECT = Dialect("ms", "ms >= {}", "ms < {}")
 TOTAL = Measure("total", "sum", "total")
 
@@ -48,7 +50,7 @@ def test_names_are_quoted_and_values_are_parameters() -> None:
         'SELECT "odd"" name", SUM("total") AS "total" FROM t WHERE ms >= 5 AND ms < 6 '
         'AND "topic" IN (?, ?) AND 1 = 0 GROUP BY "odd"" name" ORDER BY 1 LIMIT 10001'
     )
-    assert made.parameters == ("a'b", 7)
+    assert made.parameters == ("a'b", "7")
 
 
 def test_the_names_of_answers_are_quoted() -> None:
@@ -68,6 +70,17 @@ def test_percentiles_are_grouped_by_bucket() -> None:
         'WHERE ms >= 0 AND ms < 10 GROUP BY (ms / 60) * 60, "topic", "bucket" '
         "ORDER BY 1, 2, 3 LIMIT 1000001"
     )
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "found"),
+    [("topic", 7, "7"), ("total", "7", 7), ("total", "-1", -1), ("total", "1.5", 1.5)],
+)
+def test_values_take_the_kind_of_their_column(column: str, value: Any, found: Any) -> None:
+    rows = replace(ALL, filters=(Filter(column, (value,)),))
+    made = statement(Group(rows=rows, by=(), measures=(TOTAL,)), TABLE, "t", DIALECT)
+    assert made.parameters == (found,)
+    assert type(made.parameters[0]) is type(found)
 
 
 @pytest.mark.parametrize(

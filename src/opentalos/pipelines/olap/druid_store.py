@@ -1,7 +1,7 @@
 """OLAP tables in Apache Druid, over HTTP."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ _DIALECT: Final = Dialect(
     before=f"{_TIME} < MILLIS_TO_TIMESTAMP({{}})",
 )
 _COLUMNS: Final = (
-    "SELECT TABLE_NAME, COLUMN_NAME FROM INFORMATION_SCHEMA.COLUMNS "
+    "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE FROM INFORMATION_SCHEMA.COLUMNS "
     "WHERE TABLE_SCHEMA = 'druid' ORDER BY 1, ORDINAL_POSITION"
 )
 _SQL_TYPES: Final = {"VARCHAR": pa.string(), "DOUBLE": pa.float64(), "FLOAT": pa.float64()}
@@ -68,13 +68,14 @@ class DruidStore:
 
     def tables(self) -> list[TableInfo]:
         """As the interface says."""
-        found: dict[str, list[str]] = {}
-        for table, column in zip(*self._sql(_COLUMNS, []).to_pydict().values(), strict=True):
-            found.setdefault(table, []).append(column)
+        found: dict[str, dict[str, str]] = {}
+        for row in self._sql(_COLUMNS, []).to_pylist():
+            table, column, kind = row.values()
+            if column != _TIME and not table.endswith(_PIECES):
+                found.setdefault(table, {})[column] = kind
         return [
-            TableInfo(table, tuple(one for one in columns if one != _TIME))
-            for table, columns in found.items()
-            if not table.endswith(_PIECES)
+            TableInfo(table, tuple(kinds), frozenset(kinds) - _texts(kinds))
+            for table, kinds in found.items()
         ]
 
     def close(self) -> None:
@@ -195,3 +196,7 @@ def _druid_type(kind: pa.DataType) -> str:
     if pa.types.is_integer(kind):
         return "long"
     return "double" if pa.types.is_floating(kind) else "string"
+
+
+def _texts(kinds: Mapping[str, str]) -> set[str]:
+    return {name for name, kind in kinds.items() if kind == "VARCHAR"}

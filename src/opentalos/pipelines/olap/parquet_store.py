@@ -83,8 +83,9 @@ class ParquetStore:
         files = self._table(name).files() if known else []
         if not files:
             raise NotFound(f"no table {name!r} in {self._folder}")
-        names = pq.ParquetFile(files[-1]).schema_arrow.names
-        return TableInfo(name, tuple(one for one in names if one != TIME))
+        fields = [one for one in pq.ParquetFile(files[-1]).schema_arrow if one.name != TIME]
+        numbers = frozenset(one.name for one in fields if not pa.types.is_string(one.type))
+        return TableInfo(name, tuple(one.name for one in fields), numbers)
 
     def _files(self, rows: Selection) -> list[Path]:
         table = self._table(rows.table)

@@ -22,6 +22,7 @@ from opentalos.pipelines.olap.store import (
     Top,
     Value,
     checked_columns,
+    checked_value,
 )
 
 
@@ -53,11 +54,11 @@ def statement(query: Query, table: TableInfo, source: str, dialect: Dialect) -> 
     keys = [*_steps(query, dialect), *map(quoted, query.by)]
     if isinstance(query, Percentile):
         keys.append(quoted(BUCKET))
-        values = [f"SUM({quoted(COUNT)}) AS {quoted(COUNT)}"]
+        amounts = [f"SUM({quoted(COUNT)}) AS {quoted(COUNT)}"]
     else:
-        values = [f"{_aggregate(one)} AS {quoted(one.name)}" for one in query.measures]
+        amounts = [f"{_aggregate(one)} AS {quoted(one.name)}" for one in query.measures]
     places = [str(place) for place in range(1, len(keys) + 1)]
-    shown = [*keys, *values]
+    shown = [*keys, *amounts]
     if isinstance(query, Series | Percentile) and query.step_ms:
         shown[0] += f" AS {quoted(TIME)}"
     text = f"SELECT {', '.join(shown)} FROM {source} WHERE {_where(rows, dialect)}"
@@ -67,7 +68,8 @@ def statement(query: Query, table: TableInfo, source: str, dialect: Dialect) -> 
     if order:
         text += f" ORDER BY {', '.join(order)}"
     text += f" LIMIT {_limit(query)}"
-    return Statement(text, tuple(value for one in rows.filters for value in one.values))
+    values = [(one.column, value) for one in rows.filters for value in one.values]
+    return Statement(text, tuple(checked_value(table, *one) for one in values))
 
 
 def quoted(name: str) -> str:

@@ -1,7 +1,7 @@
 """The OLAP store's interface, and the queries that every store answers alike."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from opentalos.model.errors import BadRequest
@@ -130,7 +130,8 @@ class TableInfo:
     """A table and the columns that a query may name; ``time`` is not among them."""
 
     name: str
-    columns: tuple[str, ...] = field(default=())
+    columns: tuple[str, ...]
+    numbers: frozenset[str] = frozenset()  # those that are no text
 
 
 class OlapStore(Protocol):
@@ -154,3 +155,15 @@ def checked_columns(table: TableInfo, names: Iterable[str]) -> None:
         if name not in table.columns:
             known = ", ".join(table.columns)
             raise BadRequest(f"{table.name} has no column {name!r}; it has {known}")
+
+
+def checked_value(table: TableInfo, column: str, value: Value) -> Value:
+    """The value as the column has it. Raises: BadRequest: a text for a column of numbers."""
+    if column not in table.numbers:
+        return str(value)
+    if isinstance(value, str):
+        try:
+            return int(value) if value.lstrip("-").isdigit() else float(value)
+        except ValueError:
+            raise BadRequest(f"{column} of {table.name} is a number, not {value!r}") from None
+    return value
