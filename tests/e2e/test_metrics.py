@@ -27,7 +27,8 @@ TIMEOUT_S = 10.0
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = TlsFolder(tmp_path_factory.mktemp("tls"))
     config = folder.section() + "[metrics]\ntopics_max = 2\n"
-    config += "[measuring]\nenabled = false\n"  # its puts are in the log's counters as well
+    # The service's own puts would be in the log's counters as well.
+    config += "[measuring]\nenabled = false\n[metering]\nenabled = false\n"
     running = ServerProcess(tmp_path_factory.mktemp("server"), config).start()
     yield running
     running.stop()

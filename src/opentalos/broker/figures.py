@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from opentalos.broker.message_counters import HeldCalls, MessageCounters
+from opentalos.broker.metering import MeteringFigures
 from opentalos.broker.position_events import PositionCounters
 from opentalos.catalog.topics import of_tenants, topic_by_uuid
 from opentalos.group.coordinator import GroupCounters
@@ -41,6 +42,7 @@ class Figures:
     held: HeldCalls
     log: LogCounters
     log_now: LogFigures
+    metering: MeteringFigures
     groups: GroupCounters
     groups_now: GroupFigures
     positions: PositionCounters
@@ -62,6 +64,7 @@ def figures_of(broker: "Broker") -> Figures:
         held=broker.messages.held,
         log=context.log.counters,
         log_now=context.log.figures,
+        metering=broker.metering.figures if broker.metering is not None else MeteringFigures(),
         groups=broker.groups.counters,
         groups_now=broker.groups.directory.figures,
         positions=broker.consumers.positions.counters,

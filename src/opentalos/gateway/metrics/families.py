@@ -36,6 +36,7 @@ class ServerCollector:
         yield from _calls(sources)
         yield from _messages(sources, figures)
         yield from _log(figures)
+        yield from _metering(figures)
         yield from _groups(figures)
         yield from _cluster(figures)
         yield from _process(sources.process())
@@ -162,6 +163,19 @@ def _log(figures: Figures) -> Iterator[Metric]:
     yield _gauge("log_open_partitions", "Partitions open for writing.", now.open_partitions)
     yield _gauge("storage_free_bytes", "Free space of the storage.", now.space_left_bytes)
     yield _gauge("storage_full", "1 while puts are refused for want of space.", now.full)
+
+
+def _metering(figures: Figures) -> Iterator[Metric]:
+    metering = figures.metering
+    yield _counter("metering_events", "Usage events stored in __usage.", metering.events)
+    text = "Passes of metering that could not write to __usage."
+    yield _counter("metering_failures", text, metering.failures)
+    text = "Usage events of deleted topics for which there was no room."
+    yield _counter("metering_lost_events", text, metering.lost_events)
+    text = "Partitions with messages that no usage event tells of in time."
+    yield _gauge("metering_partitions_late", text, metering.partitions_unmetered)
+    text = "Since the end of the oldest minute that is not metered and late; 0: none is."
+    yield _gauge("metering_oldest_seconds", text, metering.oldest_unmetered_s)
 
 
 def _groups(figures: Figures) -> Iterator[Metric]:
