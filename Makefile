@@ -45,7 +45,6 @@ faults: setup  ## every fault many times under load, and 3,000 seeds of the simu
 	  tests/e2e/sdk/test_client_history.py tests/e2e/sdk/test_producer_kills.py \
 	  tests/e2e/sdk/test_consumer_kills.py
 	@OPENTALOS_KILLS=20 $(PY) -m pytest -q $(SPARK_KILLS)
-	@OPENTALOS_KILLS=20 $(PY) -m pytest -q tests/spark/kills
 	@OPENTALOS_FAULTS=full $(PY) scripts/run_lanes.py faults
 
 replay: setup  ## run one seed of the simulation again and print what happened: SEED=7 CLUSTER=1
