@@ -27,6 +27,7 @@ from opentalos.catalog.topic_change import (
 )
 from opentalos.model.errors import (
     AlreadyExists,
+    BadRequest,
     NotSupported,
     PermissionDenied,
     QuotaExceeded,
@@ -91,10 +92,11 @@ class TopicService:
         """Delete a topic by resource name; it is unknown to everybody from then on.
 
         Its logs are removed at once if storage allows, else later, even after a restart.
+        Raises: BadRequest: it is one of the service's own.
         """
         topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
         if topic.owner == SYSTEM_TENANT:
-            self._context.authorizer.refuse(caller, "delete a topic of the service", resource)
+            raise BadRequest(f"topic {topic.name} belongs to the service and cannot be deleted")
         dead = await self._context.topics.change(topic, tombstone)
         await self._upkeep.remove_soon(dead)
 
