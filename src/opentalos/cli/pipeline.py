@@ -100,7 +100,7 @@ def _run_options(command: CommandT) -> CommandT:
 @click.option("--supervised", is_flag=True, hidden=True)
 @_run_options
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text")
-def run(form: str, supervised: bool, verbose: bool, **given: Any) -> None:
+def run(form: str, supervised: bool, **given: Any) -> None:
     """Run pipelines in one Spark session.
 
     Each goes on where its checkpoint is. If one fails, the others are stopped and the exit status
@@ -110,11 +110,11 @@ def run(form: str, supervised: bool, verbose: bool, **given: Any) -> None:
     """
     from opentalos.pipelines.runner import Runner
 
-    plan = _plan(supervised=supervised, verbose=verbose, **given)
+    plan = _plan(given, supervised=supervised)
     try:
         Runner(plan, _sayer(form)).run()
     except Exception as error:
-        if verbose and error.__cause__ is not None:
+        if given["verbose"] and error.__cause__ is not None:
             click.echo(str(error.__cause__), err=True)
         raise
 
@@ -144,9 +144,8 @@ def run(form: str, supervised: bool, verbose: bool, **given: Any) -> None:
 @_run_options
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text")
 def supervise(
-    form: str, alarm_hook: str, restarts_max: int, stall_s: float | None, verbose: bool,
-    **given: Any,
-) -> None:  # fmt: skip
+    form: str, alarm_hook: str, restarts_max: int, stall_s: float | None, **given: Any
+) -> None:
     """Keep a run alive: restart it when it dies or hangs, and raise an alarm.
 
     Start it on several machines or terminals for the same --home: one works, the others wait and
@@ -159,7 +158,7 @@ def supervise(
     from opentalos.pipelines.supervised_child import LifeSigns
     from opentalos.pipelines.supervisor import Supervision, Supervisor
 
-    plan = _plan(supervised=True, verbose=verbose, **given)
+    plan = _plan(given, supervised=True)
     plan.load()
     trigger_s = plan.settings.trigger_s
     supervision = Supervision(
@@ -192,33 +191,32 @@ def _run_command() -> tuple[str, ...]:
     return tuple(argv)
 
 
-def _plan(
-    *, server: ServerOptions, names: Sequence[str], options: Sequence[str], conf: Sequence[str],
-    supervised: bool, verbose: bool, every_s: float | None, outage_s: float, master: str,
-    messages_per_trigger: int, **settings: Any,
-) -> "RunPlan":  # fmt: skip
+def _plan(given: dict[str, Any], *, supervised: bool) -> "RunPlan":
+    """What the options of ``run`` say."""
     from opentalos.pipelines.pipeline import PipelineSettings
     from opentalos.pipelines.run_plan import RunPlan, parse_options
 
+    server: ServerOptions = given["server"]
     config = server.config()
-    home: Path = settings.pop("home")
-    spark = dict(_pair(text) for text in conf)
-    if verbose:
-        spark.setdefault("spark.log.level", "WARN")
+    conf = dict(_pair(text) for text in given["conf"])
+    if given["verbose"]:
+        conf.setdefault("spark.log.level", "WARN")
     return RunPlan(
-        names=tuple(dict.fromkeys(names)),
+        names=tuple(dict.fromkeys(given["names"])),
         settings=PipelineSettings(
             url=",".join(config.endpoints),
             key=f"{config.key_id}:{config.secret}",
-            home=home.absolute(),
-            max_messages_per_trigger=messages_per_trigger,
-            **settings,
+            home=given["home"].absolute(),
+            olap=given["olap"],
+            trigger_s=given["trigger_s"],
+            available_now=given["available_now"],
+            max_messages_per_trigger=given["messages_per_trigger"],
         ),
-        options=parse_options(options),
-        every_s=every_s,
-        outage_s=outage_s,
-        master=master,
-        conf=spark,
+        options=parse_options(given["options"]),
+        every_s=given["every_s"],
+        outage_s=given["outage_s"],
+        master=given["master"],
+        conf=conf,
         supervised=supervised,
     )
 
