@@ -11,7 +11,7 @@ from tests.server_process import TALOS
 from tests.spark.conftest import QUICK_JAVA, TalosServer
 
 WAIT_S = 240.0  # a session starts in 10 s on a quiet machine, in 60 s on a busy one
-_POLL_S = 0.1
+_POLL_S = 0.5
 SMALL = (
     *("--master", "local[2]", "--conf", "spark.driver.memory=512m"),
     *(part for name, value in QUICK_JAVA.items() for part in ("--conf", f"{name}={value}")),
