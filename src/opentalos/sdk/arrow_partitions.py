@@ -71,9 +71,14 @@ def _by_bytes(column: Any, partitions: int) -> NDArray[np.int64] | None:
     if held[places[0] : places[-1]].max(initial=0) > _ASCII_MAX:
         return None
     hashes = np.zeros(len(column), np.uint32)
-    for place in range(int(sizes.max())):
+    starts = places[:-1]
+    everywhere = int(sizes.min())  # up to here no row has to be left out
+    for place in range(everywhere):
+        hashes *= _MULTIPLIER
+        hashes += held[starts + np.int32(place)]
+    for place in range(everywhere, int(sizes.max())):
         longer = np.flatnonzero(sizes > place)
-        hashes[longer] = hashes[longer] * _MULTIPLIER + held[places[longer] + place]
+        hashes[longer] = hashes[longer] * _MULTIPLIER + held[starts[longer] + place]
     interval = _POSITIVE // partitions
     return (hashes & np.uint32(_POSITIVE)).astype(np.int64) // interval % partitions
 
