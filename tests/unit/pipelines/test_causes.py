@@ -53,6 +53,7 @@ def test_what_has_no_cause_is_told_in_one_line(text: str) -> None:
         (ConfigError("wrong"), False),
         (RuntimeError("Traceback (most recent call last):\na.Unavailable: later\n"), True),
         (ValueError("wrong"), False),
+        (RuntimeError("[STREAM_FAILED] Query: Python worker failed to connect back."), True),
     ],
 )
 def test_only_what_may_pass_is_waited_for(error: Exception, passing: bool) -> None:
