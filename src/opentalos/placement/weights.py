@@ -7,7 +7,7 @@ is spent. The heaviest partitions matter most; a small sector lets one of them m
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from opentalos.model.message import PartitionKey
@@ -18,6 +18,7 @@ LATEST_SHARE = 0.7  # of the latest day in what is expected; the rest fades by t
 STACK_MORE = 12  # virtual nodes that a count may grow beyond the largest one
 STEPS_MAX = 6  # by which one change changes a count
 CHANGES_MAX = 1_000  # of one proposal
+POINTS_A_STEP = 1_000  # partitions that are hashed at once
 GAIN_MIN = 0.001  # of the variance; less is not worth a move
 
 
@@ -60,10 +61,28 @@ def propose(
 
     Args: traffic: of every partition, also of idle ones, since they move too.
     """
-    layout = _Layout(traffic, ring)
+    steps = proposing(traffic, ring, moves_max)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            proposal: Proposal = end.value
+            return proposal
+
+
+def proposing(
+    traffic: Mapping[PartitionKey, int], ring: Mapping[str, Nodes], moves_max: int
+) -> Generator[None, None, Proposal]:
+    """``propose`` in steps of some milliseconds, for who has other work to do in between."""
+    points = []
+    for number, key in enumerate(traffic):
+        points.append(point_of(partition_key(key)))
+        if number % POINTS_A_STEP == 0:
+            yield
+    layout = _Layout(traffic, ring, points)
     before = layout.loads_by_name()
     for _ in range(CHANGES_MAX):
-        best = _best_change(layout, moves_max)
+        best = yield from _best_change(layout, moves_max)
         if best is None:
             break
         stack, add, steps = best
@@ -77,7 +96,9 @@ def propose(
     )
 
 
-def _best_change(layout: "_Layout", moves_max: int) -> tuple[int, bool, int] | None:
+def _best_change(
+    layout: "_Layout", moves_max: int
+) -> Generator[None, None, tuple[int, bool, int] | None]:
     """The stack, the direction and the steps of the change that is most worth its moves."""
     uneven, moved = layout.unevenness(), layout.moved
     best, best_score = None, 0.0
@@ -97,6 +118,7 @@ def _best_change(layout: "_Layout", moves_max: int) -> tuple[int, bool, int] | N
                         best, best_score = (stack, add, steps), score
             for _ in range(steps):
                 layout.step(stack, not add)
+        yield
     return best
 
 
@@ -107,7 +129,12 @@ class _Layout:
     nodes that there may ever be are numbered around the ring; ``_active`` are those there now.
     """
 
-    def __init__(self, traffic: Mapping[PartitionKey, int], ring: Mapping[str, Nodes]) -> None:
+    def __init__(
+        self,
+        traffic: Mapping[PartitionKey, int],
+        ring: Mapping[str, Nodes],
+        points_of_keys: Sequence[int],
+    ) -> None:
         self._names = sorted(ring)
         self.counts = [count for name in self._names for count in by_sector(ring[name])]
         self._sectors = len(self.counts) // len(self._names)
@@ -125,8 +152,8 @@ class _Layout:
         self._keys = list(traffic)
         self._traffic = list(traffic.values())
         self._arcs: list[list[int]] = [[] for _ in nodes]  # partitions up to each node
-        for index, key in enumerate(self._keys):
-            number = bisect_left(points, point_of(partition_key(key)))
+        for index, point in enumerate(points_of_keys):
+            number = bisect_left(points, point)
             self._arcs[number % len(nodes)].append(index)
         self._active = sorted(
             self._numbers[stack][place]

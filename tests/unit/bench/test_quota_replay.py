@@ -1,11 +1,13 @@
 """A small replay of requests for partitions: the goals hold, and the judge can say no."""
 
+from typing import Any
+
 import pytest
 from bench.quota_replay import Replay, approve_all, overloads, reject_all, wrongly_refused
 
 from opentalos.catalog.quota_decision import Outcome
 
-SMALL = {"count": 40, "days": 30}
+SMALL: dict[str, Any] = {"count": 40, "days": 30}
 pytestmark = pytest.mark.timeout(60)
 
 

@@ -1,5 +1,6 @@
 """``talos cluster weights``: traffic files, what is shown, what is set."""
 
+import asyncio
 import json
 import sys
 from datetime import date
@@ -11,9 +12,12 @@ import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
 
+from opentalos.broker.cluster.weight_choice import WeightChoice
 from opentalos.cli.cluster_weights import weights
 from opentalos.cli.connection import ServerOptions
 from opentalos.cli.traffic_file import read_traffic
+from opentalos.gateway.rest.schema import check
+from opentalos.gateway.rest.weight_proposals import _PROPOSAL, _shown
 from opentalos.model.errors import BadRequest, ConfigError
 from opentalos.model.message import PartitionKey
 from opentalos.placement.ring import Ring, partition_key
@@ -86,7 +90,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
 
 
 class FakeServer:
-    """Answers the status of three servers, one of them being drained, and one that joins."""
+    """Proposes for three servers, one of them restarting, beside one that is being drained."""
 
     def __init__(self) -> None:
         self.put: dict[str, Any] | None = None
@@ -97,20 +101,20 @@ class FakeServer:
             assert path == "cluster/weights"
             self.put = document["servers"]
             return None
-        if path == "cluster/partitions":
-            return {"topics": self.topics}
-        states = {
-            "a": "serving",
-            "b": "serving",
-            "c": "restarting",
-            "d": "draining",
-            "e": "joining",
-        }
-        return {
-            "servers": [
-                {"name": name, "state": state, "sectors": SECTORS} for name, state in states.items()
-            ]
-        }
+        assert (method, path) == ("POST", "cluster/weights/proposals")
+        days = [
+            {
+                PartitionKey(uuid, number): count
+                for uuid, counts in day.items()
+                for number, count in enumerate(counts)
+            }
+            for day in document["days"]
+        ]
+        placed, kept = dict.fromkeys("abc", SECTORS), {"d": SECTORS}
+        choice = WeightChoice().propose(days, placed, kept, self.topics, document["budget"])
+        shown = _shown(asyncio.run(choice))
+        check(_PROPOSAL, json.loads(json.dumps(shown)), "the answer")
+        return shown
 
 
 @pytest.fixture
@@ -130,7 +134,7 @@ def test_weights_are_shown_and_set(tmp_path: Path, server: FakeServer) -> None:
     assert done.exit_code == 0, done.output
     assert "% lower; " in done.output
     assert server.put is not None
-    assert list(server.put) == ["a", "b", "c", "d"]  # one that joins gets the configured number
+    assert sorted(server.put) == ["a", "b", "c", "d"]  # one that joins gets the configured number
     assert server.put["d"] == SECTORS
     moved = moved_by(server)
     assert 0 < moved <= 10

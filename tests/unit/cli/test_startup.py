@@ -22,8 +22,8 @@ print("\\n".join(sys.modules), file=sys.stderr)
 """
 HEAVY = {"asyncio", "aiohttp", "cryptography", "httptools", "ssl", "pyarrow", "jpype", "kazoo"}
 SERVER_SIDE = re.compile(r"(?:from|import) opentalos\.(server|broker|gateway|log|adapters)\b")
-# What works on a server's own files, and the choice of weights, which is arithmetic.
-LOCAL = {"serve", "config", "log_verify", "backup", "cluster_weights"}
+# What works on a server's own files.
+LOCAL = {"serve", "config", "log_verify", "backup"}
 OURS = {"opentalos.sdk", "opentalos.server", "opentalos.gateway", "opentalos.wire"}
 
 

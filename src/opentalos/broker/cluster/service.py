@@ -12,15 +12,18 @@ from opentalos.broker.cluster.controller import Controller
 from opentalos.broker.cluster.publication import Move
 from opentalos.broker.cluster.records import WEIGHTS, LeavingKind, LeavingRecord, WeightsRecord
 from opentalos.broker.cluster.state import ClusterState, leaving_path, put_record
+from opentalos.broker.cluster.weight_choice import WeightChoice, WeightsProposed
 from opentalos.broker.context import BrokerContext
 from opentalos.model.errors import BadRequest, TalosError
 from opentalos.model.identity import Principal
 from opentalos.model.limits import ClusterLimits
+from opentalos.model.message import PartitionKey
 from opentalos.placement.ring import by_sector
 from opentalos.placement.values import Nodes
 from opentalos.ports.peers import Peers
 
-__all__ = ["ClusterService", "ClusterStatus", "Move", "ServerState", "ServerStatus"]
+__all__ = ["ClusterService", "ClusterStatus", "Move", "ServerState", "ServerStatus",
+           "WeightsProposed"]  # fmt: skip
 
 _log = logging.getLogger("opentalos.cluster")
 
@@ -39,6 +42,9 @@ class ServerState(Enum):
     DRAINING = "draining"
     RESTARTING = "restarting"  # absent; its partitions wait for it
     GONE = "gone"  # absent; its partitions are being taken over
+
+
+_PLACED = (ServerState.SERVING, ServerState.RESTARTING)  # on the ring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +86,7 @@ class ClusterService:
         self._controller, self._peers = controller, peers
         self._limits = context.config.cluster or ClusterLimits()
         self._counters: list[Callable[[], Mapping[str, int]]] = []
+        self._choice = WeightChoice()
 
     def count(self, counters: Callable[[], Mapping[str, int]]) -> None:
         """Show these counters of forwarding too, as ``forwarded_`` and their name."""
@@ -163,6 +170,25 @@ class ClusterService:
                 raise BadRequest(f"weight of {name}: {count} virtual nodes, at most {NODES_MAX}")
         record = WeightsRecord(servers=dict(sorted(weights.items())))
         await put_record(self._state.control, WEIGHTS, record)
+
+    async def propose_weights(
+        self, caller: Principal, days: Sequence[Mapping[PartitionKey, int]], budget: float
+    ) -> WeightsProposed:
+        """Weights that would spread past traffic evenly; changes nothing.
+
+        Args: days: bytes per partition, the oldest first. budget: percent of all partitions that
+        may move. Raises: BadRequest; ExcessivePending: another one is being worked out.
+        """
+        partitions = await self.partitions(caller)
+        state = self._state
+        ring = state.ring.servers if state.ring else {}
+        found = {name: self._server(name, 0, None) for name in sorted({*state.live(), *ring})}
+        states = {name: one.state for name, one in found.items()}
+        placed = {name: one.sectors for name, one in found.items() if states[name] in _PLACED}
+        kept = {
+            name: one.sectors for name, one in found.items() if states[name] is ServerState.DRAINING
+        }
+        return await self._choice.propose(days, placed, kept, partitions, budget)
 
     async def answer_status(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The peer call "status": this server's counters and, at the leader, recent moves."""

@@ -77,37 +77,37 @@ async def get_status(call: Call) -> Answer:
 
 async def get_partitions(call: Call) -> Answer:
     """Partitions by topic uuid."""
-    return Answer({"topics": dict(await _service(call).partitions(call.caller))})
+    return Answer({"topics": dict(await service_of(call).partitions(call.caller))})
 
 
 async def set_weights(call: Call) -> Answer:
     """Virtual nodes by server."""
-    await _service(call).set_weights(call.caller, call.document["servers"])
+    await service_of(call).set_weights(call.caller, call.document["servers"])
     return Answer()
 
 
 async def drain(call: Call) -> Answer:
     """Empty a server."""
-    await _service(call).drain(call.caller, call.places["server"])
+    await service_of(call).drain(call.caller, call.places["server"])
     return Answer()
 
 
 async def undrain(call: Call) -> Answer:
     """Let it have partitions again."""
-    await _service(call).undrain(call.caller, call.places["server"])
+    await service_of(call).undrain(call.caller, call.places["server"])
     return Answer()
 
 
 async def get_places(call: Call) -> Answer:
     """Where the partitions of a topic are."""
-    _service(call)
+    service_of(call)
     places, name = call.broker.places, call.places["topic"]
     assert places is not None, "a member of a cluster knows the places"
     found = await places.of_topic(call.caller, name)
     return Answer({"name": name, "partitions": [asdict(place) for place in found]})
 
 
-def _service(call: Call) -> ClusterService:
+def service_of(call: Call) -> ClusterService:
     """Raises: PermissionDenied, NotClustered."""
     if call.broker.cluster is None:
         _check_admin(call)

@@ -12,6 +12,7 @@ from opentalos.gateway.rest import (
     status,
     topics,
     usage,
+    weight_proposals,
     workers,
 )
 from opentalos.gateway.rest.openapi import get_document
@@ -56,6 +57,7 @@ TABLE = RouteTable(
         *usage.ROUTES,
         *principals.ROUTES,
         *cluster.ROUTES,
+        *weight_proposals.ROUTES,
     ),
     PLACES,
 )

@@ -20,9 +20,15 @@ from opentalos.broker.cluster.service import ClusterService, ServerState
 from opentalos.broker.context import BrokerContext
 from opentalos.catalog.authorize import Authorizer
 from opentalos.log.counters import LogCounters
-from opentalos.model.errors import BadRequest, PermissionDenied, StoreUnavailable
+from opentalos.model.errors import (
+    BadRequest,
+    ExcessivePending,
+    PermissionDenied,
+    StoreUnavailable,
+)
 from opentalos.model.identity import Principal
 from opentalos.model.limits import AuthLimits
+from opentalos.model.message import PartitionKey
 from opentalos.placement.ring import SECTORS
 
 ADMIN = Principal(id="root", number=1, admin=True)
@@ -156,6 +162,37 @@ def test_only_what_makes_sense_is_accepted() -> None:
         await service.set_weights(ADMIN, {"a": [2] * SECTORS, "b": 16})
         await bed.until(lambda: bed.ring().servers["a"] == [2] * SECTORS, 1)
         assert bed.ring().servers["b"] == 16
+
+    in_control(scenario)
+
+
+def test_weights_are_proposed_from_past_traffic_and_change_nothing() -> None:
+    async def scenario(bed: ControllerBed) -> None:
+        service = (await open_services(bed))[0]
+        before = (await service.status(ADMIN)).servers
+        topics = await service.partitions(ADMIN)
+        day = {
+            PartitionKey(uuid, number): 10**9 // (number + 1) ** 2
+            for uuid, count in topics.items()
+            for number in range(count)
+        }
+        found = await service.propose_weights(ADMIN, [day], 20)
+        assert (found.partitions, found.moves_max) == (60, 12)
+        assert 0 < len(found.proposal.moves) <= 12
+        assert found.variance_after < found.variance_before
+        assert sorted(found.weights) == ["a", "b", "c"]
+        assert (await service.status(ADMIN)).servers == before
+        await service.set_weights(ADMIN, found.weights)
+        for days, budget in (([], 2), ([{}], 2), ([day], 101), ([day] * 32, 2)):
+            with pytest.raises(BadRequest):
+                await service.propose_weights(ADMIN, days, budget)
+        first = asyncio.create_task(service.propose_weights(ADMIN, [day], 20))
+        await asyncio.sleep(0)
+        with pytest.raises(ExcessivePending):
+            await service.propose_weights(ADMIN, [day], 20)
+        await first
+        with pytest.raises(PermissionDenied):
+            await service.propose_weights(USER, [day], 20)
 
     in_control(scenario)
 

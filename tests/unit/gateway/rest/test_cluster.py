@@ -8,8 +8,15 @@ from tests.unit.gateway.rest.support import Rest
 
 from opentalos.broker.cluster.partition_places import PartitionPlace
 from opentalos.broker.cluster.publication import Move
-from opentalos.broker.cluster.service import ClusterStatus, ServerState, ServerStatus
+from opentalos.broker.cluster.service import (
+    ClusterStatus,
+    ServerState,
+    ServerStatus,
+    WeightsProposed,
+)
+from opentalos.broker.cluster.weight_choice import Proposal
 from opentalos.model.identity import Principal
+from opentalos.model.message import PartitionKey
 
 STATUS = ClusterStatus(
     leader="s1",
@@ -42,6 +49,19 @@ class Service:
 
     async def set_weights(self, caller: Principal, weights: Any) -> None:
         self.calls.append(("weights", dict(weights)))
+
+    async def propose_weights(self, caller: Principal, days: Any, budget: float) -> WeightsProposed:
+        self.calls.append(("propose", days, budget))
+        proposal = Proposal(
+            weights={"s1": [1, 2]},
+            loads_before={"s1": 7},
+            loads_after={"s1": 5},
+            moves={PartitionKey("u", 3): ("s1", "s2")},
+        )
+        return WeightsProposed(
+            proposal=proposal, ring={"s1": [2, 2]}, weights={"s1": [1, 2], "s3": [4, 4]},
+            partitions=8, moves_max=1, variance_before=2.5, variance_after=1.0,
+        )  # fmt: skip
 
 
 class Places:
@@ -111,6 +131,19 @@ async def test_weights_that_are_none_are_refused(
 ) -> None:
     assert (await call("PUT", "cluster/weights", document)).status == 400
     assert service.calls == []
+
+
+async def test_weights_are_proposed_and_not_set(call: Rest, service: Service) -> None:
+    sent = {"days": [{"u": [5, 0, 7]}, {}], "budget": 0.5}
+    shown = (await call("POST", "cluster/weights/proposals", sent)).document
+    traffic = {PartitionKey("u", 0): 5, PartitionKey("u", 2): 7}
+    assert service.calls == [("propose", [traffic, {}], 0.5)]
+    assert shown["weights"] == {"s1": [1, 2], "s3": [4, 4]}
+    assert shown["moves"] == [{"topic_uuid": "u", "partition": 3, "source": "s1", "target": "s2"}]
+    assert (shown["variance_before"], shown["variance_after"], shown["moved"]) == (2.5, 1.0, 1)
+    for wrong in ({}, {"days": []}, {"days": [{"u": [-1]}]}, {"days": [{"u": 1}]}):
+        assert (await call("POST", "cluster/weights/proposals", wrong)).status == 400
+    assert len(service.calls) == 1
 
 
 async def test_what_is_not_served_is_said_so(call: Rest, service: Service) -> None:

@@ -1,0 +1,66 @@
+"""Proposals for weights as they are asked for and shown, by the command and the pipeline."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from opentalos.model.errors import ConfigError
+from opentalos.model.message import PartitionKey
+
+PARTITIONS_MAX: Final = 1 << 16  # of a topic; a larger number is a mistake
+MOVES_SHOWN: Final = 20
+PATH: Final = "cluster/weights/proposals"
+
+
+def question(days: Sequence[Mapping[PartitionKey, int]], budget: float) -> dict[str, Any]:
+    """What the server is asked: bytes per partition of past days, the oldest first.
+
+    Args: budget: percent of all partitions that may move. Raises: ConfigError.
+    """
+    return {"days": [_day(day) for day in days], "budget": budget}
+
+
+def share_rows(proposal: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Of each server its expected share of the traffic and its virtual nodes."""
+    servers = proposal["servers"]
+    total = sum(one["load_before"] for one in servers)
+    for one in servers:
+        yield {
+            "server": one["name"],
+            "share_before": round(one["load_before"] / total, 6),
+            "share_after": round(one["load_after"] / total, 6),
+            "virtual_nodes_before": one["virtual_nodes_before"],
+            "virtual_nodes_after": one["virtual_nodes_after"],
+        }
+
+
+def report(proposal: Mapping[str, Any], days: int) -> Iterator[str]:
+    """Lines for people: shares, variance before and after, and the moves."""
+    yield f"expected from {days} days; share of the traffic and virtual nodes, now -> then"
+    rows = list(share_rows(proposal))
+    width = max(len(row["server"]) for row in rows)
+    for row in rows:
+        before, after = 100 * row["share_before"], 100 * row["share_after"]
+        nodes = f"{row['virtual_nodes_before']:6} -> {row['virtual_nodes_after']:6}"
+        yield f"  {row['server']:<{width}}  {before:6.2f} % -> {after:6.2f} %  {nodes}"
+    old, new = proposal["variance_before"], proposal["variance_after"]
+    lower = 100 * (1 - new / old) if old else 0.0
+    yield (
+        f"variance across servers: {old:.4g} -> {new:.4g}, {lower:.1f} % lower; "
+        f"{proposal['moved']} partitions move"
+    )
+    for move in proposal["moves"][:MOVES_SHOWN]:
+        place = f"{move['topic_uuid']}/{move['partition']}"
+        yield f"  {place}: {move['source']} -> {move['target']}"
+    if proposal["moved"] > MOVES_SHOWN:
+        yield f"  and {proposal['moved'] - MOVES_SHOWN} more"
+
+
+def _day(day: Mapping[PartitionKey, int]) -> dict[str, list[int]]:
+    counts: dict[str, list[int]] = {}
+    for key, count in day.items():
+        if key.partition >= PARTITIONS_MAX:
+            raise ConfigError(f"partition {key.partition} of topic {key.topic_uuid} cannot be")
+        of_topic = counts.setdefault(key.topic_uuid, [])
+        of_topic += [0] * (key.partition + 1 - len(of_topic))
+        of_topic[key.partition] += count
+    return counts
