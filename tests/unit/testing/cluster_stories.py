@@ -28,6 +28,18 @@ def restarted_and_nothing_moved(tale: Tale) -> None:
     tale.note("assigned", topic="u", owners=["b", "b"])
 
 
+def commit_after_an_unlock_that_came_late(tale: Tale) -> None:
+    """It was sent before its worker locked again, and reached the coordinator behind that."""
+    tale.put("a", "b")
+    tale.lease("lock", "w1")
+    unlock = tale.begin("unlock", process="w1", worker="w1")
+    tale.tick()
+    tale.recorder.unknown(unlock, "no answer")
+    for action, worker in (("lock", "w1"), ("lock", "w2")):
+        tale.lease(action, worker)
+    tale.lease("commit", "w2", offset=1)
+
+
 CASES: dict[str, tuple[list[Story], list[Story]]] = {
     "never-rebalanced": ([lambda tale: tale.note("never-rebalanced")], [acked_and_expired]),
     "moved-for-announced-restart": (

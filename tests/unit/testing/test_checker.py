@@ -4,14 +4,14 @@ import io
 from pathlib import Path
 
 import pytest
-from tests.unit.testing import cluster_stories, lookup_stories, stories
+from tests.unit.testing import cluster_stories, lookup_stories, metering_stories, stories
 from tests.unit.testing.stories import Story
 from tests.unit.testing.tale import Tale
 
 from opentalos.testing.checker import ANOMALIES, check
 from opentalos.testing.history import History, Recorder, dump
 
-CASES = stories.CASES | lookup_stories.CASES | cluster_stories.CASES
+CASES = stories.CASES | lookup_stories.CASES | cluster_stories.CASES | metering_stories.CASES
 
 
 def tell(story: Story) -> History:
@@ -26,6 +26,7 @@ def names(history: History) -> set[str]:
 
 HAVING = [(name, story) for name, (having, _) in CASES.items() for story in having]
 FREE = [(name, story) for name, (_, free) in CASES.items() for story in free]
+FREE.append(("stale-commit", cluster_stories.commit_after_an_unlock_that_came_late))
 
 
 @pytest.mark.parametrize(("name", "story"), HAVING)

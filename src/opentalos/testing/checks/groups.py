@@ -69,7 +69,10 @@ def _certain_until(
     renewals: Iterable[Operation],
     lease_s: float,
 ) -> float:
-    """Until when the lock's worker holds the lease, whatever else happens."""
+    """Until when the lock's worker holds the lease, whatever else happens.
+
+    An unlock that was not answered may still be on its way when its worker locks again.
+    """
     worker, server = lock.args["worker"], lock.args.get("server")
     until_s = lock.began_s + lease_s
     for renewal in renewals:
@@ -86,7 +89,8 @@ def _certain_until(
             until_s = renewal.began_s + lease_s
     for each in operations:
         gives_up = each.action == "unlock" and each.args["worker"] == worker
-        if (gives_up or each.action == "reset") and each.ended_s > lock.began_s:
+        on_its_way = each.may_be_done and not each.ok
+        if (gives_up or each.action == "reset") and (each.ended_s > lock.began_s or on_its_way):
             until_s = min(until_s, max(each.began_s, lock.began_s))
     return until_s
 
