@@ -1,8 +1,8 @@
 """Measuring: writes what this server did in each step of time to the topic ``__metrics``.
 
 Steps end at multiples of their length by the wall clock. A step that is cut short by a stop is
-written as a whole one, and remembered, so that the server does not write it once more when it
-comes back within it.
+kept as a whole one for the next start, and remembered, so that the server does not write it once
+more when it comes back within it.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT
 from opentalos.server.loop_watch import LoopWatch
 from opentalos.server.measured_rows import Look, ServerRows
 from opentalos.server.steps import Steps
-from opentalos.wire.measurement import Measurement, encode_measurement
+from opentalos.wire.measurement import encode_measurement
 
 FOLDER: Final = "measuring"  # in the data directory
-STOP_S: Final = 0.3  # for the last step, when the server ends
+STOP_S: Final = 0.5  # to measure the last step, when the server ends
 _LOOK_S: Final = 1.0  # for what the system tells; a disk that hangs is measured as it was before
 _ROWS_AT_ONCE: Final = 50  # encoded in one turn of the loop
 _MS_PER_S: Final = 1_000
@@ -88,18 +88,20 @@ class Measuring:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Write the last step, or leave it on disk; takes little more than ``STOP_S``."""
+        """Leave the last step on disk, for the next start: a put would open a partition, while
+        this server closes its own. Takes little more than ``STOP_S``, twice."""
         if self._task is None:
             return
+        last: Sequence[bytes] = ()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         try:
             async with asyncio.timeout(STOP_S):
-                await self._measure(*self._steps.cut(_now_ms()))
+                last = await self._measure(*self._steps.cut(_now_ms()))
                 await self._threads.run(write_last_step, self._data / FOLDER, self._steps.last_ms)
         except (TimeoutError, TalosError, OSError) as error:
             _log.warning("the last step was not measured: %r", error)
-        await self._outbox.close(STOP_S)
+        await self._outbox.close(STOP_S / 2, last)
         await self._threads.close(deadline_s=0.1)
 
     async def _make_topic(self) -> None:
@@ -116,11 +118,12 @@ class Measuring:
             if ended is None:
                 continue
             try:
-                await self._measure(*ended)
+                self._outbox.offer(await self._measure(*ended))
             except Exception:  # the task's root: the next step must be measured
                 _log.exception("a step was not measured")
 
-    async def _measure(self, at_ms: int, step_ms: int) -> None:
+    async def _measure(self, at_ms: int, step_ms: int) -> Sequence[bytes]:
+        """The events of a step."""
         await self._look_at_system()
         broker = self._measured.broker
         lags = await group_lags(broker.context, broker.groups.directory)
@@ -134,15 +137,12 @@ class Measuring:
             topic_of=partial(topic_by_uuid, context.topics),
             lags=lags,
         )
-        await self._offer(self._rows.step(at_ms, step_ms, look))
-
-    async def _offer(self, rows: Sequence[Measurement]) -> None:
         events: list[bytes] = []
-        for index, row in enumerate(rows):
-            if index % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
+        for row in self._rows.step(at_ms, step_ms, look):
+            if len(events) % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
                 await asyncio.sleep(0)
             events.append(encode_measurement(row))
-        self._outbox.offer(events)
+        return events
 
     async def _put(self, events: Sequence[bytes]) -> None:
         await self._measured.broker.system_topics.put(METRICS_TOPIC, events, key=self._key)

@@ -106,6 +106,18 @@ async def test_what_is_left_at_the_end_waits_for_the_next_start(tmp_path: Path) 
     assert queue.stored == events(0, 10)
 
 
+async def test_the_last_events_are_kept_for_the_next_start(tmp_path: Path) -> None:
+    queue = Queue()
+    made = Outbox(Spool(tmp_path, 1 << 20), queue.put)
+    await made.start()
+    made.offer(events(0, 3))
+    await made.close(1.0, events(3, 5))
+    assert queue.stored == events(0, 3)
+    async with outbox(tmp_path, queue):
+        await until(lambda: len(queue.stored) == 5)
+    assert queue.stored == events(0, 5)
+
+
 async def test_a_put_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
     queue = Queue()
     queue.hangs = True

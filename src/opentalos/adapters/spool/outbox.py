@@ -69,8 +69,8 @@ class Outbox:
         self._idle.clear()
         self._offered.set()
 
-    async def close(self, timeout_s: float) -> None:
-        """Put what is there within ``timeout_s``, keep the rest on disk."""
+    async def close(self, timeout_s: float, last: Sequence[bytes] = ()) -> None:
+        """Put what is there within ``timeout_s``; keep the rest on disk, and ``last`` behind it."""
         if self._task is None:
             return
         with contextlib.suppress(TimeoutError):
@@ -78,6 +78,7 @@ class Outbox:
                 await self._idle.wait()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        self._pending.extend(last)
         try:
             async with asyncio.timeout(_CLOSE_S):
                 await self._keep()
