@@ -1,0 +1,97 @@
+"""In a cluster: every server puts into the service's topics, wherever their partitions are."""
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
+
+from opentalos.broker.plain_messages import Bounds, Spot
+from opentalos.model.errors import TopicNotExist
+from opentalos.model.identity import Principal
+from opentalos.model.limits import MeasuringSettings
+from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT, USAGE_TOPIC
+from opentalos.server.loop_watch import LoopWatch
+from opentalos.server.measuring import Measured, Measuring
+from opentalos.wire.measurement import Measurement, decode_measurement
+
+ROOT = Principal(id="root", number=1, admin=True)
+BOUNDS = Bounds(1_000, 1 << 20)
+WAIT_S = 40.0
+
+pytestmark = pytest.mark.timeout(90)
+
+
+async def messages_of(server: MemoryServer, topic: str) -> list[bytes]:
+    """All of them, read through one server."""
+    broker = server.broker
+    found = broker.topics.find_topic(ROOT, topic)
+    data: list[bytes] = []
+    for partition in range(found.partitions):
+        offset, lag = 0, 1
+        while lag:
+            spot = Spot(partition, offset)
+            read = await broker.plain_messages.get_anywhere(ROOT, found.resource, spot, BOUNDS)
+            data += [one.message.data for one in read.messages]
+            offset, lag = read.next_offset, read.lag
+    return data
+
+
+async def test_puts_of_all_servers_arrive_once() -> None:
+    async with memory_cluster() as servers:
+        topics = await asyncio.gather(
+            *(server.broker.system_topics.ensure(USAGE_TOPIC) for server in servers)
+        )
+        assert len({topic.uuid for topic in topics}) == 1  # made at the same time, and once
+        owners = await settled(servers, topics[0].uuid, topics[0].partitions)
+        assert len(set(owners)) > 1
+        for number in range(12):
+            await asyncio.gather(
+                *(
+                    server.broker.system_topics.put(
+                        USAGE_TOPIC, [f"{server.name}-{number}".encode()], key=f"key-{number}"
+                    )
+                    for server in servers
+                )
+            )
+        found = Counter(await messages_of(servers[0], USAGE_TOPIC))
+    assert set(found.values()) == {1}
+    assert len(found) == 36
+
+
+async def test_every_server_measures_and_goes_on_without_another(tmp_path: Path) -> None:
+    async with memory_cluster() as servers, AsyncExitStack() as undo:
+        for server in servers:
+            (tmp_path / server.name).mkdir()
+            watch = LoopWatch()
+            measured = Measured(
+                broker=server.broker, thrift=server.gateways.thrift, http=server.http, watch=watch
+            )
+            settings = MeasuringSettings(step_s=1.0)
+            measuring = Measuring(settings, measured, tmp_path / server.name, "c1")
+            await measuring.start()
+            undo.push_async_callback(measuring.stop)
+        rows = await _rows(servers[0], {"s1", "s2", "s3"}, 0)
+        assert {row.cluster for row in rows} == {"c1"}
+        assert {row.tenant for row in rows} == {""}  # no traffic but the service's own
+        assert SYSTEM_TENANT not in {row.tenant for row in rows}
+        newest_ms = max(row.at_ms for row in rows)
+        await servers[2].broker.close()
+        left = await _rows(servers[0], {"s1", "s2"}, newest_ms + 1_000)
+        assert {"s1", "s2"} <= {row.machine for row in left if row.at_ms > newest_ms + 1_000}
+
+
+async def _rows(server: MemoryServer, machines: set[str], after_ms: int) -> list[Measurement]:
+    """All rows, once each of the machines has one after that time."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            try:
+                events = await messages_of(server, METRICS_TOPIC)
+            except TopicNotExist:
+                events = []
+            rows = [decode_measurement(event) for event in events]
+            if machines <= {row.machine for row in rows if row.at_ms > after_ms}:
+                return rows
+            await asyncio.sleep(0.1)
