@@ -130,10 +130,11 @@ class MonitoringWriter:
             merged.unpersist()
 
     def _publish(self, hour_ms: int, measures: pa.Table, sketches: pa.Table) -> None:
+        tables = {}
         for level in LEVELS:
             for name, rows in ((level, measures), (sketch_table(level), sketches)):
-                chosen = _sorted(rows.filter(pc.equal(rows.column("level"), level)))
-                when_up(name, partial(self._olap.replace, name, hour_ms, chosen))
+                tables[name] = _sorted(rows.filter(pc.equal(rows.column("level"), level)))
+        when_up(TABLE, partial(self._olap.replace, hour_ms, tables))
 
 
 def _sorted(rows: pa.Table) -> pa.Table:

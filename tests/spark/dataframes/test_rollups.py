@@ -177,18 +177,18 @@ def test_what_cannot_be_used_is_put_aside_with_its_reason(
 def test_a_store_that_is_down_is_waited_for_and_nothing_is_lost(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, calls = ParquetStore(tmp_path), list[str]()
+    store, calls = ParquetStore(tmp_path), list[int]()
 
     class Flaky(ParquetStore):
-        def replace(self, table: str, hour_ms: int, rows: Any) -> None:
-            calls.append(table)
-            if len(calls) % 3:
+        def replace(self, hour_ms: int, tables: Any) -> None:
+            calls.append(hour_ms)
+            if len(calls) < 3:
                 raise StoreUnavailable("down")
-            store.replace(table, hour_ms, rows)
+            store.replace(hour_ms, tables)
 
     monkeypatch.setattr(opening, "BACKOFF_S_MIN", 0.0)
     MonitoringWriter(tmp_path, Flaky(tmp_path))(messages(spark, [encode_measurement(row(0))]), 0)
-    assert len(calls) == 18
+    assert calls == [HOUR] * 3
     assert len(rows_of(tmp_path, "metrics_1h")) == 2
 
 

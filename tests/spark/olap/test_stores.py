@@ -72,8 +72,8 @@ FIRST = [
 @pytest.fixture(scope="module")
 def metrics(store: OlapStore, run: str) -> str:
     name = f"metrics_{run}"
-    store.replace(name, HOUR, table(FIRST))
-    store.replace(name, NEXT, table([(NEXT, "orders", 0, 32.0, 1)]))
+    store.replace(HOUR, {name: table(FIRST)})
+    store.replace(NEXT, {name: table([(NEXT, "orders", 0, 32.0, 1)])})
     return name
 
 
@@ -193,12 +193,12 @@ def test_tables_tell_their_columns(store: OlapStore, metrics: str) -> None:
 def test_an_hour_is_replaced_as_a_whole(store: OlapStore, run: str) -> None:
     name = f"replaced_{run}"
     query = Group(rows=selection(name, end=NEXT + 1), by=("topic",), measures=(TOTAL,))
-    store.replace(name, HOUR, table([(HOUR, "a", 0, 1.0, 1), (HOUR + 5, "b", 0, 2.0, 1)]))
-    store.replace(name, NEXT, table([(NEXT, "next", 0, 1.0, 1)]))
+    store.replace(HOUR, {name: table([(HOUR, "a", 0, 1.0, 1), (HOUR + 5, "b", 0, 2.0, 1)])})
+    store.replace(NEXT, {name: table([(NEXT, "next", 0, 1.0, 1)])})
     for _ in range(2):  # the same again changes nothing
-        store.replace(name, HOUR, table([(HOUR + 7, "c", 0, 4.0, 1)]))
+        store.replace(HOUR, {name: table([(HOUR + 7, "c", 0, 4.0, 1)])})
         assert answered(store, query) == [("c", 4.0), ("next", 1.0)]
-    store.replace(name, HOUR, table([]))
+    store.replace(HOUR, {name: table([])})
     assert answered(store, query) == [("next", 1.0)]
 
 
@@ -206,7 +206,7 @@ def test_percentiles_of_merged_sketches(store: OlapStore, run: str) -> None:
     name = f"metrics_{run}_sketches"
     values = [(HOUR + place, "a" if place % 2 else "b", float(place)) for place in range(1, 1001)]
     rows = [(time, topic, bucket_of(value), 1) for time, topic, value in values]
-    store.replace(name, HOUR, table(rows, SKETCH_FIELDS))
+    store.replace(HOUR, {name: table(rows, SKETCH_FIELDS)})
     query = Percentile(rows=selection(name), percents=(50, 99.9))
     assert store.query(query).column_names == ["count", "p50", "p99.9"]
     [(count, p50, p999)] = answered(store, query)

@@ -39,10 +39,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     store = ParquetStore(folder)
     names = ("time", "topic", "partition", "measure", "total", "samples")
-    store.replace("metrics_10s", HOUR, table(ROWS, *names))
+    store.replace(HOUR, {"metrics_10s": table(ROWS, *names)})
     sketches = [(HOUR, "put_ms", 5, 90), (HOUR + 10_000, "put_ms", 100, 10)]
     counts = table(sketches, "time", "measure", "bucket", "count")
-    store.replace("metrics_10s_sketches", HOUR, counts)
+    store.replace(HOUR, {"metrics_10s_sketches": counts})
     return folder
 
 

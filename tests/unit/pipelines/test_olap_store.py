@@ -229,6 +229,6 @@ def test_what_druid_says_becomes_one_of_our_errors(http: DruidHttp) -> None:
 def test_a_closed_port_is_a_store_that_is_down() -> None:
     store = DruidStore("druid://127.0.0.1:1,127.0.0.1:1")
     with pytest.raises(StoreUnavailable, match="does not answer"):
-        store.replace("t", HOUR, hour_rows(HOUR))
+        store.replace(HOUR, {"t": hour_rows(HOUR)})
     with pytest.raises(StoreUnavailable):
         store.tables()

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -45,16 +46,18 @@ class DruidStore:
         self._http = DruidHttp(url)
         self._piece_bytes_max = piece_bytes_max
 
-    def replace(self, table: str, hour_ms: int, rows: pa.Table) -> None:
-        """As the interface says."""
-        need_hour(rows, hour_ms)
+    def replace(self, hour_ms: int, tables: Mapping[str, pa.Table]) -> None:
+        """As the interface says; the tables' tasks run beside each other."""
+        for rows in tables.values():
+            need_hour(rows, hour_ms)
         interval = f"{_iso(hour_ms)}/{_iso(hour_ms + HOUR_MS)}"
-        before = self._versions(table, interval)
-        if not rows.num_rows:
-            self._drop(table, interval)
-        else:
-            self._load(table, interval, rows)
-        self._await(f"{table} {interval}", lambda: self._shows(table, interval, before, rows))
+        before = {table: self._versions(table, interval) for table in tables}
+        tasks = [self._begin(table, interval, rows) for table, rows in tables.items()]
+        for task in tasks:
+            self._end(task)
+        for table, rows in tables.items():
+            shows = partial(self._shows, table, interval, before[table], rows)
+            self._await(f"{table} {interval}", shows)
 
     def query(self, query: Query) -> pa.Table:
         """As the interface says."""
@@ -90,33 +93,37 @@ class DruidStore:
         arrays = [pa.array(one, kind) for one, kind in zip(columns, types, strict=True)]
         return pa.table(arrays, names=names)
 
-    def _load(self, table: str, interval: str, rows: pa.Table) -> None:
-        """One task if the rows fit into it; else the pieces are gathered beside the table
-        first, so that the hour changes in one step all the same."""
+    def _begin(self, table: str, interval: str, rows: pa.Table) -> str:
+        """Start the task that replaces an hour and return its id; empty: it is done already.
+
+        Rows that do not fit into one task are gathered beside the table first, piece by piece, so
+        that the hour changes in one step all the same. What is gathered stays until the next time.
+        """
         pieces = json_pieces(rows, self._piece_bytes_max)
-        first = next(pieces)
+        first = next(pieces, None)
+        if first is None:
+            path = f"/druid/coordinator/v1/datasources/{part(table)}/markUnused"
+            self._http.coordinator(path, {"interval": interval})
+            return ""
         second = next(pieces, None)
         if second is None:
-            self._run(_task(table, interval, rows.schema, _inline(first)))
-            return
+            return self._submit(_task(table, interval, rows.schema, _inline(first)))
         beside = table + _PIECES
-        self._run(_task(beside, interval, rows.schema, _inline(first)))
+        self._end(self._submit(_task(beside, interval, rows.schema, _inline(first))))
         while second is not None:
             more = _task(beside, interval, rows.schema, _inline(second), append=True)
-            self._run(more)
+            self._end(self._submit(more))
             second = next(pieces, None)
         gathered = {"type": "druid", "dataSource": beside, "interval": interval}
-        self._run(_task(table, interval, rows.schema, {"inputSource": gathered}))
-        self._drop(beside, interval)
+        return self._submit(_task(table, interval, rows.schema, {"inputSource": gathered}))
 
-    def _drop(self, table: str, interval: str) -> None:
-        path = f"/druid/coordinator/v1/datasources/{part(table)}/markUnused"
-        self._http.coordinator(path, {"interval": interval})
+    def _submit(self, task: dict[str, Any]) -> str:
+        return str(self._http.coordinator("/druid/indexer/v1/task", task)["task"])
 
-    def _run(self, task: dict[str, Any]) -> None:
-        name = self._http.coordinator("/druid/indexer/v1/task", task)["task"]
-        path = f"/druid/indexer/v1/task/{part(name)}/status"
-        self._await(name, lambda: self._ended(path), TASK_TIMEOUT_S)
+    def _end(self, task: str) -> None:
+        path = f"/druid/indexer/v1/task/{part(task)}/status"
+        if task:
+            self._await(task, lambda: self._ended(path), TASK_TIMEOUT_S)
 
     def _ended(self, path: str) -> bool:
         status = self._http.coordinator(path)["status"]

@@ -1,5 +1,6 @@
 """OLAP tables as Parquet files, one an hour, read by DuckDB."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,13 +36,15 @@ class ParquetStore:
     def __init__(self, home: Path) -> None:
         self._folder = home / "olap"
 
-    def replace(self, table: str, hour_ms: int, rows: pa.Table) -> None:
-        """As the interface says. Raises: StoreUnavailable: the disk refuses; not done."""
-        need_hour(rows, hour_ms)
+    def replace(self, hour_ms: int, tables: Mapping[str, pa.Table]) -> None:
+        """As the interface says. Raises: StoreUnavailable: the disk refuses."""
+        for rows in tables.values():
+            need_hour(rows, hour_ms)
         try:
-            self._table(table).replace(hour_ms, rows)
+            for table, rows in tables.items():
+                self._table(table).replace(hour_ms, rows)
         except OSError as error:
-            raise StoreUnavailable(f"cannot write {self._folder / table}: {error}") from error
+            raise StoreUnavailable(f"cannot write below {self._folder}: {error}") from error
 
     def query(self, query: Query) -> pa.Table:
         """As the interface says."""

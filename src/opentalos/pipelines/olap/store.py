@@ -1,6 +1,6 @@
 """The OLAP store's interface, and the queries that every store answers alike."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -135,15 +135,16 @@ class TableInfo:
 
 
 class OlapStore(Protocol):
-    """Tables by hour. Every row has ``time``; an hour is replaced as a whole, in one step.
+    """Tables by hour. Every row has ``time``; an hour of a table is replaced in one step.
 
-    ``replace``: on return a query sees the new rows; the same call again changes nothing.
+    ``replace``: an hour of each of these tables, one after the other; on return queries see the
+    new rows, and the same call again changes nothing.
     ``query``: at most the query's ``limit`` of rows. Raises: BadRequest (a name that the table
     does not have, or too many rows), NotFound (no such table), Unavailable (the store is down;
     for ``replace``: done or not, and safe to repeat).
     """
 
-    def replace(self, table: str, hour_ms: int, rows: "pa.Table") -> None: ...
+    def replace(self, hour_ms: int, tables: "Mapping[str, pa.Table]") -> None: ...
     def query(self, query: Query) -> "pa.Table": ...
     def tables(self) -> list[TableInfo]: ...
     def close(self) -> None: ...
