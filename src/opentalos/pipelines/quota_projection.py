@@ -15,18 +15,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from opentalos.model.errors import ConfigError
 from opentalos.pipelines.lake import HourTable
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.reach import client_config
 from opentalos.pipelines.traffic_fit import WEEK, Days, fit
 from opentalos.pipelines.usage_table import SCHEMA, TABLE
+from opentalos.pipelines.whole_days import DAY_MS, days_option, whole_days
 from opentalos.sdk.rest_client import TIMEOUT_S, RestClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DAY_MS: Final = 86_400_000
 MINUTE_S: Final = 60
 HISTORY_DAYS_MAX: Final = 63  # nine weeks; what is older says nothing of the next month
 SENT_MAX: Final = 1_000  # projections of one request
@@ -123,27 +122,20 @@ class QuotaProjection:
 
     def run(self, spark: "SparkSession", settings: PipelineSettings) -> None:
         """Project once. Raises: ConfigError: an option cannot be used; as the server says."""
-        history = _history_days(settings.options)
+        most = HISTORY_DAYS_MAX
+        history = days_option(settings.options, _HISTORY, default=most, most=most)
         table = HourTable(settings.home, TABLE, SCHEMA)
-        hours = table.hours()
-        if not hours:
-            _LOG.warning("quota-projection: there is no usage yet")
+        days = whole_days(table.hours(), history)
+        if days is None:
+            _LOG.warning("quota-projection: there is no whole day of usage yet")
             return
-        end_day = hours[-1] // DAY_MS  # of the newest usage; its day may not be whole
-        wanted = [hour for hour in hours if hour >= (end_day - history) * DAY_MS]
-        usage = table.read(spark, [hour for hour in wanted if hour < end_day * DAY_MS])
-        found = projections(daily_traffic(usage, end_day), end_day).toArrow().to_pylist()
+        usage = table.read(spark, days.hours)
+        daily = daily_traffic(usage, days.end_day)
+        found = projections(daily, days.end_day).toArrow().to_pylist()
         call = RestClient(client_config(settings, TIMEOUT_S))
         for part in _parts(found):
             call("PUT", "quota-projections", {"projections": part})
-        _LOG.info("quota-projection: %d tenants from %d hours", len(found), len(wanted))
-
-
-def _history_days(options: Mapping[str, str]) -> int:
-    given = options.get(_HISTORY, str(HISTORY_DAYS_MAX))
-    if not given.isdecimal() or not 0 < int(given) <= HISTORY_DAYS_MAX:
-        raise ConfigError(f"{_HISTORY} is 1 to {HISTORY_DAYS_MAX}, not {given!r}")
-    return int(given)
+        _LOG.info("quota-projection: %d tenants from %d hours", len(found), len(days.hours))
 
 
 def _parts(found: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -14,9 +14,9 @@ from opentalos.broker.cluster.service import (
     ServerStatus,
     WeightsProposed,
 )
-from opentalos.broker.cluster.weight_choice import Proposal
 from opentalos.model.identity import Principal
 from opentalos.model.message import PartitionKey
+from opentalos.placement.weights import Proposal
 
 STATUS = ClusterStatus(
     leader="s1",

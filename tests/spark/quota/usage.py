@@ -1,0 +1,43 @@
+"""A lake's usage as metering leaves it, made up."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from opentalos.pipelines.lake import HOUR_MS, HourTable
+from opentalos.pipelines.usage_table import SCHEMA, TABLE
+
+MINUTE_MS = 60_000
+
+
+class Use(NamedTuple):
+    """What one partition took in one minute of an hour."""
+
+    tenant: str
+    topic: str
+    partition: int
+    bytes: int
+    minute: int = 0
+
+
+def write_hour(home: Path, hour_ms: int, uses: Iterable[Use]) -> None:
+    """All usage of an hour."""
+    rows = [
+        {
+            "tenant": one.tenant,
+            "topic": one.topic,
+            "name": f"of {one.topic}",
+            "partition": one.partition,
+            "minute": datetime.fromtimestamp((hour_ms + one.minute * MINUTE_MS) / 1000, UTC),
+            "records": 1,
+            "bytes": one.bytes,
+            "first_offset": 0,
+            "next_offset": 1,
+        }
+        for one in uses
+    ]
+    assert hour_ms % HOUR_MS == 0
+    HourTable(home, TABLE, SCHEMA).replace(hour_ms, pa.Table.from_pylist(rows, schema=SCHEMA))
