@@ -1,19 +1,24 @@
 """A small replay of requests for partitions: the goals hold, and the judge can say no."""
 
-from typing import Any
-
 import pytest
-from bench.quota_replay import Replay, approve_all, overloads, reject_all, wrongly_refused
+from bench.quota_replay import (
+    Population,
+    Replay,
+    approve_all,
+    overloads,
+    reject_all,
+    wrongly_refused,
+)
 
 from opentalos.catalog.quota_decision import Outcome
 
-SMALL: dict[str, Any] = {"count": 40, "days": 30}
+TENANTS, DAYS = 40, 30
 pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.mark.parametrize("seed", [500, 501])
 def test_most_requests_are_decided_and_none_leads_to_overload(seed: int) -> None:
-    cluster = Replay(seed, **SMALL).run()
+    cluster = Replay(Population(seed, TENANTS), days=DAYS).run()
     outcomes = [one.outcome for one in cluster.decided]
     assert len(outcomes) > 25
     assert outcomes.count(Outcome.HUMAN) <= 0.2 * len(outcomes)
@@ -23,20 +28,22 @@ def test_most_requests_are_decided_and_none_leads_to_overload(seed: int) -> None
 
 
 def test_a_cluster_that_never_grows_is_left_to_people_but_not_overloaded() -> None:
-    cluster = Replay(502, scarce=True, **SMALL).run()
+    cluster = Replay(Population(502, TENANTS), scarce=True, days=DAYS).run()
     assert overloads(cluster) == []
     lacking = [one for one in cluster.decided if "others " in one.decision.reason]
     assert lacking
 
 
 def test_everything_granted_leads_to_overload_and_nothing_granted_is_wrong() -> None:
-    assert overloads(Replay(502, scarce=True, policy=approve_all, **SMALL).run())
-    refused = Replay(502, policy=reject_all, **SMALL).run().decided
+    population = Population(502, TENANTS)
+    wild = Replay(population, scarce=True, policy=approve_all, days=DAYS).run()
+    assert overloads(wild)
+    refused = Replay(population, policy=reject_all, days=DAYS).run().decided
     assert len(wrongly_refused(refused)) > 0.3 * len(refused)
 
 
 def test_a_seed_gives_the_same_replay() -> None:
-    first, second = (Replay(503, count=15, days=10).run().decided for _ in range(2))
+    first, second = (Replay(Population(503, 15), days=10).run().decided for _ in range(2))
     assert [(one.asked, one.decision) for one in first] == [
         (one.asked, one.decision) for one in second
     ]
