@@ -43,6 +43,7 @@ _LIMITS: Final = HttpLimits(
     connections_max=500,
     request_timeout_s=10.0,
     idle_timeout_s=75.0,
+    failure_lines_per_s_max=1,
 )
 
 _log = logging.getLogger("opentalos.agent")
