@@ -77,7 +77,8 @@ class Sink:
 
         async def put(client: AsyncClient) -> None:
             for number in range(producers):
-                await client.put(self.ref, 0, block, stamp=ProducerStamp(10_000 + number, 0, 0))
+                stamp = ProducerStamp(secrets.randbits(61) + number, 0, 0)
+                await client.put(self.ref, 0, block, stamp=stamp)
 
         with Client(self.config) as client:
             client.run(put)
@@ -241,13 +242,27 @@ def test_a_server_that_cannot_tell_repeated_puts_is_at_least_once_and_says_so(
 
 @pytest.mark.timeout(120)
 def test_a_forgotten_producer_is_refused_where_it_may_have_stored_before(sink: Sink) -> None:
-    sink.try_(FIRST, ["a"])
+    job = sink.plan()
+    job.store(batches(["a"]), FIRST)
     sink.others(PRODUCERS_MAX)
-    for again in (RETRY, RESTARTED):
-        with pytest.raises(NotTheSameRows, match="cannot be told whether an earlier try"):
-            sink.try_(again, ["a"])
+    with pytest.raises(NotTheSameRows, match="cannot be told whether it stored"):
+        job.store(batches(["a"]), RETRY)
+    with pytest.raises(NotTheSameRows, match="cannot be told whether it stored"):
+        sink.try_(RESTARTED, ["a"])
     sink.try_(replace(FIRST, batch_id=5), ["b"])  # is known to be new
     assert [one for one in sink.held() if one != "other"] == ["a", "b"]
+
+
+@pytest.mark.timeout(120)
+def test_a_retry_of_what_was_never_sent_is_stored_though_the_log_has_forgotten_others(
+    sink: Sink,
+) -> None:
+    sink.others(PRODUCERS_MAX + 1)
+    job = sink.plan()
+    sink.others(1)
+    for _ in range(2):
+        job.store(batches(["a"]), replace(RETRY, batch_id=0))
+    assert [one for one in sink.held() if one != "other"] == ["a"]
 
 
 def test_a_message_that_is_too_large_is_named(sink: Sink) -> None:

@@ -40,8 +40,14 @@ class Identity:
     name: tuple[str, ...]
     task: int
     epoch: int
-    repeated: bool  # what it sends may have been sent before
+    earlier_run: bool  # its rows may have been sent by an earlier run of the query
+    retry: bool  # they may have been sent by an earlier attempt of the task
     compares_all: bool  # another attempt's blocks may lie among its own
+
+    @property
+    def repeated(self) -> bool:
+        """Whether what it sends may have been sent before."""
+        return self.earlier_run or self.retry
 
     def producer_id(self, resource: str) -> int:
         """The id in one topic; a topic that is made anew knows no producer."""
@@ -94,17 +100,17 @@ def identity_of(
             f"task {facts.task} of a write: at most {TASKS_MAX} can be told apart; "
             f"coalesce({TASKS_MAX}) the DataFrame, or write with delivery = at-least-once"
         )
-    again, compares_all = facts.attempt > 0, facts.attempt > 0 or facts.speculation
+    retry, compares_all = facts.attempt > 0, facts.attempt > 0 or facts.speculation
     if not (streaming or (write_id and facts.query_id)):
         named = ("write", write_id) if write_id else ("job", token)
-        return Identity(named, facts.task, 0, again, compares_all)
+        return Identity(named, facts.task, 0, False, retry, compares_all)
     if not facts.query_id or not 0 <= facts.batch_id < EPOCH_MAX:
         raise BadRequest(f"batch {facts.batch_id} of query {facts.query_id!r} cannot be told apart")
     name = ("stream", facts.query_id, write_id)
-    again |= runs.may_be_replayed(facts)
-    return Identity(name, facts.task, facts.batch_id + 1, again, compares_all)
+    earlier_run = runs.may_be_replayed(facts)
+    return Identity(name, facts.task, facts.batch_id + 1, earlier_run, retry, compares_all)
 
 
 def forgetful_identity(facts: TaskFacts, token: str) -> Identity:
     """For at least once: another one in every attempt, so that nothing is recognised."""
-    return Identity(("attempt", token), facts.task, 0, repeated=False, compares_all=False)
+    return Identity(("attempt", token), facts.task, 0, False, False, False)

@@ -22,10 +22,13 @@ from opentalos.pipelines.datasource.sink_plan import Target
 from opentalos.pipelines.datasource.sink_routing import Cut
 from opentalos.pipelines.datasource.sink_same import same_messages
 from opentalos.sdk.aio import Client
+from opentalos.sdk.values import PutReply
 
 PUTS_MAX: Final = 8  # of one task, on their way at once
 WAITING_BYTES_MAX: Final = 32 << 20  # of blocks of one task; a single block may be larger
 ATTEMPT_S_MIN: Final = 0.1  # the least time that is worth another attempt
+LOOK_MESSAGES: Final = 20_000  # of one get, while a block is looked for
+LOOK_BYTES: Final = 8 << 20
 _FIRST_BYTE: Final = 1  # a get gives a first block, however large
 
 _log = logging.getLogger("opentalos.pipelines.sink")
@@ -156,18 +159,54 @@ class Lanes:
             return
         stamp = ProducerStamp(lane.producer_id, identity.epoch, lane.sequence, identity.repeated)
         try:
-            reply = await self._client.put(lane.target.ref, lane.partition, block, stamp=stamp)
-        except SequenceGap as error:
-            raise _not_the_same(lane, identity, error) from error
+            reply = await self._put_stamped(lane, block, stamp)
         except ProducerFenced as error:
-            raise ProducerFenced(
-                f"{lane}: a newer batch of this query has put there: {error}"
-            ) from error
+            text = f"{lane}: a newer batch of this query has put there: {error}"
+            raise ProducerFenced(text) from error
         lane.unplaced = reply.base_offset is None
         if reply.base_offset is not None:
             before = identity.compares_all or reply.base_offset < lane.floor
             if before and lane.target.floors:
                 await self._compare(lane, block, reply.base_offset)
+
+    async def _put_stamped(
+        self, lane: _Lane, block: MessageBlock, stamp: ProducerStamp
+    ) -> PutReply:
+        """Put it. A log that has forgotten producers refuses a first block that is repeated; then
+        the sink looks itself whether it is stored."""
+        ref = lane.target.ref
+        try:
+            return await self._client.put(ref, lane.partition, block, stamp=stamp)
+        except SequenceGap as error:
+            refused = error
+        if not stamp.sequence and self._sees_all(lane) and not await self._is_stored(lane, block):
+            first = stamp._replace(repeated=False)
+            try:
+                return await self._client.put(ref, lane.partition, block, stamp=first)
+            except SequenceGap as error:
+                refused = error
+        raise _not_the_same(lane, refused) from refused
+
+    def _sees_all(self, lane: _Lane) -> bool:
+        """Whether no try of these rows can have stored them below the floor."""
+        identity, target = self._identity, lane.target
+        if identity is None or identity.earlier_run or not target.floors:
+            return False
+        return target.planned or not identity.retry
+
+    async def _is_stored(self, lane: _Lane, block: MessageBlock) -> bool:
+        """Whether the partition has such a block above the floor."""
+        ref, offset = lane.target.ref, lane.floor
+        held = await self._client.offsets(ref, [lane.partition])
+        while offset < held[lane.partition].next:
+            reply = await self._client.fetch(
+                ref, lane.partition, offset, messages_max=LOOK_MESSAGES, bytes_max=LOOK_BYTES
+            )
+            for stored in reply.blocks:
+                if same_messages(block, stored, stored.base_offset, own_times=self._own_times):
+                    return True
+                offset = stored.next_offset
+        return False
 
     async def _put_at_least_once(self, lane: _Lane, block: MessageBlock) -> None:
         """Put until the deadline, also if an attempt may have stored it."""
@@ -208,12 +247,12 @@ class Lanes:
             )
 
 
-def _not_the_same(lane: _Lane, identity: Identity, error: TalosError) -> TalosError:
-    if not lane.sequence and identity.repeated:
+def _not_the_same(lane: _Lane, error: TalosError) -> TalosError:
+    if not lane.sequence:
         return NotTheSameRows(
-            f"{lane}: it cannot be told whether an earlier try stored these rows, since more than "
-            f"1,000 producers have put there meanwhile, or it stored other rows ({error}). Nothing "
-            "more is stored; delivery = at-least-once writes the rows again"
+            f"{lane}: an earlier try stored other rows, or it cannot be told whether it stored "
+            f"these, since 1,000 other producers have put there meanwhile ({error}). Nothing more "
+            "is stored; delivery = at-least-once writes the rows again"
         )
     return NotTheSameRows(
         f"{lane}: an earlier try of this task cut its rows in another way ({error}). The plan does "

@@ -25,6 +25,7 @@ class Target:
 
     ref: TopicRef
     floors: Mapping[int, int]
+    planned: bool = False  # by the driver, so no attempt of a task had begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,20 +43,20 @@ async def plan_write(client: Client, options: WriteOptions) -> WritePlan:
     Raises: TopicNotExist; NotSupported: exactly once was asked for and the server cannot tell
     repeated puts; Unavailable.
     """
-    target = await target_of(client, options.topic) if options.topic else None
+    target = await target_of(client, options.topic, planned=True) if options.topic else None
     return WritePlan(
         target=target, deduplicates=await _deduplicates(client, options), now_ms=client.now_ms()
     )
 
 
-async def target_of(client: Client, name: str) -> Target:
+async def target_of(client: Client, name: str, *, planned: bool = False) -> Target:
     """The topic of that name as it is now. Raises: TopicNotExist; Unavailable."""
     ref = await client.topic(name, refresh=True)
     try:
         held = await client.offsets(ref, range(ref.partitions))
     except PermissionDenied:
-        return Target(ref, {})
-    return Target(ref, {partition: one.next for partition, one in held.items()})
+        return Target(ref, {}, planned)
+    return Target(ref, {partition: one.next for partition, one in held.items()}, planned)
 
 
 async def _deduplicates(client: Client, options: WriteOptions) -> bool:
