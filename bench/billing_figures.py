@@ -1,0 +1,161 @@
+"""How long the pipeline ``billing`` takes for 10 million rows of usage, with two cores.
+
+    python -m bench.billing_figures [--quick]
+
+The rows lie as the pipeline ``metering`` leaves them, one Parquet file an hour of one month. Timed
+is the whole run in a session that is there: read, sum, price, write Parquet and a page per tenant.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.report import Figure
+from opentalos.pipelines.billing import BILLING
+from opentalos.pipelines.lake import HOUR_MS, HourTable
+from opentalos.pipelines.month import Month
+from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.session import open_session
+from opentalos.pipelines.usage_table import SCHEMA
+
+ROWS: Final = 10_000_000
+QUICK_ROWS: Final = 500_000
+GOAL_S: Final = 60.0
+REPEATS: Final = 2
+MONTH: Final = Month(2026, 3)
+MINUTES_PER_HOUR: Final = 6  # with usage, of each partition
+PARTITIONS_PER_TENANT: Final = 2
+RECORD_BYTES: Final = 137
+_MINUTE_US: Final = 60_000_000
+_PLAN: Final = """\
+plan = "standard"
+valid_from = "2026-01"
+currency = "EUR"
+minimum = 1.00
+
+[records]
+unit = 1_000_000
+free = 1
+
+[[records.tier]]
+from = 0
+up_to = 10
+price = 0.20
+
+[[records.tier]]
+from = 10
+price = 0.12
+
+[bytes]
+unit = "GB"
+
+[[bytes.tier]]
+from = 0
+price = 0.085
+"""
+
+
+def make_usage(home: Path, rows: int) -> int:
+    """A month of usage whose minutes chain; how many rows it has, at least ``rows``."""
+    hours = range(MONTH.begin_ms, MONTH.end_ms, HOUR_MS)
+    partitions = -(-rows // (len(hours) * MINUTES_PER_HOUR))
+    tenants = np.arange(partitions) // PARTITIONS_PER_TENANT
+    number = np.repeat(np.arange(partitions), MINUTES_PER_HOUR)
+    minute = np.tile(np.arange(MINUTES_PER_HOUR), partitions)
+    records = 100 + number % 1_000  # of each minute of a partition
+    names = pa.array([f"CLtenant{one:06}" for one in tenants[number]])
+    topics = pa.array([f"{one:032x}" for one in tenants[number]])
+    table = HourTable(home, "usage", SCHEMA)
+    for index, hour_ms in enumerate(hours):
+        first = (index * MINUTES_PER_HOUR + minute) * records
+        table.replace(
+            hour_ms,
+            pa.table(
+                {
+                    "tenant": names,
+                    "topic": topics,
+                    "name": names,
+                    "partition": pa.array(number % PARTITIONS_PER_TENANT, pa.int32()),
+                    "minute": pa.array(
+                        hour_ms * 1_000 + minute * _MINUTE_US, pa.timestamp("us", "UTC")
+                    ),
+                    "records": records,
+                    "bytes": records * RECORD_BYTES,
+                    "first_offset": first,
+                    "next_offset": first + records,
+                }
+            ),
+        )
+    return len(number) * len(hours)
+
+
+def measure(rows: int, repeats: int) -> Figure:
+    """Bill so many rows again and again; the first run is a warm session's, too."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        began = time.perf_counter()
+        made = make_usage(home, rows)
+        print(f"{made:,} rows made in {time.perf_counter() - began:.0f} s", flush=True)
+        (home / "plans").mkdir()
+        (home / "plans" / "standard.toml").write_text(_PLAN)
+        spark = open_session("bench", master="local[2]")
+        try:
+            spark.range(1_000).selectExpr("sum(id)").collect()
+            took_s = [_bill(spark, home) for _ in range(repeats)]
+        finally:
+            spark.stop()
+        _check(home, made)
+        invoices = len(list((home / "invoices" / str(MONTH) / "current" / "pages").iterdir()))
+    goal = rows == ROWS
+    return Figure(
+        name="billing",
+        unit="s",
+        values=took_s,
+        goal=f"<= {GOAL_S:g}" if goal else "",
+        met=min(took_s) <= GOAL_S if goal else None,
+        notes={"rows": made, "invoices": invoices},
+    )
+
+
+def _bill(spark: "object", home: Path) -> float:
+    options = {"month": str(MONTH), "plans": str(home / "plans"), "default-plan": "standard"}
+    began = time.perf_counter()
+    BILLING.run(spark, PipelineSettings(url="", key="", home=home, options=options))  # type: ignore[arg-type]
+    return time.perf_counter() - began
+
+
+def _check(home: Path, rows: int) -> None:
+    """What was billed is what was made; else the time would say nothing."""
+    totals = pq.read_table(
+        (home / "invoices" / str(MONTH) / "current").resolve() / "totals.parquet"
+    )
+    made = HourTable(home, "usage", SCHEMA).files()
+    wanted = sum(Decimal(pq.read_table(one, columns=["bytes"])["bytes"].to_numpy().sum().item())
+                 for one in made)  # fmt: skip
+    billed = sum(totals["bytes"].to_pylist())
+    assert billed == wanted, f"{billed} bytes billed of {wanted} in {rows} rows"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, print the figure, and 1 if its goal was missed."""
+    parser = argparse.ArgumentParser(description="time of billing")
+    parser.add_argument("--quick", action="store_true", help="fewer rows, no goal")
+    quick = parser.parse_args(argv).quick
+    found = measure(QUICK_ROWS, 1) if quick else measure(ROWS, REPEATS)
+    runs = " ".join(f"{one:.1f}" for one in found.values)
+    rows, invoices = found.notes["rows"], found.notes["invoices"]
+    print(f"billing of {rows:,} rows, {invoices:,} invoices, local[2]: {runs} s  {found.goal}")
+    return 1 if found.met is False else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
