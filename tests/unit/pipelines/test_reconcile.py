@@ -133,7 +133,7 @@ def test_waiting_ends_with_the_last_pending_record(
     def sleep(_: float) -> None:
         meter(tmp_path, {"orders": [CHAIN[: next(waits)]]})
 
-    monkeypatch.setattr(module.time, "sleep", sleep)
+    monkeypatch.setattr("opentalos.pipelines.reconcile.time.sleep", sleep)
     found = run(server, tmp_path, wait_s=60.0)
     assert (found.pending, found.late, found.difference) == (0, [], 0)
     assert list(waits) == []
