@@ -22,7 +22,7 @@ OUT: Final = Path(__file__).parent / "out" / "spark.json"
 SIZES: Final = {100: 4_000_000, 1024: 1_000_000}  # bytes of a value: rows
 TRIGGER_ROWS: Final = 250_000
 GOALS: Final = {"batch": 1.2, "stream": 0.8, "sink": 0.7}
-_QUICK_SHARE: Final = 10
+_QUICK_SHARE: Final = 20
 _JOB_S: Final = 1800.0
 OTHERS: Final = {"billing": "bench.billing_figures", "quota": "bench.quota_replay"}
 

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from opentalos.adapters.java_home import find_java
 from opentalos.pipelines.causes import cause_of
 from opentalos.pipelines.pipeline import BatchPipeline, Pipeline, StreamPipeline
 from opentalos.pipelines.progress import STARTING, WAITING
@@ -45,6 +46,7 @@ class Runner:
                 the others were stopped; a new run goes on where the checkpoints are.
         """
         pipelines = self._plan.load()
+        find_java()  # now, not after the wait for a server
         with ExitStack() as stack:
             locks = [RunLock(self._plan.settings.home, name) for name in pipelines]
             for lock in locks:
