@@ -24,6 +24,8 @@ HEAVY = {"asyncio", "aiohttp", "cryptography", "httptools", "ssl", "pyarrow", "j
 SERVER_SIDE = re.compile(r"(?:from|import) opentalos\.(server|broker|gateway|log|adapters)\b")
 # What works on a server's own files.
 LOCAL = {"serve", "config", "log_verify", "backup"}
+# What has a port and files of its own; it reaches a server by the SDK as well.
+PROGRAMS = {"agent_program"}
 OURS = {"opentalos.sdk", "opentalos.server", "opentalos.gateway", "opentalos.wire"}
 
 
@@ -57,7 +59,7 @@ def test_the_issue_s_commands_are_there() -> None:
     assert set(talos.list_commands(context)) >= {
         "serve", "demo", "topic", "produce", "consume", "group", "acl", "user", "key", "quota",
         "cluster", "backend", "log", "backup", "restore", "bench", "config", "profile",
-        "completion",
+        "completion", "agent",
     }  # fmt: skip
 
 
@@ -85,4 +87,4 @@ def test_every_option_is_explained(path: tuple[str, ...], command: click.Command
 def test_other_commands_reach_a_server_by_the_sdk_and_rest_only() -> None:
     folder = Path(str(sys.modules["opentalos.cli.main"].__file__)).parent
     found = {path.stem for path in folder.rglob("*.py") if SERVER_SIDE.search(path.read_text())}
-    assert found == LOCAL
+    assert found == LOCAL | PROGRAMS
