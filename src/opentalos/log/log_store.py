@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from opentalos.log.aside import Aside
@@ -239,13 +239,12 @@ class LogStore:
         return context.started and not context.closing and not context.full
 
 
-def metered_logs(store: LogStore) -> list[PartitionLog]:
+def metered_logs(store: LogStore) -> Iterator[PartitionLog]:
     """Logs in memory whose messages are metered and whose end is known."""
-    return [
-        log
-        for log in store._partitions.values()
-        if log.writer.meter is not None and log.writer.known and log.writer.meter.known
-    ]
+    for log in list(store._partitions.values()):
+        writer = log.writer
+        if writer.meter is not None and writer.known and writer.meter.known:
+            yield log
 
 
 async def _sealed(writer: PartitionWriter) -> None:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 PAGE_BYTES = 512  # a sector: the smallest unit that real disks lose
 CAPACITY_BYTES = 1 << 30
-_SEGMENT = ".log"
+SEGMENT_SUFFIX = ".log"
 
 
 class DiskEvent(NamedTuple):
@@ -72,7 +72,7 @@ class SimulatedDisk:
         self.rng = rng
         self.files: dict[str, SimulatedFile] = {}
         self.records = WatchedRecords()  # of meta and rows; their files are not used
-        self._removed: dict[str, bytes] = {}  # segments
+        self.removed: dict[str, bytes] = {}  # segments, as they were when they were first removed
         self.capacity_bytes = CAPACITY_BYTES
         self.used_bytes = 0
         self.observers: list[Callable[[DiskEvent], None]] = []
@@ -153,22 +153,10 @@ class SimulatedDisk:
         """Delete a file; its writer is fenced."""
         file = self.files.pop(path, None)
         if file is not None:
-            if path.endswith(_SEGMENT):
-                self._removed.setdefault(path, bytes(file.content))
+            if path.endswith(SEGMENT_SUFFIX):
+                self.removed.setdefault(path, bytes(file.content))
             file.fenced, file.fenced_bytes = True, len(file.content)
             self.used_bytes -= len(file.content)
-
-    def segments(self) -> dict[str, bytes]:
-        """Every segment file that ever was, as it was last or when it was first removed.
-
-        Of a deleted topic, a server that does not know may make a file of the same name anew.
-        """
-        there = {
-            path: bytes(file.content)
-            for path, file in self.files.items()
-            if path.endswith(_SEGMENT)
-        }
-        return there | self._removed
 
     def lose_process(self, process: SimulatedProcess) -> None:
         """What the crash of one process does to its files."""

@@ -9,6 +9,7 @@ from opentalos.model.errors import TalosError
 from opentalos.model.identity import Principal
 from opentalos.model.names import SYSTEM_TENANT, USAGE_TOPIC
 from opentalos.testing.clients import RETRY_S, Client
+from opentalos.testing.disk import SEGMENT_SUFFIX, SimulatedDisk
 from opentalos.testing.server import ServerLost, UnansweredBug
 from opentalos.testing.stored_logs import Partition, stored_logs
 from opentalos.testing.world import World
@@ -45,9 +46,8 @@ class UsageAuditor(Client):
     def note_stored(self) -> None:
         """Note what was ever committed; with no server left."""
         world = self.world
-        for (topic, partition), blocks, sure in stored_logs(
-            world.disk.records, world.disk.segments()
-        ):
+        files = _segments(world.disk)
+        for (topic, partition), blocks, sure in stored_logs(world.disk.records, files):
             if topic in self._system_topics:
                 continue
             world.recorder.note(
@@ -85,6 +85,19 @@ class UsageAuditor(Client):
                 if not page.messages:
                     break
         return found
+
+
+def _segments(disk: SimulatedDisk) -> dict[str, bytes]:
+    """Every segment file that ever was.
+
+    Of a deleted topic, a server that does not know may make a file of the same name anew.
+    """
+    there = {
+        path: bytes(file.content)
+        for path, file in disk.files.items()
+        if path.endswith(SEGMENT_SUFFIX)
+    }
+    return there | disk.removed
 
 
 def _tells_of_all(lines: Lines, ends: dict[Partition, int]) -> bool:
