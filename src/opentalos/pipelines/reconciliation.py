@@ -24,7 +24,7 @@ class LogUsage:
     partition: int
     start_offset: int
     next_offset: int
-    metered_offset: int  # below it, usage events tell of every message; -1: it is not metered
+    metered_offset: int  # below it, usage events tell of every message; -1: [metering] is off
     total_bytes: int  # ever appended, with the headers of blocks
     minutes: Sequence[MinuteUse]
 
@@ -74,8 +74,6 @@ def compare(log: LogUsage, rows: Sequence[MinuteUse]) -> PartitionResult:
         next_offset=log.next_offset,
     )
     reached = _check_chain(found, rows)
-    if log.metered_offset < 0:
-        return found  # nobody pays for it; what the table has of it is a fault of the chain
     found.pending = max(0, log.next_offset - reached)
     found.unmetered = max(0, log.next_offset - max(reached, log.metered_offset))
     if reached > log.next_offset:

@@ -125,7 +125,7 @@ def talos(server: TalosServer, *argv: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.timeout(180 + KILLS * 120)
+@pytest.mark.timeout(600 + KILLS * WAIT_S)
 def test_the_bill_equals_the_log_after_kills_of_driver_and_server(
     spark: SparkSession, metered: TalosServer, tmp_path: Path
 ) -> None:

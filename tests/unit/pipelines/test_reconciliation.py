@@ -106,9 +106,9 @@ def test_bytes_that_the_log_never_had_are_a_deviation_even_without_the_log() -> 
     assert deviation(compared((minute(1, 0, 20, 1_201),), [], start=20)) == (0, 1)
 
 
-def test_what_is_not_metered_owes_nothing() -> None:
+def test_what_a_server_does_not_meter_stays_pending() -> None:
     found = compared([], metered=-1)
-    assert (deviation(found), found.pending) == ((0, 0), 0)
+    assert (deviation(found), found.pending, found.unmetered) == ((0, 0), 20, 20)
 
 
 def test_of_a_deleted_topic_the_chain_is_checked() -> None:
