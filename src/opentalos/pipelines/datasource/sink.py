@@ -53,10 +53,9 @@ class TalosWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise ConfigError('a topic cannot be overwritten; use mode("append")')
-        plan = _plan(options)
-        if isinstance(plan, TalosError):
-            raise plan
-        self._job = _job(options, schema, plan, streaming=False)
+        self._job = _job(options, schema, streaming=False)
+        if isinstance(self._job.plan, TalosError):
+            raise self._job.plan
 
     def write(self, iterator: Iterator[Any]) -> Written:
         """In a task: store its rows."""
@@ -69,7 +68,7 @@ class TalosWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """In the driver: some tasks failed for good."""
         again = "none" if self._job.options.write_id else "all"
-        _log.warning("%s", _aborted("the write", messages, again))
+        _log.warning("%s", aborted("the write", messages, again))
 
 
 class TalosStreamWriter(DataSourceStreamArrowWriter):
@@ -82,7 +81,7 @@ class TalosStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         # What the servers refuse, tasks raise: a commit of what is stored needs no server.
-        self._job = _job(options, schema, _plan(options), streaming=True)
+        self._job = _job(options, schema, streaming=True)
 
     def write(self, iterator: Iterator[Any]) -> Written:
         """In a task: store its rows."""
@@ -94,7 +93,7 @@ class TalosStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """In the driver: some tasks failed for good."""
-        _log.warning("%s", _aborted(f"batch {batchId}", messages, "none"))
+        _log.warning("%s", aborted(f"batch {batchId}", messages, "none"))
 
 
 def task_facts() -> TaskFacts:
@@ -113,13 +112,12 @@ def task_facts() -> TaskFacts:
     )
 
 
-def _job(
-    options: WriteOptions, schema: StructType, plan: WritePlan | TalosError, *, streaming: bool
-) -> WriteJob:
+def _job(options: WriteOptions, schema: StructType, *, streaming: bool) -> WriteJob:
+    columns = WriteColumns(schema, topic_option=bool(options.topic))
     return WriteJob(
         options=options,
-        columns=WriteColumns(schema, topic_option=bool(options.topic)),
-        plan=plan,
+        columns=columns,
+        plan=_plan(options),
         streaming=streaming,
         token=secrets.token_hex(TOKEN_BYTES),
     )
@@ -136,7 +134,8 @@ def _rows(messages: Sequence[WriterCommitMessage | None]) -> int:
     return sum(one.rows for one in messages if isinstance(one, Written))
 
 
-def _aborted(what: str, messages: Sequence[WriterCommitMessage | None], again: str) -> str:
+def aborted(what: str, messages: Sequence[WriterCommitMessage | None], again: str) -> str:
+    """Text of a warning. ``again``: how many rows a second try would store twice."""
     done = sum(one is not None for one in messages)
     return (
         f"{what} failed: {_rows(messages)} rows of {done} tasks are stored and stay, and maybe "
