@@ -5,6 +5,7 @@ from typing import Any
 from opentalos.broker.cluster.service import WeightsProposed
 from opentalos.gateway.rest.call import Answer, Call
 from opentalos.gateway.rest.cluster import service_of
+from opentalos.gateway.rest.errors import Unusable
 from opentalos.gateway.rest.route import Body, Route
 from opentalos.gateway.rest.schema import fields, items, number, table, text, whole
 from opentalos.model.message import PartitionKey
@@ -13,6 +14,7 @@ BODY_BYTES_MAX = 8 << 20
 DAYS_MAX = 31
 MOVES_SHOWN_MAX = 1_000
 _DEFAULT_BUDGET = 2.0
+_PERCENT = 100
 _DAY = table(items(whole(about="Bytes of partition 0, 1, ..., by the topic's uuid.")))
 _SERVER = fields(
     name=text(), load_before=whole(about="Bytes a day."), load_after=whole(),
@@ -44,6 +46,8 @@ async def propose_weights(call: Call) -> Answer:
         for day in call.document["days"]
     ]
     budget = call.document.get("budget", _DEFAULT_BUDGET)
+    if budget > _PERCENT:
+        raise Unusable(f"a budget of {budget} % is above {_PERCENT}")
     found = await service.propose_weights(call.caller, days, budget)
     return Answer(_shown(found))
 
@@ -92,7 +96,7 @@ ROUTES = (
             ),
             bytes_max=BODY_BYTES_MAX,
         ),
-        reply=_PROPOSAL, statuses=(409,),
+        reply=_PROPOSAL, statuses=(409, 422),
         notes="The oldest day comes first. A partition that no day names is idle. Nothing changes: "
         "PUT /cluster/weights sets what is proposed.",
     ),

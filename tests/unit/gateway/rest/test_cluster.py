@@ -143,6 +143,8 @@ async def test_weights_are_proposed_and_not_set(call: Rest, service: Service) ->
     assert (shown["variance_before"], shown["variance_after"], shown["moved"]) == (2.5, 1.0, 1)
     for wrong in ({}, {"days": []}, {"days": [{"u": [-1]}]}, {"days": [{"u": 1}]}):
         assert (await call("POST", "cluster/weights/proposals", wrong)).status == 400
+    above = {"days": [{"u": [1]}], "budget": 101}
+    assert (await call("POST", "cluster/weights/proposals", above)).status == 422
     assert len(service.calls) == 1
 
 
@@ -159,6 +161,9 @@ async def test_a_server_alone_is_its_own_cluster_of_one(call: Rest) -> None:
     assert (shown["partitions"], shown["clustered"]) == (4, False)
     replied = await call("POST", "cluster/servers/s1/drain")
     assert (replied.status, replied.document["title"]) == (409, "NotClustered")
+    traffic = {"days": [{"u": [1]}]}
+    assert (await call("POST", "cluster/weights/proposals", traffic)).status == 409
+    assert (await call("POST", "cluster/weights/proposals", traffic, by="alice")).status == 403
     assert (await call("GET", "cluster", by="alice")).status == 403
     replied = await call("PUT", "cluster/weights", {"servers": {}}, by="alice")
     assert replied.status == 403
