@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -45,7 +46,9 @@ class UsageLake:
     """The table as it is at the moment of opening; later writes do not show."""
 
     def __init__(self, home: Path) -> None:
-        self._engine = duckdb.connect(":memory:", config=dict(_SETTINGS))
+        self._spill = TemporaryDirectory(prefix="talos-usage-")
+        settings = {**_SETTINGS, "temp_directory": self._spill.name}
+        self._engine = duckdb.connect(":memory:", config=settings)
         files = [str(path) for path in HourTable(home, TABLE, SCHEMA).files()]
         if files:
             rows = "SELECT * FROM read_parquet(?) ORDER BY topic, partition, minute"
@@ -64,6 +67,7 @@ class UsageLake:
         trace: TracebackType | None,
     ) -> None:
         self._engine.close()
+        self._spill.cleanup()
 
     def partitions(self) -> dict[tuple[str, int], Metered]:
         """All partitions, by topic uuid and number."""
