@@ -22,6 +22,7 @@ from opentalos.pipelines.datasource.sink_plan import Target
 from opentalos.pipelines.datasource.sink_routing import Cut
 from opentalos.pipelines.datasource.sink_same import same_messages
 from opentalos.sdk.aio import Client
+from opentalos.sdk.errors import ClientClosed
 from opentalos.sdk.values import PutReply
 
 PUTS_MAX: Final = 8  # of one task, on their way at once
@@ -112,7 +113,8 @@ class Lanes:
         ]
 
     async def abandon(self) -> None:
-        """Stop; what is on its way may be stored."""
+        """Stop, and take no more; what is on its way may be stored."""
+        self._failure = self._failure or ClientClosed("the write was given up")
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
         for task in tasks:
             task.cancel()

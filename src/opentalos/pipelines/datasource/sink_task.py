@@ -54,10 +54,15 @@ class WriteJob:
             task=facts.task,
             create_ms=plan.now_ms,
         )
+        taken: Any = None  # of the last block; the next one is encoded meanwhile
         try:
             for window in windows(batches, self.columns.sized, WINDOW_ROWS_MAX):
                 for cut in router.cuts(window):
-                    thread.run(lanes.add(cut))
+                    if taken is not None:
+                        taken.result()
+                    taken = thread.submit(lanes.add(cut))
+            if taken is not None:
+                taken.result()
             return thread.run(lanes.finish())
         except BaseException:
             thread.run(lanes.abandon())
