@@ -6,10 +6,10 @@ leave them behind, and the query that is started in its place could commit nothi
 out. The query itself never needs the group: its progress is in Spark's checkpoint.
 """
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Mapping
-from concurrent.futures import Future
 from typing import Final
 
 from opentalos.model.errors import LeaseNotHeld, TalosError
@@ -27,36 +27,40 @@ RETRY_S: Final = 10.0  # before a commit that failed is tried again, if the quer
 
 
 class GroupProgress:
-    """Commits of one query, beside it: none fails it or holds a batch up."""
+    """Commits of one query, beside it: none fails it or holds a batch up. What it knows belongs
+    to the SDK's loop."""
 
     def __init__(self, config: ClientConfig, group: str) -> None:
         self._config, self._group = config, group
         self._worker = f"spark-{secrets.token_hex(8)}"
         self._wanted: Positions = {}
         self._committed: dict[str, dict[int, int]] = {}
-        self._running: Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._failed_s: float | None = None  # by the loop's clock; the last try
 
     def reached(self, positions: Positions) -> None:
-        """All before ``positions`` is processed. Does not wait."""
-        again = positions == self._wanted
-        self._wanted = positions
-        if self._running is None or self._running.done():
-            thread = LoopThread.shared()
-            late = self._failed_s is not None and thread.loop.time() - self._failed_s >= RETRY_S
-            if not again or late:
-                self._running = thread.submit(self._commit(thread))
+        """All before ``positions`` is processed. Does not wait for the group."""
+        LoopThread.shared().run(self._reached(positions))
 
     def settle(self) -> None:
         """Wait for what is under way, within a bound."""
-        if self._running is not None and not self._running.done():
-            try:
-                self._running.result(SETTLE_S)
-            except TimeoutError:
+        LoopThread.shared().run(self._settle())
+
+    async def _reached(self, positions: Positions) -> None:
+        moved, self._wanted = positions != self._wanted, positions
+        now_s = asyncio.get_running_loop().time()
+        again = self._failed_s is not None and now_s - self._failed_s >= RETRY_S
+        if (self._task is None or self._task.done()) and (moved or again):
+            self._task = asyncio.create_task(self._commit())
+
+    async def _settle(self) -> None:
+        if self._task is not None:
+            _, late = await asyncio.wait([self._task], timeout=SETTLE_S)
+            if late:
                 _LOG.warning("a commit to group %s takes longer than the query", self._group)
 
-    async def _commit(self, thread: LoopThread) -> None:
-        client = client_of(self._config).on(thread)
+    async def _commit(self) -> None:
+        client = client_of(self._config).on(LoopThread.shared())
         self._failed_s = None
         done: Positions = {}
         while done != (wanted := self._wanted):
@@ -64,11 +68,11 @@ class GroupProgress:
                 try:
                     await self._commit_topic(client, resource, offsets)
                 except TalosError as error:
-                    self._failed(thread, f"{ResourceName.parse(resource).topic}: {error}")
+                    self._failed(f"{ResourceName.parse(resource).topic}: {error}")
             done = wanted
 
-    def _failed(self, thread: LoopThread, why: str) -> None:
-        self._failed_s = thread.loop.time()
+    def _failed(self, why: str) -> None:
+        self._failed_s = asyncio.get_running_loop().time()
         _LOG.warning("progress is not committed to group %s, only its lag is: %s", self._group, why)
 
     async def _commit_topic(
