@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import socket
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -56,11 +57,21 @@ class RunLock:
             raise ConfigError(f"{self._name} already runs on {home}, by pid {pid}") from None
         self._file = file
         _end_orphan(self._noted())
-        self._note({"pid": os.getpid(), "supervised": supervised})
+        me = {"pid": os.getpid(), "began": psutil.Process().create_time()}
+        self._note({**me, "host": socket.gethostname(), "supervised": supervised})
 
     def note_java(self, pid: int) -> None:
         """Say which Java works on the checkpoint."""
         self._note({**self._noted(), "java": pid, "java_began": psutil.Process(pid).create_time()})
+
+    def kill_owner(self) -> None:
+        """SIGKILL for the owner, if it is a process of this machine."""
+        noted = self.owner() or {}
+        if noted.get("host") == socket.gethostname():
+            with suppress(psutil.NoSuchProcess, KeyError):
+                owner = psutil.Process(noted["pid"])
+                if owner.create_time() == noted["began"]:
+                    owner.kill()
 
     def release(self) -> None:
         """Give it back, after the end of this process's Java or of its use of the checkpoint."""
@@ -84,6 +95,8 @@ class RunLock:
 
 
 def _end_orphan(noted: dict[str, Any]) -> None:
+    if noted.get("host") != socket.gethostname():
+        return
     deadline = time.monotonic() + _ORPHAN_S
     with suppress(psutil.NoSuchProcess, KeyError):
         java = psutil.Process(noted["java"])

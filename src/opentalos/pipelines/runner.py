@@ -6,11 +6,12 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from opentalos.adapters.java_home import find_java
+from opentalos.model.errors import TalosError
 from opentalos.pipelines.causes import cause_of
 from opentalos.pipelines.pipeline import BatchPipeline, Pipeline, StreamPipeline
 from opentalos.pipelines.progress import STARTING, WAITING
@@ -58,8 +59,12 @@ class Runner:
                 self._wait_for_server(runs)
                 spark = self._session(stack, locks, runs)
                 self._loop(spark, runs)
+            except TalosError:
+                raise
             except _Stopped:
                 self._note("stopped")
+            except Exception as error:  # a Java that was killed
+                raise PipelineFailed(f"the Spark session failed: {cause_of(error)}") from error
 
     def _run_of(self, pipeline: Pipeline) -> Run:
         if isinstance(pipeline, StreamPipeline):
@@ -73,7 +78,7 @@ class Runner:
         with self._interruptible():
             plan = self._plan
             spark = open_session("talos pipeline", master=plan.master, conf=plan.conf)
-        stack.callback(spark.stop)
+        stack.callback(self._end, spark)
         self._listen()  # Spark took SIGINT for itself
         machine = spark.sparkContext._jvm
         assert machine is not None
@@ -100,6 +105,11 @@ class Runner:
                 run.stop(wait_until)
             except Exception as error:
                 self._note(f"{run.name} did not stop in order: {cause_of(error)}")
+
+    def _end(self, spark: "SparkSession") -> None:
+        """A session whose Java is gone cannot end in order, and that is not what it died of."""
+        with suppress(Exception):
+            spark.stop()
 
     def _wait_for_server(self, runs: list[Run]) -> None:
         deadline = time.monotonic() + self._plan.outage_s

@@ -4,11 +4,10 @@ Any number of supervisors of the same pipelines and home may be started: one of 
 others stand by until its lock is free.
 """
 
-import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -122,9 +121,8 @@ class Supervisor:
                 if not owner.get("supervised", True):
                     pid = owner.get("pid", "unknown")
                     raise ConfigError(f"{name} already runs without a supervisor, by pid {pid}")
-                if time.monotonic() > deadline and "pid" in owner:
-                    with suppress(ProcessLookupError):
-                        os.kill(owner["pid"], signal.SIGKILL)
+                if time.monotonic() > deadline:
+                    lock.kill_owner()
                 self._rest(_LOOK_S)
 
     def _raise_alarm(self, kind: str, text: str, reason: str, restarts: int) -> None:

@@ -4,12 +4,14 @@ import json
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.server_process import ServerProcess
 from tests.spark.archived import archived, each_once
 from tests.spark.conftest import TalosServer
 from tests.spark.pipeline_process import PipelineProcess, until
 
+from opentalos.model.names import METRICS_TOPIC, USAGE_TOPIC
 from opentalos.sdk import SimpleProducer, TalosAdmin
 
 TOPIC = "streamed"
@@ -76,6 +78,52 @@ def test_sigterm_ends_a_run_between_two_batches(server: TalosServer, tmp_path: P
     events = [json.loads(line) for line in run.said().splitlines() if line.startswith("{")]
     assert [one["batch"] for one in events if one["event"] == "progress"] == [0]
     assert events[-1] == {"event": "note", "text": "stopped"}
+
+
+@pytest.mark.timeout(300)
+def test_the_end_of_its_java_ends_a_run_in_one_line(server: TalosServer, tmp_path: Path) -> None:
+    with TalosAdmin(server.config) as admin:
+        admin.topics.create("without-java", partitions=1)
+    with SimpleProducer(server.config, "without-java", 0) as producer:
+        producer.put([b"x"] * 10)
+    run = PipelineProcess(server, tmp_path, "run", "archive", "-o", "archive.topics=without-java")
+    try:
+        run.wait_for("archive  batch 0")
+        (java,) = (one for one in psutil.Process(run.pid).children() if "java" in one.name())
+        java.kill()
+        assert run.wait() == 1
+    finally:
+        run.kill()
+    assert "talos: the Spark session failed: " in run.said().splitlines()[-1]
+    assert "Traceback" not in run.said()
+
+
+@pytest.mark.timeout(600)
+def test_several_share_a_session_and_one_that_fails_ends_all(
+    server: TalosServer, tmp_path: Path
+) -> None:
+    with TalosAdmin(server.config) as admin:
+        admin.topics.create("shared", partitions=1)
+        mine = [METRICS_TOPIC, USAGE_TOPIC]
+        until(lambda: {one.name for one in admin.topics.list()} >= set(mine), lambda: "not made")
+    with SimpleProducer(server.config, "shared", 0) as producer:
+        producer.put([b"x"] * 10)
+    argv = ("run", "archive", "metering", "monitoring", "-o")
+    both = PipelineProcess(server, tmp_path, *argv, "archive.topics=shared", "--available-now")
+    try:
+        assert both.wait() == 0, both.said()
+    finally:
+        both.kill()
+    assert archived(tmp_path / "archive") == each_once({0: 10})
+    checkpoints = [one.name for one in (tmp_path / "checkpoints").iterdir() if one.is_dir()]
+    assert sorted(checkpoints) == ["archive", "metering", "monitoring"]
+
+    failing = PipelineProcess(server, tmp_path / "other", *argv, "archive.topics=never-made")
+    try:
+        assert failing.wait() == 1
+    finally:
+        failing.kill()
+    assert failing.said().splitlines()[-1].startswith("talos: archive failed: TopicNotExist: ")
 
 
 @pytest.mark.parametrize(

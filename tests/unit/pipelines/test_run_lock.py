@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -13,12 +14,19 @@ from opentalos.pipelines import run_lock
 from opentalos.pipelines.run_lock import RunLock
 
 
+def noted(java: int, began: float) -> str:
+    return json.dumps({"java": java, "java_began": began, "host": socket.gethostname()})
+
+
 def test_a_second_owner_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     first, second = RunLock(tmp_path, "archive"), RunLock(tmp_path, "archive")
     first.take(supervised=True)
     with pytest.raises(ConfigError, match=f"archive already runs on .*, by pid {os.getpid()}"):
         second.take()
-    assert second.owner() == {"pid": os.getpid(), "supervised": True}
+    owner = second.owner()
+    assert owner is not None
+    assert owner["pid"] == os.getpid()
+    assert owner["supervised"]
     first.release()
     assert second.owner() is None
     second.take()
@@ -33,7 +41,7 @@ def test_the_java_of_a_killed_owner_is_ended(
     began = psutil.Process(orphan.pid).create_time()
     lock = RunLock(tmp_path, "archive")
     lock.path.parent.mkdir()
-    lock.path.write_text(json.dumps({"java": orphan.pid, "java_began": began}))
+    lock.path.write_text(noted(orphan.pid, began))
     lock.take()
     assert orphan.wait(10) == -9
     lock.release()
@@ -43,9 +51,25 @@ def test_another_process_with_that_pid_is_left_alone(tmp_path: Path) -> None:
     other = subprocess.Popen(["sleep", "60"])
     lock = RunLock(tmp_path, "archive")
     lock.path.parent.mkdir()
-    lock.path.write_text(json.dumps({"java": other.pid, "java_began": 1.0}))
+    lock.path.write_text(noted(other.pid, 1.0))
     lock.take()
     assert other.poll() is None
     lock.release()
     other.kill()
     other.wait()
+
+
+def test_an_owner_of_another_machine_is_not_killed(tmp_path: Path) -> None:
+    held = RunLock(tmp_path, "archive")
+    held.take()
+    there = json.loads(held.path.read_text())
+    other = subprocess.Popen(["sleep", "60"])
+    began = psutil.Process(other.pid).create_time()
+    for host, status in (("elsewhere", None), (there["host"], -9)):
+        held.path.write_text(json.dumps({"pid": other.pid, "began": began, "host": host}))
+        RunLock(tmp_path, "archive").kill_owner()
+        if status is not None:
+            assert other.wait(10) == status
+        else:
+            assert other.poll() is None
+    held.release()
