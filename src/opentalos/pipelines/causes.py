@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from opentalos.model import errors
+from opentalos.model.names import SYSTEM_TOPICS
 
 _TEXT_MAX = 500  # characters of a cause that a person reads
 # The line that ends a Python traceback, and a link of a Java stack: "a.b.SomeError: what happened".
@@ -28,10 +29,16 @@ class Cause:
 
     @property
     def passing(self) -> bool:
-        if _LATE_WORKER in self.text:
+        if _LATE_WORKER in self.text or self._not_made_yet:
             return True
         own = _own(self.kind)
         return own is not None and issubclass(own, errors.Unavailable | errors.OutcomeUnknown)
+
+    @property
+    def _not_made_yet(self) -> bool:
+        """A new server makes the service's own topics when it has something to put there."""
+        gone = self.kind == errors.TopicNotExist.__name__
+        return gone and any(f"topic {name} " in self.text for name in SYSTEM_TOPICS)
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.text}" if self.text else self.kind

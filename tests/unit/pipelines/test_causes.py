@@ -2,7 +2,7 @@
 
 import pytest
 
-from opentalos.model.errors import ConfigError, PartitionNotServing
+from opentalos.model.errors import ConfigError, PartitionNotServing, TopicNotExist
 from opentalos.pipelines.causes import Cause, cause_in, cause_of
 
 PYTHON_IN_JAVA = """\
@@ -53,6 +53,8 @@ def test_what_has_no_cause_is_told_in_one_line(text: str) -> None:
         (ConfigError("wrong"), False),
         (RuntimeError("Traceback (most recent call last):\na.Unavailable: later\n"), True),
         (ValueError("wrong"), False),
+        (TopicNotExist("topic clicks does not exist"), False),
+        (TopicNotExist("topic __usage does not exist"), True),
         (RuntimeError("[STREAM_FAILED] Query: Python worker failed to connect back."), True),
     ],
 )
