@@ -11,6 +11,7 @@ from signal import SIGKILL
 
 import psutil
 from tests.spark.conftest import TalosServer
+from tests.spark.kills.copy_topic import ROWS_OF_BATCH
 from tests.spark.kills.pausing_sink import FOLDER_VARIABLE
 
 from opentalos.sdk import ClientConfig, Message, SimpleConsumer, TalosAdmin, TalosProducer
@@ -18,7 +19,7 @@ from opentalos.sdk import ClientConfig, Message, SimpleConsumer, TalosAdmin, Tal
 ROOT = Path(__file__).resolve().parents[3]
 PARTITIONS = 3
 KEYS = tuple(f"{letter * 6}-{number}" for number, letter in enumerate("aeimquyz"))
-ROUND_MESSAGES = 4_000
+LEFT_MESSAGES = 4_000
 LIFE_S = 300.0  # until a life has done what is waited for
 END_S = 20.0  # until all processes of a life are gone
 _STEP_S = 0.05
@@ -36,13 +37,18 @@ class Copying:
             for topic in (self.source, self.target):
                 admin.topics.create(topic, partitions=PARTITIONS)
 
-    def produce(self, messages: int = ROUND_MESSAGES) -> None:
+    def produce(self, messages: int) -> None:
         """Put more into the source."""
         with TalosProducer(self.server.config, self.source) as producer:
             for number in range(messages):
                 key = KEYS[number % len(KEYS)]
                 producer.put(Message(f"{key}:{self.sent[key]}".encode(), partition_key=key))
                 self.sent[key] += 1
+
+    def top_up(self) -> None:
+        """Put so many into the source that some batches are left to copy."""
+        left = sum(self.sent.values()) - self.batches() * ROWS_OF_BATCH
+        self.produce(max(0, LEFT_MESSAGES - left))
 
     def batches(self) -> int:
         """That Spark has committed."""

@@ -33,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[TalosServer]:
 def test_kill_9_of_drivers_loses_and_repeats_nothing(server: TalosServer, tmp_path: Path) -> None:
     copying, chance, replays = Copying(server, "killed", tmp_path), random.Random(1), 0
     for number in range(KILLS):
-        copying.produce()
+        copying.top_up()
         with copying.life() as life:
             if number % 2:  # at any time
                 life.wait_for(copying.gone_on())
@@ -65,7 +65,7 @@ def test_kill_9_of_the_server_under_a_query_loses_and_repeats_nothing(
     copying, chance = Copying(server, "served", tmp_path), random.Random(2)
     with copying.life() as life:
         for _ in range(max(KILLS, 2)):
-            copying.produce()
+            copying.top_up()
             life.wait_for(copying.gone_on())
             time.sleep(chance.uniform(0.0, FIRST_BATCHES_S))
             server.process.kill()
