@@ -134,7 +134,7 @@ class PartitionQuotaService:
         asked = self._quotas.pending().get(wanted.organisation, wanted)
         now_ms = self._context.clock.wall_ms()
         granted = replace(asked, total=wanted.total, used=0, note="", granted_ms=now_ms)
-        await self._quotas.approve(granted)
+        await self._quotas.grant(lambda known: granted, now_ms)
         return self.list_pending_quota(caller)
 
     async def approve_request(

@@ -108,14 +108,13 @@ class QuotaCatalog:
             )
         await self._put(record_path(PREFIX, "pending", wanted.organisation), wanted)
 
-    async def approve(self, quota: PartitionQuota) -> None:
-        """Grant partitions; the request, if one waits, is answered by it."""
-        await self.grant(lambda granted: quota, quota.granted_ms)
-
     async def grant(
         self, judge: Callable[[Granted], PartitionQuota | None], now_ms: int
     ) -> PartitionQuota | None:
         """Grant what ``judge`` makes of everything granted so far by any server, or nothing.
+
+        The organisation's request, if one waits, is answered by it.
+
 
         Args: judge: may be asked several times; only its last answer holds.
         Raises: StoreUnavailable: others keep overtaking it: not done.

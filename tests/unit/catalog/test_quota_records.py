@@ -60,7 +60,7 @@ async def test_an_approval_answers_the_request_and_can_be_taken_back(
     quotas: QuotaCatalog,
 ) -> None:
     await quotas.set_pending(WANTED)
-    await quotas.approve(WANTED)
+    await quotas.grant(lambda granted: WANTED, 0)
     assert (quotas.approved(), quotas.pending()) == ({"CLacme": WANTED}, {})
     await quotas.revoke("CLacme")
     assert quotas.approved() == {}

@@ -141,7 +141,8 @@ async def test_weights_are_proposed_and_not_set(call: Rest, service: Service) ->
     assert shown["weights"] == {"s1": [1, 2], "s3": [4, 4]}
     assert shown["moves"] == [{"topic_uuid": "u", "partition": 3, "source": "s1", "target": "s2"}]
     assert (shown["variance_before"], shown["variance_after"], shown["moved"]) == (2.5, 1.0, 1)
-    for wrong in ({}, {"days": []}, {"days": [{"u": [-1]}]}, {"days": [{"u": 1}]}):
+    unfit: list[Any] = [{}, {"days": []}, {"days": [{"u": [-1]}]}, {"days": [{"u": 1}]}]
+    for wrong in unfit:
         assert (await call("POST", "cluster/weights/proposals", wrong)).status == 400
     above = {"days": [{"u": [1]}], "budget": 101}
     assert (await call("POST", "cluster/weights/proposals", above)).status == 422
