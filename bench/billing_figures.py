@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from bench.report import Figure
 from opentalos.pipelines.billing import BILLING
@@ -130,10 +131,10 @@ def measure(rows: int, repeats: int) -> Figure:
     )
 
 
-def _bill(spark: "object", home: Path) -> float:
+def _bill(spark: SparkSession, home: Path) -> float:
     options = {"month": str(MONTH), "plans": str(home / "plans"), "default-plan": "standard"}
     began = time.perf_counter()
-    BILLING.run(spark, PipelineSettings(url="", key="", home=home, options=options))  # type: ignore[arg-type]
+    BILLING.run(spark, PipelineSettings(url="", key="", home=home, options=options))
     return time.perf_counter() - began
 
 

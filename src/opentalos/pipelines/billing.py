@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from opentalos.adapters.system_clock import SystemClock
 from opentalos.model.errors import ConfigError, TalosError
 from opentalos.pipelines.invoice import invoices
 from opentalos.pipelines.invoice_files import (
@@ -140,7 +141,7 @@ class Billing:
 
     def run(self, spark: "SparkSession", settings: PipelineSettings) -> None:
         """Bill. Raises: ConfigError: nothing was changed; BilledWithProblems: all else is done."""
-        now = datetime.now(UTC)
+        now = datetime.fromtimestamp(SystemClock().wall_ms() // 1000, UTC)
         options = BillingOptions.of(settings.options, now)
         folder = InvoiceFolder(settings.home, options.month)
         bill = make_bill(spark, settings.home, options)
