@@ -50,6 +50,7 @@ class Bed:
                     "stable_after_s": 0, "probe_interval_s": 0.05, "probe_confirm_s": 0.05,
                     "restart_s": 6,
                 },
+                "measuring": {"enabled": False},  # partitions of its topic are counted as well
             },
             name,
         )  # fmt: skip
