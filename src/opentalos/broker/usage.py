@@ -21,6 +21,7 @@ class PartitionUsage(NamedTuple):
     start_offset: int
     next_offset: int
     metered_offset: int  # below it, __usage tells of every message; NOT_METERED
+    metered_since: int  # from it on; larger than 0 if messages went while metering was off
     total_bytes: int  # ever appended, with the log's own headers
     minutes: list[Minute]
     next_page: int | None
@@ -56,6 +57,7 @@ class UsageService:
             start,
             end,
             NOT_METERED if meter is None else meter.mark.offset,
+            0 if meter is None else meter.mark.since,
             stats.total_bytes,
             found.found,
             found.next_offset if found.next_offset < end else None,

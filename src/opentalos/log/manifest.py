@@ -4,7 +4,8 @@ Shape: one JSON object, UTF-8: version, epoch, owner, instance, change, start, d
     state_of ([base offset, epoch] or null), and segments, oldest first, each
     [base offset, epoch, next offset or null while unsealed, bytes, last append ms].
     Optional: end_state (the log's state behind the last sealed segment, base64), handed_over, and
-    metered ([offset below which all is metered, append time that no later message is before]).
+    metered ([offset below which all is metered, append time that no later message is before,
+    offset from which on nothing was left out]).
     ``instance`` and ``change`` make every written value unique, so that the outcome of an
     unknown compare-and-set can be told by reading.
 """

@@ -19,6 +19,7 @@ class Mark(NamedTuple):
 
     offset: int = 0  # every message below it is metered
     floor_ms: int = 0  # no message at or behind it has an append time before
+    since: int = 0  # no message from here on was left out; larger if it was ever switched off
 
 
 class Minute:
@@ -82,13 +83,15 @@ class Meter(Minutes):
 
     def restart(self, mark: Mark, start: int) -> None:
         """Begin at what a manifest tells; another process may have appended since."""
-        self.mark = Mark(max(mark.offset, start), mark.floor_ms)
+        self.mark = mark
+        if start > mark.offset:  # dropped while nothing was metered
+            self.mark = mark._replace(offset=start, since=start)
         self.found, self.next_offset, self.known = [], self.mark.offset, True
 
     def cut(self, end: int) -> None:
         """The log was found to end at ``end``: flushed messages may be gone with the power."""
         if end < self.next_offset:
-            self.restart(Mark(min(self.mark.offset, end), self.mark.floor_ms), 0)
+            self.restart(self.mark._replace(offset=min(self.mark.offset, end)), 0)
 
     def settle(self, now_ms: int, *, quiet: bool) -> None:
         """Move the mark over the minutes that are over and wholly told.
@@ -102,5 +105,6 @@ class Meter(Minutes):
             end_ms = first.minute_ms + self.unit_ms
             if len(found) == 1 and not (quiet and now_ms >= end_ms):
                 break
-            self.mark = Mark(first.next_offset, max(self.mark.floor_ms, end_ms))
+            floor_ms = max(self.mark.floor_ms, end_ms)
+            self.mark = self.mark._replace(offset=first.next_offset, floor_ms=floor_ms)
             del found[0]

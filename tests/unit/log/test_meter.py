@@ -151,3 +151,15 @@ def test_a_log_that_lost_its_end_is_counted_from_there() -> None:
     assert meter.mark == Mark(9, 60_000)
     meter.cut(7)
     assert (meter.mark, meter.next_offset) == (Mark(7, 60_000), 7)
+
+
+def test_what_went_before_anything_was_metered_is_told() -> None:
+    meter = Meter(60_000)
+    meter.restart(Mark(), 40)
+    assert (meter.mark, meter.next_offset) == (Mark(40, 0, 40), 40)
+    meter.add(40, 1, 1_000, 1)
+    meter.found[0].told_offset = 41
+    meter.settle(60_000, quiet=True)
+    assert meter.mark == Mark(41, 60_000, 40)
+    meter.restart(meter.mark, 41)
+    assert meter.mark.since == 40

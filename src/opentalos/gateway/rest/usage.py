@@ -26,6 +26,9 @@ _USAGE = fields(
     metered_offset=whole(
         -1, about="__usage tells of all messages below it; -1: the topic is not metered."
     ),
+    metered_since=whole(
+        about="From it on; larger than 0 if messages were dropped while nothing was metered."
+    ),
     total_bytes=whole(about="Ever appended, with the headers of the log's blocks."),
     minutes=items(_MINUTE),
     next_page=nullable(
@@ -65,6 +68,7 @@ async def get_usage(call: Call) -> Answer:
             "start_offset": found.start_offset,
             "next_offset": found.next_offset,
             "metered_offset": found.metered_offset,
+            "metered_since": found.metered_since,
             "total_bytes": found.total_bytes,
             "minutes": minutes,
             "next_page": found.next_page,

@@ -34,7 +34,7 @@ async def test_minutes_chain_and_add_up(call: Rest, by: str) -> None:
     found = (await call("GET", path, by=by)).document
     assert (found["name"], found["tenant"], found["partitions"]) == ("t", "alice", 2)
     assert (found["start_offset"], found["next_offset"], found["next_page"]) == (0, 8, None)
-    assert found["metered_offset"] == -1
+    assert (found["metered_offset"], found["metered_since"]) == (-1, 0)
     assert found["total_bytes"] > 8
     assert found["minutes"] == [
         {
