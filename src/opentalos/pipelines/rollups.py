@@ -29,6 +29,7 @@ from opentalos.wire.sketch import BUCKET_MAX, BUCKET_MIN
 DIMENSIONS: Final = ("service", "cluster", "machine", "tenant", "topic", "partition")
 KEY: Final = (*DIMENSIONS, "at_ms")
 LEVELS: Final = {"metrics_10s": 10_000, "metrics_1m": 60_000, "metrics_1h": HOUR_MS}
+COUNT_MAX: Final = 1 << 40  # of one bucket in one step; 2 ** 23 of them can be added up
 AHEAD_MS: Final = HOUR_MS  # how far a clock may be ahead of the queue's
 
 _MEASURE: Final = "measure"
@@ -45,7 +46,7 @@ EVENT: Final = StructType(
         StructField("partition", IntegerType(), True, number(-1, (1 << 31) - 1)),
         StructField("sums", _AMOUNTS, True, number(0)),
         StructField("gauges", _AMOUNTS),
-        StructField("sketches", _COUNTS, True, number(1)),
+        StructField("sketches", _COUNTS, True, number(1, COUNT_MAX)),
     ]
 )
 

@@ -35,6 +35,7 @@ class ParquetStore:
 
     def __init__(self, home: Path) -> None:
         self._folder = home / "olap"
+        self._known: dict[str, HourTable] = {}  # a table cleans up once in many replacements
 
     def replace(self, hour_ms: int, tables: Mapping[str, pa.Table]) -> None:
         """As the interface says. Raises: StoreUnavailable: the disk refuses."""
@@ -79,11 +80,13 @@ class ParquetStore:
         """Nothing is open."""
 
     def _table(self, name: str) -> HourTable:
-        return HourTable(self._folder, name, folder=self._folder / name)
+        if name not in self._known:
+            self._known[name] = HourTable(self._folder, name, folder=self._folder / name)
+        return self._known[name]
 
     def _info(self, name: str) -> TableInfo:
-        known = name.isidentifier()  # a name of ours; nothing that leads out of the folder
-        files = self._table(name).files() if known else []
+        ours = name.isidentifier()  # nothing that leads out of the folder
+        files = self._table(name).files() if ours else []
         if not files:
             raise NotFound(f"no table {name!r} in {self._folder}")
         fields = [one for one in pq.ParquetFile(files[-1]).schema_arrow if one.name != TIME]
