@@ -133,7 +133,7 @@ def log_usage(call: RestClient, resource: str, partition: int) -> LogUsage:
         if offset is None:
             break
     fields = ("topic", "name", "tenant", "partition", "start_offset", "next_offset",
-              "metered_offset", "total_bytes")  # fmt: skip
+              "metered_offset", "metered_since", "total_bytes")  # fmt: skip
     return LogUsage(minutes=minutes, **{name: page[name] for name in fields})
 
 

@@ -1,7 +1,7 @@
 """Compares the bill with the log: what the table "usage" says of a partition with what its log has.
 
-Three things must hold. The minutes of a partition chain from offset 0 on, so that every record is
-in exactly one; they do not go beyond the log; and every minute that the log still has whole is the
+Three things must hold. The minutes of a partition chain from offset 0 on (or from where metering
+began on a log from before it), so that every record is in exactly one; they do not go beyond the log; and every minute that the log still has whole is the
 same in records, bytes and offsets. What the table does not have yet is pending, not a difference.
 """
 
@@ -25,6 +25,8 @@ class LogUsage:
     start_offset: int
     next_offset: int
     metered_offset: int  # below it, usage events tell of every message; -1: [metering] is off
+    metered_since: int = 0  # what lay before was dropped while nothing was metered
+    metered_since: int  # from it on; larger than 0 if messages went while metering was off
     total_bytes: int  # ever appended, with the headers of blocks
     minutes: Sequence[MinuteUse]
 
@@ -73,7 +75,7 @@ def compare(log: LogUsage, rows: Sequence[MinuteUse]) -> PartitionResult:
         partition=log.partition,
         next_offset=log.next_offset,
     )
-    reached = _check_chain(found, rows)
+    reached = max(_check_chain(found, rows, log.metered_since), log.metered_since)
     found.pending = max(0, log.next_offset - reached)
     found.unmetered = max(0, log.next_offset - max(reached, log.metered_offset))
     if reached > log.next_offset:
@@ -89,18 +91,21 @@ def compare(log: LogUsage, rows: Sequence[MinuteUse]) -> PartitionResult:
 def compare_deleted(key: tuple[str, int], name: str, rows: Sequence[MinuteUse]) -> PartitionResult:
     """What can be checked of a topic that is gone."""
     found = PartitionResult(topic=key[0], name=name, tenant="", partition=key[1], deleted=True)
-    found.next_offset = _check_chain(found, rows)
+    found.next_offset = _check_chain(found, rows, 0)
     return found
 
 
-def _check_chain(found: PartitionResult, rows: Sequence[MinuteUse]) -> int:
-    """Count the rows, note gaps and overlaps; how far the table is."""
+def _check_chain(found: PartitionResult, rows: Sequence[MinuteUse], since: int = 0) -> int:
+    """Count the rows, note gaps and overlaps; how far the table is.
+
+    Args: since: a gap that ends there is none: metering began, or went on, at that offset.
+    """
     reached = 0
     for row in rows:
         found.records += row.records
         found.bytes += row.bytes
         lacking = row.first_offset - reached
-        if lacking > 0:
+        if lacking > 0 and row.first_offset != since:
             found.fault(f"offsets {reached} to {row.first_offset - 1} are in no minute",
                         records=lacking)  # fmt: skip
         elif lacking < 0:

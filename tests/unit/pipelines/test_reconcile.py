@@ -65,7 +65,7 @@ class FakeServer:
         return {
             "topic": f"u-{name}", "name": name, "tenant": "t", "partition": partition,
             "partitions": len(self.logs[name]), "start_offset": 0, "next_offset": end,
-            "metered_offset": end, "total_bytes": 1_000, "minutes": parts,
+            "metered_offset": end, "metered_since": 0, "total_bytes": 1_000, "minutes": parts,
             "next_page": stop if stop < end else None,
         }  # fmt: skip
 

@@ -29,10 +29,12 @@ def compared(
     start: int = 0,
     end: int = 20,
     metered: int = 20,
+    since: int = 0,
+    since: int = 0,
 ) -> PartitionResult:
     log = LogUsage(
         topic="u", name="orders", tenant="t", partition=0, start_offset=start, next_offset=end,
-        metered_offset=metered, total_bytes=10 * end + 1_000, minutes=kept,
+        metered_offset=metered, metered_since=since, total_bytes=10 * end + 1_000, minutes=kept,
     )  # fmt: skip
     return compare(log, rows)
 
@@ -72,6 +74,12 @@ def test_minutes_that_retention_dropped_still_chain() -> None:
     assert deviation(compared([CHAIN[0], CHAIN[2]], CHAIN[2:], start=9)) == (4, 0)
 
 
+def test_what_went_before_anything_was_metered_is_no_gap() -> None:
+    assert deviation(compared(CHAIN[1:], CHAIN[1:], start=5, since=5)) == (0, 0)
+    assert compared([], CHAIN[1:], start=5, since=5).pending == 15
+    assert deviation(compared(CHAIN[2:], CHAIN[2:], start=5, since=5)) == (9, 0)
+
+
 def test_of_a_minute_that_retention_cut_only_the_end_is_compared() -> None:
     assert deviation(compared(CHAIN, [minute(4, 15, 20)], start=15)) == (0, 0)
     assert deviation(compared(CHAIN, [minute(4, 15, 20, 111)], start=15)) == (0, 1)
@@ -109,6 +117,15 @@ def test_bytes_that_the_log_never_had_are_a_deviation_even_without_the_log() -> 
 def test_what_a_server_does_not_meter_stays_pending() -> None:
     found = compared([], metered=-1)
     assert (deviation(found), found.pending, found.unmetered) == ((0, 0), 20, 20)
+
+
+def test_what_went_while_nothing_was_metered_is_left_out() -> None:
+    rows, kept = CHAIN[1:], CHAIN[2:]
+    assert deviation(compared(rows, kept, start=9, since=5)) == (0, 0)
+    assert deviation(compared(rows, kept, start=9, since=4)) == (1, 0)
+    assert deviation(compared([CHAIN[0], CHAIN[2]], kept, start=9, since=9)) == (0, 0)
+    found = compared([], kept, start=9, since=9)
+    assert (deviation(found), found.pending) == ((0, 0), 11)
 
 
 def test_of_a_deleted_topic_the_chain_is_checked() -> None:
