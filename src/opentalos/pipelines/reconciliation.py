@@ -1,8 +1,9 @@
 """Compares the bill with the log: what the table "usage" says of a partition with what its log has.
 
 Three things must hold. The minutes of a partition chain from offset 0 on (or from where metering
-began on a log from before it), so that every record is in exactly one; they do not go beyond the log; and every minute that the log still has whole is the
-same in records, bytes and offsets. What the table does not have yet is pending, not a difference.
+began on a log from before it), so that every record is in exactly one; they do not go beyond the
+log; and every minute that the log still has whole is the same in records, bytes and offsets. What the table does not have yet is pending, not a
+difference.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,6 @@ class LogUsage:
     start_offset: int
     next_offset: int
     metered_offset: int  # below it, usage events tell of every message; -1: [metering] is off
-    metered_since: int = 0  # what lay before was dropped while nothing was metered
     metered_since: int  # from it on; larger than 0 if messages went while metering was off
     total_bytes: int  # ever appended, with the headers of blocks
     minutes: Sequence[MinuteUse]
@@ -95,22 +95,19 @@ def compare_deleted(key: tuple[str, int], name: str, rows: Sequence[MinuteUse]) 
     return found
 
 
-def _check_chain(found: PartitionResult, rows: Sequence[MinuteUse], since: int = 0) -> int:
-    """Count the rows, note gaps and overlaps; how far the table is.
-
-    Args: since: a gap that ends there is none: metering began, or went on, at that offset.
-    """
+def _check_chain(found: PartitionResult, rows: Sequence[MinuteUse], since: int) -> int:
+    """Count the rows, note gaps (not those below ``since``) and overlaps; how far the table is."""
     reached = 0
     for row in rows:
         found.records += row.records
         found.bytes += row.bytes
-        lacking = row.first_offset - reached
-        if lacking > 0 and row.first_offset != since:
-            found.fault(f"offsets {reached} to {row.first_offset - 1} are in no minute",
-                        records=lacking)  # fmt: skip
-        elif lacking < 0:
-            found.fault(f"offsets {row.first_offset} to {reached - 1} are in two minutes",
-                        records=lacking)  # fmt: skip
+        wanted, first = max(reached, since), row.first_offset
+        if first > wanted:
+            found.fault(f"offsets {wanted} to {first - 1} are in no minute", records=first - wanted)
+        elif first < reached:
+            found.fault(
+                f"offsets {first} to {reached - 1} are in two minutes", records=reached - first
+            )
         if row.records != row.next_offset - row.first_offset:
             wrong = row.records - (row.next_offset - row.first_offset)
             found.fault(f"{_at(row)}: {row.records} records between its offsets", records=wrong)

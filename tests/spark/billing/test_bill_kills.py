@@ -30,6 +30,7 @@ SEED = 6
 TOPICS = {"orders": 3, "clicks": 1}  # partitions
 PUTS_PER_STEP = 20
 STEP_S = 0.1
+OUTAGE_S = "900"  # of Python workers, too, which Spark gives ten seconds to start
 READY_S = 60.0  # of a server beside a Spark session that starts
 LATER_S = 3.0  # at most from the first batch of a driver to its kill
 PLAN = """\
@@ -89,7 +90,7 @@ def metered(tmp_path: Path) -> Iterator[TalosServer]:
 
 @contextmanager
 def metering(server: TalosServer, home: Path) -> Iterator[PipelineProcess]:
-    run = PipelineProcess(server, home, "run", "metering", "--trigger", "0.5")
+    run = PipelineProcess(server, home, "run", "metering", "--trigger", "0.5", "--outage", OUTAGE_S)
     try:
         yield run
     finally:
