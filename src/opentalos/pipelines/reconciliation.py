@@ -2,8 +2,8 @@
 
 Three things must hold. The minutes of a partition chain from offset 0 on (or from where metering
 began on a log from before it), so that every record is in exactly one; they do not go beyond the
-log; and every minute that the log still has whole is the same in records, bytes and offsets. What the table does not have yet is pending, not a
-difference.
+log; and every minute that the log still has whole is the same in records, bytes and offsets. What
+the table does not have yet is pending, not a difference.
 """
 
 from collections.abc import Sequence
