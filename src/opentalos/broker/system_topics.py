@@ -15,7 +15,7 @@ from typing import Any, Final
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.values import NewTopic, Topic
 from opentalos.broker.waiters import waiter_of
-from opentalos.catalog.topic import TopicStatus
+from opentalos.catalog.topic import RETENTION_BYTES_KEY, TopicStatus
 from opentalos.catalog.topic_change import new_topic
 from opentalos.model.errors import (
     AlreadyExists,
@@ -27,9 +27,9 @@ from opentalos.model.errors import (
     StoreUnavailable,
 )
 from opentalos.model.limits import SystemTopicSettings
-from opentalos.model.message import MessageBlock
+from opentalos.model.message import Compression, MessageBlock
 from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT, SYSTEM_TOPICS, USAGE_TOPIC
-from opentalos.wire.message import Message, encode_messages
+from opentalos.wire.message import Message, encode_block
 
 CALL: Final = "system-put"
 PUT_BYTES_MAX: Final = 1 << 20  # of the messages of one put
@@ -101,7 +101,8 @@ class SystemTopics:
     ) -> None:
         now_ms = self._context.clock.wall_ms()
         made = [Message(one, partition_key=key, create_ms=now_ms) for one in messages]
-        block = MessageBlock(encode_messages(made), len(made), create_ms=now_ms)
+        payload = encode_block(made, Compression.SNAPPY)  # rows repeat each other's words
+        block = MessageBlock(payload, len(made), Compression.SNAPPY, now_ms)
         durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._context.partition_log(topic, partition).append(block, waiter_of(durable))
         await durable
@@ -136,6 +137,9 @@ class SystemTopics:
             name=name,
             partitions=min(settings.partitions, limits.partitions_max),
             retention_s=max(retention_s, limits.retention_min_s),
+            attributes={RETENTION_BYTES_KEY: str(settings.retention_bytes)}
+            if settings.retention_bytes
+            else {},
         )
         uuid, now_ms = context.clock.token(UUID_BYTES).hex(), context.clock.wall_ms()
         topic = new_topic(new, (SYSTEM_TENANT, name), uuid, now_ms, limits)

@@ -120,6 +120,7 @@ class SystemTopicSettings:
 
     partitions: int = 4
     retention_s: int = 7 * 86_400
+    retention_bytes: int = 0  # per partition; 0: only age decides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +133,7 @@ class MeasuringSettings:
     spool_bytes_max: int = 64 << 20  # kept on disk while the topic takes nothing; oldest go first
     partitions: int = 4  # of __metrics when it is made
     retention_s: int = 7 * 86_400  # of __metrics when it is made
+    retention_bytes: int = 2 << 30  # of each of its partitions when it is made; 0: no limit
 
     def __post_init__(self) -> None:
         _need(1.0 <= self.step_s <= 3_600.0, "need 1 <= step_s <= 3600")

@@ -208,7 +208,9 @@ def _broker_config(config: Config, server: str, key: bytes) -> BrokerConfig:
         quota=config.quota,
         quota_approval=config.quota_approval,
         metrics_topic=SystemTopicSettings(
-            partitions=config.measuring.partitions, retention_s=config.measuring.retention_s
+            partitions=config.measuring.partitions,
+            retention_s=config.measuring.retention_s,
+            retention_bytes=config.measuring.retention_bytes,
         ),
         metering=config.metering if config.metering.enabled else None,
         usage_topic=SystemTopicSettings(

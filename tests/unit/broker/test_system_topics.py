@@ -69,6 +69,11 @@ async def test_a_topic_is_made_as_configured_within_the_limits() -> None:
     async with world(usage_topic=settings, topic=limits) as made:
         topic = await made.broker.system_topics.ensure(USAGE_TOPIC)
         assert (topic.owner, topic.partitions, topic.retention_s) == (SYSTEM_TENANT, 8, 90_000)
+        assert topic.retention_bytes is None
+    settings = SystemTopicSettings(retention_bytes=1 << 30)
+    async with world(metrics_topic=settings) as made:
+        topic = await made.broker.system_topics.ensure(METRICS_TOPIC)
+        assert topic.retention_bytes == 1 << 30
 
 
 async def test_nobody_but_an_administrator_sees_them() -> None:
