@@ -17,7 +17,7 @@ from tests.spark.kills.pausing_sink import FAIL_TASKS, PAUSE_COMMIT
 
 KILLS = int(os.environ.get("OPENTALOS_KILLS", "2"))
 FIRST_BATCHES_S = 2.0  # within so long after a life's first commit it is killed
-pytestmark = pytest.mark.timeout(600 + 60 * KILLS)
+pytestmark = pytest.mark.timeout(600 + 180 * KILLS)
 
 
 @pytest.fixture
