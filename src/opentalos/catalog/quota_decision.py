@@ -144,12 +144,16 @@ def _need(request: Request, projection: Projection | None, limits: QuotaApproval
     return _projected(request, projection, limits)
 
 
+def _partitions(count: int) -> str:
+    return f"{count} partition" if count == 1 else f"{count} partitions"
+
+
 def _small(told: str, seen: int, limits: QuotaApprovalLimits) -> _Need:
     """Without a projection: the floor, or what the traffic takes that was there on two days."""
     grant = limits.floor_partitions
     if seen:
         grant = max(grant, int(limits.slack * needed(seen, limits)))
-    return _Need(grant, math.inf, None, told, f"beyond {grant} partitions a person looks at it")
+    return _Need(grant, math.inf, None, told, f"beyond {_partitions(grant)} a person looks at it")
 
 
 def _projected(request: Request, projection: Projection, limits: QuotaApprovalLimits) -> _Need:
@@ -167,7 +171,7 @@ def _projected(request: Request, projection: Projection, limits: QuotaApprovalLi
         )
     told = (
         f"your traffic peaked at {rate(projection.peak)} in the last 28 days and is expected to "
-        f"reach {rate(high)} within {days} days; that needs {need} partitions at "
+        f"reach {rate(high)} within {days} days; that needs {_partitions(need)} at "
         f"{rate(limits.partition_bytes_per_s)} each with {100 * limits.reserve:.0f} % reserve"
     )
     # What was sent once is no lie, though it may have been an accident.

@@ -60,6 +60,12 @@ def test_the_reason_of_an_exaggerated_request_has_the_numbers() -> None:
     )
 
 
+def test_one_partition_is_one() -> None:
+    little = replace(FLAT, level=MB, peak=MB)
+    found = decided(64, little)
+    assert "that needs 1 partition at 5.0 MB/s each with 50 % reserve" in found.reason
+
+
 def test_what_the_traffic_needs_is_granted_and_what_is_little_more_is_for_a_person() -> None:
     heavy = replace(FLAT, level=30 * MB)  # 9 partitions
     found = decided(9, heavy)
