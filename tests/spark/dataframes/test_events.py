@@ -98,6 +98,8 @@ REFUSED: dict[str, tuple[bytes | None, str]] = {
     "negative sum": (event(sums={"a": -0.5}), "out of bounds: sums"),
     "null in a map": (event(sums={"a": None}), "out of bounds: sums"),
     "negative in a map of maps": (event(counts={"x": {"1": -1}}), "out of bounds: counts"),
+    "a field twice": (b'{"v":1,"topic":"a",' + event()[1:], MISTYPED),
+    "a key twice": (event(sums={"a": 1}).replace(b'"a"', b'"a": 0, "a"'), MISTYPED),
     "null in a map of maps": (event(counts={"x": None}), "out of bounds: counts"),
     "by a rule": (event(records=13), "unlucky"),
     "by a rule over the message": (event(topic="x" * 1000), "long"),
