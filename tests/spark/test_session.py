@@ -2,6 +2,7 @@
 
 import sys
 
+import pyspark
 from pyspark.sql import SparkSession
 from tests.spark.conftest import TalosServer
 
@@ -9,11 +10,16 @@ from opentalos.sdk import TalosAdmin
 
 
 def test_times_are_utc_and_workers_are_this_interpreter(spark: SparkSession) -> None:
-    def interpreter(_: object) -> str:
-        return sys.executable
+    def interpreter(_: object) -> tuple[str, str]:
+        return sys.executable, pyspark.__file__
 
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
-    assert spark.sparkContext.parallelize([0], 1).map(interpreter).collect() == [sys.executable]
+    assert spark.sparkContext.parallelize([0], 1).map(interpreter).collect() == [
+        (
+            sys.executable,
+            pyspark.__file__,
+        )  # the installed one, not a zip that is compiled each time
+    ]
 
 
 def test_the_server_of_these_tests_answers(server: TalosServer) -> None:

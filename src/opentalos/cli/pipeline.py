@@ -96,10 +96,19 @@ def _run_options(command: CommandT) -> CommandT:
     return with_server(run)  # type: ignore[return-value]
 
 
+def _format(command: CommandT) -> CommandT:
+    return click.option(
+        "--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True,
+        help="json: one object per line.",
+    )(command)  # fmt: skip
+
+
 @pipeline.command()
-@click.option("--supervised", is_flag=True, hidden=True)
+@click.option(
+    "--supervised", is_flag=True, hidden=True, help="End when stdin does, as a supervisor's child."
+)
 @_run_options
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text")
+@_format
 def run(form: str, supervised: bool, **given: Any) -> None:
     """Run pipelines in one Spark session.
 
@@ -142,7 +151,7 @@ def run(form: str, supervised: bool, **given: Any) -> None:
     help="Gets each alarm as JSON: a command on stdin, an http(s) URL by POST.",
 )
 @_run_options
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text")
+@_format
 def supervise(
     form: str, alarm_hook: str, restarts_max: int, stall_s: float | None, **given: Any
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from opentalos.adapters.java_home import spark_java_home
+from opentalos.adapters.java_home import lean_spark_home, spark_java_home
 from opentalos.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def open_session(
     Raises: ConfigError: no PySpark, or no Java that it can use.
     """
     try:
+        import pyspark
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise ConfigError(MISSING) from error
@@ -52,6 +53,7 @@ def open_session(
     settings = dict(_CONF)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+        os.environ.setdefault("SPARK_HOME", str(lean_spark_home(Path(pyspark.__path__[0]))))
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = _LOOPBACK
         settings["spark.sql.shuffle.partitions"] = str(_local_cores(master))
     builder = SparkSession.builder.appName(app).master(master)

@@ -52,3 +52,18 @@ def test_the_starter_of_the_wheels_java_drops_one_flag(
     argv = [str(starter), "-Xmx1g", "--add-modules=jdk.incubator.vector", "-cp", "a b", "Main"]
     told = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert told.stdout == "-Xmx1g -cp a b Main\n"
+
+
+def test_the_lean_home_of_spark_has_its_programs_and_no_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    package, other = tmp_path / "pyspark", tmp_path / "other"
+    for folder in ("bin", "jars", "python"):
+        (package / folder).mkdir(parents=True)
+    homes = [java_home.lean_spark_home(one) for one in (package, package, other)]
+    assert homes[0] == homes[1] != homes[2]
+    assert {one.name: one.resolve() for one in homes[0].iterdir()} == {
+        "bin": package / "bin",
+        "jars": package / "jars",
+    }
