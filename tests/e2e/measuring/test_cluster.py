@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 
 from opentalos.broker.plain_messages import Bounds, Spot
-from opentalos.model.errors import TopicNotExist
+from opentalos.model.errors import TopicNotExist, Unavailable
 from opentalos.model.identity import Principal
 from opentalos.model.limits import MeasuringSettings
 from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT, USAGE_TOPIC
@@ -89,7 +89,7 @@ async def _rows(server: MemoryServer, machines: set[str], after_ms: int) -> list
         while True:
             try:
                 events = await messages_of(server, METRICS_TOPIC)
-            except TopicNotExist:
+            except (TopicNotExist, Unavailable):  # not made yet; partitions on their way
                 events = []
             rows = [decode_measurement(event) for event in events]
             if machines <= {row.machine for row in rows if row.at_ms > after_ms}:
