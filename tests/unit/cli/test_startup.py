@@ -21,7 +21,10 @@ except SystemExit as end:
 print("\\n".join(sys.modules), file=sys.stderr)
 """
 HEAVY = {"asyncio", "aiohttp", "cryptography", "httptools", "ssl", "pyarrow", "jpype", "kazoo"}
-SERVER_SIDE = re.compile(r"(?:from|import) opentalos\.(server|broker|gateway|log|adapters)\b")
+# Which Java a machine has is no store of a server's.
+SERVER_SIDE = re.compile(
+    r"(?:from|import) opentalos\.(server|broker|gateway|log|adapters(?!\.java_home\b))\b"
+)
 # What works on a server's own files.
 LOCAL = {"serve", "config", "log_verify", "backup"}
 # What has a port and files of its own; it reaches a server by the SDK as well.
