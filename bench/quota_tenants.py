@@ -26,6 +26,7 @@ class Kind(StrEnum):
     BURSTY = "bursty"
     LAUNCHING = "launching"
     DYING = "dying"
+    SURPRISING = "surprising"
     LIAR = "liar"
 
 
@@ -62,6 +63,13 @@ def tenants(count: int, random: np.random.Generator) -> list[Tenant]:
     """So many, in the shares of ``SHARES``."""
     kinds = random.choice(list(SHARES), size=count, p=list(SHARES.values()))
     return [_tenant(f"CL{number}", Kind(kind), random) for number, kind in enumerate(kinds)]
+
+
+def surprised(one: Tenant, random: np.random.Generator) -> Tenant:
+    """The same tenant, with a multiple of its traffic from some day on that nothing announces."""
+    days = np.arange(DAYS)
+    jump = np.where(days >= random.integers(HISTORY_DAYS + 10, DAYS - 10), random.uniform(3, 15), 1)
+    return Tenant(one.name, Kind.SURPRISING, one.start, one.offered * jump, one.planned * jump)
 
 
 def _tenant(name: str, kind: Kind, random: np.random.Generator) -> Tenant:
