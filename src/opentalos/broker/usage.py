@@ -47,15 +47,16 @@ class UsageService:
                 ((topic.owner, topic.name, topic),),
             )
         log = self._context.partition_log(topic, partition)
-        found = await minutes_of(log, offset, bytes_max=READ_BYTES_MAX, minutes_max=minutes_max)
+        # First, so that a caller who follows the pages of a log that grows comes to an end.
         start, end = await log.offsets()
+        found = await minutes_of(log, offset, bytes_max=READ_BYTES_MAX, minutes_max=minutes_max)
         stats = await log.stats()
         meter = log.writer.meter
         return PartitionUsage(
             topic,
             partition,
             start,
-            end,
+            max(end, found.next_offset),
             NOT_METERED if meter is None else meter.mark.offset,
             0 if meter is None else meter.mark.since,
             stats.total_bytes,

@@ -6,6 +6,11 @@ import pytest
 from tests.unit.gateway.rest.support import Rest
 from tests.unit.gateway.rest.test_topics import alice
 
+from opentalos.broker import usage as usage_module
+from opentalos.log.meter import Minutes
+from opentalos.log.metering import minutes_of
+from opentalos.model.identity import Permission
+
 MINUTE_MS = 60_000
 
 
@@ -89,3 +94,20 @@ async def test_a_reader_may_not_see_what_is_billed(call: Rest) -> None:
 async def test_a_partition_that_never_was_is_no_resource(call: Rest) -> None:
     await filled(call, 1)
     assert (await call("GET", "topics/t/usage?partition=2", by="alice")).status == 404
+
+
+async def test_pages_of_a_log_that_grows_come_to_an_end(
+    call: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(call, 1)
+    topic = call.world.broker.context.find_topic(alice(call), Permission.GET_MESSAGE, "t")
+    real = minutes_of
+
+    async def beside_a_put(*args: Any, **bounds: Any) -> Minutes:
+        found = await real(*args, **bounds)
+        await call.world.put(alice(call), topic, 1, 1)
+        return found
+
+    monkeypatch.setattr(usage_module, "minutes_of", beside_a_put)
+    found = await usage(call, "?partition=1")
+    assert (found["next_offset"], found["next_page"]) == (1, None)
