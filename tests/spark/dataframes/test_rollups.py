@@ -157,7 +157,7 @@ def test_what_cannot_be_used_is_put_aside_with_its_reason(
 ) -> None:
     good = encode_measurement(row(0))
     wrong = {
-        "over 2 h late": encode_measurement(row(-2 * 360 - 2, sums={})),
+        "over 2 h late": encode_measurement(row(-2 * 360 - 2, sums={}, sketches={})),
         "of the future": encode_measurement(row(360 + 1)),
         "a step before 1970": good.replace(b'"at_ms":%d' % row(0).at_ms, b'"at_ms":5'),
         "a bucket out of bounds": good.replace(b'"5"', b'"9999"'),
