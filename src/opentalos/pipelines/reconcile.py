@@ -104,7 +104,14 @@ def _reconcile(call: RestClient, home: Path, topics: Sequence[str], show: Show) 
             one = metered[key] if key in metered else None
             if one is not None and (not topics or {one.name, one.topic} & set(topics)):
                 found.partitions.append(compare_deleted(key, one.name, lake.minutes(*key)))
+    for wanted in topics:
+        if not any(_is(wanted, one) for one in found.partitions):
+            raise TopicNotExist(f"topic {wanted} does not exist, and nothing of it was metered")
     return found
+
+
+def _is(wanted: str, one: PartitionResult) -> bool:
+    return wanted in (one.name, one.topic, f"{one.tenant}/{one.name}")
 
 
 def _places(call: RestClient, topics: Sequence[str]) -> Iterator[tuple[str, str, int]]:

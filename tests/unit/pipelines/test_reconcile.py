@@ -121,6 +121,8 @@ def test_only_the_topics_asked_for_are_looked_at(tmp_path: Path) -> None:
     assert run(server, tmp_path, topics=["orders"]).difference == 0
     assert [one.name for one in run(server, tmp_path, topics=["t/clicks"]).partitions] == ["clicks"]
     assert run(server, tmp_path, topics=["former"]).difference == 3
+    with pytest.raises(TopicNotExist, match="topic order does not exist"):
+        run(server, tmp_path, topics=["orders", "order"])
 
 
 def test_waiting_ends_with_the_last_pending_record(
