@@ -226,7 +226,7 @@ def test_the_commands_of_servers(talos: Commands, tmp_path: Path) -> None:
     (tmp_path / "file.toml").write_text(shown)
     talos("config", "check", "file.toml")
     states = talos("backend", "status", "all", "--home", tmp_path / "none", "--format", "json").rows
-    assert [row["kind"] for row in states] == ["hdfs", "zookeeper", "hbase"]
+    assert [row["kind"] for row in states] == ["hdfs", "zookeeper", "hbase", "druid", "kafka"]
     assert "in use by the server" in talos.fails("log", "verify", "--data", talos.server.data)
 
 

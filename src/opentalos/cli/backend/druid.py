@@ -152,6 +152,7 @@ class DruidBackend(Backend):
         flags.append("--add-opens=jdk.management/com.sun.management.internal=ALL-UNNAMED")
         flags += ["-Duser.timezone=UTC", "-Dfile.encoding=UTF-8"]
         flags.append(f"-Djava.io.tmpdir={self.home}/tmp")
+        flags.append(f"-Dderby.stream.error.file={self.home}/logs/derby.log")  # else beside us
         flags.append("-Djava.util.logging.manager=org.apache.logging.log4j.jul.LogManager")
         conf = self.home / "conf"
         path = f"{conf}:{conf / name}:{need_jars(self.kind)}/*"
