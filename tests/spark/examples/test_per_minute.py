@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from tests.spark.archived import archived, each_once
 from tests.spark.conftest import TalosServer
 
@@ -47,6 +48,7 @@ def run(server: TalosServer, folder: Path) -> None:
     assert done.stdout.splitlines() == ["per-minute is done", "archive is done"]
 
 
+@pytest.mark.timeout(600)
 def test_the_example_counts_each_minute_once(server: TalosServer, tmp_path: Path) -> None:
     with TalosAdmin(server.config) as admin:
         admin.topics.create("clicks", partitions=1)
