@@ -19,6 +19,7 @@ MISSING = "pipelines need PySpark: pip install 'opentalos[spark]'"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _LOOPBACK = "127.0.0.1"
 _LOG_FILE = Path(__file__).with_name("log4j2.properties")
+_STACK = "-Xss4m"  # Spark looks through long errors with a recursive pattern
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CONF = {
     "spark.ui.enabled": "false",
@@ -58,8 +59,8 @@ def open_session(
         settings["spark.sql.shuffle.partitions"] = str(_local_cores(master))
     builder = SparkSession.builder.appName(app).master(master)
     settings |= conf
-    logging = f"-Dlog4j2.configurationFile={_LOG_FILE}"
-    settings[_JAVA_OPTIONS] = f"{logging} {conf.get(_JAVA_OPTIONS, '')}".strip()
+    options = f"-Dlog4j2.configurationFile={_LOG_FILE} {_STACK}"
+    settings[_JAVA_OPTIONS] = f"{options} {conf.get(_JAVA_OPTIONS, '')}".strip()
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
