@@ -131,16 +131,6 @@ def other_bytes(tale: Tale) -> None:
     tale.read(0, None)
 
 
-def refused_for_a_gap_that_is_none(tale: Tale) -> None:
-    tale.refuse("put", "SequenceGap: expected 0", ids=["a"], idempotent=True)
-
-
-def refused_for_a_gap_that_the_power_tore(tale: Tale) -> None:
-    tale.note("topic", topic="t", durability="flushed")
-    tale.note("power-loss")
-    refused_for_a_gap_that_is_none(tale)
-
-
 def later_in_front(tale: Tale) -> None:
     tale.put("a")
     tale.put("b")
@@ -438,10 +428,6 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
     ),
     "corrupt-payload": ([other_bytes], [unknown_seen_and_kept]),
     "order-inversion": ([later_in_front], [concurrent_in_any_order]),
-    "false-sequence-gap": (
-        [refused_for_a_gap_that_is_none],
-        [refused_for_a_gap_that_the_power_tore],
-    ),
     "inconsistent-offsets": (
         [one_offset_two_messages, one_offset_acked_twice],
         [flushed_and_lost_by_power],

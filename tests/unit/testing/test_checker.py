@@ -4,14 +4,26 @@ import io
 from pathlib import Path
 
 import pytest
-from tests.unit.testing import cluster_stories, lookup_stories, metering_stories, stories
+from tests.unit.testing import (
+    cluster_stories,
+    lookup_stories,
+    metering_stories,
+    sequence_stories,
+    stories,
+)
 from tests.unit.testing.stories import Story
 from tests.unit.testing.tale import Tale
 
 from opentalos.testing.checker import ANOMALIES, check
 from opentalos.testing.history import History, Recorder, dump
 
-CASES = stories.CASES | lookup_stories.CASES | cluster_stories.CASES | metering_stories.CASES
+CASES = (
+    stories.CASES
+    | cluster_stories.CASES
+    | lookup_stories.CASES
+    | metering_stories.CASES
+    | sequence_stories.CASES
+)
 
 
 def tell(story: Story) -> History:

@@ -5,7 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from opentalos.testing.checks.anomaly import Anomaly
-from opentalos.testing.checks.log_view import LogView, PartitionName, deleted_topics
+from opentalos.testing.checks.log_view import (
+    LogView,
+    PartitionName,
+    deleted_topics,
+    rival_servers,
+)
 from opentalos.testing.history import History, Operation
 
 LEASE_S = 30.0  # unless the history's settings say otherwise
@@ -31,7 +36,7 @@ def stale_commits(history: History) -> Iterator[Anomaly]:
         lease_s = float(note.args.get("lease_s", LEASE_S))
     changes = _by_key(history, "lock", "unlock", "commit", "reset")
     deleted = deleted_topics(history)
-    rivals = {note.args[which] for note in history.noted("usurped") for which in ("server", "by")}
+    rivals = rival_servers(history)
     renewals = [
         each for each in history.of("renew") if each.ok and each.args.get("server") not in rivals
     ]

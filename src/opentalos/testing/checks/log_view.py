@@ -139,6 +139,11 @@ def deleted_topics(history: History) -> dict[str, Operation]:
     return deleted
 
 
+def rival_servers(history: History) -> set[str]:
+    """Lone servers that ran on one storage at once: each believes that only it changes it."""
+    return {note.args[which] for note in history.noted("usurped") for which in ("server", "by")}
+
+
 def log_views(history: History) -> list[LogView]:
     """Views of all partitions, in the order of their first operation."""
     losses = [note.at_s for note in history.noted("power-loss")]

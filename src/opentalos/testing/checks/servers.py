@@ -8,9 +8,10 @@ from opentalos.testing.checks.log_view import (
     deleted_topics,
     flushed_topics,
     is_rotten,
+    rival_servers,
     rotten_partitions,
 )
-from opentalos.testing.history import History
+from opentalos.testing.history import History, Operation
 
 _SEGMENT = re.compile(r"(?P<log>.+/\d+)/(?P<base>\d+)-(?P<epoch>\d+)\.log")
 HIDDEN = "TopicNotExist"  # what a caller without any right must be told
@@ -55,16 +56,29 @@ def two_writers(history: History) -> Iterator[Anomaly]:
 def false_sequence_gaps(history: History) -> Iterator[Anomaly]:
     """An idempotent producer, which leaves nothing out, was told that something is missing.
 
-    Not judged: flushed topics after a power loss.
+    Not judged: flushed topics after a power loss, and what one of two lone servers on one storage
+    says of a topic that the other deleted. It still knows the topic and begins its log anew.
     """
     flushed = flushed_topics(history)
     lossy = flushed if history.noted("power-loss") else set()
+    rivals = rival_servers(history)
     for put in history.of("put"):
         args = put.args
         if not args.get("idempotent") or not put.error.startswith("SequenceGap"):
             continue
-        if args["topic"] not in lossy:
+        if args["topic"] not in lossy and not _deleted_by_a_rival(history, put, rivals):
             yield Anomaly("false-sequence-gap", str(put))
+
+
+def _deleted_by_a_rival(history: History, put: Operation, rivals: set[str]) -> bool:
+    server = put.args.get("server")
+    return server in rivals and any(
+        delete.args["topic"] == put.args["topic"]
+        and delete.args.get("server") != server
+        and delete.may_be_done
+        and delete.began_s < put.ended_s
+        for delete in history.of("delete")
+    )
 
 
 def tenant_leaks(history: History) -> Iterator[Anomaly]:
