@@ -95,6 +95,12 @@ def _end(status: int) -> NoReturn:
         sys.stdout.flush()
     except (OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    jpype = sys.modules.get("jpype")
+    if jpype is not None and jpype.isJVMStarted():
+        # With a thread inside Java, say of an opening that was given up, the end of the JVM
+        # crashes the process, and its exit status is lost.
+        sys.stderr.flush()
+        os._exit(status)
     sys.exit(status)
 
 
