@@ -97,6 +97,27 @@ def lost_by_power(tale: Tale) -> None:
     stored(tale)
 
 
+def begun_anew_behind_a_deletion(tale: Tale) -> None:
+    """The rival of the server that deleted still knew the topic."""
+    tale.note("usurped", server="s1", by="s2")
+    tale.ok(tale.begin("delete", server="s2"))
+    event(tale, 0, 9, 30, 99)
+    stored(tale)
+
+
+def begun_anew_without_a_rival(tale: Tale) -> None:
+    tale.ok(tale.begin("delete", server="s2"))
+    event(tale, 0, 9, 30, 99)
+    stored(tale)
+
+
+def begun_anew_though_the_deletion_was_refused(tale: Tale) -> None:
+    tale.note("usurped", server="s1", by="s2")
+    tale.refuse("delete", "Unavailable", server="s2")
+    event(tale, 0, 9, 30, 99)
+    stored(tale)
+
+
 CASES: dict[str, tuple[list[Story], list[Story]]] = {
     "meter-drift": (
         [
@@ -108,12 +129,15 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
             more_than_ever_was,
             wrong_minute,
             more_than_a_deleted_topic_had,
+            begun_anew_without_a_rival,
+            begun_anew_though_the_deletion_was_refused,
         ],
         [
             exact,
             end_of_a_deleted_topic_not_told,
             end_that_no_server_had_not_told,
             lost_by_power,
+            begun_anew_behind_a_deletion,
         ],
     ),
 }
