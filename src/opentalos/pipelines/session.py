@@ -3,8 +3,6 @@
 import os
 import sys
 from collections.abc import Mapping
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -63,8 +61,10 @@ def open_session(
     settings[_JAVA_OPTIONS] = f"{options} {conf.get(_JAVA_OPTIONS, '')}".strip()
     for name, value in settings.items():
         builder = builder.config(name, value)
+    from opentalos.pipelines.datasource import TalosDataSource
+
     spark = builder.getOrCreate()
-    _register_source(spark)
+    spark.dataSource.register(TalosDataSource)
     return spark
 
 
@@ -72,10 +72,3 @@ def _local_cores(master: str) -> int:
     """Tasks at a time of ``local``, ``local[N]`` or ``local[*]``."""
     given = master.partition("[")[2].rstrip("]").partition(",")[0]
     return int(given) if given.isdigit() else (os.cpu_count() or 1) if given else 1
-
-
-def _register_source(spark: "SparkSession") -> None:
-    if find_spec("opentalos.pipelines.datasource") is None:
-        return
-    module = import_module("opentalos.pipelines.datasource")
-    spark.dataSource.register(module.TalosDataSource)

@@ -34,8 +34,8 @@ def meter_drift(history: History) -> Iterator[Anomaly]:
 
     Not judged: flushed topics after a power loss, which lose what was committed and maybe metered;
     partitions with a flipped bit; topics deleted at one of two lone servers on one storage, as the
-    other may begin their logs anew. Of a deleted topic, and of a partition that no server had at the
-    end, the last minutes may be missing.
+    other may begin their logs anew. Of a deleted topic, and of a partition that no server had at
+    the end, the last minutes may be missing.
     """
     rows = _upserted(history)
     stored = _stored(history)
