@@ -45,8 +45,8 @@ async def test_puts_of_all_servers_arrive_once() -> None:
             *(server.broker.system_topics.ensure(USAGE_TOPIC) for server in servers)
         )
         assert len({topic.uuid for topic in topics}) == 1  # made at the same time, and once
-        owners = await settled(servers, topics[0].uuid, topics[0].partitions)
-        assert len(set(owners)) > 1
+        # Wherever its partitions lie, two of the three servers put into them from elsewhere.
+        await settled(servers, topics[0].uuid, topics[0].partitions)
         for number in range(12):
             await asyncio.gather(
                 *(
