@@ -10,7 +10,7 @@ from opentalos.model.errors import PrincipalNotExist
 from opentalos.model.identity import Principal
 
 # The broker has the rule of each kind of id; these bound what is sent to it.
-_ID = r"^[a-zA-Z0-9][a-zA-Z0-9._@#+:-]{0,127}$"
+PRINCIPAL_ID = r"^[a-zA-Z0-9][a-zA-Z0-9._@#+:-]{0,127}$"
 _ORGANISATION = r"^(CL[a-zA-Z0-9._@#+:-]{0,126})?$"
 _TEAM = r"^(CI[a-zA-Z0-9._@#+:-]{0,126})?$"
 
@@ -138,7 +138,7 @@ ROUTES = (
         status=201, reply=_MADE, statuses=(409, 422),
         body=Body(
             fields(
-                id=text(_ID),
+                id=text(PRINCIPAL_ID),
                 optional={
                     "organisation": text(_ORGANISATION, about="Organisation id (CL...)."),
                     "team": text(_TEAM, about="Team id (CI...)."),

@@ -2,6 +2,7 @@
 
 from opentalos.broker.values import Projection, projection_fields, projection_of
 from opentalos.gateway.rest.call import Answer, Call
+from opentalos.gateway.rest.principals import PRINCIPAL_ID
 from opentalos.gateway.rest.route import Body, Route
 from opentalos.gateway.rest.schema import fields, items, text, whole
 from opentalos.model.errors import QuotaNotExist
@@ -12,7 +13,7 @@ RATE_MAX = 1 << 50
 DAYS_MAX = 10_000
 SEASON_MAX = 1_000_000
 _RATE = whole(0, RATE_MAX, "Bytes/s.")
-_TENANT = text(r"^[^\x00-\x1f\x7f]{1,128}$", about="An owner of topics: organisation or user.")
+_TENANT = text(PRINCIPAL_ID, about="An owner of topics: organisation or user.")
 _PROJECTION = fields(
     tenant=_TENANT,
     made_ms=whole(about="When it was made; an older one never replaces a newer one."),
