@@ -64,6 +64,9 @@ class Storage(Generic[StoreT]):
 
     open_client: Callable[[], Awaitable[StoreT]]
     lose_reply: Callable[[], None] | None = None  # the next write takes effect, its reply is lost
+    stuck_max: int = (
+        0  # files of writers that go on which it may refuse to recover, one after other
+    )
     clients: list[StoreT] = field(default_factory=list)
 
     async def client(self) -> StoreT:
@@ -144,7 +147,9 @@ async def hdfs_files(place: Place) -> AsyncIterator[Storage[FileStore]]:
     async def client() -> FileStore:
         return await open_hdfs_file_store(url, jvm, limits)
 
-    storage: Storage[FileStore] = Storage(client)
+    # All replicas may be caught in the middle of a write: then HDFS refuses, and RecoveryStuck says
+    # so (docs/operating/hdfs.md). Two files in a row are more than chance.
+    storage: Storage[FileStore] = Storage(client, stuck_max=2)
     yield storage
     await storage.close()
 
