@@ -4,6 +4,7 @@ import base64
 import http.client
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -165,9 +166,14 @@ class ClusterProcesses:
         document: dict[str, Any] = json.loads(text)
         return document
 
-    def counter(self, name: str) -> int:
-        """A counter of all servers together."""
-        return sum(one["counters"].get(name, 0) for one in self.status()["servers"])
+    def openings(self, resource: str) -> dict[str, int]:
+        """How often each server opened a partition of a topic for writing, as its log tells."""
+        uuid = re.escape(resource.rpartition("#")[2])
+        opened = re.compile(rf"topic {uuid} partition \d+ is (open|recovered) at epoch")
+        return {
+            name: len(opened.findall((one.folder / "server.stderr").read_text(errors="replace")))
+            for name, one in self.servers.items()
+        }
 
     def controller(self) -> str:
         """Name of the controller."""

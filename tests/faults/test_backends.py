@@ -49,13 +49,13 @@ def test_zookeeper_silent_for_half_a_session_stops_no_put(
 ) -> None:
     zookeeper = backends.fleet.zookeeper.daemon("zookeeper")
     with traffic(cluster, tmp_path, "ZooKeeper silent for half a session") as load:
-        opened = cluster.counter("openings")
+        opened = cluster.openings(load.resource)
         for _ in range(ROUNDS_FULL if full else 1):
             zookeeper.pause()
             time.sleep(SESSION_S / 2)
             zookeeper.resume()
             load.wait_progress()
-        assert cluster.counter("openings") == opened, "a partition was dropped"
+        assert cluster.openings(load.resource) == opened, "a partition was dropped"
 
 
 def test_a_session_that_expires(

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from opentalos.model.errors import ConfigError
 from opentalos.pipelines.events import split_events, write_side
 from opentalos.pipelines.lake import HOUR_MS, HourTable
 from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.service_topic import ON_EXPIRED, ServiceTopic
 from opentalos.pipelines.usage_table import (
     CONFLICT,
     EVENT,
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "__usage"
 GROUP: Final = "pipeline-metering"  # its progress, so that its lag is visible
-_ON_EXPIRED: Final = "on-expired"
-_COLUMNS: Final = "partition,offset,value"
+_SOURCE: Final = ServiceTopic("metering", TOPIC, GROUP, "partition,offset,value")
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -44,37 +43,15 @@ class Metering:
     A batch that is repeated changes nothing, so a killed driver costs neither rows nor doubles.
     """
 
-    name = "metering"
+    name = _SOURCE.pipeline
     about = "usage of tenants, per topic, partition and minute, for the bill"
     options: Mapping[str, str] = MappingProxyType(
-        {_ON_EXPIRED: f"fail (default) or skip: usage that {TOPIC} has dropped before it was read"}
+        {ON_EXPIRED: f"fail (default) or skip: usage that {TOPIC} has dropped before it was read"}
     )
 
     def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
         """Start the stream. Raises: ConfigError: an option cannot be used."""
-        expired = settings.options.get(_ON_EXPIRED, "fail")
-        if expired not in ("fail", "skip"):
-            raise ConfigError(f"{_ON_EXPIRED} is fail or skip, not {expired!r}")
-        messages = (
-            spark.readStream.format("talos")
-            .option("url", settings.url)
-            .option("key", settings.key)
-            .option("topic", TOPIC)
-            .option("columns", _COLUMNS)
-            .option("startingPosition", "earliest")
-            .option("group", GROUP)
-            .option("onExpired", expired)
-            .option("maxMessagesPerTrigger", settings.max_messages_per_trigger)
-            .load()
-        )
-        stream = (
-            messages.writeStream.queryName(self.name)
-            .foreachBatch(UsageWriter(settings))
-            .option("checkpointLocation", str(settings.checkpoint(self.name)))
-        )
-        if settings.available_now:
-            return stream.trigger(availableNow=True).start()
-        return stream.trigger(processingTime=f"{settings.trigger_s} seconds").start()
+        return _SOURCE.start(spark, settings, UsageWriter(settings))
 
 
 class UsageWriter:

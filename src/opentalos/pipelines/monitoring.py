@@ -28,6 +28,7 @@ from opentalos.pipelines.rollups import (
     sketch_table,
     sketches_by_level,
 )
+from opentalos.pipelines.service_topic import ON_EXPIRED, ServiceTopic
 from opentalos.wire.measurement import VERSION
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ GROUP: Final = "pipeline-monitoring"  # its progress, so that its lag is visible
 LATE_HOURS: Final = 168
 LATE_HOURS_MAX: Final = 24 * 366
 _LATE: Final = "late-hours"
-_ON_EXPIRED: Final = "on-expired"
+_SOURCE: Final = ServiceTopic("monitoring", TOPIC, GROUP, "partition,offset,value,append_time")
 
 
 class Monitoring:
@@ -51,46 +52,23 @@ class Monitoring:
     time.
     """
 
-    name = "monitoring"
+    name = _SOURCE.pipeline
     about = f"measurements of {TOPIC} by 10 s, 1 min and 1 h, for talos query"
     options: Mapping[str, str] = MappingProxyType(
         {
             _LATE: f"older measurements go to the side output; default: {LATE_HOURS}",
-            _ON_EXPIRED: f"fail (default) or skip: what {TOPIC} has dropped before it was read",
+            ON_EXPIRED: f"fail (default) or skip: what {TOPIC} has dropped before it was read",
         }
     )
 
     def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
         """Start the stream. Raises: ConfigError: an option cannot be used."""
-        expired = settings.options.get(_ON_EXPIRED, "fail")
-        if expired not in ("fail", "skip"):
-            raise ConfigError(f"{_ON_EXPIRED} is fail or skip, not {expired!r}")
         writer = MonitoringWriter(
             settings.home,
             open_olap(settings.home, settings.olap),
             late_hours=_late_hours(settings.options),
         )
-        messages = (
-            spark.readStream.format("talos")
-            .option("url", settings.url)
-            .option("key", settings.key)
-            .option("topic", TOPIC)
-            .option("columns", "partition,offset,value,append_time")
-            .option("startingPosition", "earliest")
-            .option("group", GROUP)
-            .option("onExpired", expired)
-            .option("maxMessagesPerTrigger", settings.max_messages_per_trigger)
-            .load()
-        )
-        stream = (
-            messages.writeStream.queryName(self.name)
-            .outputMode("update")
-            .foreachBatch(writer)
-            .option("checkpointLocation", str(settings.checkpoint(self.name)))
-        )
-        if settings.available_now:
-            return stream.trigger(availableNow=True).start()
-        return stream.trigger(processingTime=f"{settings.trigger_s} seconds").start()
+        return _SOURCE.start(spark, settings, writer)
 
 
 class MonitoringWriter:

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.messages import GetQuery, PutTarget
+from opentalos.broker.waiters import waiter_of
 from opentalos.gateway.thrift_http.handlers import values
 from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler
-from opentalos.model.errors import BadRequest, NotSupported, TalosError
+from opentalos.model.errors import BadRequest, NotSupported
 from opentalos.model.identity import Principal
 from opentalos.model.message import (
     PRODUCER_ID_MAX,
@@ -35,15 +36,7 @@ async def put_message(
     target = PutTarget(resource, partition, request.timeoutTimestamp or 0)
     durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    def answer(base_offset: int, error: TalosError | None) -> None:
-        if durable.done():
-            return  # the call was cancelled meanwhile
-        if error is None:
-            durable.set_result(base_offset)
-        else:
-            durable.set_exception(error)
-
-    broker.messages.put(caller, target, blocks, answer)
+    broker.messages.put(caller, target, blocks, waiter_of(durable))
     base_offset = await durable
     return message.PutMessageResponse(
         sequenceId=request.sequenceId,

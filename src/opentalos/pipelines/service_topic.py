@@ -1,0 +1,62 @@
+"""A stream over one of the service's own topics, as monitoring and metering read them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import DataFrame
+
+from opentalos.model.errors import ConfigError
+from opentalos.pipelines.pipeline import PipelineSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+ON_EXPIRED: Final = "on-expired"  # the option of such a pipeline
+_EXPIRED: Final = ("fail", "skip")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceTopic:
+    """What a pipeline reads. Its progress is committed to ``group``, so that its lag is visible."""
+
+    pipeline: str
+    topic: str
+    group: str
+    columns: str
+
+    def start(
+        self,
+        spark: "SparkSession",
+        settings: PipelineSettings,
+        writer: Callable[[DataFrame, int], None],
+    ) -> "StreamingQuery":
+        """Give every batch of messages to ``writer``, again if it failed.
+
+        Raises: ConfigError: the option ``on-expired`` cannot be used.
+        """
+        expired = settings.options.get(ON_EXPIRED, _EXPIRED[0])
+        if expired not in _EXPIRED:
+            raise ConfigError(f"{ON_EXPIRED} is {' or '.join(_EXPIRED)}, not {expired!r}")
+        messages = (
+            spark.readStream.format("talos")
+            .option("url", settings.url)
+            .option("key", settings.key)
+            .option("topic", self.topic)
+            .option("columns", self.columns)
+            .option("startingPosition", "earliest")
+            .option("group", self.group)
+            .option("onExpired", expired)
+            .option("maxMessagesPerTrigger", settings.max_messages_per_trigger)
+            .load()
+        )
+        stream = (
+            messages.writeStream.queryName(self.pipeline)
+            .outputMode("update")
+            .foreachBatch(writer)
+            .option("checkpointLocation", str(settings.checkpoint(self.pipeline)))
+        )
+        if settings.available_now:
+            return stream.trigger(availableNow=True).start()
+        return stream.trigger(processingTime=f"{settings.trigger_s} seconds").start()
