@@ -57,6 +57,14 @@ def total(rows: list[Measurement], name: str, topic: str = "") -> float:
     return sum(row.sums.get(name, 0.0) for row in rows if row.topic == topic)
 
 
+def upserted(rows: list[Measurement]) -> list[Measurement]:
+    """One row for each key: after a kill, what was on its way may be there again, unchanged."""
+    by_key: dict[object, Measurement] = {}
+    for row in rows:
+        assert by_key.setdefault(row.key, row) == row
+    return list(by_key.values())
+
+
 def assert_each_key_once(rows: list[Measurement]) -> None:
     keys = [row.key for row in rows]
     assert len(keys) == len(set(keys))

@@ -14,6 +14,7 @@ from tests.e2e.measuring.events import (
     administrator,
     assert_each_key_once,
     events_of,
+    upserted,
     wait_for_rows,
 )
 from tests.server_process import ServerProcess
@@ -145,7 +146,7 @@ def test_nothing_is_lost_while_the_server_is_away(
     push(agent, 10)
     time.sleep(1.5)  # a further step goes to the spool
     server.start()
-    rows = wait_for_rows(config, lambda rows: jobs(rows) >= 10)
+    rows = upserted(wait_for_rows(config, lambda rows: jobs(upserted(rows)) >= 10))
     assert jobs(rows) == 10
     times = sorted({row.at_ms for row in machine_rows(rows)})
     assert times[-1] > max(row.at_ms for row in before)
