@@ -7,36 +7,18 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
+from tests.service_topics import messages_of
 
-from opentalos.broker.plain_messages import Bounds, Spot
 from opentalos.model.errors import TopicNotExist, Unavailable
-from opentalos.model.identity import Principal
 from opentalos.model.limits import MeasuringSettings
 from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT, USAGE_TOPIC
 from opentalos.server.loop_watch import LoopWatch
 from opentalos.server.measuring import Measured, Measuring
 from opentalos.wire.measurement import Measurement, decode_measurement
 
-ROOT = Principal(id="root", number=1, admin=True)
-BOUNDS = Bounds(1_000, 1 << 20)
 WAIT_S = 40.0
 
 pytestmark = pytest.mark.timeout(90)
-
-
-async def messages_of(server: MemoryServer, topic: str) -> list[bytes]:
-    """All of them, read through one server."""
-    broker = server.broker
-    found = broker.topics.find_topic(ROOT, topic)
-    data: list[bytes] = []
-    for partition in range(found.partitions):
-        offset, lag = 0, 1
-        while lag:
-            spot = Spot(partition, offset)
-            read = await broker.plain_messages.get_anywhere(ROOT, found.resource, spot, BOUNDS)
-            data += [one.message.data for one in read.messages]
-            offset, lag = read.next_offset, read.lag
-    return data
 
 
 async def test_puts_of_all_servers_arrive_once() -> None:
@@ -56,7 +38,7 @@ async def test_puts_of_all_servers_arrive_once() -> None:
                     for server in servers
                 )
             )
-        found = Counter(await messages_of(servers[0], USAGE_TOPIC))
+        found = Counter(await messages_of(servers[0].broker, USAGE_TOPIC))
     assert set(found.values()) == {1}
     assert len(found) == 36
 
@@ -88,7 +70,7 @@ async def _rows(server: MemoryServer, machines: set[str], after_ms: int) -> list
     async with asyncio.timeout(WAIT_S):
         while True:
             try:
-                events = await messages_of(server, METRICS_TOPIC)
+                events = await messages_of(server.broker, METRICS_TOPIC)
             except (TopicNotExist, Unavailable):  # not made yet; partitions on their way
                 events = []
             rows = [decode_measurement(event) for event in events]

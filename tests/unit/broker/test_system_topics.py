@@ -4,12 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.service_topics import messages_of
 from tests.unit.broker.several import Several, several
-from tests.unit.broker.support import World, world
+from tests.unit.broker.support import world
 from tests.unit.catalog.support import ALICE, ROOT
 
 from opentalos.broker import system_topics
-from opentalos.broker.plain_messages import Bounds, Spot
 from opentalos.broker.system_topics import CALL, PUT_BYTES_MAX, PUT_MESSAGES_MAX
 from opentalos.model.errors import (
     BadRequest,
@@ -24,31 +24,14 @@ from opentalos.model.identity import GUEST, Principal
 from opentalos.model.limits import SystemTopicSettings, TopicLimits
 from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT, USAGE_TOPIC
 
-ALL = Bounds(1_000, 1 << 20)
-
-
-async def messages_of(made: World, topic: str) -> list[bytes]:
-    """All that an administrator reads, partition by partition."""
-    broker = made.broker
-    found = broker.topics.find_topic(ROOT, topic)
-    data: list[bytes] = []
-    for partition in range(found.partitions):
-        offset, lag = 0, 1
-        while lag:
-            spot = Spot(partition, offset)
-            read = await broker.plain_messages.get_anywhere(ROOT, found.resource, spot, ALL)
-            data += [one.message.data for one in read.messages]
-            offset, lag = read.next_offset, read.lag
-    return data
-
 
 async def test_what_was_put_is_there_after_a_restart() -> None:
     async with world() as made:
         await made.broker.system_topics.put(METRICS_TOPIC, [b"one", b"two"], key="a")
-        assert await messages_of(made, METRICS_TOPIC) == [b"one", b"two"]
+        assert await messages_of(made.broker, METRICS_TOPIC) == [b"one", b"two"]
         await made.restart()
         await made.broker.system_topics.put(METRICS_TOPIC, [b"three"], key="a")
-        assert await messages_of(made, METRICS_TOPIC) == [b"one", b"two", b"three"]
+        assert await messages_of(made.broker, METRICS_TOPIC) == [b"one", b"two", b"three"]
 
 
 async def test_keys_are_spread_and_each_stays_in_its_partition() -> None:
@@ -58,7 +41,7 @@ async def test_keys_are_spread_and_each_stays_in_its_partition() -> None:
         found = made.broker.topics.find_topic(ROOT, METRICS_TOPIC)
         used = [await made.broker.messages.offsets(ROOT, found.resource, n) for n in range(4)]
         assert sum(one.next > 0 for one in used) >= 3
-        data = await messages_of(made, METRICS_TOPIC)
+        data = await messages_of(made.broker, METRICS_TOPIC)
         assert data.count(b"a") == 2
         assert len(data) == 9
 
@@ -149,7 +132,7 @@ async def test_puts_at_once_make_one_topic() -> None:
                 for number in range(10)
             )
         )
-        assert len(await messages_of(servers["a"], METRICS_TOPIC)) == 20
+        assert len(await messages_of(servers["a"].broker, METRICS_TOPIC)) == 20
         assert len(servers["a"].broker.context.topics.owned_by(SYSTEM_TENANT)) == 1
 
 
@@ -165,7 +148,7 @@ async def test_another_server_stores_what_it_serves() -> None:
         put = await at_b(servers)
         await put(METRICS_TOPIC, [b"\x00\xff"], key="a")
         assert servers.peers.asked == [("b", CALL)]
-        assert await messages_of(servers["b"], METRICS_TOPIC) == [b"\x00\xff"]
+        assert await messages_of(servers["b"].broker, METRICS_TOPIC) == [b"\x00\xff"]
 
 
 async def test_a_partition_that_moves_is_not_served() -> None:
