@@ -85,22 +85,23 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 def test_a_group_goes_on_where_it_left(config: ClientConfig) -> None:
     filled(config, "goes-on", 2, 5)
-    with TalosConsumer(config, "goes-on", "g") as first:
+    with quick(config, "goes-on") as first:
         records = list(islice(first, 6))
         assert {first.position(p) for p in first.assignment} <= set(range(6))
         first.commit()
-    with TalosConsumer(config, "goes-on", "g") as second:
+    with quick(config, "goes-on") as second:
         records += list(islice(second, 4))
     assert sorted((one.partition, one.offset) for one in records) == [
         (partition, offset) for partition in range(2) for offset in range(5)
     ]
-    with TalosConsumer(config, "goes-on", "g", ConsumerSettings(reset_to=Start.EARLIEST)) as third:
+    settings = ConsumerSettings(reset_to=Start.EARLIEST, **QUICK)
+    with TalosConsumer(config, "goes-on", "g", settings) as third:
         assert len(third.poll(PATIENCE_S)) == 5
 
 
 def test_batches_are_lists_or_tables(config: ClientConfig) -> None:
     filled(config, "batches", 1, 5)
-    with TalosConsumer(config, "batches", "g") as consumer:
+    with quick(config, "batches") as consumer:
         batches = consumer.batches()
         assert [one.data for one in next(batches)] == [b"0", b"1", b"2", b"3", b"4"]
         consumer.seek(0, 3)

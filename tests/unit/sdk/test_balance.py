@@ -47,7 +47,7 @@ def test_who_has_most_comes_first_and_ties_go_to_the_larger_id() -> None:
         ({"a": [0], "b": [1], "c": []}, [0], 2, Move()),  # more workers than partitions
         ({"c": [0], "b": [1], "a": []}, [], 2, Move()),
         ({"a": [0, 1, 5], "b": [2]}, [0, 1, 5], 4, Move(release=(5,))),  # after a shrink
-        ({"b": [0]}, [1], 4, Move()),  # the server does not know us: no balance
+        ({"b": [0]}, [1], 4, Move(missing=1)),  # the server does not know us: no balance yet
         ({"a": [0, 1], "b": [2, 3]}, [0], 4, Move(take=(1,))),  # ours, though we do not know
         ({"a": [0, 1, 2], "b": [3]}, [0], 4, Move(take=(1,), stray=(2,))),
         ({"a": [0, 1, 2], "b": []}, [1, 2], 4, Move(stray=(0,))),

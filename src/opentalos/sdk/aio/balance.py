@@ -38,15 +38,15 @@ def balance(
 ) -> Move:
     """What to do after the server told who holds what.
 
-    Args:    holdings: of all live workers; without ``me`` nothing is done: the seat is not known
-             to be ours. mine: what this worker knows to hold, without what it is giving up,
-             which is leaving. choose: a random choice of so many of them, so that workers seldom
-             want the same.
+    Args:    holdings: of all live workers; without ``me`` nothing is done, since the seat is not
+             known to be ours, but something is missing: it is looked at again soon. mine: what
+             this worker knows to hold, without what it is giving up, which is leaving. choose: a
+             random choice of so many of them, so that workers seldom want the same.
     Returns: a surplus to release, highest ids first, or free partitions to take. What the server
              lists as ours though we do not know it (an answer got lost) is free to us, or stray.
     """
     if me not in holdings:
-        return Move()
+        return Move(missing=1)
     beyond = tuple(sorted(partition for partition in mine if partition >= partitions))
     if beyond:
         return Move(release=beyond)

@@ -239,6 +239,12 @@ class GroupWorker:
     async def _round(self) -> int:
         """One round of balance; how many partitions are missing after it."""
         holdings = await self.member.workers()
+        if self.member.worker not in holdings:
+            _LOG.warning(
+                "the server has forgotten this worker; if that goes on, its leases are shorter "
+                "than lease_s = %g: lower lease_s and renew_interval_s",
+                self._settings.lease_s,
+            )
         mine = [partition for partition, held in self.held.items() if not held.leaving]
         leaving = [partition for partition, held in self.held.items() if held.leaving]
         move = balance(self.member.worker, holdings, mine, leaving, self._partitions, random.sample)
