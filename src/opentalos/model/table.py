@@ -1,0 +1,85 @@
+"""What a structured table is: its schema and what its owner decides about it; values only.
+
+Source: sds.md section 3.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from opentalos.model.change import StreamView
+from opentalos.model.datum import DataType
+
+NEVER = -1  # a time to live that does not end
+
+
+class TableState(IntEnum):
+    """States of a table's life, as clients number them."""
+
+    CREATING = 1
+    ENABLING = 2
+    ENABLED = 3
+    DISABLING = 4
+    DISABLED = 5
+    DELETING = 6
+    DELETED = 7
+    LAZY_DELETE = 8
+    RENAMING = 9
+    RECOVERING = 10
+
+
+class IndexMode(IntEnum):
+    """When entries of a local index are looked after."""
+
+    LAZY = 0
+    EAGER = 1
+    IMMUTABLE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """One column of a key, and its direction."""
+
+    attribute: str
+    ascending: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalIndex:
+    """A secondary index inside an entity group. ``projections``: columns it may answer alone."""
+
+    columns: tuple[KeyPart, ...]
+    projections: tuple[str, ...] = ()
+    mode: IndexMode = IndexMode.LAZY
+    unique: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSpec:
+    """A stream into one topic. ``attributes``: columns beside the key; empty: all."""
+
+    enabled: bool = True
+    view: StreamView = StreamView.MUTATE_LOG
+    attributes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSchema:
+    """Keys, columns, indexes and streams. A record's full key is ``group`` then ``primary``."""
+
+    primary: tuple[KeyPart, ...]
+    group: tuple[KeyPart, ...] = ()
+    hashed: bool = False  # records lie by (hash of the group, group, primary)
+    attributes: Mapping[str, DataType] = field(default_factory=dict)
+    indexes: Mapping[str, LocalIndex] = field(default_factory=dict)
+    streams: Mapping[str, StreamSpec] = field(
+        default_factory=dict
+    )  # by topic as its owner named it
+    ttl_s: int = NEVER  # after a record's last write
+    slices: int = 1  # > 1 only if hashed; never changes
+    version: int = 0  # set by the server
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """Names of the full key's columns, in order."""
+        return tuple(part.attribute for part in (*self.group, *self.primary))
