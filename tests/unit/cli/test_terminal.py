@@ -99,12 +99,13 @@ def test_ctrl_c_is_noted_while_something_must_not_be_cut() -> None:
 
 
 def test_ctrl_c_ends_a_wait_at_once_and_the_next_one_too() -> None:
+    before = signal.getsignal(signal.SIGINT)
     with stopping() as stop:
         with pytest.raises(KeyboardInterrupt), stop.waiting():
             os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt), stop.waiting():
             raise AssertionError("not reached")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_nobody_to_ask_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
