@@ -121,6 +121,26 @@ class TooManyConsumers(RequestError):
     """The topic has as many consumer groups or workers as it may have."""
 
 
+class TableNotExist(RequestError):
+    """No such table, or the caller was granted nothing on it: both answer alike."""
+
+
+class TableExists(RequestError):
+    """The owner already has a table of that name."""
+
+
+class TableNotEnabled(RequestError):
+    """The table is disabled, or on its way to or from it: it refuses reads and writes."""
+
+
+class ValidationFailed(RequestError):
+    """A record, key, condition or schema breaks the table's schema; nothing was applied."""
+
+
+class SizeExceeded(RequestError):
+    """A key, record, batch or schema is larger than it may be; nothing was applied."""
+
+
 class PrincipalExists(RequestError):
     """A principal of that name exists."""
 

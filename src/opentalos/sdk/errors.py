@@ -38,8 +38,12 @@ from opentalos.model.errors import (
     RequestError,
     RequestTooLarge,
     SequenceGap,
+    SizeExceeded,
     StoreUnavailable,
     SubResourceNameExists,
+    TableExists,
+    TableNotEnabled,
+    TableNotExist,
     TalosError,
     ThrottleRejected,
     TooManyConsumers,
@@ -47,6 +51,7 @@ from opentalos.model.errors import (
     TopicNotExist,
     Unavailable,
     UnexpectedOffset,
+    ValidationFailed,
 )
 from opentalos.model.message import OffsetRange
 from opentalos.wire._generated.common import GalaxyTalosException
@@ -86,8 +91,12 @@ __all__ = [
     "RequestError",
     "RequestTooLarge",
     "SequenceGap",
+    "SizeExceeded",
     "StoreUnavailable",
     "SubResourceNameExists",
+    "TableExists",
+    "TableNotEnabled",
+    "TableNotExist",
     "TalosError",
     "ThrottleRejected",
     "TooManyConsumers",
@@ -95,6 +104,7 @@ __all__ = [
     "TopicNotExist",
     "Unavailable",
     "UnexpectedOffset",
+    "ValidationFailed",
 ]
 
 

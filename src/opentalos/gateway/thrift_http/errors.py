@@ -51,6 +51,12 @@ FORMS: dict[type[TalosError], Form] = {
     errors.ConsumerGroupNotExist: Form(41),
     errors.ConsumerGroupWorking: Form(52),
     errors.TooManyConsumers: Form(51),
+    # Talos has no tables: these codes only keep the table whole.
+    errors.TableNotExist: Form(40),
+    errors.TableExists: Form(40),
+    errors.TableNotEnabled: Form(40),
+    errors.ValidationFailed: Form(40),
+    errors.SizeExceeded: Form(40),
     errors.PrincipalExists: Form(40),
     errors.PrincipalNotExist: Form(40),
     errors.PreviewFailed: Form(44),
