@@ -20,7 +20,7 @@ from thriftpy2.thrift import TType
 ROOT = Path(__file__).resolve().parent.parent
 IDL = ROOT / "idl"
 OUTPUT = ROOT / "src" / "opentalos" / "wire" / "_generated"
-ENTRIES = ("talos.thrift",)  # files that include the others and map services to paths
+ENTRIES = ("talos.thrift", "sds.thrift")  # with what they include; they give services paths
 EXTENSION = "opentalos.thrift"  # further fields of structs, all optional
 EXTENSION_FIELD_MIN = 1001
 PACKAGE = "opentalos.wire._generated"
@@ -261,6 +261,11 @@ def constant(name: str) -> str:
     return "".join(f"_{c}" if c.isupper() and i else c for i, c in enumerate(name)).upper()
 
 
+def stem_of(module: ModuleType) -> str:
+    """Stem of a loaded Thrift file; thriftpy2 wants ``_thrift`` behind an entry's name."""
+    return module.__name__.removesuffix("_thrift")
+
+
 def file_of(cls: Any) -> str:
     """Stem of the Thrift file that defines a class."""
     return str(cls.__module__).removesuffix("_thrift")
@@ -281,7 +286,7 @@ def used_classes(module: ModuleType) -> dict[str, list[str]]:
         found.setdefault(file_of(cls), set()).add(cls.__name__)
     for base in bases:
         found.setdefault(file_of(base), set()).add(constant(base.__name__))
-    own = module.__name__
+    own = stem_of(module)
     return {name: sorted(items) for name, items in sorted(found.items()) if name != own}
 
 
@@ -292,7 +297,7 @@ def header(file: str) -> Iterator[str]:
 
 
 def module_text(module: ModuleType, paths: dict[str, str], frozen: set[str]) -> str:
-    """The generated file of one Thrift file."""
+    """The generated file of one Thrift file; one that is its own entry has the service table."""
     file = Path(module.__thrift_file__).name
     meta = module.__thrift_meta__
     body: list[str] = []
@@ -304,6 +309,8 @@ def module_text(module: ModuleType, paths: dict[str, str], frozen: set[str]) -> 
         body += spec_lines(struct)
     for service in meta.get("services", ()):
         body += service_lines(service, paths)
+    if stem_of(module) != module.__name__:
+        body += table_lines([module], paths)
     return "\n".join([*header(file), *import_lines(module, "\n".join(body)), *body]) + "\n"
 
 
@@ -335,17 +342,39 @@ def import_lines(module: ModuleType, body: str) -> Iterator[str]:
 
 
 def entry_text(file: str, modules: Iterable[ModuleType], paths: dict[str, str]) -> str:
-    """The generated file of an entry: all services that have a path, by name."""
+    """The generated file of an entry that includes all others: the service table."""
     lines = [*header(file)]
-    table = ["", "SERVICES: dict[str, ServiceSpec] = {"]
     for module in modules:
-        names = [s.__name__ for s in module.__thrift_meta__.get("services", ())]
-        for name in [name for name in names if name in paths]:
-            lines.append(f"from {PACKAGE}.{module.__name__} import {constant(name)}")
-            table.append(f'    "{name}": {constant(name)},')
+        source = f"{PACKAGE}.{stem_of(module)}"
+        lines += [f"from {source} import {constant(name)}" for name in served(module, paths)]
     lines[2:] = sorted(lines[2:])
     lines.append("from opentalos.wire.thrift.spec import ServiceSpec")
-    return "\n".join([*lines, *table, "}"]) + "\n"
+    return "\n".join([*lines, *table_lines(modules, paths)]) + "\n"
+
+
+def served(module: ModuleType, paths: dict[str, str]) -> list[str]:
+    """Services of a file that have a path."""
+    names = [service.__name__ for service in module.__thrift_meta__.get("services", ())]
+    return [name for name in names if name in paths]
+
+
+def table_lines(modules: Iterable[ModuleType], paths: dict[str, str]) -> Iterator[str]:
+    """All services that have a path, by name."""
+    yield ""
+    yield "SERVICES: dict[str, ServiceSpec] = {"
+    for module in modules:
+        yield from (f'    "{name}": {constant(name)},' for name in served(module, paths))
+    yield "}"
+
+
+def paths_of(entry: ModuleType) -> dict[str, str]:
+    """Service to path: a constant with all of them, or one ``..._PATH`` each."""
+    table: dict[str, str] | None = getattr(entry, "SERVICE_PATHS", None)
+    if table is not None:
+        return table
+    names = [service.__name__ for service in entry.__thrift_meta__["services"]]
+    paths = {name: getattr(entry, f"{constant(name)}_PATH", None) for name in names}
+    return {name: path for name, path in paths.items() if path is not None}
 
 
 def generate() -> dict[str, str]:
@@ -353,11 +382,13 @@ def generate() -> dict[str, str]:
     files = {"__init__.py": '"""Structs and services generated from idl/."""\n'}
     for entry in ENTRIES:
         loaded = thriftpy2.load(str(IDL / entry), module_name=f"{Path(entry).stem}_thrift")
-        modules = loaded.__thrift_meta__["includes"]
+        included, paths = loaded.__thrift_meta__["includes"], paths_of(loaded)
+        modules = included or [loaded]
         frozen = key_structs(modules)
         for module in modules:
-            files[f"{module.__name__}.py"] = module_text(module, loaded.SERVICE_PATHS, frozen)
-        files[f"{Path(entry).stem}.py"] = entry_text(entry, modules, loaded.SERVICE_PATHS)
+            files[f"{stem_of(module)}.py"] = module_text(module, paths, frozen)
+        if included:
+            files[f"{Path(entry).stem}.py"] = entry_text(entry, modules, paths)
     return files
 
 

@@ -3,6 +3,7 @@
 import pytest
 from scripts.generate_thrift import OUTPUT, generate
 
+from opentalos.wire._generated import sds
 from opentalos.wire._generated.message import GetMessageRequest, MessageBlock
 from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire._generated.topic import TopicAndPartition, TopicTalosResourceName
@@ -17,6 +18,14 @@ def test_services_have_paths_and_the_inherited_methods() -> None:
     assert paths == {f"/v1/api/{name}" for name in "topic message consumer quota metric".split()}
     for service in SERVICES.values():
         assert {"getServiceVersion", "validClientVersion"} <= set(service.methods)
+
+
+def test_a_file_that_is_its_own_entry_has_its_services() -> None:
+    paths = {service.path for service in sds.SERVICES.values()}
+    assert paths == {f"/v1/api/{name}" for name in "auth admin table".split()}
+    for service in sds.SERVICES.values():
+        assert {"getServerVersion", "getServerTime"} <= set(service.methods)
+    assert sds.SERVICES["TableService"].methods["getServerTime"].error is None
 
 
 def test_map_keys_hash_by_value() -> None:
