@@ -23,6 +23,7 @@ from opentalos.model.limits import (
     MeteringSettings,
     QuotaApprovalLimits,
     QuotaLimits,
+    SdsLimits,
     SystemTopicSettings,
     TopicLimits,
 )
@@ -52,6 +53,7 @@ class BrokerConfig:
     group: GroupLimits = field(default_factory=GroupLimits)
     quota: QuotaLimits = field(default_factory=QuotaLimits)
     quota_approval: QuotaApprovalLimits = field(default_factory=QuotaApprovalLimits)
+    sds: SdsLimits = field(default_factory=SdsLimits)
     metrics_topic: SystemTopicSettings = field(default_factory=SystemTopicSettings)
     usage_topic: SystemTopicSettings = field(default_factory=SystemTopicSettings)
     metering: MeteringSettings | None = None  # None: nothing is metered

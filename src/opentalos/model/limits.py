@@ -371,3 +371,61 @@ class HbaseLimits:
     def __post_init__(self) -> None:
         _need(self.threads > 0, "need threads > 0")
         _need(self.call_timeout_s >= 1, "need call_timeout_s >= 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SdsLimits:
+    """[sds] Bounds of structured tables and their streams."""
+
+    tables_max: int = 10_000  # whole server
+    user_tables: int = 1_000  # of one owner
+    slices_max: int = 256  # of one table
+    attributes_max: int = 512  # of one table's schema
+    indexes_max: int = 16  # of one table
+    streams_max: int = 8  # of one table
+    schema_bytes_max: int = 64 << 10  # of one table's record
+    key_bytes_max: int = 1 << 10  # of a record's full key in its stored form
+    record_bytes_max: int = 256 << 10  # of a record's cells in their stored form
+    batch_items_max: int = 1_000
+    scan_records_max: int = 1_000  # of one page; a larger limit gives a shorter page
+    scan_rows_max: int = 10_000  # looked at for one page
+    scan_bytes_max: int = 256 << 10  # of one page's records, unless its first one is larger
+    scan_writes_max: int = 1_000  # records that one scan call deletes or updates
+    condition_bytes_max: int = 8 << 10  # of a scan's condition
+    read_units_per_s: int = 40_000  # of a table that was given none
+    write_units_per_s: int = 20_000  # of a table that was given none
+    hold_s: float = 3.0  # a call over its table's rate waits at most so long
+    when_full: str = "refuse"  # or gap: of a table whose stream's topic takes nothing for long
+    group_rows_max: int = 512  # rows that one slice commits together
+    group_bytes_max: int = 4 << 20  # of cells that one slice commits together
+    waiting_max: int = 10_000  # mutations of one slice that wait for the group under way
+    pending_entries_max: int = 100_000  # of one slice: not published, or not cleared
+    pending_bytes_max: int = 64 << 20  # of one slice
+    refused_max_s: float = 30.0  # a topic that refuses for so long has refused "for long"
+    write_deadline_s: float = 10.0  # of one group's write; a later one is given up as unknown
+    settle_s: float = 30.0  # no mark of a slice for so long after it was taken from another server
+    opened_look_s: float = 5.0  # between two looks for a former owner's entries in a fresh slice
+    look_s: float = 60.0  # the same later
+    idle_close_s: float = 600.0  # a slice without a stream and without calls is closed after it
+    sweep_interval_s: float = 1.0  # between two steps of removing expired rows and old tombstones
+    sweep_rows_max: int = 1_000  # rows that such a step looks at
+    sweep_pause_s: float = 3_600.0  # between two passes over the same table
+    tombstone_s: float = 7 * 86_400.0  # what is left of a removed row keeps its time for so long
+
+    def __post_init__(self) -> None:
+        _need(0 < self.slices_max <= 65_536, "need 0 < slices_max <= 65536")
+        _need(0 < self.key_bytes_max <= 1 << 10, "need key_bytes_max <= 1 KiB")
+        _need(self.key_bytes_max <= self.record_bytes_max, "need key_ <= record_bytes_max")
+        _need(self.record_bytes_max <= 1 << 20, "need record_bytes_max <= 1 MiB")
+        _need(self.record_bytes_max <= self.group_bytes_max, "need record_ <= group_bytes_max")
+        _need(self.record_bytes_max <= self.pending_bytes_max, "need record_ <= pending_bytes_max")
+        counts = (self.batch_items_max, self.scan_records_max, self.scan_rows_max)
+        _need(min(counts) > 0, "need batch_items_max, scan_records_max, scan_rows_max > 0")
+        _need(min(self.read_units_per_s, self.write_units_per_s) > 0, "need units_per_s > 0")
+        _need(0 <= self.hold_s <= 4, "need hold_s <= 4: clients time out after 10 s at most")
+        _need(self.when_full in ("refuse", "gap"), 'when_full must be "refuse" or "gap"')
+        _need(0 < self.group_rows_max <= 1_000, "need 0 < group_rows_max <= 1000")
+        _need(min(self.waiting_max, self.pending_entries_max) > 0, "need waiting_, pending_ > 0")
+        _need(min(self.opened_look_s, self.look_s, self.sweep_interval_s) > 0, "need pauses > 0")
+        _need(self.write_deadline_s <= self.settle_s, "need write_deadline_s <= settle_s")
+        _need(self.tombstone_s >= 86_400, "need tombstone_s of a day at least")

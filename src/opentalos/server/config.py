@@ -24,6 +24,7 @@ from opentalos.model.limits import (
     MetricsSettings,
     QuotaApprovalLimits,
     QuotaLimits,
+    SdsLimits,
     TlsSettings,
     TopicLimits,
     ZookeeperLimits,
@@ -122,6 +123,7 @@ class Config:
     group: GroupLimits = field(default_factory=GroupLimits)
     quota: QuotaLimits = field(default_factory=QuotaLimits)
     quota_approval: QuotaApprovalLimits = field(default_factory=QuotaApprovalLimits)
+    sds: SdsLimits = field(default_factory=SdsLimits)
     cluster: ClusterLimits = field(default_factory=ClusterLimits)
     zookeeper: ZookeeperLimits = field(default_factory=ZookeeperLimits)
     hdfs: HdfsLimits = field(default_factory=HdfsLimits)

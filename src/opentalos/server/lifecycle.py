@@ -207,6 +207,7 @@ def _broker_config(config: Config, server: str, key: bytes) -> BrokerConfig:
         group=config.group,
         quota=config.quota,
         quota_approval=config.quota_approval,
+        sds=config.sds,
         metrics_topic=SystemTopicSettings(
             partitions=config.measuring.partitions,
             retention_s=config.measuring.retention_s,
