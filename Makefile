@@ -9,7 +9,7 @@ SPARK_KILLS := $(wildcard tests/spark/*/test_*_kills.py)
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1\t/' | expand -t 18
 
-setup:  ## make .venv and .sdk-venv and fetch jars, or leave them when they are current
+setup:  ## make .venv, .sdk-venv and .sds-venv and fetch jars, or leave them when they are current
 	@$(PYTHON) scripts/make_venvs.py
 	@$(PY) scripts/fetch_jars.py
 	@$(PY) scripts/fetch_promtool.py
@@ -75,7 +75,9 @@ lock:  ## resolve the dependencies anew into requirements/*.lock
 	  --generate-hashes --no-emit-index-url --no-header --quiet --output-file requirements/dev.lock
 	uv pip compile requirements/sdk.in --universal --python-version 3.11 --upgrade \
 	  --generate-hashes --no-emit-index-url --no-header --no-annotate --quiet --output-file requirements/sdk.lock
+	uv pip compile requirements/sds.in --universal --python-version 3.11 --no-deps \
+	  --generate-hashes --no-emit-index-url --no-header --no-annotate --quiet --output-file requirements/sds.lock
 
 clean:  ## remove the environments, caches and results
-	rm -rf .venv .sdk-venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache \
+	rm -rf .venv .sdk-venv .sds-venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache \
 	  .hypothesis bench/out demo-data

@@ -1,8 +1,9 @@
-"""Make the project's two virtual environments, or leave them alone when they are current.
+"""Make the project's three virtual environments, or leave them alone when they are current.
 
 ``.venv`` holds the project and its tools; ``.sdk-venv`` holds the official Talos SDK, which owns
-the import name ``talos``. Needs Python >= 3.11, no compiler. A stamp in each environment records a
-digest of everything it was made from.
+the import name ``talos``; ``.sds-venv`` holds a port of the official SDS client, which owns
+``thrift``, ``rpc`` and ``sds``. Needs Python >= 3.11, no compiler. A stamp in each environment
+records a digest of everything it was made from.
 """
 
 from __future__ import annotations
@@ -96,6 +97,11 @@ ENVIRONMENTS = [
                 "requirements/sdk-official.lock",
             ],
         ],
+    ),
+    Environment(
+        ".sds-venv",
+        ["requirements/sds.lock"],
+        [[*LOCKED, "--no-deps", "--requirement", "requirements/sds.lock"]],
     ),
 ]
 
