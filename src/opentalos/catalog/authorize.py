@@ -1,12 +1,13 @@
-"""The one access decision: what a principal may do with a topic, and the audit of denials."""
+"""The one access decision: what a principal may do with a topic or table; the audit of denials."""
 
 import asyncio
 import logging
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import NoReturn, Protocol
 
 from opentalos.catalog.topic import Topic
-from opentalos.model.errors import InvalidName, PermissionDenied, TopicNotExist
-from opentalos.model.identity import Permission, Principal
+from opentalos.model.errors import InvalidName, PermissionDenied, TableNotExist, TopicNotExist
+from opentalos.model.identity import Permission, Principal, TableRight
 from opentalos.model.limits import AuthLimits
 from opentalos.model.names import SYSTEM_TENANT, ResourceName
 
@@ -19,17 +20,39 @@ _BOUND_TEAM = int(Permission.PUT_MESSAGE | Permission.GET_MESSAGE | Permission.D
 _RESOURCE_CHARS_MAX = 200  # of a caller's text in an audit line
 
 
-def permissions_of(principal: Principal, topic: Topic) -> int:
-    """Mask of what the principal may do with the topic; pure."""
+class Governed(Protocol):
+    """What the decision needs of a topic or table. ``masks``: by identifier, whatever its type;
+    ``guest_mask``: of callers without a key, ``public_mask``: of every caller with one."""
+
+    @property
+    def owner(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def resource(self) -> str: ...
+    @property
+    def masks(self) -> Mapping[str, int]: ...
+    @property
+    def guest_mask(self) -> int: ...
+    @property
+    def public_mask(self) -> int: ...
+    @property
+    def bound_organisation(self) -> str: ...
+    @property
+    def bound_team(self) -> str: ...
+
+
+def permissions_of(principal: Principal, topic: Governed) -> int:
+    """Mask of what the principal may do with the topic or table; pure."""
     if principal.anonymous:
         return topic.guest_mask
     owner, organisation = topic.owner, principal.organisation
     if owner == principal.id or owner == organisation or principal.admin:
         # A principal of that name may be older than the rule against it.
         return _ALL if principal.admin or owner != SYSTEM_TENANT else 0
-    mask, masks = 0, topic.masks
+    mask, masks = topic.public_mask, topic.masks
     if masks:
-        mask = masks.get(principal.id, 0)
+        mask |= masks.get(principal.id, 0)
         if principal.team:
             mask |= masks.get(principal.team, 0)
         if organisation:
@@ -51,17 +74,23 @@ class Authorizer:
         self._left_out = 0  # since the last line
         self.denials = 0  # ever
 
-    def authorize(self, principal: Principal, action: Permission, topic: Topic) -> None:
-        """Return if the principal may do this to the topic; the only decision point.
+    def authorize(
+        self, principal: Principal, action: Permission | TableRight, topic: Governed
+    ) -> None:
+        """Return if the principal may do this to the topic or table; the only decision point.
 
-        Raises: TopicNotExist if it was granted nothing at all, so that it cannot tell the topic
-            from an unknown one; PermissionDenied otherwise.
+        Raises: TopicNotExist, TableNotExist if it was granted nothing at all, so that it cannot
+            tell the topic or table from an unknown one; PermissionDenied otherwise.
         """
         mask = permissions_of(principal, topic)
         # On an enum, ``&`` costs more than all the rest of the decision.
         if mask == _ALL or int.__and__(mask, action) == action:
             return
         self._deny(principal, action.name or str(int(action)), topic.resource)
+        if not isinstance(topic, Topic):
+            if mask == 0:
+                raise table_not_exist(topic.name)
+            raise PermissionDenied(f"{principal.id} may not {action.name} on table {topic.name}")
         if mask == 0:
             raise topic_not_exist(topic.resource, known=topic)
         raise PermissionDenied(f"{principal.id} may not {action.name} on topic {topic.name}")
@@ -116,3 +145,8 @@ def topic_not_exist(name: str, *owners: str, known: Topic | None = None) -> Topi
     except InvalidName:
         return TopicNotExist(text)
     return TopicNotExist(text, ((resource.owner, resource.topic, known),))
+
+
+def table_not_exist(name: str) -> TableNotExist:
+    """The one answer for unknown and not granted, as with topics."""
+    return TableNotExist(f"table {name[:_RESOURCE_CHARS_MAX]} does not exist")

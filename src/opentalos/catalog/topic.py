@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from opentalos.model.errors import CorruptLog, NewerFormat
 from opentalos.model.identity import Grantee, GrantType
@@ -69,6 +69,7 @@ class Topic:
     # The access list as decisions need it: mask by identifier, whatever its type, and for guests.
     masks: Mapping[str, int] = field(init=False, repr=False, compare=False)
     guest_mask: int = field(init=False, repr=False, compare=False)
+    public_mask: ClassVar[int] = 0  # nothing is granted to every caller with a key
 
     def __post_init__(self) -> None:
         name = str(ResourceName(self.owner, self.name, self.uuid))

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Collection, Sequence
 
 from opentalos.catalog.authorize import permissions_of, topic_not_exist
-from opentalos.catalog.record_index import Codec, RecordIndex
+from opentalos.catalog.record_index import Codec, RecordIndex, record_path
 from opentalos.catalog.topic import Topic, TopicStatus, decode_topic, encode_topic
-from opentalos.catalog.unseen_topics import TOPICS, UnseenTopics, topic_path
+from opentalos.catalog.unseen_records import UnseenRecords
 from opentalos.model.errors import NotFound
 from opentalos.model.identity import Principal
 from opentalos.model.names import SYSTEM_TENANT, SYSTEM_TOPICS, check_name
 from opentalos.ports.meta_store import MetaStore
 
+TOPICS = "topics"  # where their records lie
 Listener = Callable[[Topic | None, Topic | None], None]  # (old, new), each None when absent
 
 
@@ -20,7 +21,7 @@ class TopicCatalog:
     def __init__(self, meta: MetaStore, listener: Listener = lambda old, new: None) -> None:
         codec = Codec(encode_topic, decode_topic)
         self._records = RecordIndex(meta, TOPICS, codec, self._record_changed)
-        self.unseen = UnseenTopics(self._records)
+        self.unseen = UnseenRecords(self._records, TOPICS)
         self._listener = listener
         self._by_resource: dict[str, Topic] = {}
         self._by_uuid: dict[str, Topic] = {}
@@ -148,6 +149,11 @@ class TopicCatalog:
             del names[inner]
             if not names:
                 del index[key]
+
+
+def topic_path(owner: str, name: str) -> str:
+    """Where a topic's record lies."""
+    return record_path(TOPICS, owner, name)
 
 
 def topic_by_uuid(catalog: TopicCatalog, topic_uuid: str) -> Topic | None:

@@ -16,6 +16,18 @@ class Permission(IntFlag):
     ADMIN = 31
 
 
+class TableRight(IntFlag):
+    """What may be done with a structured table: the bits of Permission under a table's words."""
+
+    NONE = 0
+    WRITE = 1
+    READ = 2
+    DESCRIBE = 4
+    ALTER = 8
+    CHANGE_ACCESS = 16
+    ADMIN = 31
+
+
 class GrantType(IntEnum):
     """Kind of a grantee. Source: authorization.thrift GrantType."""
 

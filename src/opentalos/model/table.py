@@ -5,7 +5,7 @@ Source: sds.md section 3.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 from opentalos.model.change import StreamView
 from opentalos.model.datum import DataType
@@ -83,3 +83,51 @@ class TableSchema:
     def key_columns(self) -> tuple[str, ...]:
         """Names of the full key's columns, in order."""
         return tuple(part.attribute for part in (*self.group, *self.primary))
+
+
+class AppRight(IntEnum):
+    """A canned right of an application, as clients number it. Source: sds.md section 3."""
+
+    APP_SECRET_READ = 1
+    APP_SECRET_WRITE = 2
+    APP_USER_ENTITY_GROUP_READ = 3
+    APP_USER_ENTITY_GROUP_WRITE = 4
+    APP_USER_READ = 5
+    APP_USER_WRITE = 6
+    PUBLIC_READ = 7
+    PUBLIC_WRITE = 8
+
+
+class TeamRight(IntEnum):
+    """A right of a team, as clients number it. Source: sds.md section 3."""
+
+    READ = 1
+    WRITE = 2
+    ADMIN = 3
+    QUOTA_ADMIN = 4
+    DESCRIBE_ADMIN = 5
+
+
+class WhenFull(StrEnum):
+    """What happens when the topic of a stream takes nothing for long.
+
+    REFUSE: writes to the table are refused, so that no change is missing. GAP: the stream stops
+    and says since when it lacks changes; the table goes on.
+    """
+
+    REFUSE = "refuse"
+    GAP = "gap"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpec:
+    """What the owner decides about a table, as create and alter take it."""
+
+    schema: TableSchema
+    description: str = ""
+    read_capacity: int | None = None  # units per second; None: the server's default
+    write_capacity: int | None = None
+    app_acl: Mapping[str, tuple[AppRight, ...]] = field(default_factory=dict)
+    team_acl: Mapping[str, tuple[TeamRight, ...]] = field(default_factory=dict)
+    when_full: WhenFull | None = None  # None: on create the server's default, on alter as it was
+    quota_bytes: int | None = None  # told back to clients; None: no limit was asked for

@@ -1,38 +1,36 @@
-"""Topics that another server has made or changed and this server's watch has not shown yet."""
+"""Topics and tables that another server has made or changed and no watch here has shown yet."""
 
 import asyncio
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 from opentalos.catalog.record_index import RecordIndex, record_path
-from opentalos.catalog.topic import Topic
 
-TOPICS = "topics"  # where their records lie
+T = TypeVar("T")
 LOOKS_PER_S_MAX = 50  # reads of records, of which anybody may ask for some that do not exist
 RECORD_NAME_CHARS_MAX = 128  # of an owner or a name; longer ones have no record
 
 
-def topic_path(owner: str, name: str) -> str:
-    """Where a topic's record lies."""
-    return record_path(TOPICS, owner, name)
+class UnseenRecords(Generic[T]):
+    """Reads single records anew, within a bound; what is left out the watch will show.
 
+    Args: prefix: the records lie at prefix/owner/name.
+    """
 
-class UnseenTopics:
-    """Reads single records anew, within a bound; what is left out the watch will show."""
-
-    def __init__(self, records: RecordIndex[Topic]) -> None:
-        self._records = records
+    def __init__(self, records: RecordIndex[T], prefix: str) -> None:
+        self._records, self._prefix = records, prefix
         self._looks, self._since_s = 0, float("-inf")
 
-    async def look(self, topics: Sequence[tuple[str, str, object]]) -> bool:
+    async def look(self, names: Sequence[tuple[str, str, object]]) -> bool:
         """Read records anew, by owner and name; True if one is not what it was known as.
 
         Raises: Unavailable.
         """
         changed = False
-        for owner, name, known in topics:
+        for owner, name, known in names:
             if not _may_exist(owner) or not _may_exist(name) or not self._may_look():
                 continue
-            path = topic_path(owner, name)
+            path = record_path(self._prefix, owner, name)
             await self._records.refresh(path)
             changed = changed or self._records.get(path) is not known
         return changed
