@@ -1,6 +1,7 @@
 """What callers ask of tables and what they are told; values only."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -82,7 +83,8 @@ class ScanAction(NamedTuple):
     operation: Operation = Operation.PUT  # of UPDATE
 
 
-class ScanQuery(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanQuery:
     """Records from ``start`` up to but without ``stop``; partial keys are prefixes, empty: the end.
 
     ``attributes``: empty for all columns. ``condition``: a filter over what was read.
@@ -99,12 +101,13 @@ class ScanQuery(NamedTuple):
     action: ScanAction | None = None
 
 
-class ScanPage(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPage:
     """One page. ``next_key``: start of the next one, empty at the end of the range. ``count``:
     matches that an action counted, deleted or updated."""
 
-    records: Sequence[Columns]
-    next_key: Columns
+    records: Sequence[Columns] = ()
+    next_key: Columns = NOTHING
     throttled: bool = False  # cut short by the table's rate
     count: int | None = None
 
@@ -122,6 +125,3 @@ class Size(NamedTuple):
     rows: int
     bytes: int
     exact: bool  # every row was looked at
-
-
-Streams = Mapping[str, StreamState]
