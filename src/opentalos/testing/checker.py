@@ -4,16 +4,26 @@
     assert not anomalies, "\n".join(map(str, anomalies))
 
 It judges simulations and real processes alike, by what clients were told and saw. A new check is a
-function of the history or of one partition's view, added to its table here, with its name in
-``ANOMALIES``.
+function of the history or of the view of one partition or table, added to its list here, with its
+name in ``ANOMALIES``.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from opentalos.testing.checks import cluster, groups, messages, metering, offsets, servers
+from opentalos.testing.checks import (
+    cluster,
+    groups,
+    messages,
+    metering,
+    offsets,
+    servers,
+    table_changes,
+    tables,
+)
 from opentalos.testing.checks.anomaly import Anomaly
 from opentalos.testing.checks.log_view import LogView, log_views
+from opentalos.testing.checks.table_view import TableView, table_views
 from opentalos.testing.history import History
 
 __all__ = ["ANOMALIES", "Anomaly", "check"]
@@ -46,6 +56,17 @@ ANOMALIES: dict[str, str] = {
     "false-sequence-gap": "an idempotent producer that left nothing out was refused",
     "two-writers": "an older epoch's commit succeeded after a newer one's",
     "meter-drift": "usage events and committed messages differ",
+    "missing-mutation": "an acknowledged change of a row, or one before it, is not in a stream",
+    "cdc-phantom": "a stream tells of a change that nobody sent, or that was not done",
+    "cdc-row-inversion": "changes of a row were stored in another order than they were made",
+    "cdc-double-increment": "an increment counts twice after replay, or its sum is wrong",
+    "table-differs": "a replayed stream leads to other rows than the table has",
+    "resend-differs": "a change was told again as another change",
+    "timestamp-went-back": "a later change of a row has no later timestamp",
+    "lost-row-write": "an acknowledged write is not in its row",
+    "wrong-condition": "a conditional mutation was done though its condition did not hold",
+    "mark-too-early": "a change not later than a resolved mark was stored behind it",
+    "index-differs": "an index scan gives other rows than the table has",
     "tenant-leak": "a caller learned of something it was not granted",
     "stuck-partition": "a call failed though every fault was over",
     "never-rebalanced": "a partition stayed without a living owner, or a server without a part",
@@ -75,6 +96,20 @@ PARTITION_CHECKS: tuple[Callable[[LogView], Iterator[Anomaly]], ...] = (
     offsets.going_back,
     offsets.stale_reads,
     offsets.times_going_back,
+)
+
+TABLE_CHECKS: tuple[Callable[[TableView], Iterator[Anomaly]], ...] = (
+    table_changes.missing_mutations,
+    table_changes.phantom_changes,
+    table_changes.double_increments,
+    table_changes.wrong_conditions,
+    tables.row_inversions,
+    tables.table_differs,
+    tables.resends_differ,
+    tables.timestamps_going_back,
+    tables.lost_row_writes,
+    tables.marks_too_early,
+    tables.index_differs,
 )
 
 HISTORY_CHECKS: tuple[Callable[[History], Iterator[Anomaly]], ...] = (
@@ -112,5 +147,8 @@ def _all(history: History) -> Iterator[Anomaly]:
         for partition_check in PARTITION_CHECKS:
             yield from partition_check(view)
     yield from groups.commits_beyond_end(history, views)
+    for table in table_views(history):
+        for table_check in TABLE_CHECKS:
+            yield from table_check(table)
     for history_check in HISTORY_CHECKS:
         yield from history_check(history)

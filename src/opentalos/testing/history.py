@@ -24,10 +24,23 @@ as unknown. Message ids are strings, unique over the whole history.
 | reset | group, topic, partition, offset | |
 | lookup | topic, partition, time_ms, expected | offset, start of the log behind it if another |
 | delete | topic | |
+| mutate | table, key, operation, columns?, amounts?, attribute?, condition? | success, amounts? |
+| scan | table, final, index?, column? | rows: [[key, columns]] |
+| changes | table, topic, partition | start, next, changes: [[offset, change]] |
+| mark | table, topic | timestamp_ms, offsets: [[partition, next]] |
+| stream | table, topic, enabled | |
 
 All may carry ``server`` (which one was asked) and ``healed`` (no fault is left, so it must work).
 A final read, made when all is over, also has ``start`` and ``next``, and may have ``times``:
 [[offset, append_ms]] of its blocks. A null id is a payload that is not what its producer sent.
+
+Rows are named by a string; columns are name to number or text. ``operation``: put (columns),
+increment (amounts; its result has the new values) or remove (attribute: one column; none: the row).
+``condition``: {field, operator, value} or {row_exists}; success is false if it did not hold. Each
+item of a batch is an operation of its own. A scan of an ``index`` names the column it is of. A
+change is {key, sequence, timestamp_ms, kind: put, increment or delete, columns, amounts, image,
+row_deleted}, as far as the view tells; changes of the last reading of each partition count.
+
 Notes are facts without an outcome.
 
 | Note | Arguments |
@@ -42,6 +55,8 @@ Notes are facts without an outcome.
 | usage-topic | topic uuid of __usage |
 | file-commit | path of the segment, process |
 | verify-fault, left-behind | text |
+| table | table, streams: {topic: view} that it has from its beginning, with all columns |
+| stream-gap | table, topic: the stream stopped, so that changes are missing |
 | unanswered, answered-twice, unhandled-error, deadlock | text |
 | never-rebalanced, stale-schedule, forward-loop | text |
 | assigned | topic uuid, owners by partition: what a cluster's controller published |

@@ -10,6 +10,7 @@ from tests.unit.testing import (
     metering_stories,
     sequence_stories,
     stories,
+    table_stories,
 )
 from tests.unit.testing.stories import Story
 from tests.unit.testing.tale import Tale
@@ -23,6 +24,7 @@ CASES = (
     | lookup_stories.CASES
     | metering_stories.CASES
     | sequence_stories.CASES
+    | table_stories.CASES
 )
 
 

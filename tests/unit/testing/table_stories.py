@@ -1,0 +1,387 @@
+"""Hand-made histories of structured tables and their streams; see ``stories``."""
+
+from typing import Any
+
+from tests.unit.testing.stories import Story
+from tests.unit.testing.tale import Tale
+
+from opentalos.testing.history import Operation
+
+KEY = "r"
+Changes = list[dict[str, Any]]
+
+
+def begin(tale: Tale, operation: str, key: str = KEY, **args: Any) -> Operation:
+    return tale.begin("mutate", table="T", key=key, operation=operation, **args)
+
+
+def put(tale: Tale, tag: str, outcome: str = "ok", **args: Any) -> None:
+    mutation = begin(tale, "put", columns={"tag": tag}, **args)
+    tale.tick()
+    if outcome == "ok":
+        tale.recorder.ok(mutation, success=True)
+    elif outcome == "refused":
+        tale.recorder.ok(mutation, success=False)
+    elif outcome == "fail":
+        tale.recorder.fail(mutation, "Unavailable")
+    else:
+        tale.recorder.unknown(mutation, "OutcomeUnknown")
+
+
+def add(tale: Tale, amount: int, result: int | None) -> None:
+    mutation = begin(tale, "increment", amounts={"n": amount})
+    tale.tick()
+    if result is None:
+        tale.recorder.unknown(mutation, "OutcomeUnknown")
+    else:
+        tale.recorder.ok(mutation, success=True, amounts={"n": result})
+
+
+def remove(tale: Tale, **args: Any) -> None:
+    tale.ok(begin(tale, "remove", **args), success=True)
+
+
+def told_put(sequence: int, tag: str, time_ms: int | None = None, **more: Any) -> dict[str, Any]:
+    return _told(sequence, "put", time_ms, columns={"tag": tag}, **more)
+
+
+def told_add(sequence: int, amount: int, result: int) -> dict[str, Any]:
+    return _told(sequence, "increment", None, amounts={"n": amount}, columns={"n": result})
+
+
+def told_remove(sequence: int) -> dict[str, Any]:
+    return _told(sequence, "delete", None, row_deleted=True)
+
+
+def told_image(sequence: int, **image: Any) -> dict[str, Any]:
+    return _told(sequence, "put", None, image=image)
+
+
+def _told(sequence: int, kind: str, time_ms: int | None, **more: Any) -> dict[str, Any]:
+    time_ms = sequence * 10 if time_ms is None else time_ms
+    return {"key": KEY, "sequence": sequence, "timestamp_ms": time_ms, "kind": kind, **more}
+
+
+def table(tale: Tale, **streams: str) -> None:
+    tale.note("table", table="T", streams=streams or {"log": "MUTATE_LOG"})
+
+
+def stream(tale: Tale, *changes: dict[str, Any], topic: str = "log", partition: int = 0) -> None:
+    read = tale.begin("changes", table="T", topic=topic, partition=partition)
+    tale.ok(read, start=0, next=len(changes), changes=[list(each) for each in enumerate(changes)])
+
+
+def scan(tale: Tale, *rows: tuple[str, dict[str, Any]], **args: Any) -> None:
+    found = tale.begin("scan", table="T", final=True, **args)
+    tale.ok(found, rows=[list(row) for row in rows])
+
+
+def switch(tale: Tale, *, enabled: bool) -> None:
+    tale.ok(tale.begin("stream", table="T", topic="log", enabled=enabled))
+
+
+def mark(tale: Tale, time_ms: int, following: int) -> None:
+    operation = tale.begin("mark", table="T", topic="log")
+    tale.ok(operation, timestamp_ms=time_ms, offsets=[[0, following]])
+
+
+# --- good ones ------------------------------------------------------------------------------------
+
+
+def every_kind_once_and_again(tale: Tale) -> None:
+    """Resends, a remove of what is not there, an unknown one that was done, one that was not."""
+    table(tale)
+    put(tale, "a")
+    add(tale, 3, 3)
+    remove(tale)
+    remove(tale)
+    put(tale, "b", "unknown")
+    put(tale, "c", "unknown")
+    put(tale, "d", "refused", condition={"row_exists": False})
+    put(tale, "e", condition={"field": "tag", "operator": 1, "value": "b"})
+    first = [told_put(1, "a"), told_add(2, 3, 3), told_remove(3)]
+    mark(tale, 25, 2)
+    stream(tale, *first, *first[1:], told_put(4, "b"), told_put(5, "e"))
+    scan(tale, (KEY, {"tag": "e"}))
+
+
+def two_views_agree(tale: Tale) -> None:
+    table(tale, log="MUTATE_LOG", img="RECORD_IMAGE")
+    put(tale, "a")
+    add(tale, 3, 3)
+    stream(tale, told_put(1, "a"), told_add(2, 3, 3))
+    stream(tale, told_image(1, tag="a"), told_image(2, tag="a", n=3), topic="img")
+    scan(tale, (KEY, {"tag": "a", "n": 3}))
+
+
+def off_for_a_while(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a")
+    switch(tale, enabled=False)
+    put(tale, "b")
+    switch(tale, enabled=True)
+    put(tale, "c")
+    stream(tale, told_put(1, "a"), told_put(3, "c"))
+    scan(tale, (KEY, {"tag": "c"}))
+
+
+def stopped_with_a_gap(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a")
+    tale.note("stream-gap", table="T", topic="log")
+    stream(tale)
+    scan(tale, (KEY, {"tag": "a"}))
+
+
+def replaced_at_once(tale: Tale) -> None:
+    """Of two puts at once either may be the last."""
+    table(tale)
+    one = begin(tale, "put", columns={"tag": "a"})
+    put(tale, "b")
+    tale.ok(one, success=True)
+    stream(tale, told_put(1, "b"), told_put(2, "a"))
+    scan(tale, (KEY, {"tag": "a"}))
+
+
+def index_agrees(tale: Tale) -> None:
+    scan_by_index(tale, "r", "a")
+
+
+# --- bad ones -------------------------------------------------------------------------------------
+
+
+def told(tale: Tale, *changes: dict[str, Any]) -> None:
+    """The log of a table that got a put and an increment."""
+    table(tale)
+    put(tale, "a")
+    add(tale, 3, 3)
+    stream(tale, *changes)
+
+
+def never_told(tale: Tale) -> None:
+    told(tale, told_put(1, "a"))
+
+
+def a_remove_never_told(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a")
+    remove(tale)
+    put(tale, "b")
+    stream(tale, told_put(1, "a"), told_put(2, "b"))
+
+
+def an_unknown_one_left_out(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a", "unknown")
+    put(tale, "b")
+    stream(tale, told_put(2, "b"))
+
+
+def not_told_since_it_is_on_again(tale: Tale) -> None:
+    off_for_a_while(tale)
+    put(tale, "d")
+
+
+def no_image_of_it(tale: Tale) -> None:
+    table(tale, img="RECORD_IMAGE")
+    put(tale, "a")
+    stream(tale, told_image(1, tag="b"), topic="img")
+
+
+def only_the_other_stream_tells(tale: Tale) -> None:
+    table(tale, log="MUTATE_LOG", img="RECORD_IMAGE")
+    put(tale, "a", "unknown")
+    stream(tale, topic="log")
+    stream(tale, told_image(1, tag="a"), topic="img")
+
+
+def condition_failed_but_told(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a", "refused", condition={"row_exists": True})
+    stream(tale, told_put(1, "a"))
+
+
+def refused_but_told(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a", "fail")
+    stream(tale, told_put(1, "a"))
+
+
+def told_twice_as_two(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a")
+    stream(tale, told_put(1, "a"), told_put(2, "a"))
+
+
+def later_change_first(tale: Tale) -> None:
+    told(tale, told_add(2, 3, 3), told_put(1, "a"))
+
+
+def made_before_but_told_after(tale: Tale) -> None:
+    told(tale, told_add(1, 3, 3), told_put(2, "a"))
+
+
+def in_two_partitions(tale: Tale) -> None:
+    told(tale, told_put(1, "a"))
+    stream(tale, told_add(2, 3, 3), partition=1)
+
+
+def done_twice(tale: Tale) -> None:
+    table(tale)
+    add(tale, 3, 6)
+    stream(tale, told_add(1, 3, 3), told_add(2, 3, 6))
+
+
+def does_not_add_up(tale: Tale) -> None:
+    told(tale, told_put(1, "a"), told_add(2, 3, 6))
+
+
+def another_sum_was_answered(tale: Tale) -> None:
+    table(tale)
+    add(tale, 3, 9)
+    stream(tale, told_add(1, 3, 3))
+
+
+def log_leads_elsewhere(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a")
+    put(tale, "b", "unknown")
+    stream(tale, told_put(1, "a"))
+    scan(tale, (KEY, {"tag": "b"}))
+
+
+def image_is_not_the_row(tale: Tale) -> None:
+    table(tale, img="RECORD_IMAGE")
+    put(tale, "a")
+    stream(tale, told_image(1, tag="a", n=1), topic="img")
+    scan(tale, (KEY, {"tag": "a"}))
+
+
+def image_is_not_what_the_log_makes(tale: Tale) -> None:
+    table(tale, log="MUTATE_LOG", img="RECORD_IMAGE")
+    put(tale, "a")
+    put(tale, "b")
+    stream(tale, told_put(1, "a"), told_put(2, "b"))
+    stream(tale, told_image(1, tag="a", n=7), told_image(2, tag="b"), topic="img")
+
+
+def resent_as_another(tale: Tale) -> None:
+    told(tale, told_put(1, "a"), told_add(2, 3, 3), told_put(1, "a", time_ms=11))
+
+
+def another_time_in_the_other_stream(tale: Tale) -> None:
+    table(tale, log="MUTATE_LOG", img="RECORD_IMAGE")
+    put(tale, "a")
+    stream(tale, told_put(1, "a", time_ms=9))
+    stream(tale, told_image(1, tag="a"), topic="img")
+
+
+def same_time_twice(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a")
+    put(tale, "b")
+    stream(tale, told_put(1, "a", time_ms=9), told_put(2, "b", time_ms=9))
+
+
+def acked_and_not_there(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a")
+    scan(tale)
+
+
+def acked_and_another_there(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a", "unknown")
+    put(tale, "b", "fail")
+    put(tale, "c")
+    remove(tale, key="other")
+    scan(tale, (KEY, {"tag": "b"}))
+
+
+def removed_and_there(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a")
+    remove(tale)
+    scan(tale, (KEY, {"tag": "a"}))
+
+
+def done_against_its_condition(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a")
+    put(tale, "b", condition={"field": "tag", "operator": 1, "value": "x"})
+    stream(tale, told_put(1, "a"), told_put(2, "b"))
+
+
+def done_though_the_row_was_there(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a")
+    put(tale, "b", condition={"row_exists": False})
+    stream(tale, told_put(1, "a"), told_put(2, "b"))
+
+
+def mark_in_front_of_a_change(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a")
+    put(tale, "b")
+    mark(tale, 20, 1)
+    stream(tale, told_put(1, "a"), told_put(2, "b"))
+
+
+def scan_by_index(tale: Tale, key: str, value: str) -> None:
+    table(tale)
+    put(tale, "a")
+    stream(tale, told_put(1, "a"))
+    scan(tale, (KEY, {"tag": "a"}))
+    scan(tale, (key, {"tag": value}), index="by tag", column="tag")
+
+
+CASES: dict[str, tuple[list[Story], list[Story]]] = {
+    "missing-mutation": (
+        [
+            never_told,
+            a_remove_never_told,
+            an_unknown_one_left_out,
+            not_told_since_it_is_on_again,
+            no_image_of_it,
+            only_the_other_stream_tells,
+        ],
+        [every_kind_once_and_again, two_views_agree, off_for_a_while, stopped_with_a_gap],
+    ),
+    "cdc-phantom": (
+        [condition_failed_but_told, refused_but_told, told_twice_as_two],
+        [every_kind_once_and_again],
+    ),
+    "cdc-row-inversion": (
+        [later_change_first, made_before_but_told_after, in_two_partitions],
+        [every_kind_once_and_again, replaced_at_once],
+    ),
+    "cdc-double-increment": (
+        [done_twice, does_not_add_up, another_sum_was_answered],
+        [every_kind_once_and_again],
+    ),
+    "table-differs": (
+        [log_leads_elsewhere, image_is_not_the_row, image_is_not_what_the_log_makes],
+        [two_views_agree],
+    ),
+    "resend-differs": (
+        [resent_as_another, another_time_in_the_other_stream],
+        [every_kind_once_and_again],
+    ),
+    "timestamp-went-back": ([same_time_twice], [every_kind_once_and_again]),
+    "lost-row-write": (
+        [acked_and_not_there, acked_and_another_there, removed_and_there],
+        [replaced_at_once],
+    ),
+    "wrong-condition": (
+        [done_against_its_condition, done_though_the_row_was_there],
+        [every_kind_once_and_again],
+    ),
+    "mark-too-early": ([mark_in_front_of_a_change], [every_kind_once_and_again]),
+    "index-differs": (
+        [
+            lambda tale: scan_by_index(tale, "r", "b"),
+            lambda tale: scan_by_index(tale, "gone", "a"),
+        ],
+        [index_agrees],
+    ),
+}
