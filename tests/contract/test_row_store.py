@@ -423,9 +423,43 @@ async def test_scan_shows_the_family_asked_for(store: RowStore, table: str) -> N
     data = await store.scan(table, b"", b"", limit=10)
     pending = await store.scan(table, b"", b"", limit=10, family=PENDING)
     assert [row.cells for row in data] == [{b"c": b"1"}, {b"c": b"3"}]
-    assert [row.cells for row in pending] == [{b"p": b"2"}, {}]
-    back = await store.scan(table, b"", b"", limit=10, reverse=True, family=PENDING)
-    assert [row.cells for row in back] == [{}, {b"p": b"2"}]
+    assert [row.cells for row in pending] == [{b"p": b"2"}]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+async def test_a_scan_of_pending_cells_gives_only_rows_that_have_some(
+    store: RowStore, other: RowStore, table: str, reverse: bool
+) -> None:
+    mutations = [
+        put(b"%03d" % number, {b"c": b"v"}, pending={b"p": b"%d" % number} if number % 40 else {})
+        for number in range(200)
+    ]
+    versions = await store.mutate_many(table, mutations)
+    cleared = []
+    for number, version in enumerate(versions):
+        assert isinstance(version, int)
+        if number % 40 not in (0, 1):
+            key = b"%03d" % number
+            cleared.append(put(key, expected=version, pending={b"p": None}))
+    newest = await store.mutate_many(table, cleared[:-1])
+    assert all(isinstance(one, int) for one in newest)
+    gone = cleared[-1]
+    await store.mutate(table, remove(gone.key, gone.expected))
+    expected = [b"001", b"041", b"081", b"121", b"161"]
+    if reverse:
+        expected.reverse()
+    for limit in (1, 2, 100):
+        rows = await other.scan(table, b"", b"", limit=limit, reverse=reverse, family=PENDING)
+        assert [row.key for row in rows] == expected[:limit]
+        assert [row.cells for row in rows] == [{b"p": b"%d" % int(row.key)} for row in rows]
+        assert [row.version for row in rows] == [versions[int(row.key)] for row in rows]
+    rows = await other.scan(table, b"002", b"121", limit=9, reverse=reverse, family=PENDING)
+    assert sorted(row.key for row in rows) == [b"041", b"081"]
+    version = await other.mutate(
+        table, put(b"100", {b"c": b"w"}, expected=int(newest[94]), pending={b"q": b"again"})
+    )
+    rows = await store.scan(table, b"082", b"121", limit=9, reverse=reverse, family=PENDING)
+    assert rows == [Row(b"100", version, {b"q": b"again"})]
 
 
 async def test_scan_skips_removed_rows_without_spending_the_limit(

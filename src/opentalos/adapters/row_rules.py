@@ -25,6 +25,11 @@ class RowState(NamedTuple):
             return None
         return Row(key, self.version, self.data if family is FamilyName.DATA else self.pending)
 
+    def scanned(self, key: bytes, family: FamilyName) -> Row | None:
+        """The row as a scan gives it: of pending cells, only rows that have some."""
+        found = self.row(key, family)
+        return found if found is not None and (family is FamilyName.DATA or found.cells) else None
+
 
 NEVER_WRITTEN = RowState(ABSENT, b"", True, {}, {})
 

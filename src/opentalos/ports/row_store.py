@@ -49,7 +49,8 @@ class RowStore(Protocol):
     ``get`` returns None for an absent row, in the order asked. ``mutate`` returns the new version;
     VersionConflict: not done. ``mutate_many`` returns one version or error per mutation, in order;
     mutations of one call must be of distinct rows. ``scan`` covers start <= key < stop (``b""``
-    as stop: to the end), at most ``limit`` rows; ``reverse`` goes down from the largest key.
+    as stop: to the end), at most ``limit`` rows; ``reverse`` goes down from the largest key. Of the
+    family PENDING it gives only rows that have such cells, and costs little where few have any.
     NotFound for a table that was not opened. Not done: Unavailable; unknown: OutcomeUnknown, to
     be resolved by repeating the identical mutation.
     """

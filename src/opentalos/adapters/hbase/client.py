@@ -87,6 +87,7 @@ class HbaseClient:
                 classes(f"{_FILTER}BinaryPrefixComparator")(self._bytes(LIVE)),
             )
             self._live.setFilterIfMissing(True)
+            self._first_cell = classes(f"{_FILTER}FirstKeyOnlyFilter")()
             configuration = java_configuration(classes, conf_dir, location, limits)
             factory = classes(f"{_CLIENT}ConnectionFactory")
             self._connection = classes.ready(factory.createConnection(configuration))
@@ -151,8 +152,37 @@ class HbaseClient:
 
     def scan(self, table: str, keys: KeyRange, family: FamilyName, deadline_s: float) -> list[Row]:
         """Rows of the range. Raises: StoreUnavailable also after the deadline, of ``monotonic``."""
-        scan = self._scan()
+        if family is FamilyName.PENDING:
+            return self._scan_pending(table, keys, deadline_s)
+        scan = self._scan().setFilter(self._live)
         self._select(scan, family)
+        results = self._results(table, scan, keys, deadline_s)
+        rows = (row_of(self._cells(result), family) for result in results)
+        return [row for row in rows if row is not None]
+
+    def _scan_pending(self, table: str, keys: KeyRange, deadline_s: float) -> list[Row]:
+        """Rows with pending cells: their keys from that family alone, which is small whatever the
+        other holds, and then the rows themselves, whole."""
+        found: list[Row] = []
+        start, stop = keys.start, keys.stop
+        while len(found) < keys.limit and not (stop and start >= stop):
+            limit = min(keys.limit - len(found), SCAN_ROWS_AT_ONCE)
+            scan = self._scan().addFamily(self._family[FamilyName.PENDING])
+            scan.setFilter(self._first_cell)
+            part = KeyRange(start, stop, limit, keys.reverse)
+            results = self._results(table, scan, part, deadline_s)
+            names = [self._cells(result)[0].row for result in results]
+            rows = self.get(table, names, FamilyName.PENDING) if names else []
+            found += [row for row in rows if row is not None and row.cells]
+            if len(names) < limit:
+                break
+            if keys.reverse:
+                stop = names[-1]
+            else:
+                start = names[-1] + b"\0"
+        return found
+
+    def _results(self, table: str, scan: Any, keys: KeyRange, deadline_s: float) -> Iterator[Any]:
         start, stop = self._bytes(keys.start), self._bytes(keys.stop)
         if keys.reverse:
             scan.withStartRow(stop, False).withStopRow(start, True).setReversed(True)
@@ -160,17 +190,14 @@ class HbaseClient:
             scan.setLoadColumnFamiliesOnDemand(False)
         else:
             scan.withStartRow(start, True).withStopRow(stop, False)
-        scan.setFilter(self._live)
         scan.setLimit(keys.limit).setCaching(min(keys.limit, SCAN_ROWS_AT_ONCE))
-        found: list[Row] = []
+        found = 0
         with self._translating(table), self._table(table).getScanner(scan) as scanner:
             while (result := scanner.next()) is not None:
-                row = row_of(self._cells(result), family)
-                if row is not None:
-                    found.append(row)
+                yield result
+                found += 1
                 if monotonic() > deadline_s:
-                    raise StoreUnavailable(f"{table}: {len(found)} rows were read in time")
-        return found
+                    raise StoreUnavailable(f"{table}: {found} rows were read in time")
 
     # --- writes ---------------------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ class MemoryRowStore:
         for key in sorted(rows, reverse=reverse):
             if key < start or (stop and key >= stop):
                 continue
-            row = rows[key].row(key, family)
+            row = rows[key].scanned(key, family)
             if row is not None:
                 found.append(row)
                 if len(found) == limit:

@@ -42,6 +42,7 @@ class Schema(NamedTuple):
     application_id: int  # of this kind of file
     version: int  # of its format
     script: str
+    additions: str = ""  # what a file of this version may still lack; run at every open
 
 
 class _Job(NamedTuple):
@@ -263,6 +264,7 @@ class Database:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync stops at the drive's cache
             self._make_tables(connection)
+            connection.executescript(self._schema.additions)
         except sqlite3.Error as error:
             connection.close()
             raise self._translated(error) from error
