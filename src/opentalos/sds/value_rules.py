@@ -1,0 +1,109 @@
+"""Which values a column's type allows, and which types may be in keys, be counted, be ordered.
+
+NaN is refused everywhere, since it is not even equal to itself. FLOAT keeps the double that
+clients send for it. Sets are tuples in ascending order without repetitions.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any, Final
+
+from opentalos.model.datum import DataType, Datum, Value
+
+SET_OFFSET: Final = 99  # the type of a set is that of its elements and so much
+
+INTEGER_BITS: Final[Mapping[DataType, int]] = {
+    DataType.INT8: 8,
+    DataType.INT16: 16,
+    DataType.INT32: 32,
+    DataType.INT64: 64,
+}
+# RAWBINARY is the one plain type that is never ordered: neither in keys nor by conditions.
+KEY_TYPES: Final = frozenset(DataType(number) for number in range(1, 10))
+
+
+def in_range(type_: DataType, number: int) -> bool:
+    """Whether an integer type holds ``number``."""
+    top = 1 << (INTEGER_BITS[type_] - 1)
+    return -top <= number < top
+
+
+def _bool_fault(value: Any) -> str:
+    return "" if type(value) is bool else "is no truth value"
+
+
+def _integer_fault(bits: int) -> Callable[[Any], str]:
+    top = 1 << (bits - 1)
+
+    def fault(value: Any) -> str:
+        if type(value) is not int:
+            return "is no integer"
+        return "" if -top <= value < top else f"does not fit {bits} bits"
+
+    return fault
+
+
+def _float_fault(value: Any) -> str:
+    if type(value) is not float:
+        return "is no floating point number"
+    return "" if value == value else "is NaN"
+
+
+def _string_fault(value: Any) -> str:
+    if type(value) is not str:
+        return "is no text"
+    if value.isascii():
+        return ""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return "has characters that UTF-8 does not have"
+    return ""
+
+
+def _bytes_fault(value: Any) -> str:
+    return "" if type(value) is bytes else "is no bytes"
+
+
+def _set_fault(element_fault: Callable[[Any], str]) -> Callable[[Any], str]:
+    def fault(value: Any) -> str:
+        if type(value) is not tuple:
+            return "is no set"
+        for element in value:
+            found = element_fault(element)
+            if found:
+                return f"has an element that {found}"
+        ascending = all(one < other for one, other in pairwise(value))
+        return "" if ascending else "is not in ascending order without repetitions"
+
+    return fault
+
+
+_PLAIN: Final[Mapping[DataType, Callable[[Any], str]]] = {
+    DataType.BOOL: _bool_fault,
+    **{type_: _integer_fault(bits) for type_, bits in INTEGER_BITS.items()},
+    DataType.FLOAT: _float_fault,
+    DataType.DOUBLE: _float_fault,
+    DataType.STRING: _string_fault,
+    DataType.BINARY: _bytes_fault,
+    DataType.RAWBINARY: _bytes_fault,
+}
+_FAULTS: Final[Mapping[DataType, Callable[[Any], str]]] = {
+    **_PLAIN,
+    **{DataType(type_ + SET_OFFSET): _set_fault(_PLAIN[type_]) for type_ in KEY_TYPES},
+}
+
+
+def value_fault(type_: DataType, value: Value) -> str:
+    """What is wrong with a value other than null, to follow the column's name; empty: nothing."""
+    return _FAULTS[type_](value)
+
+
+def datum_fault(wanted: DataType, datum: Datum) -> str:
+    """The same of a datum for a column of type ``wanted``; null is a fault too."""
+    if datum.type is not wanted:
+        return f"is of type {wanted.name}, but {datum.type.name} was given"
+    if datum.value is None:
+        return f"is of type {wanted.name}, but null was given"
+    fault = _FAULTS[wanted](datum.value)
+    return f"is of type {wanted.name}, but what was given {fault}" if fault else ""
