@@ -255,6 +255,8 @@ def main(names: Sequence[str]) -> int:
         return 2
     REPORTS.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, interrupted)
+    # A shell starts what runs in its background deaf to Ctrl-C, and jobs would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     results: list[Result] = []
     fleet: Fleet | None = None
     try:
