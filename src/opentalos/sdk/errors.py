@@ -60,6 +60,8 @@ from opentalos.wire.thrift.error import ApplicationError, ApplicationErrorKind
 __all__ = [
     "BadRequest",
     "BufferFull",
+    "ChangeContradicts",
+    "ChangeMissing",
     "ChangePartitionTooFast",
     "ClientClosed",
     "ClockSkewed",
@@ -142,6 +144,14 @@ class PositionExpired(OffsetOutOfRange):
 
     def __reduce__(self) -> tuple[type["PositionExpired"], tuple[object, ...]]:
         return type(self), (self.topic, self.partition, self.offset, self.retained)
+
+
+class ChangeMissing(RequestError):
+    """Not done: a change of a row came without the one before it, so the state would be wrong."""
+
+
+class ChangeContradicts(RequestError):
+    """Not done: a change of a row cannot follow what is known of the row."""
 
 
 BY_CODE: Final[dict[int, type[TalosError]]] = {

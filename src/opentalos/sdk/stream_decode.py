@@ -1,0 +1,49 @@
+"""The change that a message of a stream tells, whatever brought the message; no I/O."""
+
+from typing import NamedTuple
+
+from opentalos.model.change import Change, StreamView
+from opentalos.model.errors import ValidationFailed
+from opentalos.model.table import TableSchema
+from opentalos.sdk.values import Record
+from opentalos.wire.change import decode_change
+from opentalos.wire.message.message import MessageFormatError
+from opentalos.wire.thrift.error import ThriftError
+
+
+class StreamChange(NamedTuple):
+    """A change with the place of its message, from which on a reader may begin anew."""
+
+    table: str
+    partition: int
+    offset: int
+    change: Change
+
+
+class StreamDecoder:
+    """Decodes the messages of one stream, for what the table's schema says of its key."""
+
+    def __init__(self, schema: TableSchema, view: StreamView) -> None:
+        self._key_columns, self._view = schema.key_columns, view
+
+    def record(self, record: Record) -> StreamChange:
+        """The change of a stored message. Raises: MessageFormatError: it is no such message."""
+        where = f"{record.topic}[{record.partition}] offset {record.offset}"
+        table, change = self._decoded(record.data, record.sequence_number, where)
+        return StreamChange(table, record.partition, record.offset, change)
+
+    def payload(self, data: bytes, sequence_number: str | None = None) -> tuple[str, Change]:
+        """Table and change of a message's bytes. Raises: MessageFormatError.
+
+        Args: sequence_number: the message's own; without it a missing change cannot be noticed.
+        """
+        return self._decoded(data, sequence_number, "the message")
+
+    def _decoded(self, data: bytes, sequence_number: str | None, where: str) -> tuple[str, Change]:
+        number = sequence_number or "0"
+        if not (number.isascii() and number.isdigit()):
+            raise MessageFormatError(f"{where}: {number!r} is no sequence number of a row")
+        try:
+            return decode_change(self._view, data, self._key_columns, int(number))
+        except (ThriftError, ValidationFailed) as error:
+            raise MessageFormatError(f"{where} tells no change: {error}") from error
