@@ -29,11 +29,13 @@ def _hint(
     from opentalos.sdk.errors import ConnectFailed, PositionExpired
 
     topic, group = arguments.get("topic"), arguments.get("group_name")
+    table = arguments.get("table")
     if isinstance(error, errors.TopicNotExist) and isinstance(topic, str):
-        near = _nearest(server, topic)
-        if near:
-            return f"did you mean {', '.join(near)}?"
-        return "talos topic list shows those that you may see"
+        return _instead(server, "topic", topic)
+    if isinstance(error, errors.TableNotExist) and isinstance(table, str):
+        return _instead(server, "table", table)
+    if isinstance(error, errors.TableNotEnabled) and isinstance(table, str):
+        return f"talos table enable {table} lets it be read and written again"
     if isinstance(error, errors.InvalidCredential):
         return f"check the key {server.config().key_id} (--as, --profile, TALOS_KEY)"
     if isinstance(error, ConnectFailed):
@@ -42,7 +44,7 @@ def _hint(
         return f"talos group reset {topic} {group} --to start goes on with what is still there"
     if isinstance(error, PositionExpired):
         return "--from start reads what is still there"
-    if isinstance(error, errors.PermissionDenied):
+    if isinstance(error, errors.PermissionDenied) and table is None:
         return "the owner of a topic can allow it with talos acl grant"
     if isinstance(error, errors.ConsumerGroupWorking):
         return "end its workers; one that ended counts as live until its lease is over"
@@ -53,11 +55,14 @@ def _hint(
     return ""
 
 
-def _nearest(server: "ServerOptions", topic: str) -> list[str]:
-    """Names like this one among the topics that the caller may see."""
+def _instead(server: "ServerOptions", kind: str, name: str) -> str:
+    """Names like this one among the topics or tables that the caller may see."""
     try:
-        found = server.rest(_LOOK_S)("GET", "topics", query={"scope": "visible"})["topics"]
+        found = server.rest(_LOOK_S)("GET", f"{kind}s", query={"scope": "visible"})[f"{kind}s"]
     except errors.TalosError:
-        return []
+        found = []
     names = [one["name"] for one in found]
-    return difflib.get_close_matches(topic.rpartition("/")[2], names, _NAMES_MAX, _SIMILAR)
+    near = difflib.get_close_matches(name.rpartition("/")[2], names, _NAMES_MAX, _SIMILAR)
+    if near:
+        return f"did you mean {', '.join(near)}?"
+    return f"talos {kind} list shows those that you may see"

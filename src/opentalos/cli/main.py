@@ -19,6 +19,7 @@ _COMMANDS = {
     "produce": ("opentalos.cli.produce", "produce", "Put lines of a file or pipe to a topic."),
     "consume": ("opentalos.cli.consume", "consume", "Write messages of a topic to stdout."),
     "group": ("opentalos.cli.group", "group", "Consumer groups: progress, lag, resets."),
+    "table": ("opentalos.cli.table", "table", "Structured tables, their rows and streams."),
     "acl": ("opentalos.cli.acl", "acl", "Who may do what with a topic."),
     "user": ("opentalos.cli.principals", "user", "Users of a running server."),
     "key": ("opentalos.cli.principals", "key", "Access keys of users."),

@@ -22,6 +22,17 @@ def topics(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
     return _matching([one["name"] for one in found.get("topics", ())], incomplete)
 
 
+def table_argument(command: CommandT) -> CommandT:
+    """The argument TABLE, with completion."""
+    return click.argument("table", shell_complete=tables)(command)
+
+
+def tables(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Tables that the caller may see."""
+    found = _ask(ctx, "tables")
+    return _matching([one["name"] for one in found.get("tables", ())], incomplete)
+
+
 def groups(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Consumer groups of the topic that was typed before."""
     from opentalos.cli.rest_path import place
