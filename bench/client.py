@@ -8,7 +8,6 @@ from email.utils import formatdate
 from typing import Any
 
 from bench.server import KEY_ID, SECRET
-from opentalos.wire._generated.common import GalaxyTalosException
 from opentalos.wire._generated.message import (
     MESSAGE_SERVICE,
     GetMessageRequest,
@@ -33,8 +32,9 @@ CONTENT_TYPE = ThriftProtocol.COMPACT.value
 CALL_TIMEOUT_S = 60.0
 
 
-def signed_request(path: str, body: bytes) -> bytes:
-    """A whole HTTP request; valid as long as the server's clock skew window."""
+def signed_request(path: str, body: bytes, query: str = "") -> bytes:
+    """A whole HTTP request; valid as long as the server's clock skew window. The query, with its
+    question mark, is not signed."""
     now = time.time()
     headers = {
         b"content-type": CONTENT_TYPE.encode(),
@@ -46,7 +46,7 @@ def signed_request(path: str, body: bytes) -> bytes:
     signature = HmacState(SECRET.encode()).signature(text)
     headers[b"authorization"] = b"Galaxy-V3 %s:%s" % (KEY_ID.encode(), signature)
     headers[b"content-length"] = str(len(body)).encode()
-    lines = [b"POST %s HTTP/1.1" % path.encode(), b"Host: 127.0.0.1"]
+    lines = [b"POST %s HTTP/1.1" % (path + query).encode(), b"Host: 127.0.0.1"]
     lines += [b"%s: %s" % header for header in headers.items()]
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
@@ -57,9 +57,9 @@ class Client:
     def __init__(self, port: int) -> None:
         self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=CALL_TIMEOUT_S)
 
-    def call(self, service: ServiceSpec, name: str, request: Any) -> Any:
+    def call(self, service: ServiceSpec, name: str, *arguments: Any) -> Any:
         """The result, or RuntimeError with the server's text."""
-        body = encode_call(ThriftProtocol.COMPACT, service.methods[name], 1, request)
+        body = encode_call(ThriftProtocol.COMPACT, service.methods[name], 1, *arguments)
         return self._send(service, name, body)
 
     def _send(self, service: ServiceSpec, name: str, body: bytes) -> Any:
@@ -73,8 +73,7 @@ class Client:
             raise RuntimeError(f"{name}: HTTP {response.status} {content[:200]!r}")
         reply = decode_reply(ThriftProtocol.COMPACT, service.methods[name], content)
         if reply.error is not None:
-            assert isinstance(reply.error, GalaxyTalosException)
-            raise RuntimeError(f"{name}: {reply.error.errorCode!r} {reply.error.errMsg}")
+            raise RuntimeError(f"{name}: {reply.error!r}")
         return reply.result
 
     def create_topic(self, name: str, partitions: int, **attributes: str) -> "BenchTopic":

@@ -34,13 +34,15 @@ UNKNOWN_CODE = 2
 class Program:
     """One load program in its own process, with the history it writes."""
 
-    def __init__(self, command: list[str], path: Path) -> None:
+    def __init__(
+        self, command: list[str], path: Path, environment: dict[str, str] | None = None
+    ) -> None:
         self.path = path
         self.stdout = path.with_suffix(".stdout").open("w+")
         self.stderr = path.with_suffix(".stderr").open("w+")
         self.process = subprocess.Popen(
             command,
-            env=sdk_environment(),
+            env=environment or sdk_environment(),
             stdin=subprocess.PIPE,
             stdout=self.stdout,
             stderr=self.stderr,

@@ -1,0 +1,251 @@
+"""Load of the third-party SDS client on a table with two streams, and what the checker says of it.
+
+One stream tells each mutation, the other each row as it then was; both must rebuild the table.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tests.cluster_load import Program
+from tests.cluster_processes import wait_until
+from tests.compat.conftest import NO_NETWORK, PROGRAMS, ROOT, Sdk
+from tests.server_process import ROOT_KEY, ServerProcess
+
+from opentalos.model.change import StreamView
+from opentalos.model.errors import TalosError
+from opentalos.sdk.client import Client
+from opentalos.sdk.config import ClientConfig
+from opentalos.sdk.simple_consumer import SimpleConsumer
+from opentalos.sdk.values import Record
+from opentalos.testing.checker import check
+from opentalos.testing.history import History, Recorder
+from opentalos.wire.change import decode_change
+
+SDS_PYTHON = ROOT / ".sds-venv" / "bin" / "python"
+SDS_PROGRAMS = ROOT / "tests" / "compat" / "sds_programs"
+KEYS = ("grp", "id")
+PARTITIONS = 3  # of each topic
+SLICES = 4
+THREADS = 2  # of one load program
+PROGRESS_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 120.0
+STREAM_TIMEOUT_S = 90.0
+
+
+def sds_environment() -> dict[str, str]:
+    """What programs of the SDS client see: no network, and how other programs write histories."""
+    kept = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    return {**kept, "PYTHONPATH": f"{NO_NETWORK}:{PROGRAMS}", "PYTHONWARNINGS": "ignore"}
+
+
+class TableLoad:
+    """Programs of the SDS client on one fresh table; one of them asks each of the servers."""
+
+    def __init__(self, servers: Sequence[ServerProcess], folder: Path, pause_s: float) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.servers, self.folder, self.pause_s = servers, folder, pause_s
+        self.table = f"t{os.urandom(4).hex()}"
+        self.streams = {f"{self.table}-log": StreamView.MUTATE_LOG}
+        self.streams[f"{self.table}-image"] = StreamView.RECORD_IMAGE
+        self.programs: list[Program] = []
+        self.notes = (folder / "notes.jsonl").open("w")
+        self.recorder = Recorder(time.monotonic, self.notes)
+
+    def start(self) -> None:
+        """Topics, table, load; returns when every program was answered."""
+        self.resources = {
+            topic: Sdk(self.servers[0]).topic(topic, partitions=PARTITIONS)
+            for topic in self.streams
+        }
+        views = {topic: view.name for topic, view in self.streams.items()}
+        self._run("load_create", table=self.table, streams=views, slices=SLICES)
+        self.recorder.note("table", table=self.table, streams=views)
+        for number, server in enumerate(self.servers):
+            path = self.folder / f"mutations-{number}.jsonl"
+            command = self._command(
+                server,
+                "load_mutations",
+                prefix=f"w{number}",
+                threads=THREADS,
+                pause_s=self.pause_s,
+                history=str(path),
+            )
+            self.programs.append(Program(command, path, sds_environment()))
+        for program in self.programs:
+            program.wait_started()
+        self.wait_progress()
+
+    def history(self) -> History:
+        """Everything so far."""
+        return History.load(sorted(self.folder.glob("*.jsonl")))
+
+    def answered(self) -> int:
+        """How many mutations were answered with success."""
+        return sum(1 for each in self.history().of("mutate") if each.ok)
+
+    def wait_progress(self) -> None:
+        """Wait until mutations of every row's group were answered that began from now on."""
+        began_s = time.monotonic()
+
+        def answered() -> bool:
+            done = [each for each in self.history().of("mutate") if each.ok]
+            groups = {each.args["key"].partition("/")[0] for each in done}
+            since = {each.args["key"].partition("/")[0] for each in done if each.began_s > began_s}
+            return bool(since) and since == groups
+
+        wait_until(answered, f"mutations of {self.table} go on", PROGRESS_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """End the load, mutate each row a last time, read the table and the streams."""
+        for program in self.programs:
+            program.stop()
+        told = self._run("load_end", table=self.table, history=str(self.folder / "end.jsonl"))
+        for topic, view in self.streams.items():
+            stream = Stream(topic, view)
+            with Client(self._config()) as client:
+                wait_until(
+                    lambda: stream.ended(client, set(told["kept"]), set(told["removed"])),  # noqa: B023
+                    f"{topic} has the last changes",
+                    STREAM_TIMEOUT_S,
+                )
+            for partition, records in stream.records.items():
+                self._record(topic, view, partition, records)
+        self.notes.flush()
+
+    def _config(self) -> ClientConfig:
+        endpoints = tuple(server.url for server in self.servers if server.process is not None)
+        return ClientConfig(endpoints=endpoints, key_id=ROOT_KEY.key_id, secret=ROOT_KEY.secret)
+
+    def _record(self, topic: str, view: StreamView, partition: int, records: list[Record]) -> None:
+        args = {"table": self.table, "topic": topic, "partition": partition}
+        read = self.recorder.invoke("reader", "changes", **args)
+        changes = [[record.offset, change_of(view, record)] for record in records]
+        end = records[-1].offset + 1 if records else 0
+        self.recorder.ok(read, start=0, next=end, changes=changes)
+
+    def judge(self, fault: str) -> None:
+        """Print figures; fail on every promise that the history breaks."""
+        history = self.history()
+        mutations = history.of("mutate")
+        done = sorted(each.ended_s for each in mutations if each.ok)
+        silence_s = max((later - earlier for earlier, later in pairwise(done)), default=0.0)
+        unknown = sum(each.outcome.value in ("unknown", "open") for each in mutations)
+        messages = sum(len(each.result["changes"]) for each in history.of("changes"))
+        sys.stdout.write(
+            f"\n| {fault}: longest without an answered mutation {silence_s:.1f} s; "
+            f"{len(done)} answered, {unknown} unknown, {messages} messages in two streams\n"
+        )
+        anomalies = [str(anomaly) for anomaly in check(history)]
+        assert not anomalies, "\n".join(anomalies)
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        for program in self.programs:
+            program.close()
+        self.notes.close()
+
+    def _command(self, server: ServerProcess, program: str, **arguments: Any) -> list[str]:
+        whole = {
+            "url": server.url,
+            "key_id": ROOT_KEY.key_id,
+            "secret": ROOT_KEY.secret,
+            "table": self.table,
+            **arguments,
+        }
+        return [str(SDS_PYTHON), str(SDS_PROGRAMS / f"{program}.py"), json.dumps(whole)]
+
+    def _run(self, program: str, **arguments: Any) -> dict[str, Any]:
+        """What a program tells in its only line."""
+        server = next(one for one in self.servers if one.process is not None)
+        done = subprocess.run(
+            self._command(server, program, **arguments),
+            env=sds_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=END_TIMEOUT_S,
+        )
+        assert done.returncode == 0, f"{done.stderr}\nserver:\n{server.stderr()}"
+        told: dict[str, Any] = json.loads(done.stdout)
+        return told
+
+
+class Stream:
+    """Everything that the partitions of a stream's topic hold, read on from where it ended."""
+
+    def __init__(self, topic: str, view: StreamView) -> None:
+        self.topic, self.view = topic, view
+        self.records: dict[int, list[Record]] = {}
+        self._gone: dict[str, tuple[int, bool]] = {}  # last sequence of a row, and what it left
+        self._last: set[str] = set()  # rows that were put a last time
+
+    def ended(self, client: Client, kept: set[str], removed: set[str]) -> bool:
+        """Whether every row was put a last time, and these removed after it."""
+        with SimpleConsumer(client, self.topic) as consumer, suppress(TalosError):
+            for partition, bounds in consumer.offsets().items():
+                self._read_on(consumer, partition, bounds.next)
+        gone = {key for key in self._last if self._gone[key][1]}
+        return (self._last - gone, gone) == (kept, removed)
+
+    def _read_on(self, consumer: SimpleConsumer, partition: int, stop: int) -> None:
+        records = self.records.setdefault(partition, [])
+        while (offset := records[-1].offset + 1 if records else 0) < stop:
+            fetched = consumer.fetch(partition, offset)
+            if not fetched:
+                return
+            records += fetched
+            for told in (change_of(self.view, record) for record in fetched):
+                key, end = told["key"], (told["sequence"], told["row_deleted"])
+                self._gone[key] = max(self._gone.get(key, end), end)
+                columns = {**told["columns"], **told["image"]}
+                if str(columns.get("token", "")).startswith("last-"):
+                    self._last.add(key)
+
+
+def change_of(view: StreamView, record: Record) -> dict[str, Any]:
+    """A stream's message as histories have it."""
+    _, change = decode_change(view, record.data, KEYS, int(record.sequence_number or 0))
+    key = [change.key[name].value for name in KEYS]
+    return {
+        "key": "/".join(map(str, key)),
+        "sequence": change.sequence,
+        "timestamp_ms": change.timestamp_ms,
+        "kind": change.kind.name.lower(),
+        "row_deleted": change.row_deleted,
+        **{
+            name: {column: datum.value for column, datum in columns.items()}
+            for name, columns in (
+                ("columns", change.columns),
+                ("amounts", change.amounts),
+                ("image", change.image),
+            )
+        },
+    }
+
+
+@contextmanager
+def table_load(
+    servers: Sequence[ServerProcess], folder: Path, fault: str, pause_s: float
+) -> Iterator[TableLoad]:
+    """Load while the body does harm; at its end the servers must work, and are judged."""
+    load = TableLoad(servers, folder, pause_s)
+    try:
+        load.start()
+        yield load
+        load.wait_progress()
+        load.stop()
+        load.judge(fault)
+    except BaseException:
+        said = "\n".join(server.stderr() for server in servers)
+        sys.stdout.write(f"\n{fault} failed; the servers said\n{said}\n")
+        raise
+    finally:
+        load.close()
