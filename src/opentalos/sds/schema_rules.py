@@ -140,8 +140,8 @@ def check_change(old: TableSchema, new: TableSchema) -> None:
         if old.indexes.get(name) != index:
             raise NotSupported(f"the index {name}: a table's indexes cannot be added or changed")
     for topic, stream in new.streams.items():
-        before = old.streams.get(topic)
-        if before and before.enabled and stream.enabled and before.view is not stream.view:
+        former = old.streams.get(topic)
+        if former and former.enabled and stream.enabled and former.view is not stream.view:
             raise ValidationFailed(f"the stream to {topic} cannot change its view while enabled")
     for name, type_ in old.attributes.items():
         if new.attributes.get(name) is not type_:

@@ -1,7 +1,8 @@
 """Which values a column's type allows, and which types may be in keys, be counted, be ordered.
 
-NaN is refused everywhere, since it is not even equal to itself. FLOAT keeps the double that
-clients send for it. Sets are tuples in ascending order without repetitions.
+NaN is refused everywhere, since it is not even equal to itself. Values of FLOAT are stored as
+doubles; rounding them is for whoever makes them. Sets are tuples in ascending order without
+repetitions.
 """
 
 from collections.abc import Callable, Mapping
