@@ -1,0 +1,149 @@
+"""What a structured table is, as its structs on the wire and as the model's values.
+
+What the protocol has and tables do not (global indexes, transactions) is not looked at here.
+Source: sds.md section 3.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from opentalos.model.change import StreamView
+from opentalos.model.datum import DataType
+from opentalos.model.errors import ValidationFailed
+from opentalos.model.table import (
+    AppRight,
+    IndexMode,
+    KeyPart,
+    LocalIndex,
+    StreamSpec,
+    TableSchema,
+    TableSpec,
+    TeamRight,
+)
+from opentalos.wire._generated import sds
+
+_DEFAULT_VIEW: Final = StreamView.MUTATE_LOG
+
+
+def spec_to(spec: TableSpec) -> sds.TableSpec:
+    """The struct of a table's schema and of what its owner decides about it."""
+    throughput = None
+    if spec.read_capacity is not None or spec.write_capacity is not None:
+        throughput = sds.ProvisionThroughput(
+            readCapacity=spec.read_capacity, writeCapacity=spec.write_capacity
+        )
+    metadata = sds.TableMetadata(
+        description=spec.description or None,
+        throughput=throughput,
+        quota=None if spec.quota_bytes is None else sds.TableQuota(size=spec.quota_bytes),
+        appAcl={who: [sds.CannedAcl(one) for one in may] for who, may in spec.app_acl.items()},
+        acl={who: [sds.Permission(one) for one in may] for who, may in spec.team_acl.items()},
+    )
+    return sds.TableSpec(schema=schema_to(spec.schema), metadata=metadata)
+
+
+def spec_from(struct: sds.TableSpec) -> TableSpec:
+    """What a struct says of a table. Raises: ValidationFailed: a part is missing or unknown."""
+    if struct.schema is None:
+        raise ValidationFailed("a table needs a schema")
+    metadata = struct.metadata or sds.TableMetadata()
+    throughput = metadata.throughput or sds.ProvisionThroughput()
+    return TableSpec(
+        schema=schema_from(struct.schema),
+        description=metadata.description or "",
+        read_capacity=throughput.readCapacity,
+        write_capacity=throughput.writeCapacity,
+        app_acl=_rights(AppRight, metadata.appAcl),
+        team_acl=_rights(TeamRight, metadata.acl),
+        quota_bytes=None if metadata.quota is None else metadata.quota.size,
+    )
+
+
+def schema_to(schema: TableSchema) -> sds.TableSchema:
+    """The struct of a schema."""
+    group = None
+    if schema.group:
+        group = sds.EntityGroupSpec(attributes=_parts_to(schema.group), enableHash=schema.hashed)
+    return sds.TableSchema(
+        version=schema.version,
+        entityGroup=group,
+        primaryIndex=_parts_to(schema.primary),
+        secondaryIndexes={name: _index_to(one) for name, one in schema.indexes.items()},
+        attributes={name: sds.DataType(one) for name, one in schema.attributes.items()},
+        ttl=schema.ttl_s,
+        preSplits=schema.slices,
+        streams={topic: _stream_to(one) for topic, one in schema.streams.items()},
+    )
+
+
+def schema_from(struct: sds.TableSchema) -> TableSchema:
+    """The schema of a struct. Raises: ValidationFailed: a part is missing or unknown."""
+    group = struct.entityGroup
+    attributes = {name: _one_of(DataType, kind) for name, kind in (struct.attributes or {}).items()}
+    return TableSchema(
+        primary=_parts_from(struct.primaryIndex),
+        group=() if group is None else _parts_from(group.attributes),
+        hashed=group is not None and group.enableHash,
+        attributes=attributes,
+        indexes={n: _index_from(one) for n, one in (struct.secondaryIndexes or {}).items()},
+        streams={topic: _stream_from(one) for topic, one in (struct.streams or {}).items()},
+        ttl_s=struct.ttl,
+        slices=struct.preSplits,
+        version=struct.version or 0,
+    )
+
+
+def _parts_to(parts: Sequence[KeyPart]) -> list[sds.KeySpec]:
+    return [sds.KeySpec(attribute=one.attribute, asc=one.ascending) for one in parts]
+
+
+def _parts_from(parts: Sequence[sds.KeySpec] | None) -> tuple[KeyPart, ...]:
+    found = []
+    for one in parts or ():
+        if not one.attribute:
+            raise ValidationFailed("a part of a key names no column")
+        found.append(KeyPart(one.attribute, one.asc))
+    return tuple(found)
+
+
+def _index_to(index: LocalIndex) -> sds.LocalSecondaryIndexSpec:
+    return sds.LocalSecondaryIndexSpec(
+        indexSchema=_parts_to(index.columns),
+        projections=list(index.projections),
+        consistencyMode=sds.SecondaryIndexConsistencyMode(index.mode),
+        unique=index.unique,
+    )
+
+
+def _index_from(struct: sds.LocalSecondaryIndexSpec) -> LocalIndex:
+    return LocalIndex(
+        columns=_parts_from(struct.indexSchema),
+        projections=tuple(struct.projections or ()),
+        mode=_one_of(IndexMode, struct.consistencyMode),
+        unique=struct.unique,
+    )
+
+
+def _stream_to(stream: StreamSpec) -> sds.StreamSpec:
+    return sds.StreamSpec(
+        enableStream=stream.enabled,
+        viewType=sds.StreamViewType(stream.view),
+        attributes=list(stream.attributes),
+    )
+
+
+def _stream_from(struct: sds.StreamSpec) -> StreamSpec:
+    view = _DEFAULT_VIEW if struct.viewType is None else _one_of(StreamView, struct.viewType)
+    attributes = tuple(struct.attributes or ())
+    return StreamSpec(enabled=bool(struct.enableStream), view=view, attributes=attributes)
+
+
+def _rights(kind: Any, given: Mapping[str, Sequence[int]] | None) -> dict[str, tuple[Any, ...]]:
+    return {who: tuple(_one_of(kind, one) for one in may) for who, may in (given or {}).items()}
+
+
+def _one_of(kind: Any, value: int) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        raise ValidationFailed(f"there is no {kind.__name__} {value}") from None
