@@ -42,6 +42,7 @@ class HttpConnection(asyncio.Protocol):
         self.deadline = math.inf
         self.peer = ""
         self.alive = False
+        self.secure = server.tls is not None
         self._queue: deque[Exchange] = deque()
         self._current: Exchange | None = None
         self._stream: ReplyStream | None = None  # how the current one is being answered

@@ -88,6 +88,11 @@ class Exchange:
         return self._connection is not None and self._connection.alive
 
     @property
+    def secure(self) -> bool:
+        """True if nobody on the way can read the request."""
+        return self._connection is not None and self._connection.secure
+
+    @property
     def peer(self) -> str:
         """Address of the client, or "" when it is gone."""
         if self.client:

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import logging
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from opentalos.broker.principals import PrincipalService
@@ -31,6 +32,14 @@ class _KeyState(NamedTuple):
     hmac: HmacState
 
 
+class Claim(NamedTuple):
+    """What a request says of its caller."""
+
+    key_id: str
+    signature: bytes
+    request_id: bytes | None  # its own, if it is signed as well
+
+
 class Authenticator:
     """Turns a request into the principal that signed it; keeps HMAC states per key."""
 
@@ -55,6 +64,31 @@ class Authenticator:
             self._deny(exchange.peer, exchange.headers.get(b"authorization", b""), error)
             raise
 
+    def by_claim(
+        self, exchange: Exchange, claim: Claim, matches: Callable[[bytes], bool]
+    ) -> Principal:
+        """The principal of a key that signed the request's digest and time by another rule.
+
+        Args:   matches: whether the signature is one by this secret.
+        Raises: as ``caller``.
+        """
+        try:
+            state = self._state(claim.key_id)
+            if not matches(state.live.secret):
+                raise InvalidCredential(_NO_MATCH)
+            return self._admitted(exchange, state, claim)
+        except (InvalidCredential, ClockSkewed) as error:
+            self._deny(exchange.peer, b"%b:" % claim.key_id.encode(), error)
+            raise
+
+    def anonymous(self, exchange: Exchange, scheme: str) -> Principal:
+        """The guest, where guests are let in. Raises: InvalidCredential, audited."""
+        if self._anonymous:
+            return GUEST
+        error = InvalidCredential(f"{scheme} is not accepted here")
+        self._deny(exchange.peer, scheme.encode(), error)
+        raise error
+
     def _caller(self, exchange: Exchange) -> Principal:
         headers = exchange.headers
         value = headers.get(b"authorization", b"")
@@ -72,16 +106,22 @@ class Authenticator:
         text = string_to_sign(exchange.method, exchange.path, exchange.query, headers)
         if not state.hmac.matches(text, signature):
             raise InvalidCredential(_NO_MATCH)
+        request_id = headers.get(b"x-xiaomi-request-id")
+        return self._admitted(exchange, state, Claim(key_id, signature, request_id))
+
+    def _admitted(self, exchange: Exchange, state: _KeyState, claim: Claim) -> Principal:
+        """Check what the signature covers: digest and time; and that it is no copy."""
+        headers = exchange.headers
         digest = hashlib.md5(exchange.body, usedforsecurity=False).hexdigest().encode()
         sent = headers.get(b"x-xiaomi-content-md5", b"")
         if digest != sent and digest != sent.lower():
             raise InvalidCredential("X-Xiaomi-Content-MD5 is not the MD5 of the body")
         self._check_clock(headers.get(b"x-xiaomi-timestamp", b""))
-        request_id = headers.get(b"x-xiaomi-request-id")
         if state.live.refuse_replays:
-            self._check_first(self._seen_strictly, key_id, request_id or signature)
-        elif request_id is not None:
-            self._check_first(self._seen, key_id, request_id)
+            once = claim.request_id or claim.signature
+            self._check_first(self._seen_strictly, claim.key_id, once)
+        elif claim.request_id is not None:
+            self._check_first(self._seen, claim.key_id, claim.request_id)
         principal = state.live.principal
         if b"attached-info" in headers:
             return self._delegate(principal, headers[b"attached-info"])

@@ -1,53 +1,39 @@
 """Thrift calls from HTTP requests: authenticated, decoded, handed to the broker, answered."""
 
 import asyncio
-import itertools
-import logging
-import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.messages import GetQuery, GetResult, PutTarget
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
-from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
 from opentalos.gateway.thrift_http.authentication import Authenticator
+from opentalos.gateway.thrift_http.call_tasks import CallTasks
 from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler, Handlers
 from opentalos.gateway.thrift_http.replies import (
     STATUS_OK,
     CallForm,
-    echoed_type,
-    known_protocol,
+    read_call,
     reply_error,
-    reply_refusal,
+    reply_no_caller,
 )
-from opentalos.model.errors import (
-    BadRequest,
-    ClockSkewed,
-    ExcessivePending,
-    InvalidCredential,
-    TalosError,
-)
+from opentalos.model.errors import BadRequest, TalosError
 from opentalos.model.identity import Principal
 from opentalos.model.message import UNKNOWN_OFFSET
 from opentalos.wire._generated.talos import SERVICES
 from opentalos.wire.latency import Latency
 from opentalos.wire.thrift import hot
-from opentalos.wire.thrift.error import ApplicationError, ApplicationErrorKind, ThriftError
+from opentalos.wire.thrift.error import ApplicationErrorKind
 from opentalos.wire.thrift.message import (
     Call,
     ThriftProtocol,
-    decode_call,
     encode_exception,
     encode_reply,
-    protocol_of,
 )
 from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
 
-TASKS_MAX = 10_000  # generic calls under way, whole server
 ADMIN_BODY_BYTES_MAX = 1 << 20  # of a call to another service than messages
 _QUERY_PAIRS_MAX = 16
 # Calls that change nothing, by how their names begin: they may be cancelled when they hang.
@@ -57,8 +43,6 @@ _COMPACT = ThriftProtocol.COMPACT.value.encode()
 _COMPACT_OK = head(STATUS_OK, _COMPACT)
 _PUT = SERVICES["MessageService"].methods["putMessage"]
 _GET = SERVICES["MessageService"].methods["getMessage"]
-
-_log = logging.getLogger("opentalos.thrift")
 
 
 class ThriftGateway:
@@ -79,13 +63,16 @@ class ThriftGateway:
         self._authenticator = authenticator
         self._handlers = handlers
         self._forwarding = forwarding
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._numbers = itertools.count(1)
+        self._tasks = CallTasks(reply_error)
         self.puts = 0
         self.gets = 0
         self.calls = 0  # all others
-        self.failures = 0  # answered with an error
         self.put_s, self.get_s = Latency(), Latency()  # from request to reply
+
+    @property
+    def failures(self) -> int:
+        """Requests answered with an error."""
+        return self._tasks.failures
 
     def routes(self) -> dict[bytes, Callable[[Exchange], None]]:
         """Handler by path."""
@@ -128,17 +115,12 @@ class ThriftGateway:
             if exchange.method != b"POST":
                 raise BadRequest("a Talos call is a POST")
             if self._forwarding is not None and not self._forwarding.accept(exchange):
-                self.failures += 1
+                self._tasks.failures += 1
                 return None
             return self._authenticator.caller(exchange)
-        except ClockSkewed as error:
-            clock = b"X-Xiaomi-Timestamp: %d\r\n" % int(time.time())
-            reply_refusal(exchange, error, clock)
-        except InvalidCredential as error:
-            reply_refusal(exchange, error, b"WWW-Authenticate: Galaxy-V3\r\n")
         except TalosError as error:
-            reply_refusal(exchange, error)
-        self.failures += 1
+            reply_no_caller(exchange, error)
+        self._tasks.failures += 1
         return None
 
     # --- hot path ------------------------------------------------------------------------------
@@ -164,7 +146,7 @@ class ThriftGateway:
         except TalosError as error:
             answer(UNKNOWN_OFFSET, error)
         except Exception as error:
-            self._broken(exchange, _hot_form(_PUT, seqid), error)
+            self._tasks.broken(exchange, _hot_form(_PUT, seqid), error)
 
     async def _put_again(self, exchange: Exchange, caller: Principal, put: hot.HotPut) -> None:
         """The same put in a task, once this server knows better what it serves."""
@@ -192,9 +174,9 @@ class ThriftGateway:
     ) -> asyncio.Task[None] | None:
         """Refuse, or see in a task whether another server can answer."""
         if self._forwarding is None or not is_elsewhere(exchange, error):
-            self._refuse(exchange, form, error)
+            self._tasks.refuse(exchange, form, error)
             return None
-        return self._spawn(exchange, form, self._forwarding.elsewhere(exchange, error, again))
+        return self._tasks.spawn(exchange, form, self._forwarding.elsewhere(exchange, error, again))
 
     def _get(self, exchange: Exchange, caller: Principal, get: hot.HotGet) -> None:
         self.gets += 1
@@ -208,15 +190,15 @@ class ThriftGateway:
             result = self._messages.get_cached(caller, query)
         except TalosError as error:
             form = _hot_form(_GET, get.seqid)
-            self._end_when_late(exchange, form, self._hot_error(exchange, form, error, later))
+            self._tasks.end_when_late(exchange, form, self._hot_error(exchange, form, error, later))
             return
         except Exception as error:
-            self._broken(exchange, _hot_form(_GET, get.seqid), error)
+            self._tasks.broken(exchange, _hot_form(_GET, get.seqid), error)
             return
         if result is None:
             form = _hot_form(_GET, get.seqid)
-            task = self._spawn(exchange, form, self._or_elsewhere(exchange, later))
-            self._end_when_late(exchange, form, task)
+            task = self._tasks.spawn(exchange, form, self._or_elsewhere(exchange, later))
+            self._tasks.end_when_late(exchange, form, task)
         elif result.hold_s > 0.0:
             loop = asyncio.get_running_loop()
             loop.call_later(result.hold_s, _reply_get, exchange, get, result)
@@ -232,38 +214,24 @@ class ThriftGateway:
 
     def _call(self, exchange: Exchange, caller: Principal, service: ServiceSpec) -> None:
         self.calls += 1
-        sent = exchange.headers.get(b"content-type", b"")
-        protocol = known_protocol(sent) or protocol_of(sent.decode("latin-1"))
-        if protocol is None:
-            self.failures += 1
-            exchange.reply_text(400, "Content-Type names no Thrift protocol")
+        read = read_call(exchange, service)
+        if read is None:
+            self._tasks.failures += 1
             return
-        content_type = echoed_type(sent, protocol)
-        try:
-            call = decode_call(protocol, service, exchange.body)
-        except ApplicationError as error:
-            self.failures += 1
-            body = encode_exception(protocol, error.name, error.seqid, error.kind, error.text)
-            exchange.reply(head(STATUS_OK, content_type), body)
-            return
-        except ThriftError as error:
-            self.failures += 1
-            reply_refusal(exchange, error)
-            return
+        call, form = read
         if call.method is _PUT or call.method is _GET:
             exchange.timed = self.put_s if call.method is _PUT else self.get_s
-        form = CallForm(protocol, content_type, call.method, call.seqid)
         handler = self._handlers.get(service.name, {}).get(call.method.name)
         if handler is None:
-            self.failures += 1
+            self._tasks.failures += 1
             kind, text = ApplicationErrorKind.UNKNOWN_METHOD, f"no handler for {call.method.name}"
-            body = encode_exception(protocol, call.method.name, call.seqid, kind, text)
-            exchange.reply(head(STATUS_OK, content_type), body)
+            body = encode_exception(form.protocol, call.method.name, call.seqid, kind, text)
+            exchange.reply(head(STATUS_OK, form.content_type), body)
             return
         run = partial(self._run, exchange, caller, (call, form), handler)
-        task = self._spawn(exchange, form, self._or_elsewhere(exchange, run))
+        task = self._tasks.spawn(exchange, form, self._or_elsewhere(exchange, run))
         if call.method.name.startswith(_READS):
-            self._end_when_late(exchange, form, task)
+            self._tasks.end_when_late(exchange, form, task)
 
     async def _or_elsewhere(self, exchange: Exchange, call: Callable[[], Awaitable[None]]) -> None:
         """Run a call; if another server serves what it is about, that one answers."""
@@ -286,67 +254,9 @@ class ThriftGateway:
         body = encode_reply(form.protocol, form.method, form.seqid, result)
         exchange.reply(head(STATUS_OK, form.content_type), body)
 
-    def _end_when_late(
-        self, exchange: Exchange, form: CallForm, task: asyncio.Task[None] | None
-    ) -> None:
-        if task is not None:
-            exchange.late = partial(self._end_read, exchange, form, task)
-
-    def _end_read(
-        self, exchange: Exchange, form: CallForm, task: asyncio.Task[None], error: TalosError
-    ) -> None:
-        """Give up a read that takes too long: reads that hang must not use up the tasks."""
-        task.cancel()
-        self._refuse(exchange, form, error)
-
-    def _spawn(
-        self, exchange: Exchange, form: CallForm, call: Coroutine[Any, Any, None]
-    ) -> asyncio.Task[None] | None:
-        """Run a call in a task of its own; a connection has at most one under way."""
-        if len(self._tasks) >= TASKS_MAX:
-            call.close()
-            self._refuse(exchange, form, ExcessivePending(f"{TASKS_MAX} calls are under way"))
-            return None
-        exchange.late = partial(self._refuse, exchange, form)
-        task = asyncio.get_running_loop().create_task(self._guard(exchange, form, call))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _guard(
-        self, exchange: Exchange, form: CallForm, call: Coroutine[Any, Any, None]
-    ) -> None:
-        with request_scope(exchange):
-            try:
-                await call
-            except TalosError as error:
-                self._refuse(exchange, form, error)
-            except Exception as error:
-                self._broken(exchange, form, error)
-
-    def _refuse(self, exchange: Exchange, form: CallForm, error: TalosError) -> None:
-        """Answer with the error; nothing may raise here (HOTPATH rule 1)."""
-        self.failures += 1
-        try:
-            reply_error(exchange, form, error)
-        except Exception as broken:
-            self._broken(exchange, form, broken)
-
-    def _broken(self, exchange: Exchange, form: CallForm, error: Exception) -> None:
-        """An error nobody planned: logged once with its trace, told to the client by number."""
-        self.failures += 1
-        exchange.failure = type(error).__name__
-        request = f"{exchange.request_id}-{next(self._numbers)}"
-        fields = {"request": request, "rpc": form.method.name, "peer": exchange.peer}
-        _log.error("a call failed unexpectedly", exc_info=error, extra=fields)
-        exchange.reply_text(500, f"internal error, request {request}")
-
     async def drain(self, timeout_s: float) -> None:
         """Wait for the calls under way, then end those that hang: nobody waits for them."""
-        if self._tasks:
-            _, hanging = await asyncio.wait(set(self._tasks), timeout=timeout_s)
-            for task in hanging:
-                task.cancel()
+        await self._tasks.drain(timeout_s)
 
 
 def _hot_form(method: MethodSpec, seqid: int) -> CallForm:

@@ -1,14 +1,23 @@
-"""Thrift replies in the form that each error needs."""
+"""What is common to Thrift calls over HTTP: reading one, and answering in the form it needs."""
 
+import time
 from typing import NamedTuple
 
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.thrift_http.errors import form_of, text_of
-from opentalos.model.errors import TalosError
+from opentalos.model.errors import ClockSkewed, InvalidCredential, TalosError
 from opentalos.wire._generated.common import ErrorCode, GalaxyTalosException
-from opentalos.wire.thrift.message import ThriftProtocol, encode_error
-from opentalos.wire.thrift.spec import MethodSpec
+from opentalos.wire.thrift.error import ApplicationError, ThriftError
+from opentalos.wire.thrift.message import (
+    Call,
+    ThriftProtocol,
+    decode_call,
+    encode_error,
+    encode_exception,
+    protocol_of,
+)
+from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
 
 STATUS_OK = 200
 _JSON_ALIAS = b"application/x-thrift"
@@ -25,14 +34,37 @@ class CallForm(NamedTuple):
     seqid: int
 
 
-def echoed_type(sent: bytes, protocol: ThriftProtocol) -> bytes:
-    """Content type of the reply: what was sent if it is one of the known spellings."""
-    return sent if sent in _ECHOED else protocol.value.encode()
+def read_call(
+    exchange: Exchange,
+    service: ServiceSpec,
+    default: ThriftProtocol | None = None,
+    *,
+    partial: bool = False,
+) -> tuple[Call, CallForm] | None:
+    """Decode a request; None if it was answered with why it is no call.
 
-
-def known_protocol(sent: bytes) -> ThriftProtocol | None:
-    """Protocol of an exactly known spelling."""
-    return _ECHOED.get(sent)
+    Args: default: of a request without a content type; None: such a one is refused. partial:
+    arguments may be missing.
+    """
+    sent = exchange.headers.get(b"content-type", b"")
+    protocol = _ECHOED.get(sent) or protocol_of(sent.decode("latin-1"))
+    if protocol is None and not sent:
+        protocol = default
+    if protocol is None:
+        exchange.reply_text(400, "Content-Type names no Thrift protocol")
+        return None
+    # The reply's: what was sent if it is one of the known spellings.
+    content_type = sent if sent in _ECHOED else protocol.value.encode()
+    try:
+        call = decode_call(protocol, service, exchange.body, partial=partial)
+    except ApplicationError as error:
+        body = encode_exception(protocol, error.name, error.seqid, error.kind, error.text)
+        exchange.reply(head(STATUS_OK, content_type), body)
+        return None
+    except ThriftError as error:
+        reply_refusal(exchange, error)
+        return None
+    return call, CallForm(protocol, content_type, call.method, call.seqid)
 
 
 def reply_error(exchange: Exchange, call: CallForm, error: TalosError) -> None:
@@ -50,3 +82,13 @@ def reply_refusal(exchange: Exchange, error: TalosError, extra: bytes = b"") -> 
     exchange.failure = type(error).__name__
     status = form.status if form.status != STATUS_OK else 400
     exchange.reply_text(status, str(error), extra)
+
+
+def reply_no_caller(exchange: Exchange, error: TalosError) -> None:
+    """Answer a request whose caller was not accepted; a skewed one is told the time."""
+    extra = b""
+    if isinstance(error, ClockSkewed):
+        extra = b"X-Xiaomi-Timestamp: %d\r\n" % int(time.time())
+    elif isinstance(error, InvalidCredential):
+        extra = b"WWW-Authenticate: Galaxy-V3\r\n"
+    reply_refusal(exchange, error, extra)

@@ -79,17 +79,30 @@ def protocol_of(content_type: str) -> ThriftProtocol | None:
     return _BY_CONTENT_TYPE.get(content_type.partition(";")[0].strip().lower())
 
 
-def decode_call(protocol: ThriftProtocol, service: ServiceSpec, body: bytes) -> Call:
+def decode_call(
+    protocol: ThriftProtocol, service: ServiceSpec, body: bytes, *, partial: bool = False
+) -> Call:
     """Decode a request body.
 
+    Args:    partial: a missing argument is None.
     Raises:  ThriftError: malformed; answer with HTTP 400. ApplicationError (a ThriftError):
              readable but unknown method, wrong message type or missing argument; answer with
              ``encode_exception`` of its name, seqid, kind and text.
     """
-    return _guarded(_decode_call, protocol, service, body)
+    return _guarded(_decode_part if partial else _decode_call, protocol, service, body)
 
 
 def _decode_call(codec: Codec, service: ServiceSpec, body: bytes) -> Call:
+    call = _decode_part(codec, service, body)
+    for field, value in zip(call.method.arguments, call.arguments, strict=True):
+        if value is None:
+            text = f"{call.method.name} misses its argument {field.name!r}"
+            kind = ApplicationErrorKind.PROTOCOL_ERROR
+            raise ApplicationError(call.method.name, call.seqid, kind, text)
+    return call
+
+
+def _decode_part(codec: Codec, service: ServiceSpec, body: bytes) -> Call:
     cursor = Cursor(body, CALL_VALUES_MAX)
     name, kind, seqid = codec.read_header(cursor)
     if kind != MessageKind.CALL:
@@ -101,11 +114,7 @@ def _decode_call(codec: Codec, service: ServiceSpec, body: bytes) -> Call:
         raise ApplicationError(name, seqid, ApplicationErrorKind.UNKNOWN_METHOD, text)
     values = codec.read_struct(cursor, method.args_spec)
     _finish(codec, cursor)
-    for field in method.arguments:
-        if field.name not in values:
-            text = f"{name} misses its argument {field.name!r}"
-            raise ApplicationError(name, seqid, ApplicationErrorKind.PROTOCOL_ERROR, text)
-    return Call(method, seqid, tuple(values[field.name] for field in method.arguments))
+    return Call(method, seqid, tuple(values.get(field.name) for field in method.arguments))
 
 
 def decode_reply(protocol: ThriftProtocol, method: MethodSpec, body: bytes) -> Reply:

@@ -1,0 +1,89 @@
+"""Thrift calls that run in tasks of their own: bounded, each answered once, ended at the stop."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.request_scope import request_scope
+from opentalos.gateway.thrift_http.replies import CallForm
+from opentalos.model.errors import ExcessivePending, TalosError
+
+TASKS_MAX = 10_000  # calls of one gateway under way
+
+_log = logging.getLogger("opentalos.thrift")
+
+
+class CallTasks:
+    """The calls of one gateway. Args: reply: answers a call with an error in the gateway's form."""
+
+    def __init__(self, reply: Callable[[Exchange, CallForm, TalosError], None]) -> None:
+        self._reply = reply
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._numbers = itertools.count(1)
+        self.failures = 0  # requests answered with an error
+
+    def spawn(
+        self, exchange: Exchange, form: CallForm, call: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None] | None:
+        """Run a call in a task of its own; a connection has at most one under way."""
+        if len(self._tasks) >= TASKS_MAX:
+            call.close()
+            self.refuse(exchange, form, ExcessivePending(f"{TASKS_MAX} calls are under way"))
+            return None
+        exchange.late = partial(self.refuse, exchange, form)
+        task = asyncio.get_running_loop().create_task(self._guard(exchange, form, call))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _guard(
+        self, exchange: Exchange, form: CallForm, call: Coroutine[Any, Any, None]
+    ) -> None:
+        with request_scope(exchange):
+            try:
+                await call
+            except TalosError as error:
+                self.refuse(exchange, form, error)
+            except Exception as error:
+                self.broken(exchange, form, error)
+
+    def end_when_late(
+        self, exchange: Exchange, form: CallForm, task: asyncio.Task[None] | None
+    ) -> None:
+        """Give up a read that takes too long: reads that hang must not use up the tasks."""
+        if task is not None:
+            exchange.late = partial(self._end, exchange, form, task)
+
+    def _end(
+        self, exchange: Exchange, form: CallForm, task: asyncio.Task[None], error: TalosError
+    ) -> None:
+        task.cancel()
+        self.refuse(exchange, form, error)
+
+    def refuse(self, exchange: Exchange, form: CallForm, error: TalosError) -> None:
+        """Answer with the error; nothing may raise here (HOTPATH rule 1)."""
+        self.failures += 1
+        try:
+            self._reply(exchange, form, error)
+        except Exception as broken:
+            self.broken(exchange, form, broken)
+
+    def broken(self, exchange: Exchange, form: CallForm, error: Exception) -> None:
+        """An error nobody planned: logged once with its trace, told to the client by number."""
+        self.failures += 1
+        exchange.failure = type(error).__name__
+        request = f"{exchange.request_id}-{next(self._numbers)}"
+        fields = {"request": request, "rpc": form.method.name, "peer": exchange.peer}
+        _log.error("a call failed unexpectedly", exc_info=error, extra=fields)
+        exchange.reply_text(500, f"internal error, request {request}")
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait for the calls under way, then end those that hang: nobody waits for them."""
+        if self._tasks:
+            _, hanging = await asyncio.wait(set(self._tasks), timeout=timeout_s)
+            for task in hanging:
+                task.cancel()
