@@ -1,7 +1,7 @@
 """What callers ask of tables and what they are told; values only."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -92,8 +92,8 @@ class ScanQuery:
 
     table: str
     index: str = ""  # empty: by the key
-    start: Columns = NOTHING
-    stop: Columns = NOTHING
+    start: Columns = field(default_factory=dict)
+    stop: Columns = field(default_factory=dict)
     attributes: tuple[str, ...] = ()
     condition: str = ""
     limit: int = 10  # records of the page
@@ -107,7 +107,7 @@ class ScanPage:
     matches that an action counted, deleted or updated."""
 
     records: Sequence[Columns] = ()
-    next_key: Columns = NOTHING
+    next_key: Columns = field(default_factory=dict)
     throttled: bool = False  # cut short by the table's rate
     count: int | None = None
 
