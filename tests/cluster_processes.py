@@ -64,6 +64,22 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float) -> fl
     return time.monotonic() - began
 
 
+def rest_get(server: ServerProcess, path: str) -> dict[str, Any]:
+    """What an administrator is answered. AssertionError: another status than 200."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=REST_TIMEOUT_S)
+    pair = f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}".encode()
+    headers = {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+    try:
+        connection.request("GET", path, headers=headers)
+        reply = connection.getresponse()
+        text = reply.read()
+    finally:
+        connection.close()
+    assert reply.status == http.client.OK, f"{reply.status} {text!r}"
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
 @dataclass
 class ClusterProcesses:
     """Servers by name, each with its own data directory and a port that it keeps.
@@ -146,25 +162,10 @@ class ClusterProcesses:
         problems = []
         for one in [name] if name else self.running:
             try:
-                return self._get(one, "/rest/v1/cluster")
+                return rest_get(self.servers[one], "/rest/v1/cluster")
             except (OSError, http.client.HTTPException, AssertionError) as error:
                 problems.append(f"{one}: {error!r}")
         raise AssertionError(f"no server tells its status: {problems}")
-
-    def _get(self, name: str, path: str) -> dict[str, Any]:
-        port = self.servers[name].port
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REST_TIMEOUT_S)
-        pair = f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}".encode()
-        headers = {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
-        try:
-            connection.request("GET", path, headers=headers)
-            reply = connection.getresponse()
-            text = reply.read()
-        finally:
-            connection.close()
-        assert reply.status == http.client.OK, f"{reply.status} {text!r}"
-        document: dict[str, Any] = json.loads(text)
-        return document
 
     def openings(self, resource: str) -> dict[str, int]:
         """How often each server opened a partition of a topic for writing, as its log tells."""

@@ -3,19 +3,22 @@
 One stream tells each mutation, the other each row as it then was; both must rebuild the table.
 """
 
+import itertools
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from tests.cluster_load import Program
-from tests.cluster_processes import wait_until
+from tests.cluster_processes import rest_get, wait_until
 from tests.compat.conftest import NO_NETWORK, PROGRAMS, ROOT, Sdk
 from tests.server_process import ROOT_KEY, ServerProcess
 
@@ -35,6 +38,7 @@ KEYS = ("grp", "id")
 PARTITIONS = 3  # of each topic
 SLICES = 4
 THREADS = 2  # of one load program
+MARK_INTERVAL_S = 0.5
 PROGRESS_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 120.0
 STREAM_TIMEOUT_S = 90.0
@@ -58,6 +62,8 @@ class TableLoad:
         self.programs: list[Program] = []
         self.notes = (folder / "notes.jsonl").open("w")
         self.recorder = Recorder(time.monotonic, self.notes)
+        self._stopping = threading.Event()
+        self._watcher = threading.Thread(target=self._watch_marks, daemon=True)
 
     def start(self) -> None:
         """Topics, table, load; returns when every program was answered."""
@@ -66,7 +72,8 @@ class TableLoad:
             for topic in self.streams
         }
         views = {topic: view.name for topic, view in self.streams.items()}
-        self._run("load_create", table=self.table, streams=views, slices=SLICES)
+        made = self._run("load_create", table=self.table, streams=views, slices=SLICES)
+        self.uuid = str(made["uuid"])
         self.recorder.note("table", table=self.table, streams=views)
         for number, server in enumerate(self.servers):
             path = self.folder / f"mutations-{number}.jsonl"
@@ -81,7 +88,26 @@ class TableLoad:
             self.programs.append(Program(command, path, sds_environment()))
         for program in self.programs:
             program.wait_started()
+        self._watcher.start()
         self.wait_progress()
+
+    def _watch_marks(self) -> None:
+        """Ask each server in turn how far the streams are; one that is away tells nothing."""
+        asked = itertools.cycle(itertools.product(self.servers, self.streams))
+        while not self._stopping.wait(MARK_INTERVAL_S):
+            server, topic = next(asked)
+            args = {"table": self.table, "topic": topic}
+            mark = self.recorder.invoke("marks", "mark", **args)
+            try:
+                told = rest_get(server, f"/rest/v1/tables/{self.table}/streams/{topic}")["mark"]
+            except (OSError, HTTPException, AssertionError) as error:
+                self.recorder.fail(mark, repr(error))
+                continue
+            if told is None:
+                self.recorder.fail(mark, "there is none now")
+                continue
+            offsets = [[int(partition), next_] for partition, next_ in told["offsets"].items()]
+            self.recorder.ok(mark, timestamp_ms=told["timestamp_ms"], offsets=offsets)
 
     def history(self) -> History:
         """Everything so far."""
@@ -107,6 +133,7 @@ class TableLoad:
         """End the load, mutate each row a last time, read the table and the streams."""
         for program in self.programs:
             program.stop()
+        self._stop_watching()
         told = self._run("load_end", table=self.table, history=str(self.folder / "end.jsonl"))
         for topic, view in self.streams.items():
             stream = Stream(topic, view)
@@ -118,7 +145,11 @@ class TableLoad:
                 )
             for partition, records in stream.records.items():
                 self._record(topic, view, partition, records)
-        self.notes.flush()
+
+    def _stop_watching(self) -> None:
+        self._stopping.set()
+        if self._watcher.is_alive():
+            self._watcher.join()
 
     def _config(self) -> ClientConfig:
         endpoints = tuple(server.url for server in self.servers if server.process is not None)
@@ -138,16 +169,19 @@ class TableLoad:
         done = sorted(each.ended_s for each in mutations if each.ok)
         silence_s = max((later - earlier for earlier, later in pairwise(done)), default=0.0)
         unknown = sum(each.outcome.value in ("unknown", "open") for each in mutations)
+        marks = sum(each.ok for each in history.of("mark"))
         messages = sum(len(each.result["changes"]) for each in history.of("changes"))
         sys.stdout.write(
             f"\n| {fault}: longest without an answered mutation {silence_s:.1f} s; "
-            f"{len(done)} answered, {unknown} unknown, {messages} messages in two streams\n"
+            f"{len(done)} answered, {unknown} unknown, {messages} messages in two streams, "
+            f"{marks} marks\n"
         )
         anomalies = [str(anomaly) for anomaly in check(history)]
         assert not anomalies, "\n".join(anomalies)
 
     def close(self) -> None:
         """Leave no process behind."""
+        self._stop_watching()
         for program in self.programs:
             program.close()
         self.notes.close()

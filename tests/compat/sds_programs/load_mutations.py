@@ -35,7 +35,7 @@ from sds.table.ttypes import (
     SimpleCondition,
 )
 
-GROUPS, IDS = 6, 4  # rows: few, so that threads meet
+GROUPS, IDS = 12, 2  # rows: few, so that threads meet; groups in every slice
 FLAGS = ("red", "green", "blue")
 AMOUNT_MAX = 5
 BATCH_MAX = 5
