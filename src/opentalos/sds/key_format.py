@@ -26,6 +26,7 @@ _DOUBLE: Final = struct.Struct(">d")
 _DOUBLE_BYTES: Final = 8
 _SIGN: Final = 1 << 63
 _ALL: Final = (1 << 64) - 1
+_NEGATIVE_ZERO: Final = (_SIGN - 1).to_bytes(_DOUBLE_BYTES)
 _END: Final = b"\x00\x00"
 _END_TURNED: Final = b"\xff\xff"
 
@@ -77,8 +78,8 @@ def _float_of(raw: bytes) -> float:
     pattern = int.from_bytes(raw)
     pattern ^= _SIGN if pattern & _SIGN else _ALL
     value: float = _DOUBLE.unpack(pattern.to_bytes(_DOUBLE_BYTES))[0]
-    if value != value:
-        raise ValueError("a number is NaN")
+    if value != value or raw == _NEGATIVE_ZERO:
+        raise ValueError("a number is NaN or -0.0")
     return value
 
 
