@@ -45,6 +45,7 @@ ZOMBIES = ClusterConfig(
     think_s=0.12,
     session_s=1.0,
     metered=0.0,
+    tabled=0.0,
     files=FileFaults(commit_slow=0.05),
     meta=MetaFaults(),
     rows=RowFaults(),

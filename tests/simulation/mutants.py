@@ -51,6 +51,7 @@ CHAOS_S = 12.0
 CRASHES = WorldConfig(
     chaos_s=CHAOS_S,
     metered=0.0,
+    tabled=0.0,
     files=FileFaults(commit_fails=0.06, sync_lies=0.5, commit_slow=0.05),
     meta=MetaFaults(unknown=0.05, unavailable=0.02),
     rows=RowFaults(unknown=0.05),

@@ -12,7 +12,7 @@ SEEDS_PER_TEST = 5  # a test stays far below the time limit, also on a busy mach
 
 # Seeds that found a bug, with what they showed then; see test_seeds.py. They play as they did then:
 # without faults that came later and are drawn apart.
-AS_FOUND = ClusterConfig(put_twice=0.0, recover_refused=0.0, metered=0.0)
+AS_FOUND = ClusterConfig(put_twice=0.0, recover_refused=0.0, metered=0.0, tabled=0.0)
 FOUND = {
     11: "an announced restart cost moves: the absence was seen before the announcement",
     18: "a roll that met a deletion left a file behind",
@@ -40,7 +40,7 @@ def test_a_seed_that_found_a_bug_passes(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", FOUND_WITH_REFUSALS)
 def test_a_seed_that_found_a_later_bug_passes(seed: int) -> None:
-    report = run_cluster_seed(seed, ClusterConfig(metered=0.0))
+    report = run_cluster_seed(seed, ClusterConfig(metered=0.0, tabled=0.0))
     assert report.ok, f"{report}\nonce found: {FOUND_WITH_REFUSALS[seed]}"
 
 

@@ -14,7 +14,7 @@ SEEDS_PER_TEST = 8  # a test stays far below the time limit, also on a busy mach
 # Seeds that found a bug, with what they showed then. Any change of the code that draws or waits
 # differently makes another run of a seed; the sum of them stays a good selection. What came later
 # and is drawn apart is left out.
-AS_FOUND = WorldConfig(put_twice=0.0, metered=0.0)
+AS_FOUND = WorldConfig(put_twice=0.0, metered=0.0, tabled=0.0)
 FOUND = {
     6: "a flushed segment without its first page was refused for ever",
     29: "the log's state was dropped with the last segment",
@@ -56,7 +56,7 @@ def test_a_seed_that_found_a_bug_passes(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", FOUND_METERED)
 def test_a_seed_that_found_a_bug_with_metering_passes(seed: int) -> None:
-    report = run_seed(seed)
+    report = run_seed(seed, WorldConfig(tabled=0.0))
     assert report.ok, f"{report}\nonce found: {FOUND_METERED[seed]}"
 
 
