@@ -19,6 +19,7 @@ from opentalos.testing.cluster_server import ClusterServer
 from opentalos.testing.cluster_world import ClusterWorld
 from opentalos.testing.group_clients import Worker
 from opentalos.testing.server import ServerLost, SimulatedServer, UnansweredBug
+from opentalos.testing.table_workload import TableScene
 from opentalos.testing.workload import GROUPS, PATIENCE_S, SETTLE_S, Actor, Admin, Auditor
 
 BALANCE_S = 15.0  # after the faults all partitions are where they belong within so long
@@ -155,6 +156,8 @@ async def cluster_workload(world: ClusterWorld) -> None:
     admin = Admin(world, topics)
     topics.append(await admin.create("synced", partitions=3, flushed=False))
     topics.append(await admin.create("flushed", partitions=2, flushed=True))
+    tables = TableScene(world)
+    await tables.create()
     clients: list[Actor] = [admin, Stranger(world, "stranger", topics), Router(world, topics)]
     clients.append(Straggler(world, admin.all_topics))
     clients += [Producer(world, f"plain{n}", topics) for n in range(2)]
@@ -162,6 +165,7 @@ async def cluster_workload(world: ClusterWorld) -> None:
     clients += [Reader(world, f"reader{n}", topics) for n in range(2)]
     workers = range(world.cluster_config.workers)
     clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in workers]
+    clients += tables.clients()
     tasks = [asyncio.create_task(each.run(), name=each.name) for each in clients]
     await Nemesis(world).trouble()
     for task in tasks:
@@ -172,11 +176,13 @@ async def cluster_workload(world: ClusterWorld) -> None:
     await auditor.probe()
     await auditor.check_balance()
     await auditor.check_schedule()
+    await tables.probe()
     if rng.random() < 0.5:
         await world.stop_all()
         await world.heal()
         await asyncio.sleep(SETTLE_S)
     await auditor.read_all()
+    await tables.read_all()
     await auditor.read_usage()
     await world.stop_all()
     await auditor.verify()

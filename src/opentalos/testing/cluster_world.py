@@ -192,6 +192,7 @@ class ClusterWorld(World):
             quota=self.quota,
             metering=METERING if self.metered else None,
             minute_ms=self.config.minute_ms,
+            sds=config.sds,
             cluster=config.limits,
             incarnation=incarnation,
         )

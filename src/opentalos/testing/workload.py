@@ -24,6 +24,7 @@ from opentalos.testing.faulty_meta import FaultyMetaStore
 from opentalos.testing.group_clients import Worker
 from opentalos.testing.history import Operation
 from opentalos.testing.server import ServerLost, SimulatedServer, UnansweredBug
+from opentalos.testing.table_workload import TableScene
 from opentalos.testing.usage_audit import UsageAuditor
 from opentalos.testing.world import World
 
@@ -223,12 +224,12 @@ class Auditor(Client):
         """Every usage event, once they tell of all that the final reading found."""
         if not self.world.metered:
             return
-        finals = [each for each in self.world.recorder.history.of("read") if each.ok]
-        by_resource = {topic.resource: topic.uuid for topic in self.topics}
+        finals = [each for each in self.world.recorder.history.of("read", "changes") if each.ok]
+        living = {topic.resource for topic in self.topics}
         ends = {
-            (by_resource[each.args["topic"]], each.args["partition"]): each.result["next"]
+            (each.args["topic"].rsplit("#", 1)[-1], each.args["partition"]): each.result["next"]
             for each in finals
-            if each.args.get("final") and each.args["topic"] in by_resource
+            if each.action == "changes" or (each.args.get("final") and each.args["topic"] in living)
         }
         await self._usage.read_usage(ends)
 
@@ -373,11 +374,14 @@ async def standard_workload(world: World) -> None:
     admin = Admin(world, topics)
     topics.append(await admin.create("synced", partitions=2, flushed=False))
     topics.append(await admin.create("flushed", partitions=1, flushed=True))
+    tables = TableScene(world)
+    await tables.create()
     clients: list[Actor] = [admin, Stranger(world, "stranger", topics)]
     clients += [Producer(world, f"plain{n}", topics) for n in range(2)]
     clients += [IdempotentProducer(world, f"exact{n}", topics, n + 1) for n in range(2)]
     clients += [Reader(world, f"reader{n}", topics) for n in range(2)]
     clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in range(2)]
+    clients += tables.clients()
     tasks = [asyncio.create_task(each.run(), name=each.name) for each in clients]
     await world.trouble()
     for task in tasks:
@@ -386,12 +390,14 @@ async def standard_workload(world: World) -> None:
     await world.heal()
     auditor = Auditor(world, topics)
     await auditor.probe()
+    await tables.probe()
     if rng.random() < 0.5:
         await world.stop_server()
     else:
         await world.crash()
     await world.start_server()
     await auditor.read_all()
+    await tables.read_all()
     await auditor.read_usage()
     await world.stop_server()
     await auditor.verify()

@@ -25,6 +25,7 @@ from opentalos.model.limits import (
     MessageLimits,
     MeteringSettings,
     QuotaLimits,
+    SdsLimits,
     TopicLimits,
 )
 from opentalos.testing.clock import SimulatedClock
@@ -68,6 +69,18 @@ LOG_LIMITS = LogLimits(
     space_reserve_bytes=2 << 10,
 )
 
+SDS_LIMITS = SdsLimits(
+    group_rows_max=4,
+    waiting_max=40,
+    pending_entries_max=60,
+    refused_max_s=4.0,
+    write_deadline_s=3.0,
+    settle_s=20.0,  # a zombie may sleep, wake up, live on and have a late write, each some seconds
+    opened_look_s=1.0,
+    look_s=4.0,
+    idle_close_s=5.0,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldConfig:
@@ -97,6 +110,8 @@ class WorldConfig:
     put_twice: float = 0.1  # probability that an idempotent put is sent twice at once
     metered: float = 0.5  # probability that a seed meters
     minute_ms: int = 2_000  # of metering
+    tabled: float = 0.0  # probability that a seed has a structured table
+    sds: SdsLimits = SDS_LIMITS
 
 
 class World:
@@ -118,6 +133,7 @@ class World:
         self.quota = self.config.quota or _draw_quota(self.rng("quota"))
         self.faults = self.config.world or WorldFaults.draw(rng)
         self.metered = self.rng("metering").random() < self.config.metered
+        self.tabled = self.rng("tables").random() < self.config.tabled
         self.current: SimulatedServer | None = None
         self.zombies: list[SimulatedServer] = []
         self._servers: list[SimulatedServer] = []
@@ -219,6 +235,7 @@ class World:
             quota=self.quota,
             metering=METERING if self.metered else None,
             minute_ms=self.config.minute_ms,
+            sds=self.config.sds,
         )
         clock = SimulatedClock(self.loop, rng, skew_ms=skew_ms)
         server = SimulatedServer(self.disk, f"{name}.{incarnation}", config, self.stores, clock)
