@@ -12,10 +12,11 @@ from opentalos.cli.output import Output, with_format
 from opentalos.cli.rest_path import place
 from opentalos.cli.table_rows import ROW_COMMANDS
 from opentalos.cli.table_schema import (
+    RIGHTS,
     TYPES,
     columns_of,
-    indexes_of,
     new_table,
+    rights_of,
     with_schema_options,
 )
 from opentalos.cli.table_streams import stream
@@ -137,10 +138,7 @@ def _streams(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 @table_argument
 @click.option("--column", "columns", metavar="NAME:TYPE", multiple=True, help="A new column.")
 @click.option("--remove-column", "removed", metavar="NAME", multiple=True, help="Remove it.")
-@click.option(
-    "--index", "indexes", metavar="NAME:COLUMN[,...][:MODE]", multiple=True, help="A new index."
-)
-@click.option("--remove-index", "removed_indexes", metavar="NAME", multiple=True, help="Remove it.")
+@click.option("--drop-index", "dropped", metavar="NAME", multiple=True, help="Remove it.")
 @click.option(
     "--ttl",
     "ttl_s",
@@ -149,34 +147,50 @@ def _streams(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     help="Rows vanish so long after their last write; 0: never.",
 )
 @click.option("--description", help="Free text.")
+@click.option(
+    "--allow",
+    "allowed",
+    metavar="PRINCIPAL:RIGHT[,RIGHT]",
+    multiple=True,
+    help=f"Rights: {', '.join(RIGHTS)}.",
+)
+@click.option("--forbid", metavar="PRINCIPAL", multiple=True, help="Take all its rights.")
 @with_format
 @with_server
 def alter(
     table: str,
     columns: Sequence[str],
     removed: Sequence[str],
-    indexes: Sequence[str],
-    removed_indexes: Sequence[str],
+    dropped: Sequence[str],
+    allowed: Sequence[str],
+    forbid: Sequence[str],
     output: Output,
     server: ServerOptions,
     **others: Any,
 ) -> None:
-    """Change columns, indexes, time to live or description of TABLE.
+    """Change columns, time to live, description or rights of TABLE, or drop an index.
 
-    Keys, hash and slices cannot be changed. Streams: talos table stream.
+    Keys, hash and slices cannot be changed, nor indexes be added. Streams: talos table stream.
 
+    \b
     Example: talos table alter people --column city:string --ttl 86400
-    """  # fmt: skip
+             talos table alter people --allow reporting:app-read
+    """
     wanted: dict[str, Any] = {name: one for name, one in others.items() if one is not None}
     if wanted.get("ttl_s") == 0:
         wanted["ttl_s"] = None
     if columns or removed:
         wanted["columns"] = columns_of(columns) | dict.fromkeys(removed)
-    if indexes or removed_indexes:
-        wanted["indexes"] = indexes_of(indexes) | dict.fromkeys(removed_indexes)
+    if dropped:
+        wanted["indexes"] = dict.fromkeys(dropped)
+    call, path = server.rest(), place("tables", table)
+    if allowed or forbid:
+        rights = dict(map(rights_of, allowed)) | dict.fromkeys(forbid)
+        apps = call("GET", path)["apps"] | rights
+        wanted["apps"] = {who: one for who, one in apps.items() if one}
     if not wanted:
         raise click.UsageError("nothing to change: give --column, --ttl or the like")
-    changed = server.rest()("PATCH", place("tables", table), wanted)
+    changed = call("PATCH", path, wanted)
     output.done(f"changed {table}", **changed)
 
 

@@ -11,6 +11,7 @@ TYPES: Final = (
     "with _set"
 )
 VIEWS: Final = ("record-image", "mutate-log", "keys-only")
+RIGHTS: Final = ("app-read", "app-write", "public-read", "public-write")
 _MODES: Final = ("lazy", "eager", "immutable")
 _DESCENDING: Final = "desc"
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
@@ -100,6 +101,12 @@ def streams_of(given: Sequence[str]) -> dict[str, Any]:
             stream["columns"] = _names(columns, one, "--stream")
         found[topic] = stream
     return found
+
+
+def rights_of(given: str) -> tuple[str, list[str]]:
+    """A principal and what it may do."""
+    who, rights = _pair(given, "--allow", "PRINCIPAL:RIGHT[,RIGHT...]")
+    return who, [_choice(one, RIGHTS, "--allow") for one in rights.split(",")]
 
 
 def _document(file: IO[str]) -> dict[str, Any]:

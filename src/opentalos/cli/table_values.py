@@ -78,7 +78,7 @@ def _value(name: str, text: str, types: Types) -> Any:
         if kind == "bool":
             return _BOOLS[text]
         if kind in ("float", "double"):
-            return text if text in ("NaN", "Infinity", "-Infinity") else float(text)
+            return text if text in ("Infinity", "-Infinity") else float(text)
         if kind.endswith("_set"):
             return json.loads(text)
         return int(text)
