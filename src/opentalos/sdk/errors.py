@@ -6,7 +6,7 @@ OutcomeUnknown may be either. Where a code alone does not tell, it is taken for 
 Source: talos-admin.md section 7, talos-http.md section 4.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from opentalos.model import errors as model
 from opentalos.model.errors import (
@@ -198,6 +198,26 @@ BY_CODE: Final[dict[int, type[TalosError]]] = {
 # Every other code may stand for work that was done: unexpected and internal errors (2, 26),
 # failed storage (10, 12, 13, 18 to 20, 23, 24, 29, 47), no code at all, codes made later.
 
+BY_TABLE_CODE: Final[dict[int, type[TalosError]]] = {
+    2: Unavailable,
+    21: PermissionDenied,
+    22: ValidationFailed,
+    23: SizeExceeded,
+    24: QuotaExceeded,
+    25: ThrottleRejected,
+    26: TableNotExist,
+    27: TableExists,
+    28: TableNotEnabled,
+    29: NotSupported,
+    30: NotSupported,
+    31: InvalidCredential,
+    32: ClockSkewed,
+    33: RequestTooLarge,
+    34: BadRequest,
+    36: NotSupported,
+}
+# Every other code may stand for work that was done. Source: sds.md, sds.thrift ErrorCode.
+
 # Codes that mean something else in one call.
 BY_CALL: Final[dict[tuple[str, int], type[TalosError]]] = {
     ("putMessage", 3): SequenceGap,
@@ -238,9 +258,20 @@ _NOT_DONE_KINDS: Final = frozenset(
 )
 
 
-def error_of_exception(call: str, sent: GalaxyTalosException) -> TalosError:
-    """The error of a Thrift exception that answers ``call``."""
-    return error_of_code(call, sent.errorCode, sent.errMsg or "")
+def error_of_exception(call: str, sent: Any) -> TalosError:
+    """The error of a Thrift exception, of topics or of tables, that answers ``call``."""
+    if isinstance(sent, GalaxyTalosException):
+        return error_of_code(call, sent.errorCode, sent.errMsg or "")
+    return error_of_table_code(call, sent)
+
+
+def error_of_table_code(call: str, sent: Any) -> TalosError:
+    """The error of a ServiceException of tables; unknown for every code that does not say "not
+    done"."""
+    code, text = sent.errorCode, sent.errorMessage or sent.details
+    number = -1 if code is None else int(code)
+    kind = BY_TABLE_CODE.get(number, OutcomeUnknown)
+    return kind(text or f"{call} failed with code {number}")
 
 
 def error_of_code(call: str, code: int | None, text: str) -> TalosError:

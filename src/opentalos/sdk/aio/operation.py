@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from opentalos.model.errors import OutcomeUnknown
 from opentalos.sdk.aio.transport import Reply
 from opentalos.sdk.errors import error_of_application, error_of_exception, error_of_status
-from opentalos.wire._generated.common import GalaxyTalosException
 from opentalos.wire.thrift.error import ApplicationError, ThriftError
 from opentalos.wire.thrift.message import ThriftProtocol, decode_reply, encode_call, protocol_of
 from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
@@ -15,12 +14,15 @@ from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
 _SEQID: Final = 1
 _TEXT_CHARS_MAX: Final = 500  # shown of a reply that is no Thrift message
 # Calls that change nothing, by how their names begin.
-_READS: Final = ("get", "query", "describe", "list", "lookup", "match", "check", "valid")
+_READS: Final = (
+    "get", "query", "describe", "list", "lookup", "match", "check", "valid", "find", "scan",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One call with all its attempts. ``check`` finds errors inside a reply."""
+    """One call with all its attempts. ``request`` is a tuple if the method takes several
+    arguments; ``check`` finds errors inside a reply."""
 
     service: ServiceSpec
     method: MethodSpec
@@ -34,11 +36,14 @@ class Operation:
     @property
     def reads(self) -> bool:
         """Whether the call changes nothing."""
-        return self.method.name.startswith(_READS)
+        acts = getattr(self.request, "action", None) is not None  # of a scan that also writes
+        return self.method.name.startswith(_READS) and not acts
 
     def encode(self) -> bytes:
         """The body of its request."""
-        arguments = (self.request,) if self.method.arguments else ()
+        arguments = self.request if isinstance(self.request, tuple) else (self.request,)
+        if not self.method.arguments:
+            arguments = ()
         return encode_call(ThriftProtocol.COMPACT, self.method, _SEQID, *arguments)
 
 
@@ -57,5 +62,5 @@ def result_of(url: str, method: MethodSpec, reply: Reply) -> Any:
     if decoded.seqid != _SEQID:
         raise OutcomeUnknown(f"{where}: the reply to another call")
     if decoded.error is not None:
-        raise error_of_exception(method.name, cast(GalaxyTalosException, decoded.error))
+        raise error_of_exception(method.name, decoded.error)
     return decoded.result

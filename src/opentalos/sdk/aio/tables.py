@@ -1,0 +1,281 @@
+"""Structured tables for asyncio: their records, and their administration."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Final, Self
+
+from opentalos.model.datum import Columns, Datum
+from opentalos.model.errors import TableNotExist, ValidationFailed
+from opentalos.model.table import TableSchema, TableSpec, TableState
+from opentalos.sdk.aio import table_structs as structs
+from opentalos.sdk.aio.client import Client, attach
+from opentalos.sdk.aio.table_scan import (
+    ScanPage,
+    ScanPlace,
+    ScanQuery,
+    following,
+    page_request,
+    pause,
+)
+from opentalos.sdk.config import ClientConfig
+from opentalos.sdk.stream_state import StreamMark
+from opentalos.sdk.table_calls import (
+    BatchItem,
+    BatchOutcome,
+    Condition,
+    Increment,
+    Put,
+    Remove,
+    TableInfo,
+)
+from opentalos.sdk.table_values import Given, Row, typed_columns
+from opentalos.wire._generated import sds
+from opentalos.wire._generated.sds import ADMIN_SERVICE, TABLE_SERVICE
+from opentalos.wire.table_schema import spec_from, spec_to
+
+SCHEMA_AGE_S_MAX: Final = 60.0  # so long a table's column types are believed
+_NO_KEY: Final[Mapping[str, Given]] = {}
+
+
+class TalosTable:
+    """The records of one table, as plain Python values by column.
+
+    A value takes the type of its column, for which the schema is asked for now and then; a
+    ``Datum`` says its type itself. An operation that a server may have done is repeated only where
+    that makes no difference: a get, and a put or remove without condition. An increment or a
+    conditional write whose answer is lost raises OutcomeUnknown.
+
+    Args: client: shared with other objects, or a configuration for a client of its own.
+    """
+
+    def __init__(self, client: Client | ClientConfig, name: str) -> None:
+        self._client, self._owned = attach(client)
+        self.name = name
+        self._schema: TableSchema | None = None
+        self._asked_s = 0.0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def schema(self, *, refresh: bool = False) -> TableSchema:
+        """The table's schema; remembered for a while. Raises: TableNotExist, PermissionDenied."""
+        now_s = asyncio.get_running_loop().time()
+        if self._schema is None or refresh or now_s - self._asked_s > SCHEMA_AGE_S_MAX:
+            found = await self._client.call(ADMIN_SERVICE, "describeTable", self.name)
+            self._schema, self._asked_s = spec_from(found).schema, now_s
+        return self._schema
+
+    async def get(self, key: Mapping[str, Given], columns: Sequence[str] = ()) -> Row | None:
+        """The record of a key, or None. ``columns``: only these; empty: all.
+
+        Raises: TableNotExist, TableNotEnabled, PermissionDenied, ValidationFailed.
+        """
+        typed = await self._typed(key)
+        request = structs.get_request(self.name, typed, columns)
+        found = await self._call("get", request)
+        return structs.row_of(found.item) or None
+
+    async def put(self, record: Mapping[str, Given], condition: Condition | None = None) -> bool:
+        """Write these columns of a record, which has its key's columns too; others stay.
+
+        Returns: False: the condition did not hold, nothing was written.
+        Raises:  as ``get``, QuotaExceeded, SizeExceeded: not done; OutcomeUnknown.
+        """
+        return await self._write(Put(record, condition)) is True
+
+    async def increment(self, key: Mapping[str, Given], amounts: Mapping[str, Given]) -> Row:
+        """Add to columns of whole numbers; their new values. Raises: as ``put``."""
+        found = await self._write(Increment(key, amounts))
+        return found if isinstance(found, dict) else {}
+
+    async def remove(
+        self,
+        key: Mapping[str, Given],
+        columns: Sequence[str] = (),
+        condition: Condition | None = None,
+    ) -> bool:
+        """Remove columns of a record; none named: the record. Returns and raises: as ``put``."""
+        return await self._write(Remove(key, columns, condition)) is True
+
+    async def batch(
+        self, items: Sequence[BatchItem], *, partial: bool = False
+    ) -> list[BatchOutcome]:
+        """Do each item by itself. An item that failed has the error as its outcome.
+
+        Args:    partial: as many as the table's rate allows; else all, or ThrottleRejected.
+        Returns: by item: of a get the record or None, of an increment the new values, of a put or
+                 remove whether its condition held, or a TalosError.
+        Raises:  as ``put``: of the batch as a whole.
+        """
+        if not items:
+            return []
+        types = await self._types_for(items)
+        request = sds.BatchRequest(
+            items=[structs.item_struct(self.name, one, types) for one in items]
+        )
+        repeatable = all(map(structs.is_repeatable, items))
+        method = "partialAllowedBatch" if partial else "batch"
+        if any(getattr(one, "condition", None) is not None for one in items) and not partial:
+            method = "batchCheckAndMutate"
+        found = await self._call(method, request, retry_unknown=repeatable)
+        return [structs.outcome_of(one) for one in found.items or ()]
+
+    async def scan(
+        self,
+        start: Mapping[str, Given] = _NO_KEY,
+        stop: Mapping[str, Given] = _NO_KEY,
+        *,
+        index: str | None = None,
+        columns: Sequence[str] = (),
+        condition: str | None = None,
+        reverse: bool = False,
+    ) -> AsyncGenerator[Row, None]:
+        """Records from ``start`` on, up to but without ``stop``, in the order of the key or index.
+
+        Either may have only the first columns of the key. Pages are asked for as records are
+        taken; one that the table's rate cut short is followed by a pause, at most ``deadline_s``
+        of them in a row.
+
+        Args:   condition: such as ``age > 30 AND city = 'Beijing'``; reverse: ``start`` is above.
+        Raises: as ``get``; ThrottleRejected: the rate was used up for too long.
+        """
+        query = ScanQuery(start, stop, index, columns, condition, reverse)
+        place: ScanPlace | None = ScanPlace()
+        while place is not None:
+            page = await self._scan_page(query, place)
+            for record in page.records:
+                yield record
+            place = page.following
+
+    async def close(self) -> None:
+        """Close the client if it is this object's own."""
+        if self._owned:
+            await self._client.close()
+
+    async def _scan_page(self, query: ScanQuery, place: ScanPlace) -> ScanPage:
+        """Also for the synchronous class."""
+        limits = await self._typed(query.start), await self._typed(query.stop)
+        place = await pause(self._client.config, place)
+        found = await self._call("scan", page_request(self.name, query, limits, place))
+        records = [structs.row_of(record) for record in found.records or ()]
+        return ScanPage(records, following(found, place))
+
+    async def _write(self, item: Put | Increment | Remove) -> BatchOutcome:
+        types = await self._types_for([item])
+        request = structs.item_struct(self.name, item, types).request
+        assert request is not None
+        repeatable = structs.is_repeatable(item)
+        if isinstance(item, Increment):
+            found = await self._call("increment", request.incrementRequest)
+            return structs.row_of(found.amounts)
+        method = "put" if isinstance(item, Put) else "remove"
+        sent = request.putRequest if isinstance(item, Put) else request.removeRequest
+        found = await self._call(method, sent, retry_unknown=repeatable)
+        return bool(found.success)
+
+    async def _call(self, method: str, request: Any, *, retry_unknown: bool = False) -> Any:
+        try:
+            return await self._client.call(
+                TABLE_SERVICE, method, request, retry_unknown=retry_unknown
+            )
+        except (TableNotExist, ValidationFailed):
+            self._schema = None  # it may be another one by now
+            raise
+
+    async def _typed(self, values: Mapping[str, Given]) -> Columns:
+        told = {name: one for name, one in values.items() if isinstance(one, Datum)}
+        if len(told) == len(values):
+            return told
+        return typed_columns((await self.schema()).attributes, values)
+
+    async def _types_for(self, items: Sequence[BatchItem]) -> structs.Typed:
+        """How to type the values of these items; the schema only if a value needs it."""
+        if all(map(structs.is_typed, items)):
+            return lambda values: typed_columns({}, values)
+        attributes = (await self.schema()).attributes
+        return lambda values: typed_columns(attributes, values)
+
+
+class TableAdmin:
+    """Tables: made, changed, enabled and described.
+
+    Args: client: shared with other objects, or a configuration for a client of its own.
+    """
+
+    def __init__(self, client: Client | ClientConfig) -> None:
+        self._client, self._owned = attach(client)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def create(self, name: str, spec: TableSpec | TableSchema) -> TableInfo:
+        """Make a table, enabled. Every topic of its streams must be there, and the owner allowed
+        to put into it.
+
+        Raises: TableExists, ValidationFailed, TopicNotExist, PermissionDenied, QuotaExceeded: not
+                done. OutcomeUnknown: describe tells whether it was made.
+        """
+        found = await self._client.call(ADMIN_SERVICE, "createTable", (name, spec_to(_spec(spec))))
+        return structs.info_of(found)
+
+    async def alter(self, name: str, spec: TableSpec | TableSchema) -> None:
+        """Give a table another schema, as a whole: what is not in it goes, its streams too. Keys,
+        hashing and slices cannot change.
+
+        Raises: as ``create``; TableNotExist.
+        """
+        await self._client.call(ADMIN_SERVICE, "alterTable", (name, spec_to(_spec(spec))))
+
+    async def drop(self, name: str) -> None:
+        """Delete a table with all its records. Raises: TableNotExist, PermissionDenied."""
+        await self._client.call(ADMIN_SERVICE, "dropTable", name)
+
+    async def enable(self, name: str) -> None:
+        """Let a disabled table be used again."""
+        await self._client.call(ADMIN_SERVICE, "enableTable", name)
+
+    async def disable(self, name: str) -> None:
+        """Let a table refuse reads and writes; its records stay."""
+        await self._client.call(ADMIN_SERVICE, "disableTable", name)
+
+    async def describe(self, name: str) -> TableSpec:
+        """Schema and settings of a table. Raises: TableNotExist, PermissionDenied."""
+        return spec_from(await self._client.call(ADMIN_SERVICE, "describeTable", name))
+
+    async def list(self) -> tuple[TableInfo, ...]:
+        """The caller's tables, by name."""
+        found = await self._client.call(ADMIN_SERVICE, "findAllTables", None)
+        return tuple(sorted(map(structs.info_of, found), key=lambda info: info.name))
+
+    async def state(self, name: str) -> TableState:
+        """Where a table is in its life."""
+        found = await self._client.call(ADMIN_SERVICE, "getTableState", name)
+        return structs.state_of(found)
+
+    async def mark(self, name: str, topic: str) -> StreamMark:
+        """A moment of a table's stream: every change up to then lies before these offsets of the
+        topic.
+
+        Raises: Unavailable: a part of the table has just moved to another server.
+        """
+        method = "getLatestStreamCheckpoint"
+        return structs.mark_of(await self._client.call(ADMIN_SERVICE, method, (name, topic)))
+
+    async def server_time_ms(self) -> int:
+        """Unix milliseconds by the clock of the server that answers."""
+        return int(await self._client.call(ADMIN_SERVICE, "getServerTime", None))
+
+    async def close(self) -> None:
+        """Close the client if it is this object's own."""
+        if self._owned:
+            await self._client.close()
+
+
+def _spec(spec: TableSpec | TableSchema) -> TableSpec:
+    return TableSpec(schema=spec) if isinstance(spec, TableSchema) else spec
