@@ -81,9 +81,7 @@ def stored(**values: Any) -> StoredRow:
     return done(ABSENT, put(**values)).row
 
 
-text = st.text(st.characters(exclude_categories=("Cs",)), max_size=6) | st.text(
-    "\x00\x01ab\xff", max_size=4
-)
+text = st.text(st.characters(codec="utf-8"), max_size=6) | st.text("\x00\x01ab\xff", max_size=4)
 binary = st.binary(max_size=6) | st.lists(
     st.sampled_from([b"\x00", b"\x01", b"\xfe", b"\xff"]), max_size=4
 ).map(b"".join)
