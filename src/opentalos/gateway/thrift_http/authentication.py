@@ -46,7 +46,7 @@ class Authenticator:
     def __init__(self, principals: PrincipalService, limits: AuthLimits) -> None:
         self._principals = principals
         self._skew_max_s = limits.clock_skew_max_s
-        self._anonymous = limits.anonymous
+        self.anonymous = limits.anonymous  # whether guests are let in
         # A request may be dated ahead by the largest skew, so its copies pass for twice that.
         self._seen = SeenRequests(2 * limits.clock_skew_max_s)
         self._seen_strictly = SeenRequests(2 * limits.clock_skew_max_s, strict=True)
@@ -61,7 +61,7 @@ class Authenticator:
         try:
             return self._caller(exchange)
         except (InvalidCredential, ClockSkewed) as error:
-            self._deny(exchange.peer, exchange.headers.get(b"authorization", b""), error)
+            self.deny(exchange.peer, exchange.headers.get(b"authorization", b""), error)
             raise
 
     def by_claim(
@@ -78,16 +78,8 @@ class Authenticator:
                 raise InvalidCredential(_NO_MATCH)
             return self._admitted(exchange, state, claim)
         except (InvalidCredential, ClockSkewed) as error:
-            self._deny(exchange.peer, b"%b:" % claim.key_id.encode(), error)
+            self.deny(exchange.peer, b"%b:" % claim.key_id.encode(), error)
             raise
-
-    def anonymous(self, exchange: Exchange, scheme: str) -> Principal:
-        """The guest, where guests are let in. Raises: InvalidCredential, audited."""
-        if self._anonymous:
-            return GUEST
-        error = InvalidCredential(f"{scheme} is not accepted here")
-        self._deny(exchange.peer, scheme.encode(), error)
-        raise error
 
     def _caller(self, exchange: Exchange) -> Principal:
         headers = exchange.headers
@@ -97,7 +89,7 @@ class Authenticator:
             key_id = key.decode("utf-8", "replace")
         else:
             authorization = parse_authorization(value)
-            if authorization.scheme is Scheme.GUEST and self._anonymous:
+            if authorization.scheme is Scheme.GUEST and self.anonymous:
                 return GUEST
             if not authorization.signed:
                 raise InvalidCredential(f"{authorization.scheme.value} is not accepted here")
@@ -141,11 +133,11 @@ class Authenticator:
             if not hmac.compare_digest(state.live.secret, secret.encode()):
                 raise InvalidCredential(_NO_MATCH)
         except InvalidCredential as error:
-            self._deny(peer, b"Basic %b:" % key_id.encode(), error)
+            self.deny(peer, b"Basic %b:" % key_id.encode(), error)
             raise
         return state.live.principal
 
-    def _deny(self, peer: str, authorization: bytes, error: Exception) -> None:
+    def deny(self, peer: str, authorization: bytes, error: Exception) -> None:
         """One audit line, at most so many per second; no signature and no secret in it."""
         self.denials += 1
         second = int(time.monotonic())

@@ -1,0 +1,1 @@
+"""Structured tables over Thrift and HTTP, as the SDS clients call them."""

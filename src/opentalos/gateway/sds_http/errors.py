@@ -1,0 +1,78 @@
+"""The one table from error to SDS error code.
+
+Source: sds.md sections 1 and 4. Clients repeat SERVICE_UNAVAILABLE, THROUGHPUT_EXCEED and
+REQUEST_TIMEOUT by themselves, so these are only said of what was not done; INTERNAL_ERROR they
+repeat only when told to, so it is said where the outcome is unknown.
+"""
+
+from typing import Final
+
+from opentalos.model import errors
+from opentalos.model.errors import TalosError
+from opentalos.wire._generated.sds import ErrorCode, ServiceException
+
+CODES: Final[dict[type[TalosError], ErrorCode]] = {
+    errors.BadRequest: ErrorCode.BAD_REQUEST,
+    errors.RequestTooLarge: ErrorCode.REQUEST_TOO_LARGE,
+    errors.InvalidName: ErrorCode.VALIDATION_FAILED,
+    errors.InvalidTopicParams: ErrorCode.VALIDATION_FAILED,
+    errors.ChangePartitionTooFast: ErrorCode.RESOURCE_UNAVAILABLE,
+    errors.TopicExists: ErrorCode.RESOURCE_ALREADY_EXISTS,
+    errors.NothingThere: ErrorCode.RESOURCE_NOT_FOUND,
+    errors.TopicNotExist: ErrorCode.RESOURCE_NOT_FOUND,
+    errors.PartitionNotExist: ErrorCode.RESOURCE_NOT_FOUND,
+    errors.TopicGroupNotExist: ErrorCode.RESOURCE_NOT_FOUND,
+    errors.TopicGroupExists: ErrorCode.RESOURCE_ALREADY_EXISTS,
+    errors.SubResourceNameExists: ErrorCode.RESOURCE_ALREADY_EXISTS,
+    errors.PermissionDenied: ErrorCode.ACCESS_DENIED,
+    errors.InvalidCredential: ErrorCode.INVALID_AUTH,
+    errors.ClockSkewed: ErrorCode.CLOCK_TOO_SKEWED,
+    errors.OffsetOutOfRange: ErrorCode.VALIDATION_FAILED,
+    errors.UnexpectedOffset: ErrorCode.VALIDATION_FAILED,
+    errors.QuotaExceeded: ErrorCode.QUOTA_EXCEED,
+    errors.QuotaNotExist: ErrorCode.RESOURCE_NOT_FOUND,
+    errors.QuotaAutoApproveFailed: ErrorCode.QUOTA_EXCEED,
+    errors.LeaseNotHeld: ErrorCode.RESOURCE_UNAVAILABLE,
+    errors.ConsumerGroupNotExist: ErrorCode.RESOURCE_NOT_FOUND,
+    errors.ConsumerGroupWorking: ErrorCode.RESOURCE_UNAVAILABLE,
+    errors.TooManyConsumers: ErrorCode.QUOTA_EXCEED,
+    errors.TableNotExist: ErrorCode.RESOURCE_NOT_FOUND,
+    errors.TableExists: ErrorCode.RESOURCE_ALREADY_EXISTS,
+    errors.TableNotEnabled: ErrorCode.RESOURCE_UNAVAILABLE,
+    errors.ValidationFailed: ErrorCode.VALIDATION_FAILED,
+    errors.SizeExceeded: ErrorCode.SIZE_EXCEED,
+    errors.PrincipalExists: ErrorCode.RESOURCE_ALREADY_EXISTS,
+    errors.PrincipalNotExist: ErrorCode.RESOURCE_NOT_FOUND,
+    errors.PreviewFailed: ErrorCode.VALIDATION_FAILED,
+    errors.ProducerFenced: ErrorCode.RESOURCE_UNAVAILABLE,
+    errors.SequenceGap: ErrorCode.RESOURCE_UNAVAILABLE,
+    errors.NotSupported: ErrorCode.UNSUPPORTED_OPERATION,
+    errors.ConfigError: ErrorCode.INTERNAL_ERROR,
+    errors.AlreadyExists: ErrorCode.INTERNAL_ERROR,
+    errors.NotFound: ErrorCode.INTERNAL_ERROR,
+    errors.VersionConflict: ErrorCode.RESOURCE_UNAVAILABLE,
+    errors.NewerFormat: ErrorCode.UNSUPPORTED_VERSION,
+    errors.CorruptLog: ErrorCode.INTERNAL_ERROR,
+    errors.PartitionNotServing: ErrorCode.SERVICE_UNAVAILABLE,
+    errors.NotOwner: ErrorCode.SERVICE_UNAVAILABLE,
+    errors.ExcessivePending: ErrorCode.SERVICE_UNAVAILABLE,
+    errors.ThrottleRejected: ErrorCode.THROUGHPUT_EXCEED,
+    errors.StorageFull: ErrorCode.SERVICE_UNAVAILABLE,
+    errors.DeadlinePassed: ErrorCode.REQUEST_TIMEOUT,
+    errors.StoreUnavailable: ErrorCode.SERVICE_UNAVAILABLE,
+    errors.RecoveryStuck: ErrorCode.SERVICE_UNAVAILABLE,
+    errors.Fenced: ErrorCode.INTERNAL_ERROR,
+    errors.WriterDead: ErrorCode.INTERNAL_ERROR,
+    # Branches, for leaves that only other packages know.
+    errors.RequestError: ErrorCode.BAD_REQUEST,
+    errors.Unavailable: ErrorCode.SERVICE_UNAVAILABLE,
+    errors.OutcomeUnknown: ErrorCode.INTERNAL_ERROR,
+    errors.TalosError: ErrorCode.INTERNAL_ERROR,
+}
+
+
+def exception_of(error: TalosError, request_id: str = "") -> ServiceException:
+    """The exception for an error: the code of its class or its nearest ancestor, and its text."""
+    code = next(CODES[cls] for cls in type(error).__mro__ if cls in CODES)
+    text = str(error) or type(error).__name__
+    return ServiceException(errorCode=code, errorMessage=text, requestId=request_id or None)

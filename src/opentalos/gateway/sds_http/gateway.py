@@ -1,0 +1,137 @@
+"""SDS calls from HTTP requests: authenticated, decoded, handed to the broker, answered.
+
+Any server answers any call: where a mutation belongs to another one, the broker passes it on.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.http.reply_format import head
+from opentalos.gateway.sds_http.authentication import SdsAuthenticator
+from opentalos.gateway.sds_http.errors import exception_of
+from opentalos.gateway.sds_http.handlers import HANDLERS, Handlers, Services
+from opentalos.gateway.thrift_http.authentication import Authenticator
+from opentalos.gateway.thrift_http.call_tasks import CallTasks
+from opentalos.gateway.thrift_http.replies import (
+    STATUS_OK,
+    CallForm,
+    read_call,
+    reply_no_caller,
+)
+from opentalos.model.errors import BadRequest, TalosError
+from opentalos.model.identity import Principal
+from opentalos.wire._generated.sds import SERVICES
+from opentalos.wire.latency import Latency
+from opentalos.wire.thrift.error import ApplicationErrorKind
+from opentalos.wire.thrift.message import (
+    Call,
+    ThriftProtocol,
+    encode_error,
+    encode_exception,
+    encode_reply,
+)
+from opentalos.wire.thrift.spec import ServiceSpec
+
+BODY_BYTES_MAX: Final = 512 << 10  # sds.thrift MAX_CONTENT_SIZE
+# Clients wait 10 s for a call and 30 s for one of administration.
+ANSWER_S: Final = 9.0
+ADMIN_ANSWER_S: Final = 28.0
+# Calls that change nothing, by how their names begin: they may be cancelled when they hang.
+_READS: Final = ("get", "describe", "find", "scan")
+_READ_CALLS: Final = ("get", "scan")
+_WRITE_CALLS: Final = ("put", "increment", "remove", "batch", "partialAllowedBatch")
+
+
+class SdsGateway:
+    """Serves the three SDS services; ``routes`` are for the HTTP server."""
+
+    def __init__(
+        self, services: Services, authenticator: Authenticator, handlers: Handlers = HANDLERS
+    ) -> None:
+        self._services, self._handlers = services, handlers
+        self._authenticator = SdsAuthenticator(authenticator)
+        self._tasks = CallTasks(_reply_error)
+        self.calls: Counter[str] = Counter()  # by RPC
+        self.read_s, self.write_s = Latency(), Latency()  # from request to reply
+
+    @property
+    def failures(self) -> int:
+        """Requests answered with an error."""
+        return self._tasks.failures
+
+    def routes(self) -> dict[bytes, Callable[[Exchange], None]]:
+        """Handler by path."""
+        return {
+            service.path.encode(): partial(self._serve, service) for service in SERVICES.values()
+        }
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait for the calls under way, then end those that hang: nobody waits for them."""
+        await self._tasks.drain(timeout_s)
+
+    def _serve(self, service: ServiceSpec, exchange: Exchange) -> None:
+        if len(exchange.body) > BODY_BYTES_MAX:
+            exchange.reply_text(413, f"a call may have {BODY_BYTES_MAX} bytes")
+            self._tasks.failures += 1
+            return
+        try:
+            if exchange.method != b"POST":
+                raise BadRequest("an SDS call is a POST")
+            caller = self._authenticator.caller(exchange)
+        except TalosError as error:
+            reply_no_caller(exchange, error)
+            self._tasks.failures += 1
+            return
+        read = read_call(exchange, service, ThriftProtocol.BINARY, partial=True)
+        if read is None:
+            self._tasks.failures += 1
+            return
+        self._call(exchange, caller, service, read)
+
+    def _call(
+        self,
+        exchange: Exchange,
+        caller: Principal,
+        service: ServiceSpec,
+        read: tuple[Call, CallForm],
+    ) -> None:
+        call, form = read
+        rpc = call.method.name
+        self.calls[rpc] += 1
+        if rpc in _READ_CALLS:
+            exchange.timed = self.read_s
+        elif rpc in _WRITE_CALLS:
+            exchange.timed = self.write_s
+        exchange.extend(ADMIN_ANSWER_S if service.name == "AdminService" else ANSWER_S)
+        task = self._tasks.spawn(exchange, form, self._run(exchange, caller, service, read))
+        writes = rpc == "scan" and call.request is not None and call.request.action is not None
+        if rpc.startswith(_READS) and not writes:
+            self._tasks.end_when_late(exchange, form, task)
+
+    async def _run(
+        self,
+        exchange: Exchange,
+        caller: Principal,
+        service: ServiceSpec,
+        read: tuple[Call, CallForm],
+    ) -> None:
+        call, form = read
+        handler = self._handlers[service.name][call.method.name]
+        result = await handler(self._services, caller, call.arguments)
+        body = encode_reply(form.protocol, form.method, form.seqid, result)
+        exchange.reply(head(STATUS_OK, form.content_type), body)
+
+
+def _reply_error(exchange: Exchange, form: CallForm, error: TalosError) -> None:
+    """Answer with the declared exception; clients take every other status for a lost call."""
+    exchange.failure = type(error).__name__
+    if form.method.error is None:
+        kind = ApplicationErrorKind.INTERNAL_ERROR
+        body = encode_exception(form.protocol, form.method.name, form.seqid, kind, str(error))
+    else:
+        exception = exception_of(error, exchange.request_id)
+        body = encode_error(form.protocol, form.method, form.seqid, exception)
+    exchange.reply(head(STATUS_OK, form.content_type), body)

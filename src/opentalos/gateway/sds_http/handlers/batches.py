@@ -1,0 +1,125 @@
+"""TableService: many records at once, each item by itself."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from opentalos.broker.tables.values import (
+    BatchItem,
+    BatchOutcome,
+    Got,
+    ReadItem,
+    WriteItem,
+    Written,
+)
+from opentalos.gateway.sds_http.errors import exception_of
+from opentalos.gateway.sds_http.handlers.context import Handler, Services
+from opentalos.gateway.sds_http.handlers.values import (
+    REQUEST,
+    TABLE,
+    Arguments,
+    increment_from,
+    needed,
+    put_from,
+    remove_from,
+)
+from opentalos.model.errors import TalosError, ValidationFailed
+from opentalos.model.identity import Principal
+from opentalos.wire._generated import sds
+from opentalos.wire.datum import columns_from, columns_to
+
+_NO_REQUEST: Final = "of each item the request that its action names"
+_CHECKED: Final = (sds.BatchOp.PUT, sds.BatchOp.REMOVE)
+
+
+async def batch(services: Services, caller: Principal, arguments: Arguments) -> sds.BatchResult:
+    """Items in order; one over the table's rate refuses the whole batch."""
+    items = _items(arguments)
+    return await _batch(services, caller, items, partial=False)
+
+
+async def partial_allowed_batch(
+    services: Services, caller: Principal, arguments: Arguments
+) -> sds.BatchResult:
+    """As many items as the table's rate allows; the others say that they were not done."""
+    items = _items(arguments)
+    return await _batch(services, caller, items, partial=True)
+
+
+async def batch_check_and_mutate(
+    services: Services, caller: Principal, arguments: Arguments
+) -> sds.BatchResult:
+    """Writes with conditions, each by itself."""
+    items = _items(arguments)
+    if any(item.action not in _CHECKED for item in items):
+        raise ValidationFailed("batchCheckAndMutate takes puts and removes alone")
+    return await _batch(services, caller, items, partial=False)
+
+
+def _items(arguments: Arguments) -> Sequence[sds.BatchRequestItem]:
+    request: sds.BatchRequest = needed(arguments[0], REQUEST)
+    return request.items or ()
+
+
+async def _batch(
+    services: Services, caller: Principal, items: Sequence[sds.BatchRequestItem], *, partial: bool
+) -> sds.BatchResult:
+    wanted: list[BatchItem] = []
+    places: list[int] = []
+    outcomes: dict[int, BatchOutcome] = {}
+    for place, item in enumerate(items):
+        try:
+            wanted.append(await _item(services, caller, item))
+        except TalosError as error:  # this item is wrong; the others are not
+            outcomes[place] = error
+        else:
+            places.append(place)
+    done = await services.tables.batch(caller, wanted, partial=partial)
+    outcomes.update(zip(places, done, strict=True))
+    return sds.BatchResult(items=[_result(item, outcomes[n]) for n, item in enumerate(items)])
+
+
+async def _item(services: Services, caller: Principal, item: sds.BatchRequestItem) -> BatchItem:
+    request = item.request or sds.Request()
+    match item.action:
+        case sds.BatchOp.GET:
+            get = needed(request.getRequest, _NO_REQUEST)
+            attributes = tuple(get.attributes or ())
+            return ReadItem(needed(get.tableName, TABLE), columns_from(get.keys), attributes)
+        case sds.BatchOp.PUT:
+            put = needed(request.putRequest, _NO_REQUEST)
+            mutation = await put_from(services, caller, put)
+            return WriteItem(needed(put.tableName, TABLE), mutation)
+        case sds.BatchOp.INCREMENT:
+            increment = needed(request.incrementRequest, _NO_REQUEST)
+            return WriteItem(needed(increment.tableName, TABLE), increment_from(increment))
+        case sds.BatchOp.REMOVE:
+            remove = needed(request.removeRequest, _NO_REQUEST)
+            return WriteItem(needed(remove.tableName, TABLE), remove_from(remove))
+    raise ValidationFailed(f"unknown action {item.action} of a batch item")
+
+
+def _result(item: sds.BatchRequestItem, outcome: BatchOutcome) -> sds.BatchResultItem:
+    if isinstance(outcome, TalosError):
+        error = exception_of(outcome)
+        return sds.BatchResultItem(action=item.action, success=False, serviceException=error)
+    return sds.BatchResultItem(action=item.action, success=True, result=_done(item, outcome))
+
+
+def _done(item: sds.BatchRequestItem, outcome: Got | Written) -> sds.Result:
+    if isinstance(outcome, Got):
+        columns = outcome.columns
+        found = sds.GetResult(item=None if columns is None else columns_to(columns))
+        return sds.Result(getResult=found)
+    if item.action == sds.BatchOp.INCREMENT:
+        amounts = columns_to(outcome.amounts)
+        return sds.Result(incrementResult=sds.IncrementResult(amounts=amounts))
+    if item.action == sds.BatchOp.REMOVE:
+        return sds.Result(removeResult=sds.RemoveResult(success=outcome.success))
+    return sds.Result(putResult=sds.PutResult(success=outcome.success))
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "batch": batch,
+    "partialAllowedBatch": partial_allowed_batch,
+    "batchCheckAndMutate": batch_check_and_mutate,
+}

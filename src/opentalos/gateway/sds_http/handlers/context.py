@@ -1,0 +1,23 @@
+"""What a handler of SDS calls is given, and what it gives back."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from opentalos.broker.tables.admin import TableAdminService
+from opentalos.broker.tables.service import TableService
+from opentalos.broker.tables.slices import Slices
+from opentalos.model.identity import Principal
+
+
+class Services(NamedTuple):
+    """The broker's use cases of tables."""
+
+    tables: TableService
+    admin: TableAdminService
+    slices: Slices
+
+
+# (services, caller, arguments; a missing one is None) to the result struct, None for void.
+# Errors are raised as leaves of model.errors; the gateway turns them into replies.
+Handler = Callable[[Services, Principal, tuple[Any, ...]], Awaitable[Any]]
+Handlers = Mapping[str, Mapping[str, Handler]]  # service name, then RPC name

@@ -1,0 +1,115 @@
+"""TableService: records of tables."""
+
+from typing import Final
+
+from opentalos.broker.tables.values import ScanAction, ScanActionKind, ScanQuery, Written
+from opentalos.gateway.sds_http.handlers.context import Handler, Services
+from opentalos.gateway.sds_http.handlers.values import (
+    REQUEST,
+    TABLE,
+    Arguments,
+    increment_from,
+    needed,
+    put_from,
+    remove_from,
+)
+from opentalos.model.datum import DataType, Datum
+from opentalos.model.errors import ValidationFailed
+from opentalos.model.identity import Principal
+from opentalos.model.mutation import Mutation, Operation
+from opentalos.wire._generated import sds
+from opentalos.wire.datum import columns_from, columns_to
+
+COUNT: Final = "count"  # the column of what a scan with an action counted; sds.thrift SCAN_COUNT
+
+
+async def get(services: Services, caller: Principal, arguments: Arguments) -> sds.GetResult:
+    """A record, or nothing."""
+    request = needed(arguments[0], REQUEST)
+    name, key = needed(request.tableName, TABLE), columns_from(request.keys)
+    found = await services.tables.get(caller, name, key, request.attributes or ())
+    return sds.GetResult(item=None if found is None else columns_to(found))
+
+
+async def put(services: Services, caller: Principal, arguments: Arguments) -> sds.PutResult:
+    """Columns of a record, which is made if it was not there."""
+    request = needed(arguments[0], REQUEST)
+    mutation = await put_from(services, caller, request)
+    written = await _write(services, caller, request.tableName, mutation)
+    return sds.PutResult(success=written.success)
+
+
+async def increment(
+    services: Services, caller: Principal, arguments: Arguments
+) -> sds.IncrementResult:
+    """Integer columns made larger; the new amounts."""
+    request = needed(arguments[0], REQUEST)
+    mutation = increment_from(request)
+    written = await _write(services, caller, request.tableName, mutation)
+    return sds.IncrementResult(amounts=columns_to(written.amounts))
+
+
+async def remove(services: Services, caller: Principal, arguments: Arguments) -> sds.RemoveResult:
+    """A record, or some of its columns, gone."""
+    request = needed(arguments[0], REQUEST)
+    written = await _write(services, caller, request.tableName, remove_from(request))
+    return sds.RemoveResult(success=written.success)
+
+
+async def _write(
+    services: Services, caller: Principal, table: str | None, mutation: Mutation
+) -> Written:
+    return await services.tables.write(caller, needed(table, TABLE), mutation)
+
+
+async def scan(services: Services, caller: Principal, arguments: Arguments) -> sds.ScanResult:
+    """One page of records, or what became of them."""
+    request: sds.ScanRequest = needed(arguments[0], REQUEST)
+    query = ScanQuery(
+        table=needed(request.tableName, TABLE),
+        index=request.indexName or "",
+        start=columns_from(request.startKey),
+        stop=columns_from(request.stopKey),
+        attributes=tuple(request.attributes or ()),
+        condition=request.condition or "",
+        limit=request.limit,
+        reverse=request.reverse,
+        action=None if request.action is None else _action(request.action),
+    )
+    page = await services.tables.scan(caller, query)
+    records = [columns_to(record) for record in page.records]
+    if page.count is not None:
+        records = [columns_to({COUNT: Datum(DataType.INT64, page.count)})]
+    return sds.ScanResult(
+        nextStartKey=columns_to(page.next_key) if page.next_key else None,
+        records=records,
+        throttled=page.throttled,
+    )
+
+
+def _action(struct: sds.ScanAction) -> ScanAction:
+    """What is done with the matches; their keys come from the scan, not from the request."""
+    try:
+        kind = ScanActionKind(needed(struct.action, "the kind of its action"))
+    except ValueError:
+        raise ValidationFailed(f"unknown scan action {struct.action}") from None
+    request = struct.request or sds.Request()
+    if kind is ScanActionKind.COUNT:
+        return ScanAction(kind)
+    if kind is ScanActionKind.DELETE:
+        remove_request = request.removeRequest or sds.RemoveRequest()
+        return ScanAction(kind, tuple(remove_request.attributes or ()))
+    if request.incrementRequest is not None:
+        amounts = columns_from(request.incrementRequest.amounts)
+        return ScanAction(kind, columns=amounts, operation=Operation.INCREMENT)
+    update = needed(request.putRequest, "the columns that its action writes")
+    return ScanAction(kind, columns=columns_from(update.record))
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "get": get,
+    "put": put,
+    "increment": increment,
+    "remove": remove,
+    "scan": scan,
+}
