@@ -22,7 +22,7 @@ from opentalos.testing.server import ServerLost, SimulatedServer, UnansweredBug
 from opentalos.testing.world import World
 
 TABLE = "orders"
-INDEX, INDEXED = "by mood", "mood"  # of an eager index, and the column it is of
+INDEX, INDEXED = "by-mood", "mood"  # of an eager index, and the column it is of
 SLICES = 3
 GROUPS = ("a", "b", "c")
 HOT_ROWS = (("a", "1"), ("a", "2"), ("b", "1"), ("c", "1"))

@@ -24,6 +24,7 @@ from opentalos.testing.world import World
 
 T = TypeVar("T")
 
+TRIES_MAX = 200  # to make a topic or the table
 MUTATORS = 2
 SWITCHED = 0.5  # probability of a third stream, which is switched
 STREAMS = {"changes": StreamView.MUTATE_LOG, "images": StreamView.RECORD_IMAGE}
@@ -99,10 +100,15 @@ class TableScene(Client):
         find: Callable[[Broker], Coroutine[Any, Any, T]],
     ) -> T:
         """What was made now, or by a call before whose answer was lost."""
-        while True:
+        refusal: Exception = TimeoutError("never tried")
+        for _ in range(TRIES_MAX):
             server = await self.server()
-            for attempt in (make, find):
-                try:
-                    return await server.call("make", attempt, timeout_s=ADMIN_S)
-                except (TalosError, ServerLost, UnansweredBug):
-                    await asyncio.sleep(RETRY_S)
+            try:
+                return await server.call("make", make, timeout_s=ADMIN_S)
+            except (TalosError, ServerLost, UnansweredBug) as error:
+                refusal = error
+            try:
+                return await server.call("find", find, timeout_s=ADMIN_S)
+            except (TalosError, ServerLost, UnansweredBug):
+                await asyncio.sleep(RETRY_S)
+        raise refusal
