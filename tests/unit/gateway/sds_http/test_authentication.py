@@ -1,0 +1,127 @@
+"""Callers of SDS: the JSON header of older clients beside the signatures of Talos."""
+
+import hashlib
+import hmac
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from opentalos.broker.values import LiveKey
+from opentalos.gateway.http.exchange import Exchange
+from opentalos.gateway.sds_http.authentication import SdsAuthenticator
+from opentalos.gateway.thrift_http.authentication import Authenticator
+from opentalos.model.errors import ClockSkewed, InvalidCredential
+from opentalos.model.identity import GUEST, Principal
+from opentalos.model.limits import AuthLimits
+
+ALICE = Principal(id="alice", number=7)
+BODY = b"some body"
+NAMES = ("Host", "X-Xiaomi-Timestamp", "X-Xiaomi-Content-MD5")
+
+
+class Keys:
+    """One key, in memory."""
+
+    def __init__(self, *, refuse_replays: bool = False) -> None:
+        live = LiveKey(ALICE, b"sa", False, refuse_replays=refuse_replays)
+        self.keys = {"KA": live}
+
+    def key(self, key_id: str) -> LiveKey | None:
+        return self.keys.get(key_id)
+
+
+def authenticator(keys: Keys | None = None, **limits: object) -> SdsAuthenticator:
+    inner = Authenticator(keys or Keys(), AuthLimits(**limits))  # type: ignore[arg-type]
+    return SdsAuthenticator(inner)
+
+
+def signed(
+    key_id: str = "KA", secret: str = "sa", *, skew_s: int = 0, digest: str | None = None,
+    names: tuple[str, ...] = NAMES, more: str = "", user_type: int = 10,
+) -> Exchange:  # fmt: skip
+    connection: Any = SimpleNamespace(alive=True, peer="10.0.0.1", secure=False)
+    exchange = Exchange(connection, b"POST", b"/v1/api/table?id=1&type=get", {})
+    digest = hashlib.md5(BODY).hexdigest() if digest is None else digest
+    values = {"Host": "h", "X-Xiaomi-Timestamp": str(int(time.time()) + skew_s)}
+    values |= {"X-Xiaomi-Content-MD5": digest, "X-Xiaomi-Request-Id": "r1"}
+    text = "\n".join(values[name] for name in names)
+    signature = hmac.new(secret.encode(), text.encode(), hashlib.sha1).hexdigest()
+    listed = "".join(f',"{name}"' for name in names)
+    exchange.body = BODY
+    exchange.headers = {name.lower().encode(): value.encode() for name, value in values.items()}
+    exchange.headers[b"host"] = b"h:80,h"
+    exchange.headers[b"authorization"] = (
+        f'{{"1":{{"str":"SDS-V1"}},"2":{{"i32":{user_type}}},"3":{{"str":"{key_id}"}},{more}'
+        f'"5":{{"str":"{signature}"}},"6":{{"i32":2}},"7":{{"lst":["str",{len(names)}{listed}]}}}}'
+    ).encode()
+    return exchange
+
+
+def test_a_signed_request_is_its_principals() -> None:
+    assert authenticator().caller(signed()) is ALICE
+
+
+@pytest.mark.parametrize(
+    ("exchange", "reason"),
+    [
+        (signed(secret="wrong"), "unknown key or wrong signature"),
+        (signed(key_id="nobody"), "unknown key or wrong signature"),
+        (signed(digest="0" * 32), "not the MD5 of the body"),
+        (signed(names=NAMES[:2]), "must be: x-xiaomi-content-md5"),
+        (signed(user_type=12), "single sign-on"),
+        (signed(key_id=""), "without a key"),
+        (signed(more='"4":{"str":"sa"},'), "needs TLS"),
+    ],
+    ids=["secret", "key", "digest", "unsigned", "sso", "guest", "plain"],
+)
+def test_what_does_not_prove_its_key_is_refused(exchange: Exchange, reason: str) -> None:
+    judge = authenticator()
+    with pytest.raises(InvalidCredential, match=reason):
+        judge.caller(exchange)
+
+
+@pytest.mark.parametrize("skew_s", [-2_000, 2_000])
+def test_a_skewed_clock_is_told(skew_s: int) -> None:
+    with pytest.raises(ClockSkewed):
+        authenticator().caller(signed(skew_s=skew_s))
+
+
+def test_a_caller_without_a_key_is_a_guest_where_guests_are_let_in() -> None:
+    assert authenticator(anonymous=True).caller(signed(key_id="")) is GUEST
+
+
+def test_a_secret_in_the_header_is_taken_over_tls() -> None:
+    exchange = signed(more='"4":{"str":"sa"},')
+    connection: Any = SimpleNamespace(alive=True, peer="10.0.0.1", secure=True)
+    exchange._connection = connection
+    assert authenticator().caller(exchange) is ALICE
+    exchange = signed(more='"4":{"str":"wrong"},')
+    exchange._connection = connection
+    with pytest.raises(InvalidCredential, match="unknown key"):
+        authenticator().caller(exchange)
+
+
+def test_a_copy_with_another_unsigned_id_is_a_copy() -> None:
+    judge = authenticator(Keys(refuse_replays=True))
+    first, copy = signed(), signed()
+    copy.headers = {**first.headers, b"x-xiaomi-request-id": b"r2"}
+    assert judge.caller(first) is ALICE
+    with pytest.raises(InvalidCredential, match="came before"):
+        judge.caller(copy)
+
+
+def test_a_signed_id_tells_requests_apart() -> None:
+    judge = authenticator()
+    names = (*NAMES, "X-Xiaomi-Request-Id")
+    assert judge.caller(signed(names=names)) is ALICE
+    with pytest.raises(InvalidCredential, match="came before"):
+        judge.caller(signed(names=names))
+
+
+def test_the_signatures_of_talos_are_known_as_well() -> None:
+    exchange = signed()
+    exchange.headers[b"authorization"] = b"Galaxy-V2 KA:bm8="
+    with pytest.raises(InvalidCredential, match="wrong signature"):
+        authenticator().caller(exchange)

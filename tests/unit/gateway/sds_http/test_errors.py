@@ -1,0 +1,38 @@
+"""Every error has an SDS code, and the code is what the clients may do about it."""
+
+import pytest
+
+from opentalos.gateway.sds_http.errors import CODES, exception_of
+from opentalos.model import errors
+from opentalos.model.errors import OutcomeUnknown, TalosError, Unavailable
+from opentalos.wire._generated.sds import ErrorCode
+
+CLASSES = [
+    item
+    for item in vars(errors).values()
+    if isinstance(item, type) and issubclass(item, TalosError)
+]
+# Source: sds.thrift ERROR_BACKOFF, without those that clients repeat only when told to.
+REPEATED = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.THROUGHPUT_EXCEED, ErrorCode.REQUEST_TIMEOUT)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_error_is_in_the_table(cls: type[TalosError]) -> None:
+    assert cls in CODES
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_clients_repeat_what_was_not_done_and_nothing_else(cls: type[TalosError]) -> None:
+    code = exception_of(cls("why")).errorCode
+    assert (code in REPEATED) == issubclass(cls, Unavailable)
+    if issubclass(cls, OutcomeUnknown):
+        assert code == ErrorCode.INTERNAL_ERROR
+
+
+def test_an_unknown_leaf_takes_the_code_of_its_branch() -> None:
+    class Odd(Unavailable):
+        pass
+
+    exception = exception_of(Odd(), "r7")
+    assert exception.errorCode == ErrorCode.SERVICE_UNAVAILABLE
+    assert (exception.errorMessage, exception.requestId) == ("Odd", "r7")
