@@ -215,6 +215,7 @@ BY_TABLE_CODE: Final[dict[int, type[TalosError]]] = {
     33: RequestTooLarge,
     34: BadRequest,
     36: NotSupported,
+    37: DeadlinePassed,
 }
 # Every other code may stand for work that was done. Source: sds.md, sds.thrift ErrorCode.
 
@@ -227,6 +228,7 @@ BY_CALL: Final[dict[tuple[str, int], type[TalosError]]] = {
     ("deleteTopicGroup", 5): model.TopicGroupNotExist,
     ("updateTopicGroup", 5): model.TopicGroupNotExist,
     ("lookupTopics", 5): model.TopicGroupNotExist,
+    ("createTable", 26): TopicNotExist,
 }
 
 BY_STATUS: Final[dict[int, type[TalosError]]] = {
@@ -270,7 +272,7 @@ def error_of_table_code(call: str, sent: Any) -> TalosError:
     done"."""
     code, text = sent.errorCode, sent.errorMessage or sent.details
     number = -1 if code is None else int(code)
-    kind = BY_TABLE_CODE.get(number, OutcomeUnknown)
+    kind = BY_CALL.get((call, number)) or BY_TABLE_CODE.get(number, OutcomeUnknown)
     return kind(text or f"{call} failed with code {number}")
 
 

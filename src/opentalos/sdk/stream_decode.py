@@ -24,7 +24,18 @@ class StreamDecoder:
     """Decodes the messages of one stream, for what the table's schema says of its key."""
 
     def __init__(self, schema: TableSchema, view: StreamView) -> None:
-        self._key_columns, self._view = schema.key_columns, view
+        self.view = view
+        self._key_columns = schema.key_columns
+
+    @classmethod
+    def of(cls, schema: TableSchema, topic: str) -> "StreamDecoder":
+        """Of the stream into a topic, as the schema names it. Raises: ValidationFailed: there is
+        none, or it is off."""
+        stream = schema.streams.get(topic)
+        if stream is None or not stream.enabled:
+            on = ", ".join(name for name, one in schema.streams.items() if one.enabled)
+            raise ValidationFailed(f"the table has no stream into {topic}; it has: {on or 'none'}")
+        return cls(schema, stream.view)
 
     def record(self, record: Record) -> StreamChange:
         """The change of a stored message. Raises: MessageFormatError: it is no such message."""
@@ -44,6 +55,6 @@ class StreamDecoder:
         if not (number.isascii() and number.isdigit()):
             raise MessageFormatError(f"{where}: {number!r} is no sequence number of a row")
         try:
-            return decode_change(self._view, data, self._key_columns, int(number))
+            return decode_change(self.view, data, self._key_columns, int(number))
         except (ThriftError, ValidationFailed) as error:
             raise MessageFormatError(f"{where} tells no change: {error}") from error

@@ -211,9 +211,9 @@ class TableAdmin:
         """
         return self._on(lambda admin: admin.mark(name, topic))
 
-    def server_time_ms(self) -> int:
-        """Unix milliseconds by the clock of the server that answers."""
-        return self._on(lambda admin: admin.server_time_ms())
+    def server_time_s(self) -> int:
+        """Unix time by the clock of the server that answers, cut to seconds."""
+        return self._on(lambda admin: admin.server_time_s())
 
     def close(self) -> None:
         """Close the client if it is this object's own."""

@@ -267,8 +267,8 @@ class TableAdmin:
         method = "getLatestStreamCheckpoint"
         return structs.mark_of(await self._client.call(ADMIN_SERVICE, method, (name, topic)))
 
-    async def server_time_ms(self) -> int:
-        """Unix milliseconds by the clock of the server that answers."""
+    async def server_time_s(self) -> int:
+        """Unix time by the clock of the server that answers, cut to seconds."""
         return int(await self._client.call(ADMIN_SERVICE, "getServerTime", None))
 
     async def close(self) -> None:
