@@ -30,6 +30,11 @@ from opentalos.broker.remote_messages import RemoteMessages
 from opentalos.broker.space_upkeep import SpaceUpkeep
 from opentalos.broker.system_topics import CALL as SYSTEM_PUT_CALL
 from opentalos.broker.system_topics import SystemTopics
+from opentalos.broker.tables.access import TableAccess
+from opentalos.broker.tables.admin import TableAdminService
+from opentalos.broker.tables.service import TableService
+from opentalos.broker.tables.slices import Slices
+from opentalos.broker.tables.upkeep import TableUpkeep
 from opentalos.broker.topic_consumers import TopicsConsumerService
 from opentalos.broker.topic_groups import TopicGroupService
 from opentalos.broker.topic_state import TopicReader
@@ -41,6 +46,8 @@ from opentalos.catalog.principals import PrincipalDirectory
 from opentalos.catalog.projection_records import ProjectionCatalog
 from opentalos.catalog.quota_records import QuotaCatalog
 from opentalos.catalog.space import SpaceLedger
+from opentalos.catalog.table import Table
+from opentalos.catalog.tables import TableCatalog
 from opentalos.catalog.throttle import Throttle
 from opentalos.catalog.topic import Topic, TopicStatus
 from opentalos.catalog.topic_groups import TopicGroupCatalog
@@ -49,6 +56,7 @@ from opentalos.group.coordinator import Coordinator
 from opentalos.log.log_store import LogStore
 from opentalos.model.errors import TalosError
 from opentalos.model.names import USAGE_TOPIC
+from opentalos.model.table import TableState
 from opentalos.ports.clock import Clock
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
@@ -69,6 +77,15 @@ class Catalogs:
     projections: ProjectionCatalog
     topics: TopicCatalog
     topic_groups: TopicGroupCatalog
+    tables: TableCatalog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """The stores that services use beside the catalogs and the log."""
+
+    meta: MetaStore
+    rows: RowStore
 
 
 class Broker:
@@ -79,6 +96,7 @@ class Broker:
         context: BrokerContext,
         catalogs: Catalogs,
         groups: Coordinator,
+        stores: Stores,
         cluster: Cluster | None = None,
     ) -> None:
         reader = TopicReader(context)
@@ -106,6 +124,11 @@ class Broker:
         self.usage = UsageService(context)
         self.overview = OverviewService(context, reader, self.metrics)
         self.principals = PrincipalService(catalogs.principals, context.authorizer)
+        access = TableAccess(context, catalogs.tables, stores.rows)
+        self.slices = Slices(context, stores.rows, stores.meta, catalogs.tables)
+        self._table_upkeep = TableUpkeep(context, access, self.slices, stores.meta)
+        self.tables = TableService(context, access, self.slices)
+        self.table_admin = TableAdminService(context, access, self.slices, self._table_upkeep)
         self.peer_calls = PeerCalls()
         self.peer_calls.register(SYSTEM_PUT_CALL, self.system_topics.answer)
         self.peer_calls.register(PARTITIONS_CALL, RemoteLogs(context).answer)
@@ -132,14 +155,17 @@ class Broker:
             await self.catalogs.projections.start()
             await self.catalogs.topics.start()
             await self.catalogs.topic_groups.start()
+            await self.catalogs.tables.start()
             await self.groups.start()
             if self._cluster is not None:
                 await self._cluster.serve()
+            await self.slices.start()
         except BaseException:
             await self.close()
             raise
         self._upkeep.start()
         self._space_upkeep.start()
+        self._table_upkeep.start()
         if self.metering is not None:
             self.metering.start()
 
@@ -164,9 +190,12 @@ class Broker:
             *((cluster.retire,) if cluster else ()),
             self._upkeep.close,
             self._space_upkeep.close,
+            self._table_upkeep.close,
             self.groups.close,
+            self.slices.close,  # before the log, since streams write there
             self.context.log.close,
             *((cluster.leave,) if cluster else ()),
+            self.catalogs.tables.close,
             self.catalogs.topic_groups.close,
             self.catalogs.topics.close,
             self.catalogs.projections.close,
@@ -235,12 +264,18 @@ def open_broker(
         if cluster is not None:
             cluster.topic_changed()
 
+    def table_changed(old: Table | None, new: Table | None) -> None:
+        """A table that is gone has no slices here, whoever dropped it."""
+        if old is not None and (new is None or new.state is TableState.DELETING):
+            broker.slices.forget(old.uuid)
+
     catalogs = Catalogs(
         principals=PrincipalDirectory(meta, clock, config.secret_box, forget_handles),
         quotas=QuotaCatalog(meta, forget_handles),
         projections=ProjectionCatalog(meta),
         topics=TopicCatalog(meta, topic_changed),
         topic_groups=TopicGroupCatalog(meta),
+        tables=TableCatalog(meta, table_changed),
     )
     spaces = SpaceLedger(config.quota, catalogs.quotas.user)
     throttle = Throttle(config.quota, spaces, catalogs.quotas.user)
@@ -259,7 +294,15 @@ def open_broker(
     if cluster is not None:
         coordinates = cluster.coordinates
         cluster.attach(log, catalogs.topics)
-        cluster.lapsed = groups.forget_all
-        cluster.ring_changed = lambda: groups.ownership_changed(coordinates)
-    broker = Broker(context, catalogs, groups, cluster)
+
+        def lapsed() -> None:
+            groups.forget_all()
+            broker.slices.forget_all()
+
+        def ring_changed() -> None:
+            groups.ownership_changed(coordinates)
+            broker.slices.ownership_changed()
+
+        cluster.lapsed, cluster.ring_changed = lapsed, ring_changed
+    broker = Broker(context, catalogs, groups, Stores(meta=meta, rows=rows), cluster)
     return broker

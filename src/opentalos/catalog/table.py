@@ -176,13 +176,3 @@ def stopped_stream(table: Table, topic: str, stream_id: int, gap_ms: int, error:
 def dead_table(table: Table) -> Table:
     """The record of a table whose deletion has begun; it only has to name its rows."""
     return replace(table, state=TableState.DELETING, app_acl={}, team_acl={}, streams={})
-
-
-def rows_name(table_uuid: str) -> str:
-    """The RowStore's table of a table's rows."""
-    return f"sds.{table_uuid}"
-
-
-def index_name(table_uuid: str, index: str) -> str:
-    """The RowStore's table of an index's entries."""
-    return f"sds.{table_uuid}.{index.encode().hex()}"

@@ -8,6 +8,7 @@ still passes, and the ones after it pay.
 
 import asyncio
 from collections.abc import Callable
+from typing import NoReturn
 
 from opentalos.catalog.quotas import UserQuota, topic_rates, user_rates
 from opentalos.catalog.space import SpaceAccount, SpaceLedger
@@ -79,15 +80,15 @@ class ThrottleHandle:
         for space in self._spaces:
             if space.used_bytes + bytes_count > space.limit_bytes:
                 space.refuse(bytes_count)
-        hold_s = _charge(self._put_requests, now_s, 1)
+        hold_s = charge(self._put_requests, now_s, 1)
         if self._put_bytes:
-            byte_hold_s = _charge(self._put_bytes, now_s, bytes_count)
+            byte_hold_s = charge(self._put_bytes, now_s, bytes_count)
             if byte_hold_s > hold_s:
                 hold_s = byte_hold_s
         if hold_s > self._hold_s:
-            _refund(self._put_requests, 1)
-            _refund(self._put_bytes, bytes_count)
-            _reject(self._put_requests + self._put_bytes, now_s)
+            refund(self._put_requests, 1)
+            refund(self._put_bytes, bytes_count)
+            reject(self._put_requests + self._put_bytes, now_s)
         for space in self._spaces:
             space.used_bytes += bytes_count
         return hold_s if hold_s > HOLD_MIN_S else 0.0
@@ -97,24 +98,24 @@ class ThrottleHandle:
 
         Raises: ThrottleRejected: nothing charged.
         """
-        hold_s = _charge(self._get_requests, now_s, 1)
+        hold_s = charge(self._get_requests, now_s, 1)
         if self._get_bytes:
-            byte_hold_s = _charge(self._get_bytes, now_s, 0)
+            byte_hold_s = charge(self._get_bytes, now_s, 0)
             if byte_hold_s > hold_s:
                 hold_s = byte_hold_s
         if hold_s > self._hold_s:
-            _refund(self._get_requests, 1)
-            _reject(self._get_requests + self._get_bytes, now_s)
+            refund(self._get_requests, 1)
+            reject(self._get_requests + self._get_bytes, now_s)
         return hold_s if hold_s > HOLD_MIN_S else 0.0
 
     def charge_get(self, now_s: float, bytes_count: int) -> None:
         """Charge the bytes of a reply; the next get pays a debt."""
         if self._get_bytes:
-            _charge(self._get_bytes, now_s, bytes_count)
+            charge(self._get_bytes, now_s, bytes_count)
 
 
-def _charge(buckets: tuple[Bucket, ...], now_s: float, units: int) -> float:
-    """Take units from every bucket; return the longest debt there was before."""
+def charge(buckets: tuple[Bucket, ...], now_s: float, units: int) -> float:
+    """Take units from every bucket; return the longest debt in seconds that there was before."""
     hold_s = 0.0
     earliest_s = now_s - BURST_S
     for bucket in buckets:
@@ -129,12 +130,14 @@ def _charge(buckets: tuple[Bucket, ...], now_s: float, units: int) -> float:
     return hold_s
 
 
-def _refund(buckets: tuple[Bucket, ...], units: int) -> None:
+def refund(buckets: tuple[Bucket, ...], units: int) -> None:
+    """Give units back of a call that was not let through."""
     for bucket in buckets:
         bucket.spent_until_s -= units * bucket.s_per_unit
 
 
-def _reject(buckets: tuple[Bucket, ...], now_s: float) -> None:
+def reject(buckets: tuple[Bucket, ...], now_s: float) -> NoReturn:
+    """Raises: ThrottleRejected with the worst bucket's limit and measured value."""
     worst = max(buckets, key=lambda bucket: bucket.spent_until_s)
     raise ThrottleRejected(
         f"{worst.name}: limit {worst.limit} {worst.unit}, measured {worst.measured()} "

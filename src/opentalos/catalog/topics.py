@@ -177,3 +177,13 @@ async def confirm_topic(catalog: TopicCatalog, topic_uuid: str) -> None:
         topic = catalog._by_uuid.get(topic_uuid)
     if topic is None:
         raise topic_not_exist(topic_uuid)
+
+
+async def topic_is_gone(catalog: TopicCatalog, topic_uuid: str, owner: str, name: str) -> bool:
+    """Whether a topic is deleted or being deleted, past all copies if none shows it.
+
+    Raises: Unavailable: it is not known.
+    """
+    if topic_uuid not in catalog._by_uuid:
+        await catalog._records.refresh(topic_path(owner, name))
+    return topic_uuid not in catalog._by_uuid

@@ -1,13 +1,38 @@
 """Table use cases of owners: create, change, drop, enable, disable, describe, list."""
 
+import asyncio
+import builtins
 from collections.abc import Sequence
+from dataclasses import replace
 
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.tables.access import SliceWriter, TableAccess
+from opentalos.broker.tables.look import TableLook
+from opentalos.broker.tables.streams import TableStreams
+from opentalos.broker.tables.upkeep import TableUpkeep
 from opentalos.broker.tables.values import Size, Split, Table, TableSpec, WhenFull
+from opentalos.catalog.authorize import permissions_of
+from opentalos.catalog.table import dead_table
+from opentalos.catalog.table_change import altered_table, check_spec, new_table
+from opentalos.catalog.topic_change import split_name
 from opentalos.model.datum import Columns
-from opentalos.model.identity import Principal
+from opentalos.model.errors import (
+    AlreadyExists,
+    OutcomeUnknown,
+    PermissionDenied,
+    QuotaExceeded,
+    StoreUnavailable,
+    TableExists,
+    TableNotEnabled,
+    Unavailable,
+)
+from opentalos.model.identity import Principal, TableRight
 from opentalos.model.mutation import NOTHING
 from opentalos.model.table import TableState
+from opentalos.sds.schema_rules import check_change, check_schema
+
+UUID_BYTES = 16
+_SETTLED = (TableState.ENABLED, TableState.DISABLED)
 
 
 class TableAdminService:
@@ -16,8 +41,18 @@ class TableAdminService:
     A ``name`` is plain (the caller's own, or one granted to it) or ``owner/name``.
     """
 
-    def __init__(self, context: BrokerContext) -> None:
-        self._context = context
+    def __init__(
+        self,
+        context: BrokerContext,
+        access: TableAccess,
+        slices: SliceWriter,
+        upkeep: TableUpkeep,
+    ) -> None:
+        self._context, self._access, self._slices = context, access, slices
+        self._upkeep, self._streams = upkeep, TableStreams(context)
+        self._look = TableLook(access)
+        # Counting and creating are one step, so that parallel calls cannot pass a limit together.
+        self._counting = asyncio.Lock()
 
     async def create(self, caller: Principal, name: str, spec: TableSpec) -> Table:
         """Create a table owned by the caller or its organisation, enabled when it returns.
@@ -25,50 +60,181 @@ class TableAdminService:
         Raises: TableExists, InvalidName, ValidationFailed, SizeExceeded, NotSupported,
             QuotaExceeded, PermissionDenied; TopicNotExist, PermissionDenied: a stream's topic.
         """
-        raise NotImplementedError
+        context = self._context
+        if caller.anonymous:
+            context.authorizer.refuse(caller, "create a table", name)
+        try:
+            owner, plain = split_name(caller, name)
+        except PermissionDenied:
+            context.authorizer.refuse(caller, "create a table of another owner", name)
+        check_schema(spec.schema, context.config.sds)
+        check_spec(spec, context.config.sds)
+        clock = context.clock
+        uuid = clock.token(UUID_BYTES).hex()
+        table = new_table(spec, (owner, plain), uuid, clock.wall_ms(), context.config.sds)
+        table = await self._streams.enabled(caller, table, clock.wall_ms())
+        await self._make_way(owner, plain)  # it may wait for storage: not while others queue
+        try:
+            await self._store(table)
+        except AlreadyExists:  # this server did not know of it
+            await self._make_way(owner, plain)
+            try:
+                await self._store(table)
+            except AlreadyExists:
+                raise TableExists(f"table {plain} exists") from None
+        return await self._upkeep.finish_creation(table)
 
     async def alter(self, caller: Principal, name: str, spec: TableSpec) -> Table:
         """Replace what the owner decides; every server that applies mutations knows it then.
 
-        Raises: TableNotExist, ValidationFailed: keys, slices and what streams, indexes or keys
-            name do not change; as ``create``. OutcomeUnknown: stored, but not everybody may know.
+        Raises: TableNotExist, TableNotEnabled: it is being created; ValidationFailed,
+            NotSupported: keys, slices, new indexes, and what streams, indexes or keys name do
+            not change; as ``create``. OutcomeUnknown: stored, but not everybody may know; the
+            same call again makes sure.
         """
-        raise NotImplementedError
+        table = await self._fresh(caller, TableRight.ALTER, name)
+        limits = self._context.config.sds
+        check_schema(spec.schema, limits)
+        check_spec(spec, limits)
+        if (spec.app_acl, spec.team_acl) != (table.app_acl, table.team_acl):
+            self._context.authorizer.authorize(caller, TableRight.CHANGE_ACCESS, table)
+        now_ms = self._context.clock.wall_ms()
+        streams = await self._streams.wanted(caller, table, spec.schema)
+
+        def change(now: Table) -> Table:
+            if now.state not in _SETTLED:
+                raise TableNotEnabled(f"table {now.name} is {now.state.name.lower()}")
+            check_change(now.schema, spec.schema)
+            return altered_table(now, spec, streams, now_ms, limits)
+
+        changed = await self._access.tables.change(table, change)
+        await self._tell(changed)
+        await self._upkeep.drop_entries(table, changed)
+        return changed
 
     async def drop(self, caller: Principal, name: str) -> None:
-        """Drop a table and its rows, enabled or not; it is unknown to everybody from then on."""
-        raise NotImplementedError
+        """Drop a table and its rows, enabled or not; it is unknown to everybody from then on.
+
+        Its rows are removed at once if storage allows, else later, even after a restart.
+        """
+        table = await self._fresh(caller, TableRight.ALTER, name)
+        dead = await self._access.tables.change(table, dead_table)
+        await self._upkeep.remove_soon(dead)
 
     async def enable(self, caller: Principal, name: str) -> Table:
-        """Serve reads and writes again; an enabled table is no error."""
-        raise NotImplementedError
+        """Serve reads and writes again; an enabled table is no error.
+
+        Raises: TableNotEnabled: another change of its state is under way.
+        """
+        return await self._set_state(caller, name, TableState.DISABLED, TableState.ENABLED)
 
     async def disable(self, caller: Principal, name: str) -> Table:
-        """Refuse reads and writes from when it returns; a disabled table is no error."""
-        raise NotImplementedError
+        """Refuse writes from when it returns, and reads too once each server has heard of it,
+        which takes less than a second; a disabled table is no error.
+
+        Raises: TableNotEnabled: another change of its state is under way.
+        """
+        table = await self._set_state(caller, name, TableState.ENABLED, TableState.DISABLING)
+        return await self._upkeep.finish_disabling(table)
 
     async def describe(self, caller: Principal, name: str) -> Table:
         """Everything about a table, with the state of its streams."""
-        raise NotImplementedError
+        return await self._access.find(caller, TableRight.DESCRIBE, name)
 
     async def state(self, caller: Principal, name: str) -> TableState:
         """The state of its life."""
-        raise NotImplementedError
+        return (await self.describe(caller, name)).state
 
     def list(self, caller: Principal) -> Sequence[Table]:
         """Tables that the caller or its organisation owns or that were granted to it, by name."""
-        raise NotImplementedError
+        tables = self._access.tables.all()
+        if caller.admin:
+            mine = [one for one in tables if one.owner in (caller.id, caller.organisation)]
+        else:
+            mine = [one for one in tables if permissions_of(caller, one) & TableRight.DESCRIBE]
+        return sorted(mine, key=lambda table: (table.name, table.owner))
 
     async def size(self, caller: Principal, name: str) -> Size:
-        """Rows and bytes, estimated."""
-        raise NotImplementedError
+        """Rows and bytes, estimated; of a table that is not hashed, at least so many."""
+        return await self._look.size(await self.describe(caller, name))
 
     async def splits(
         self, caller: Principal, name: str, start: Columns = NOTHING, stop: Columns = NOTHING
-    ) -> Sequence[Split]:
+    ) -> builtins.list[Split]:
         """Parts of the table, or of a range of it, that can be scanned in parallel."""
-        raise NotImplementedError
+        table = await self._access.find(caller, TableRight.READ, name)
+        return await self._look.splits(table, start, stop)
 
     async def set_when_full(self, caller: Principal, name: str, choice: WhenFull) -> Table:
-        """Choose what happens when a stream's topic takes nothing for long."""
-        raise NotImplementedError
+        """Choose what happens when a stream's topic takes nothing for long.
+
+        Raises: OutcomeUnknown: stored, but not everybody may know.
+        """
+        table = await self._fresh(caller, TableRight.ALTER, name)
+        changed = await self._access.tables.change(
+            table, lambda now: replace(now, when_full=choice)
+        )
+        await self._tell(changed)
+        return changed
+
+    async def _fresh(self, caller: Principal, right: TableRight, name: str) -> Table:
+        """``find``, as new as this call: what is changed must not be a former table."""
+        table = await self._access.find(caller, right, name)
+        if self._context.peers is not None:
+            await self._access.tables.refresh(table.owner, table.name)
+            table = await self._access.find(caller, right, f"{table.owner}/{table.name}")
+        return table
+
+    async def _set_state(
+        self, caller: Principal, name: str, before: TableState, after: TableState
+    ) -> Table:
+        table = await self._fresh(caller, TableRight.ALTER, name)
+
+        def change(now: Table) -> Table:
+            if now.state is before:
+                return replace(now, state=after)
+            if now.state is after or now.state in _SETTLED:
+                return now
+            raise TableNotEnabled(f"table {now.name} is {now.state.name.lower()}")
+
+        changed = await self._access.tables.change(table, change)
+        if changed.state is TableState.ENABLED:
+            await self._tell(changed)
+        return changed
+
+    async def _tell(self, table: Table) -> None:
+        try:
+            await self._slices.table_changed(table)
+        except Unavailable as error:
+            raise OutcomeUnknown(
+                f"table {table.name} is changed, but not every server may know: {error}"
+            ) from error
+
+    async def _store(self, table: Table) -> None:
+        """Raises: QuotaExceeded; AlreadyExists: live or being dropped, and known by now."""
+        async with self._counting:
+            tables, limits = self._access.tables, self._context.config.sds
+            owned, total = len(tables.owned_by(table.owner)), len(tables.all())
+            if total >= limits.tables_max:
+                raise QuotaExceeded(
+                    f"tables of this service: limit {limits.tables_max}, measured {total}"
+                )
+            if owned >= limits.user_tables:
+                raise QuotaExceeded(
+                    f"tables of {table.owner}: limit {limits.user_tables}, measured {owned}"
+                )
+            await tables.create(table)
+
+    async def _make_way(self, owner: str, name: str) -> None:
+        """Complete the dropping of a former table of that name. Raises: TableExists."""
+        tables = self._access.tables
+        former = tables.record(owner, name)
+        if former is not None and self._context.peers is not None:
+            former = await tables.refresh(owner, name)  # another server may have dropped it
+        if former is None:
+            return
+        if former.state is not TableState.DELETING:
+            raise TableExists(f"table {name} exists")
+        await self._upkeep.remove_soon(former)
+        if tables.record(owner, name) is not None:
+            raise StoreUnavailable(f"the former table {name} is still being dropped")

@@ -1,19 +1,40 @@
 """Table use cases of applications: get, write, scan, batch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.tables.values import BatchItem, BatchOutcome, ScanPage, ScanQuery, Written
+from opentalos.broker.tables.access import SliceWriter, TableAccess
+from opentalos.broker.tables.records import check_attributes, selected
+from opentalos.broker.tables.row_tables import rows_of
+from opentalos.broker.tables.scan import TableScan
+from opentalos.broker.tables.values import (
+    BatchItem,
+    BatchOutcome,
+    Got,
+    ReadItem,
+    ScanPage,
+    ScanQuery,
+    Table,
+    WriteItem,
+    Written,
+)
 from opentalos.model.datum import Columns
-from opentalos.model.identity import Principal
+from opentalos.model.errors import SizeExceeded, TalosError, ThrottleRejected
+from opentalos.model.identity import Principal, TableRight
 from opentalos.model.mutation import Mutation
+from opentalos.ports.row_store import Row
+from opentalos.sds.cell_format import decode_row
+from opentalos.sds.key_format import row_key
+from opentalos.sds.mutation import check, live_columns
+from opentalos.sds.quota_units import GET, Units, of_mutation
 
 
 class TableService:
     """Records of tables; every method authorises first. Any server answers any call."""
 
-    def __init__(self, context: BrokerContext) -> None:
-        self._context = context
+    def __init__(self, context: BrokerContext, access: TableAccess, slices: SliceWriter) -> None:
+        self._context, self._access, self._slices = context, access, slices
+        self._scans = TableScan(context, access, slices)
 
     async def get(
         self, caller: Principal, table: str, key: Columns, attributes: Sequence[str] = ()
@@ -23,18 +44,32 @@ class TableService:
         Raises: TableNotExist, TableNotEnabled, ValidationFailed, PermissionDenied,
             ThrottleRejected, Unavailable.
         """
-        raise NotImplementedError
+        found = await self._access.enabled(caller, TableRight.READ, table)
+        item = ReadItem(table, key, tuple(attributes))
+        raw = _checked_key(found, item)
+        await self._access.admit(found, GET)
+        return (await self._read(found, [(item, raw)]))[0]
 
     async def write(self, caller: Principal, table: str, mutation: Mutation) -> Written:
         """Apply one mutation; it is durable, and in the streams' outbox, when it returns.
 
-        Raises: as ``get``; SizeExceeded, QuotaExceeded: not done; OutcomeUnknown.
+        Raises: as ``get``; SizeExceeded: not done; OutcomeUnknown.
         """
-        raise NotImplementedError
+        found = await self._access.enabled(caller, TableRight.WRITE, table)
+        check(found.schema, mutation, self._context.config.sds)
+        await self._access.admit(found, of_mutation(found.schema, mutation.operation))
+        outcome = (await self._slices.apply(found, [mutation]))[0]
+        if isinstance(outcome, TalosError):
+            raise outcome
+        return Written(outcome.success, outcome.amounts)
 
     async def scan(self, caller: Principal, query: ScanQuery) -> ScanPage:
-        """One page. Raises: as ``get`` and, with an action that writes, as ``write``."""
-        raise NotImplementedError
+        """One page. With an action that writes, each match is a mutation by itself, and an error
+        may leave those before it done.
+
+        Raises: as ``get`` and, with an action that writes, as ``write``.
+        """
+        return await self._scans.page(caller, query)
 
     async def batch(
         self, caller: Principal, items: Sequence[BatchItem], *, partial: bool = False
@@ -45,4 +80,141 @@ class TableService:
             without it the whole batch is.
         Raises: SizeExceeded: more items than a batch may have; ThrottleRejected. Nothing done.
         """
-        raise NotImplementedError
+        items_max = self._context.config.sds.batch_items_max
+        if len(items) > items_max:
+            raise SizeExceeded(f"a batch of {len(items)} items, at most {items_max}")
+        outcomes: dict[int, BatchOutcome] = {}
+        tables = await self._tables(caller, items, outcomes)
+        for table, numbers in _by_table(tables, outcomes):
+            await self._admit(table, items, numbers, outcomes if partial else None)
+        for table, numbers in _by_table(tables, outcomes):
+            await self._write_items(table, items, numbers, outcomes)
+            await self._read_items(table, items, numbers, outcomes)
+        return [outcomes[number] for number in range(len(items))]
+
+    async def _tables(
+        self, caller: Principal, items: Sequence[BatchItem], outcomes: dict[int, BatchOutcome]
+    ) -> dict[int, Table]:
+        """The table of each item that may be done; the others have their outcome."""
+        found: dict[tuple[str, TableRight], Table | TalosError] = {}
+        tables = {}
+        for number, item in enumerate(items):
+            right = TableRight.READ if isinstance(item, ReadItem) else TableRight.WRITE
+            wanted = (item.table, right)
+            if wanted not in found:
+                try:
+                    found[wanted] = await self._access.enabled(caller, right, item.table)
+                except TalosError as error:
+                    found[wanted] = error
+            table = found[wanted]
+            try:
+                if isinstance(table, TalosError):
+                    raise table
+                if isinstance(item, ReadItem):
+                    _checked_key(table, item)
+                else:
+                    check(table.schema, item.mutation, self._context.config.sds)
+            except TalosError as error:
+                outcomes[number] = error
+            else:
+                tables[number] = table
+        return tables
+
+    async def _admit(
+        self,
+        table: Table,
+        items: Sequence[BatchItem],
+        numbers: Sequence[int],
+        refused: dict[int, BatchOutcome] | None,
+    ) -> None:
+        """Args: refused: takes the errors of single items; None: the whole batch is refused."""
+        units = {number: _units(table, items[number]) for number in numbers}
+        if refused is None:
+            reads = sum(one.reads for one in units.values())
+            await self._access.admit(table, Units(reads, sum(one.writes for one in units.values())))
+            return
+        for number, one in units.items():
+            error: ThrottleRejected | None = self._access.admit_at_once(table, one)
+            if error is not None:
+                refused[number] = error
+
+    async def _write_items(
+        self,
+        table: Table,
+        items: Sequence[BatchItem],
+        numbers: Sequence[int],
+        outcomes: dict[int, BatchOutcome],
+    ) -> None:
+        writes = [(number, items[number]) for number in numbers]
+        mine = [(number, one.mutation) for number, one in writes if isinstance(one, WriteItem)]
+        if not mine:
+            return
+        try:
+            results = await self._slices.apply(table, [mutation for _, mutation in mine])
+        except TalosError as error:
+            results = [error] * len(mine)
+        for (number, _), result in zip(mine, results, strict=True):
+            if isinstance(result, TalosError):
+                outcomes[number] = result
+            else:
+                outcomes[number] = Written(result.success, result.amounts)
+
+    async def _read_items(
+        self,
+        table: Table,
+        items: Sequence[BatchItem],
+        numbers: Sequence[int],
+        outcomes: dict[int, BatchOutcome],
+    ) -> None:
+        reads = [(number, items[number]) for number in numbers]
+        mine = [(number, one) for number, one in reads if isinstance(one, ReadItem)]
+        if not mine:
+            return
+        keyed = [(item, row_key(table.schema, item.key)) for _, item in mine]
+        try:
+            records: Sequence[Columns | None] = await self._read(table, keyed)
+        except TalosError as error:
+            outcomes.update(dict.fromkeys((number for number, _ in mine), error))
+            return
+        for (number, _), record in zip(mine, records, strict=True):
+            outcomes[number] = Got(record)
+
+    async def _read(
+        self, table: Table, reads: Sequence[tuple[ReadItem, bytes]]
+    ) -> list[Columns | None]:
+        name = rows_of(table)
+        unique = list(dict.fromkeys(raw for _, raw in reads))
+        rows = await self._access.read(table, lambda: self._access.rows.get(name, unique))
+        found = dict(zip(unique, rows, strict=True))
+        now_ms = self._context.clock.wall_ms()
+        return [_record(table, item, found[raw], now_ms) for item, raw in reads]
+
+
+def _record(table: Table, item: ReadItem, row: Row | None, now_ms: int) -> Columns | None:
+    columns = live_columns(table.schema, decode_row(row.cells), now_ms) if row else None
+    if columns is None:
+        return None
+    record = {**{name: item.key[name] for name in table.schema.key_columns}, **columns}
+    return selected(record, item.attributes)
+
+
+def _checked_key(table: Table, item: ReadItem) -> bytes:
+    check_attributes(table, item.attributes)
+    return row_key(table.schema, item.key)
+
+
+def _units(table: Table, item: BatchItem) -> Units:
+    if isinstance(item, ReadItem):
+        return GET
+    return of_mutation(table.schema, item.mutation.operation)
+
+
+def _by_table(
+    tables: Mapping[int, Table], outcomes: Mapping[int, BatchOutcome]
+) -> list[tuple[Table, list[int]]]:
+    """Numbers of the items that have no outcome yet, by their table."""
+    found: dict[str, tuple[Table, list[int]]] = {}
+    for number, table in tables.items():
+        if number not in outcomes:
+            found.setdefault(table.uuid, (table, []))[1].append(number)
+    return list(found.values())

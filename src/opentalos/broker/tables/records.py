@@ -1,0 +1,19 @@
+"""Records as callers ask for them."""
+
+from collections.abc import Sequence
+
+from opentalos.broker.tables.values import Table
+from opentalos.model.datum import Columns
+from opentalos.model.errors import ValidationFailed
+
+
+def selected(record: Columns, attributes: Sequence[str]) -> Columns:
+    """The columns that were asked for, of those the record has; none asked for: all."""
+    return {name: record[name] for name in attributes if name in record} if attributes else record
+
+
+def check_attributes(table: Table, attributes: Sequence[str]) -> None:
+    """Raises: ValidationFailed: the table has no such column."""
+    for name in attributes:
+        if name not in table.schema.attributes:
+            raise ValidationFailed(f"the table has no column {name}")
