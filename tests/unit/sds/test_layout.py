@@ -1,10 +1,10 @@
 from dataclasses import replace
 
 import pytest
+from tests.unit.sds.bed import SCHEMA
 
 from opentalos.sds import layout
 from opentalos.sds.layout import layout_of
-from tests.unit.sds.bed import SCHEMA
 
 
 def test_the_same_schema_object_is_worked_out_once() -> None:

@@ -301,6 +301,13 @@ def test_a_record_without_a_ttl_stays() -> None:
     assert live_columns(schema, stored(age=1), NOW_MS * 2) == columns(age=1)
 
 
+def test_a_table_without_indexes_takes_long_texts() -> None:
+    schema = TableSchema(
+        group=SCHEMA.group, primary=SCHEMA.primary, attributes=SCHEMA.attributes, hashed=True
+    )
+    assert apply(schema, ABSENT, put(city="c" * 5_000), NOW_MS).success
+
+
 # --- immutable columns
 
 
