@@ -14,6 +14,8 @@ from opentalos.gateway.peer.calls import PeerGateway
 from opentalos.gateway.peer.forwarding import Forwarding
 from opentalos.gateway.peer.proofs import ProofReader
 from opentalos.gateway.rest.gateway import RestGateway
+from opentalos.gateway.sds_http.gateway import SdsGateway
+from opentalos.gateway.sds_http.handlers import Services
 from opentalos.gateway.status_page import StatusPage
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
@@ -31,12 +33,14 @@ class Gateways:
 
     thrift: ThriftGateway
     rest: RestGateway
+    sds: SdsGateway
     exact: Mapping[bytes, Handler]
     prefixes: Sequence[tuple[bytes, Handler]]
 
     async def drain(self, timeout_s: float) -> None:
         """Wait for the calls under way, then end those that hang."""
-        await asyncio.gather(self.thrift.drain(timeout_s), self.rest.drain(timeout_s))
+        gateways = (self.thrift, self.rest, self.sds)
+        await asyncio.gather(*(gateway.drain(timeout_s) for gateway in gateways))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,8 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
     thrift = ThriftGateway(broker, authenticator, HANDLERS, forwarding)
     rest = RestGateway(broker, authenticator, forwarding)
     prefixes += rest.prefix_routes()
+    tables = Services(broker.tables, broker.table_admin, broker.slices)
+    sds = SdsGateway(tables, authenticator)
     sources = Sources(
         broker=broker, http=port.http, thrift=thrift, forwarding=forwarding, process=port.figures
     )
@@ -81,8 +87,9 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
     port.readiness.broker = broker
     exact: dict[bytes, Handler] = {
         **thrift.routes(),
+        **sds.routes(),
         **port.readiness.routes(),
         b"/metrics": metrics.serve,
         b"/": StatusPage(broker, authenticator).serve,
     }
-    return Gateways(thrift, rest, exact, prefixes)
+    return Gateways(thrift, rest, sds, exact, prefixes)
