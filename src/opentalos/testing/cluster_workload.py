@@ -165,7 +165,7 @@ async def cluster_workload(world: ClusterWorld) -> None:
     clients += [Reader(world, f"reader{n}", topics) for n in range(2)]
     workers = range(world.cluster_config.workers)
     clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in workers]
-    clients += tables.clients()
+    clients = [*(clients if world.config.messages else ()), *tables.clients()]
     tasks = [asyncio.create_task(each.run(), name=each.name) for each in clients]
     await Nemesis(world).trouble()
     for task in tasks:

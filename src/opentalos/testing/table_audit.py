@@ -62,12 +62,12 @@ class TableAuditor(TableClient):
 
     async def read_all(self) -> None:
         """Rows, index and streams, once these tell of each row's last change; and their marks."""
+        await self._until(self._all_cleared)
         await self._until(partial(self._scan, _all_rows(), {}))
         await self._until(partial(self._scan, _all_entries(), {"index": INDEX, "column": INDEXED}))
         for name, view in self.table.streams.items():
             await self._until(partial(self._read, name, view))
             await self._until(partial(self._mark, name))
-        await self._until(self._all_cleared)
 
     async def _until(self, attempt: Callable[[bool], Awaitable[bool]]) -> None:
         """Try until it succeeds; the last time it is ``late``."""

@@ -1,5 +1,6 @@
 """Clients of a structured table: they change a few hot rows, switch a stream, read marks.
 
+Now and then they make a row that nobody touches again: what is lost of it, no later change repairs.
 Puts write a text that was never written before and increments add a number that was never added,
 so that the checker can tell of each change who made it.
 """
@@ -27,6 +28,7 @@ SLICES = 3
 GROUPS = ("a", "b", "c")
 HOT_ROWS = (("a", "1"), ("a", "2"), ("b", "1"), ("c", "1"))
 MOODS = ("calm", "glad", "sour")
+COLD = 0.12  # of mutations make a row that nobody touches again
 ADMIN_S = 6.0  # for an answer to a change of the table
 BATCH_ITEMS = (2, 3, 5)
 GIVEN_AWAY = 997  # amounts of one client lie so far apart; no two clients have the same ones
@@ -179,8 +181,10 @@ class Mutator(TableClient):
                 await self.write(server, self._any())
 
     def _any(self) -> Mutation:
-        row = self.rng.choice(HOT_ROWS)
         kind = self.rng.random()
+        if kind < COLD:
+            return self.put_of((self.rng.choice(GROUPS), f"{self.name}.{self._number}"))
+        row, kind = self.rng.choice(HOT_ROWS), self.rng.random()
         if kind < 0.3:
             return self.put_of(row)
         if kind < 0.6:

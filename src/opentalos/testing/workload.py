@@ -366,6 +366,15 @@ class Auditor(Client):
         self.world.recorder.ok(lookup, **result)
 
 
+def _message_clients(world: World, topics: list[LiveTopic]) -> list[Actor]:
+    clients: list[Actor] = [Stranger(world, "stranger", topics)]
+    clients += [Producer(world, f"plain{n}", topics) for n in range(2)]
+    clients += [IdempotentProducer(world, f"exact{n}", topics, n + 1) for n in range(2)]
+    clients += [Reader(world, f"reader{n}", topics) for n in range(2)]
+    clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in range(2)]
+    return clients
+
+
 async def standard_workload(world: World) -> None:
     """Chaos, then healing, probes, a restart, and the final reading."""
     rng = world.rng("workload")
@@ -376,12 +385,8 @@ async def standard_workload(world: World) -> None:
     topics.append(await admin.create("flushed", partitions=1, flushed=True))
     tables = TableScene(world)
     await tables.create()
-    clients: list[Actor] = [admin, Stranger(world, "stranger", topics)]
-    clients += [Producer(world, f"plain{n}", topics) for n in range(2)]
-    clients += [IdempotentProducer(world, f"exact{n}", topics, n + 1) for n in range(2)]
-    clients += [Reader(world, f"reader{n}", topics) for n in range(2)]
-    clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in range(2)]
-    clients += tables.clients()
+    clients: list[Actor] = [admin, *_message_clients(world, topics)]
+    clients = [*(clients if world.config.messages else ()), *tables.clients()]
     tasks = [asyncio.create_task(each.run(), name=each.name) for each in clients]
     await world.trouble()
     for task in tasks:

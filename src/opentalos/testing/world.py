@@ -112,6 +112,7 @@ class WorldConfig:
     minute_ms: int = 2_000  # of metering
     tabled: float = 0.0  # probability that a seed has a structured table
     sds: SdsLimits = SDS_LIMITS
+    messages: bool = True  # also clients that use topics themselves
 
 
 class World:
