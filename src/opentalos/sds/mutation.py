@@ -167,6 +167,7 @@ def _sums(work: _Work) -> dict[str, Datum]:
     before = work.live or NOTHING
     sums = {}
     for name, amount in work.mutation.columns.items():
+        _check_still(work.layout, name, amount)
         old = before.get(name)
         number = _integer(old) + _integer(amount)
         if not in_range(amount.type, number):
@@ -193,12 +194,11 @@ def _write(work: _Work, written: Columns, kind: ChangeKind) -> Applied:
     if live is None:
         cells.update(_without(stored.columns))
     for name, datum in written.items():
+        _check_still(layout, name, datum)
         if datum.value is None:
             after.pop(name, None)
             if name in stored.columns:
                 cells[layout.cells[name]] = None
-        elif layout.types.get(name) is not datum.type:
-            raise ValidationFailed(f"column {name} is not of type {datum.type.name} any more")
         else:
             after[name] = datum
             cells[layout.cells[name]] = encode_cell(datum)
@@ -207,6 +207,13 @@ def _write(work: _Work, written: Columns, kind: ChangeKind) -> Applied:
     amounts = mutation.columns if kind is ChangeKind.INCREMENT else NOTHING
     change = Change(kind, mutation.key, written, amounts, after, False, timestamp_ms, sequence)
     return Applied(True, written if amounts else NOTHING, cells, row, change)
+
+
+def _check_still(layout: Layout, name: str, datum: Datum) -> None:
+    """The schema may have changed since `check`, which is no reason to store what it refuses."""
+    wanted = layout.types.get(name)
+    if wanted is not datum.type and (wanted is None or datum.value is not None):
+        raise ValidationFailed(f"column {name} is not of type {datum.type.name} any more")
 
 
 def _check_immutable(layout: Layout, live: Columns, written: Columns) -> None:

@@ -356,10 +356,26 @@ def test_columns_of_a_former_schema_go_with_the_row() -> None:
     assert done(ODD, put(), NOW_MS + TTL_MS).cells.keys() == {b"!", b"=old", b"=name", b"=age"}
 
 
-def test_a_put_checked_by_a_former_schema_is_refused() -> None:
-    mutation = Mutation(Operation.PUT, KEY, {"age": Datum(T.INT8, 1)})
-    with pytest.raises(ValidationFailed, match="column age"):
-        apply(SCHEMA, ABSENT, mutation, NOW_MS)
+@pytest.mark.parametrize("operation", [Operation.PUT, Operation.INCREMENT])
+@pytest.mark.parametrize(
+    ("name", "datum"),
+    [
+        ("age", Datum(T.INT8, 1)),
+        ("name", Datum(T.INT8, 1)),
+        ("old", Datum(T.INT8, 1)),
+        ("old", Datum(T.INT8, None)),
+    ],
+)
+def test_what_was_checked_by_a_former_schema_is_refused(
+    operation: Operation, name: str, datum: Datum
+) -> None:
+    row = StoredRow(NOW_MS, 3, False, {**columns(name="Ann"), "old": Datum(T.INT8, 1)})
+    with pytest.raises(ValidationFailed, match=f"column {name} is not of type INT8 any more"):
+        apply(SCHEMA, row, Mutation(operation, KEY, {name: datum}), NOW_MS)
+
+
+def test_a_remove_checked_by_a_former_schema_does_nothing() -> None:
+    assert nothing_done(apply(SCHEMA, ODD, remove("old"), NOW_MS), ODD, success=True)
 
 
 # --- any sequence of mutations
