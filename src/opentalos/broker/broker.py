@@ -208,6 +208,11 @@ class Broker:
             except TalosError as error:
                 _LOG.warning("while closing: %s", error)
 
+    def table_changed(self, old: Table | None, new: Table | None) -> None:
+        """A table that is gone has no slices here, whoever dropped it."""
+        if old is not None and (new is None or new.state is TableState.DELETING):
+            self.slices.forget(old.uuid)
+
     def set_advertise(self, address: str) -> None:
         """The address for schedule info, once the port is known."""
         if isinstance(self.context.ownership, Alone):
@@ -264,18 +269,13 @@ def open_broker(
         if cluster is not None:
             cluster.topic_changed()
 
-    def table_changed(old: Table | None, new: Table | None) -> None:
-        """A table that is gone has no slices here, whoever dropped it."""
-        if old is not None and (new is None or new.state is TableState.DELETING):
-            broker.slices.forget(old.uuid)
-
     catalogs = Catalogs(
         principals=PrincipalDirectory(meta, clock, config.secret_box, forget_handles),
         quotas=QuotaCatalog(meta, forget_handles),
         projections=ProjectionCatalog(meta),
         topics=TopicCatalog(meta, topic_changed),
         topic_groups=TopicGroupCatalog(meta),
-        tables=TableCatalog(meta, table_changed),
+        tables=TableCatalog(meta, lambda old, new: broker.table_changed(old, new)),
     )
     spaces = SpaceLedger(config.quota, catalogs.quotas.user)
     throttle = Throttle(config.quota, spaces, catalogs.quotas.user)
@@ -291,18 +291,23 @@ def open_broker(
         peers=peers,
     )
     groups = Coordinator(rows, clock, config.group, config.server)
-    if cluster is not None:
-        coordinates = cluster.coordinates
-        cluster.attach(log, catalogs.topics)
-
-        def lapsed() -> None:
-            groups.forget_all()
-            broker.slices.forget_all()
-
-        def ring_changed() -> None:
-            groups.ownership_changed(coordinates)
-            broker.slices.ownership_changed()
-
-        cluster.lapsed, cluster.ring_changed = lapsed, ring_changed
     broker = Broker(context, catalogs, groups, Stores(meta=meta, rows=rows), cluster)
+    if cluster is not None:
+        cluster.attach(log, catalogs.topics)
+        _follow(cluster, broker)
     return broker
+
+
+def _follow(cluster: Cluster, broker: Broker) -> None:
+    """Groups and slices go by the ring, and end with the session."""
+    coordinates = cluster.coordinates
+
+    def lapsed() -> None:
+        broker.groups.forget_all()
+        broker.slices.forget_all()
+
+    def ring_changed() -> None:
+        broker.groups.ownership_changed(coordinates)
+        broker.slices.ownership_changed()
+
+    cluster.lapsed, cluster.ring_changed = lapsed, ring_changed

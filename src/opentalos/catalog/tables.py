@@ -26,7 +26,6 @@ class TableCatalog:
         self._listener = listener
         self._by_uuid: dict[str, Table] = {}
         self._by_name: dict[str, dict[str, Table]] = {}  # name, then owner
-        self._by_owner: dict[str, dict[str, Table]] = {}  # owner, then name
         self._dropped: dict[str, Table] = {}  # by uuid
 
     async def start(self) -> None:
@@ -81,10 +80,6 @@ class TableCatalog:
         """Every table that is not being dropped; a live view, not to be kept over an await."""
         return self._by_uuid.values()
 
-    def owned_by(self, owner: str) -> Collection[Table]:
-        """An owner's tables; a live view, not to be kept over an await."""
-        return self._by_owner.get(owner, {}).values()
-
     def dropped(self) -> Sequence[Table]:
         """Tables whose deletion is not complete."""
         return list(self._dropped.values())
@@ -131,21 +126,16 @@ class TableCatalog:
             else:
                 self._by_uuid[new.uuid] = new
                 self._by_name.setdefault(new.name, {})[new.owner] = new
-                self._by_owner.setdefault(new.owner, {})[new.name] = new
         self._listener(old, new)
 
     def _forget(self, old: Table) -> None:
         self._dropped.pop(old.uuid, None)
         if self._by_uuid.pop(old.uuid, None) is None:
             return
-        for index, key, inner in (
-            (self._by_name, old.name, old.owner),
-            (self._by_owner, old.owner, old.name),
-        ):
-            names = index[key]
-            del names[inner]
-            if not names:
-                del index[key]
+        names = self._by_name[old.name]
+        del names[old.owner]
+        if not names:
+            del self._by_name[old.name]
 
 
 def table_path(owner: str, name: str) -> str:

@@ -214,7 +214,8 @@ class TableAdminService:
         """Raises: QuotaExceeded; AlreadyExists: live or being dropped, and known by now."""
         async with self._counting:
             tables, limits = self._access.tables, self._context.config.sds
-            owned, total = len(tables.owned_by(table.owner)), len(tables.all())
+            owned = sum(one.owner == table.owner for one in tables.all())
+            total = len(tables.all())
             if total >= limits.tables_max:
                 raise QuotaExceeded(
                     f"tables of this service: limit {limits.tables_max}, measured {total}"

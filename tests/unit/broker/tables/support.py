@@ -1,6 +1,7 @@
 """Tables of a broker over memory stores."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.tables.values import ScanPage, ScanQuery, Table, TableSpec
@@ -52,8 +53,6 @@ def remove(user: str, at: int) -> Mutation:
 
 
 def streamed(schema: TableSchema, topic: str, **changes: object) -> TableSchema:
-    from dataclasses import replace
-
     spec = StreamSpec(view=StreamView.MUTATE_LOG)
     return replace(schema, streams={topic: spec}, **changes)  # type: ignore[arg-type]
 
@@ -77,7 +76,8 @@ async def pages(broker: Broker, **query: object) -> list[ScanPage]:
     """Every page of a scan, as a client walks through it."""
     found: list[ScanPage] = []
     while True:
-        page = await broker.tables.scan(ALICE, ScanQuery(table="people", **query))  # type: ignore[arg-type]
+        asked = ScanQuery(table="people", **query)  # type: ignore[arg-type]
+        page = await broker.tables.scan(ALICE, asked)
         found.append(page)
         if not page.next_key:
             return found

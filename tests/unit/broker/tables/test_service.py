@@ -189,9 +189,13 @@ async def test_a_partial_batch_does_what_the_rate_allows() -> None:
 async def test_calls_over_the_rate_are_refused() -> None:
     async with world(sds=SdsLimits(hold_s=0.0)) as w:
         await make(w.broker, read_capacity=1)
-        with pytest.raises(ThrottleRejected, match=r"reads of table people: limit 1 units/s"):
+
+        async def read_on() -> None:
             for _ in range(100):
                 await w.broker.tables.get(ALICE, "people", key("u", 1))
+
+        with pytest.raises(ThrottleRejected, match=r"reads of table people: limit 1 units/s"):
+            await read_on()
         await w.broker.tables.write(ALICE, "people", put("u", 1))  # the other rate is its own
 
 
