@@ -58,7 +58,8 @@ def _hint(
 def _instead(server: "ServerOptions", kind: str, name: str) -> str:
     """Names like this one among the topics or tables that the caller may see."""
     try:
-        found = server.rest(_LOOK_S)("GET", f"{kind}s", query={"scope": "visible"})[f"{kind}s"]
+        query = {"scope": "visible"} if kind == "topic" else None
+        found = server.rest(_LOOK_S)("GET", f"{kind}s", query=query)[f"{kind}s"]
     except errors.TalosError:
         found = []
     names = [one["name"] for one in found]

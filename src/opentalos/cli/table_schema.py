@@ -33,7 +33,7 @@ def with_schema_options(command: CommandT) -> CommandT:
         click.option("--hashed", is_flag=True, help="Rows lie by the hash of the group first."),
         click.option("--group", "group", metavar="NAME:TYPE[:desc]", multiple=True,
                      help="A column of the entity group, which goes before the key."),
-        click.option("--key", "key", metavar="NAME:TYPE[:desc]", multiple=True,
+        click.option("--key", "primary", metavar="NAME:TYPE[:desc]", multiple=True,
                      help="A column of the primary key, in order."),
     ):  # fmt: skip
         command = option(command)
@@ -43,7 +43,7 @@ def with_schema_options(command: CommandT) -> CommandT:
 def new_table(
     file: IO[str] | None,
     *,
-    key: Sequence[str],
+    primary: Sequence[str],
     group: Sequence[str],
     columns: Sequence[str],
     indexes: Sequence[str],
@@ -53,7 +53,7 @@ def new_table(
     """What a new table is: of the file, and what options say beside or instead of it."""
     wanted: dict[str, Any] = {} if file is None else _document(file)
     typed: dict[str, str] = {}
-    for name, given, option in (("group", group, "--group"), ("key", key, "--key")):
+    for name, given, option in (("group", group, "--group"), ("key", primary, "--key")):
         if given:
             parts = [_key_part(one, option) for one in given]
             wanted[name] = [part for part, _ in parts]

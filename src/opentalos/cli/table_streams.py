@@ -147,5 +147,5 @@ def when_full(table: str, choice: str, output: Output, server: ServerOptions) ->
 
     Example: talos table stream when-full people gap
     """
-    found = server.rest()("PUT", place("tables", table, "when-full"), {"choice": choice})
+    found = server.rest()("PATCH", place("tables", table), {"when_full": choice})
     output.done(f"{table} does this when a topic is full: {choice}", **found)

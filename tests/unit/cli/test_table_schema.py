@@ -9,7 +9,7 @@ import pytest
 
 from opentalos.cli.table_schema import indexes_of, new_table, streams_of
 
-NOTHING: dict[str, Any] = {"key": (), "group": (), "columns": (), "indexes": (), "streams": ()}
+NOTHING: dict[str, Any] = {"primary": (), "group": (), "columns": (), "indexes": (), "streams": ()}
 
 
 def made(**given: Any) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def made(**given: Any) -> dict[str, Any]:
 
 def test_options_say_a_whole_table() -> None:
     found = made(
-        key=("id:int64:desc",), group=("user:string",), columns=("kind:string", "n:int32"),
+        primary=("id:int64:desc",), group=("user:string",), columns=("kind:string", "n:int32"),
         indexes=("by_kind:kind,n:lazy",), streams=("changes", "images:record-image:kind,n"),
         hashed=True, slices=8, ttl_s=60, description=None,
     )  # fmt: skip
@@ -53,8 +53,8 @@ def test_a_table_needs_a_key() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"key": ("id",)}, "'id' is not NAME:TYPE"),
-        ({"key": ("id:int64:down",)}, "'down' is not one of asc, desc"),
+        ({"primary": ("id",)}, "'id' is not NAME:TYPE"),
+        ({"primary": ("id:int64:down",)}, "'down' is not one of asc, desc"),
         ({"columns": ("a:",)}, "'a:' is not NAME:TYPE"),
         ({"file": io.StringIO("{")}, "is not JSON"),
         ({"file": io.StringIO("[]")}, "is no JSON object"),

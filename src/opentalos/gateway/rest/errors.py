@@ -26,6 +26,10 @@ class UnsupportedMediaType(BadRequest):
     """The body's content type is not one that the operation takes."""
 
 
+class NoSuchStream(BadRequest):
+    """The table has no stream to that topic."""
+
+
 class Unusable(BadRequest):
     """Each value is right, but they cannot be used together."""
 
@@ -36,6 +40,7 @@ class NotClustered(BadRequest):
 
 STATUS: dict[type[TalosError], int] = {
     NotServed: 404,
+    NoSuchStream: 404,
     MethodNotAllowed: 405,
     UnsupportedMediaType: 415,
     NotClustered: 409,
@@ -71,7 +76,7 @@ STATUS: dict[type[TalosError], int] = {
     errors.TableExists: 409,
     errors.TableNotEnabled: 409,
     errors.ValidationFailed: 422,
-    errors.SizeExceeded: 413,
+    errors.SizeExceeded: 422,
     errors.PrincipalExists: 409,
     errors.PrincipalNotExist: 404,
     errors.PreviewFailed: 422,

@@ -10,6 +10,9 @@ from opentalos.gateway.rest import (
     quota_projections,
     quotas,
     status,
+    table_rows,
+    table_streams,
+    tables,
     topics,
     usage,
     weight_proposals,
@@ -27,6 +30,7 @@ PLACES: dict[str, Schema] = {
     "topic": text(
         _ANY_NAME, chars_max=400, about="Plain name, OWNER/NAME or resource name, percent-encoded."
     ),
+    "table": text(_ANY_NAME, chars_max=400, about="Plain name or OWNER/NAME, percent-encoded."),
     "partition": whole(0, PARTITIONS_MAX),
     "group": text(_NAME, about="Consumer group."),
     "worker": text(_ANY_NAME, chars_max=256),
@@ -51,6 +55,9 @@ TABLE = RouteTable(
         *events.ROUTES,
         *groups.ROUTES,
         *workers.ROUTES,
+        *tables.ROUTES,
+        *table_rows.ROUTES,
+        *table_streams.ROUTES,
         *permissions.ROUTES,
         *quotas.ROUTES,
         *quota_projections.ROUTES,

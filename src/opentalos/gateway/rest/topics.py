@@ -11,7 +11,7 @@ from opentalos.gateway.rest.schema import fields, items, nullable, one_of, table
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Permission
 
-_NEW_NAME = (
+NEW_NAME = (
     r"^(CL([a-zA-Z0-9_-]{0,77}[a-zA-Z0-9-])?/)?[a-zA-Z0-9]([a-zA-Z0-9_-]{0,78}[a-zA-Z0-9-])?$"
 )
 I32_MAX = (1 << 31) - 1
@@ -169,7 +169,7 @@ ROUTES = (
         summary="Create a topic.", status=201, reply=fields(**TOPIC), statuses=(409, 422),
         body=Body(
             fields(
-                name=text(_NEW_NAME, about="A plain name, or ORGANISATION/NAME."),
+                name=text(NEW_NAME, about="A plain name, or ORGANISATION/NAME."),
                 partitions=_PARTITIONS,
                 optional={
                     "retention_s": _RETENTION,

@@ -1,0 +1,105 @@
+"""REST of structured tables: what is made, described and changed."""
+
+from typing import Any
+
+import pytest
+from tests.unit.gateway.rest.support import Rest
+
+PEOPLE = {
+    "name": "people",
+    "group": ["city"],
+    "key": ["name", {"column": "born", "descending": True}],
+    "columns": {"city": "string", "name": "string", "born": "int32", "n": "int64"},
+    "indexes": {"by_n": {"columns": ["n"]}},
+    "ttl_s": 3600,
+    "description": "who",
+}
+
+
+async def test_a_table_is_created_described_listed_and_dropped(call: Rest) -> None:
+    made = await call("POST", "tables", PEOPLE, by="alice")
+    assert made.status == 201, made
+    shown = made.document
+    assert (shown["name"], shown["owner"], shown["state"]) == ("people", "alice", "enabled")
+    assert shown["key"] == [
+        {"column": "name", "descending": False},
+        {"column": "born", "descending": True},
+    ]
+    assert shown["indexes"]["by_n"] == {
+        "columns": [{"column": "n", "descending": False}], "mode": "eager", "projections": [],
+    }  # fmt: skip
+    for name in ("columns", "ttl_s", "description"):
+        assert shown[name] == PEOPLE[name]
+    assert (await call("POST", "tables", PEOPLE, by="alice")).status == 409
+    for name in ("people", "alice%2Fpeople"):
+        assert (await call("GET", f"tables/{name}", by="alice")).document == shown
+    assert (await call("GET", "tables", by="alice")).document == {"tables": [shown]}
+    assert (await call("DELETE", "tables/people", by="alice")).status == 204
+    assert (await call("GET", "tables/people", by="alice")).status == 404
+    assert (await call("GET", "tables", by="alice")).document == {"tables": []}
+
+
+async def test_an_unknown_table_and_one_of_others_answer_alike(call: Rest) -> None:
+    await call("POST", "tables", PEOPLE, by="alice")
+    await call.user("bob")
+    answers = []
+    for name in ("alice%2Fpeople", "alice%2Fnothing"):
+        replied = await call("GET", f"tables/{name}", by="bob")
+        replied.document.pop("instance")
+        detail = replied.document["detail"].replace("nothing", "people")
+        answers.append((replied.status, {**replied.document, "detail": detail}))
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 404
+
+
+async def test_rights_are_granted_and_taken_back(call: Rest) -> None:
+    await call("POST", "tables", PEOPLE, by="alice")
+    await call.user("bob")
+    grant = {"apps": {"bob": ["app-read"]}, "teams": {}}
+    granted = await call("PATCH", "tables/people", grant, by="alice")
+    assert granted.document["apps"] == {"bob": ["app-read"]}
+    key = {"key": {"city": "r", "name": "a", "born": 1}}
+    assert (await call("POST", "tables/alice%2Fpeople/rows/get", key, by="bob")).status == 200
+    put = {"row": key["key"]}
+    assert (await call("POST", "tables/alice%2Fpeople/rows/put", put, by="bob")).status == 403
+    await call("PATCH", "tables/people", {"apps": {}}, by="alice")
+    assert (await call("GET", "tables/alice%2Fpeople", by="bob")).status == 404
+
+
+async def test_a_change_adds_and_removes(call: Rest) -> None:
+    await call("POST", "tables", PEOPLE, by="alice")
+    change: dict[str, Any] = {
+        "columns": {"extra": "bool"}, "indexes": {"by_n": None}, "ttl_s": None,
+        "when_full": "gap",
+    }  # fmt: skip
+    changed = (await call("PATCH", "tables/people", change, by="alice")).document
+    assert changed["columns"] == {**PEOPLE["columns"], "extra": "bool"}  # type: ignore[dict-item]
+    assert (changed["indexes"], changed["ttl_s"], changed["when_full"]) == ({}, None, "gap")
+    assert changed["description"] == "who"
+    without = await call("PATCH", "tables/people", {"columns": {"n": None}}, by="alice")
+    assert "n" not in without.document["columns"]
+    refused = await call("PATCH", "tables/people", {"columns": {"name": None}}, by="alice")
+    assert (refused.status, refused.document["title"]) == (422, "ValidationFailed")
+
+
+async def test_a_disabled_table_is_not_read_or_written(call: Rest) -> None:
+    await call("POST", "tables", PEOPLE)
+    assert (await call("POST", "tables/people/disable")).document["state"] == "disabled"
+    refused = await call("POST", "tables/people/rows/scan", {})
+    assert (refused.status, refused.document["title"]) == (409, "TableNotEnabled")
+    assert (await call("POST", "tables/people/enable")).document["state"] == "enabled"
+    assert (await call("POST", "tables/people/rows/scan", {})).status == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [({"key": []}, 400), ({"key": ["nothing"]}, 422), ({"columns": {"city": "text"}}, 400),
+     ({"slices": 0}, 400), ({"slices": 4}, 422), ({"ttl_s": 0}, 400), ({"more": 1}, 400),
+     ({"indexes": {"i": {"columns": ["x"]}}}, 422), ({"streams": {"no": {}}}, 404)],
+)  # fmt: skip
+async def test_a_table_that_cannot_be_is_refused(
+    call: Rest, change: dict[str, Any], status: int
+) -> None:
+    refused = await call("POST", "tables", {**PEOPLE, **change})
+    assert refused.status == status, refused
+    assert (await call("GET", "tables")).document == {"tables": []}
