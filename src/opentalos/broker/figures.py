@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from opentalos.broker.message_counters import HeldCalls, MessageCounters
 from opentalos.broker.metering import MeteringFigures
 from opentalos.broker.position_events import PositionCounters
+from opentalos.broker.tables.slices import SliceFigures
 from opentalos.catalog.topics import of_tenants, topic_by_uuid
 from opentalos.group.coordinator import GroupCounters
 from opentalos.group.directory import GroupFigures
@@ -51,6 +52,9 @@ class Figures:
     topic_names: Mapping[str, str]  # by uuid
     denials: int
     quota_decisions: Mapping[str, int]  # by outcome
+    tables: int
+    stopped_streams: int  # with a gap, of all tables
+    slices: SliceFigures  # of this server
     cluster: ClusterFigures | None  # None: this server is alone
 
 
@@ -58,6 +62,7 @@ def figures_of(broker: "Broker") -> Figures:
     """Read everything; costs some work per topic and lease, so not for every request."""
     context = broker.context
     topics, tenants = context.topics.all(), of_tenants(context.topics.all())
+    tables = broker.catalogs.tables.all()
     return Figures(
         server=context.config.server,
         messages=broker.messages.counters,
@@ -73,6 +78,9 @@ def figures_of(broker: "Broker") -> Figures:
         topic_names={topic.uuid: f"{topic.owner}/{topic.name}" for topic in topics},
         denials=context.authorizer.denials,
         quota_decisions=broker.partition_quotas.decided,
+        tables=len(tables),
+        stopped_streams=sum(not one.live for table in tables for one in table.streams.values()),
+        slices=broker.slices.figures(),
         cluster=_cluster_of(broker),
     )
 

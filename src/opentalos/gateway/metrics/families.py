@@ -38,6 +38,7 @@ class ServerCollector:
         yield from _log(figures)
         yield from _metering(figures)
         yield from _groups(figures)
+        yield from _tables(figures)
         yield from _cluster(figures)
         yield from _process(sources.process())
         if self._topics is not None:
@@ -194,6 +195,26 @@ def _groups(figures: Figures) -> Iterator[Metric]:
     events = {"expired": positions.positions_expired, "truncated": positions.logs_truncated}
     text = "Checkpoints found outside the log: retention or a truncated log passed them."
     yield _labelled("group_position_events", text, "event", events)
+
+
+def _tables(figures: Figures) -> Iterator[Metric]:
+    slices = figures.slices
+    yield _gauge("tables", "Structured tables.", figures.tables)
+    yield _gauge("table_slices", "Slices of tables that this server has open.", slices.slices)
+    yield _counter("table_mutations", "Mutations of rows that were done.", slices.mutations)
+    yield _counter("table_groups", "Groups of mutations made durable.", slices.groups)
+    text = "Messages of changes that their topics do not have yet."
+    yield _gauge("stream_pending_entries", text, slices.pending_entries)
+    yield _gauge("stream_pending_bytes", "Bytes of these messages.", slices.pending_bytes)
+    text = "Age of the oldest of these messages; 0: there is none."
+    yield _gauge("stream_pending_oldest_seconds", text, slices.oldest_pending_ms / 1_000)
+    yield _counter("stream_published", "Changes that a topic took.", slices.published)
+    yield _counter("stream_resent", "Changes that were sent again.", slices.resent)
+    text = "Times that a topic knew of a later owner of a slice."
+    yield _counter("stream_fenced", text, slices.fenced)
+    yield _counter("stream_gaps", "Streams that this server stopped.", slices.gaps)
+    text = "Streams that stand still and lack changes, of all tables."
+    yield _gauge("streams_stopped", text, figures.stopped_streams)
 
 
 def _cluster(figures: Figures) -> Iterator[Metric]:
