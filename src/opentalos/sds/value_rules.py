@@ -1,16 +1,18 @@
 """Which values a column's type allows, and which types may be in keys, be counted, be ordered.
 
-NaN is refused everywhere, since it is not even equal to itself. Values of FLOAT are stored as
-doubles; rounding them is for whoever makes them. Sets are tuples in ascending order without
-repetitions.
+NaN is refused everywhere, since it is not even equal to itself. Values of FLOAT must be of single
+precision, to which gateways round: what reads a stream rounds too, and has to come to the same.
+Sets are tuples in ascending order without repetitions.
 """
 
+import struct
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
 from opentalos.model.datum import DataType, Datum, Value
 
+_SINGLE: Final = struct.Struct(">f")
 SET_OFFSET: Final = 99  # the type of a set is that of its elements and so much
 
 INTEGER_BITS: Final[Mapping[DataType, int]] = {
@@ -50,6 +52,17 @@ def _float_fault(value: Any) -> str:
     return "" if value == value else "is NaN"
 
 
+def _single_fault(value: Any) -> str:
+    fault = _float_fault(value)
+    if fault:
+        return fault
+    try:
+        kept = _SINGLE.unpack(_SINGLE.pack(value))[0]
+    except OverflowError:
+        return "does not fit single precision"
+    return "" if kept == value else "is not of single precision"
+
+
 def _string_fault(value: Any) -> str:
     if type(value) is not str:
         return "is no text"
@@ -83,7 +96,7 @@ def _set_fault(element_fault: Callable[[Any], str]) -> Callable[[Any], str]:
 _PLAIN: Final[Mapping[DataType, Callable[[Any], str]]] = {
     DataType.BOOL: _bool_fault,
     **{type_: _integer_fault(bits) for type_, bits in INTEGER_BITS.items()},
-    DataType.FLOAT: _float_fault,
+    DataType.FLOAT: _single_fault,
     DataType.DOUBLE: _float_fault,
     DataType.STRING: _string_fault,
     DataType.BINARY: _bytes_fault,

@@ -94,7 +94,7 @@ def values(type_: DataType) -> st.SearchStrategy[Any]:
         return st.integers(-top, top - 1) | st.integers(-2, 2)
     plain: dict[DataType, st.SearchStrategy[Any]] = {
         DataType.BOOL: st.booleans(),
-        DataType.FLOAT: number,
+        DataType.FLOAT: st.floats(width=32, allow_nan=False),
         DataType.DOUBLE: number,
         DataType.STRING: text,
         DataType.BINARY: binary,
