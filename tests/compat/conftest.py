@@ -13,7 +13,9 @@ from tests.server_process import ROOT_KEY, Key, ServerProcess
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SDK_PYTHON = ROOT / ".sdk-venv" / "bin" / "python"
+SDS_PYTHON = ROOT / ".sds-venv" / "bin" / "python"
 PROGRAMS = Path(__file__).parent / "sdk_programs"
+SDS_PROGRAMS = Path(__file__).parent / "sds_programs"
 NO_NETWORK = Path(__file__).parent / "no_network"
 PROGRAM_TIMEOUT_S = 60.0
 
@@ -30,11 +32,13 @@ class Sdk:
 
     server: ServerProcess
     environment: dict[str, str] = field(default_factory=dict)  # beside sdk_environment's
+    python: Path = SDK_PYTHON
+    programs: Path = PROGRAMS
 
     def command(self, program: str, *, key: Key = ROOT_KEY, **arguments: Any) -> list[str]:
         """The command line of a program."""
         whole = {"url": self.server.url, "key_id": key.key_id, "secret": key.secret, **arguments}
-        return [str(SDK_PYTHON), str(PROGRAMS / f"{program}.py"), json.dumps(whole)]
+        return [str(self.python), str(self.programs / f"{program}.py"), json.dumps(whole)]
 
     def run(self, program: str, *, key: Key = ROOT_KEY, **arguments: Any) -> list[dict[str, Any]]:
         """Run a program to its end and return the lines of its result."""
@@ -70,3 +74,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def sdk(server: ServerProcess) -> Sdk:
     assert SDK_PYTHON.exists(), "no .sdk-venv: make setup"
     return Sdk(server)
+
+
+@pytest.fixture(scope="module")
+def sds(server: ServerProcess) -> Sdk:
+    assert SDS_PYTHON.exists(), "no .sds-venv: make setup"
+    return Sdk(server, python=SDS_PYTHON, programs=SDS_PROGRAMS)
