@@ -16,6 +16,7 @@ from opentalos import __version__
 from opentalos.broker.broker import Broker
 from opentalos.broker.cluster.service import ClusterStatus
 from opentalos.broker.overview import TopicOverview
+from opentalos.broker.tables.values import StreamState, Table
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.http.request_scope import request_scope
@@ -31,6 +32,7 @@ from opentalos.model.errors import (
 from opentalos.model.identity import Principal
 
 TASKS_MAX = 20  # pages being made, whole server: each asks every partition that it shows
+TABLES_MAX = 50  # of a page
 REFRESH_S = 5
 _NONE = "-"
 _KIB = 1024
@@ -109,7 +111,9 @@ class StatusPage:
                 cluster = await self._broker.cluster.status(caller)
             except PermissionDenied:
                 cluster = None
-        return render(self._broker.context.config.server, caller.id, topics, more, cluster)
+        tables = self._broker.table_admin.list(caller)
+        server = self._broker.context.config.server
+        return render(server, caller.id, topics, more, cluster, tables)
 
 
 def render(
@@ -118,6 +122,7 @@ def render(
     topics: Sequence[TopicOverview],
     more: int,
     cluster: ClusterStatus | None,
+    tables: Sequence[Table] = (),
 ) -> str:
     """The whole page; every text of others is escaped."""
     parts = [
@@ -130,6 +135,7 @@ def render(
         f"<p>Server {escape(server)}, as {escape(caller)} sees it. "
         f"Renewed every {REFRESH_S} seconds.</p>",
         *_topics(topics, more),
+        *(_tables(tables) if tables else ()),
     ]
     if cluster is not None:
         parts += _members(cluster)
@@ -176,6 +182,31 @@ def _lags(one: TopicOverview) -> str:
         return '<span class="bad">cannot be told now</span>'
     shown = (f"{escape(group)}: {lag:,}" for group, lag in sorted(one.lags.items()))
     return "<br>".join(shown) or _NONE
+
+
+def _tables(tables: Sequence[Table]) -> list[str]:
+    lines = [
+        "<h2>Tables</h2>",
+        "<table><thead><tr><th>Table</th><th>Owner</th><th>State</th>"
+        '<th class="n">Slices</th><th>Streams</th></tr></thead><tbody>',
+    ]
+    for one in tables[:TABLES_MAX]:
+        streams = "<br>".join(_stream(*stream) for stream in one.streams.items()) or _NONE
+        lines.append(
+            f"<tr><td>{escape(one.name)}</td><td>{escape(one.owner)}</td>"
+            f'<td>{one.state.name.lower()}</td><td class="n">{one.schema.slices:,}</td>'
+            f"<td>{streams}</td></tr>"
+        )
+    lines.append("</tbody></table>")
+    if len(tables) > TABLES_MAX:
+        lines.append(f"<p>{len(tables) - TABLES_MAX:,} further tables are not shown.</p>")
+    return lines
+
+
+def _stream(topic: str, state: StreamState) -> str:
+    if state.live:
+        return escape(topic)
+    return f'<span class="bad">{escape(topic)}: stopped, changes are missing</span>'
 
 
 def _members(cluster: ClusterStatus) -> list[str]:

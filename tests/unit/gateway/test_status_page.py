@@ -9,7 +9,9 @@ import pytest
 
 from opentalos.broker.cluster.service import ClusterStatus, ServerState, ServerStatus
 from opentalos.broker.overview import Rate, TopicOverview
+from opentalos.broker.tables.values import StreamState, Table
 from opentalos.gateway.status_page import _HEADERS, _STYLE, _size, render
+from opentalos.model.table import KeyPart, TableSchema
 
 EVIL = "<script>alert('x')</script>\"&"
 VOID = {"meta", "link", "br"}
@@ -48,6 +50,15 @@ def cluster(name: str) -> ClusterStatus:
     )  # fmt: skip
 
 
+def table(number: int) -> Table:
+    states = {
+        EVIL: StreamState(1, "u", "o", EVIL, since_ms=1),
+        "late": StreamState(2, "u", "o", "late", since_ms=1, gap_ms=2),
+    }
+    schema = TableSchema(primary=(KeyPart("k"),), slices=8)
+    return Table(uuid="0" * 32, owner=EVIL, name=f"{EVIL}{number}", schema=schema, streams=states)
+
+
 def checked(page: str) -> str:
     parser = Strict()
     parser.feed(page)
@@ -75,6 +86,13 @@ def test_what_cannot_be_told_is_not_shown_as_nothing() -> None:
     page = render("s1", "root", [topic("t", lags=None)], 0, cluster("s1"))
     assert "cannot be told now" in checked(page)
     assert "1 partitions have no server" in page
+
+
+def test_tables_are_shown_with_their_streams() -> None:
+    page = checked(render("s1", "root", [], 0, None, [table(number) for number in range(52)]))
+    assert page.count("late: stopped, changes are missing") == 50
+    assert "2 further tables are not shown" in page
+    assert "Tables" not in render("s1", "root", [], 0, None)
 
 
 def test_an_empty_page_says_so() -> None:

@@ -53,6 +53,14 @@ def test_whole_numbers_may_be_written_as_json_likes() -> None:
     assert repr(columns_of(SCHEMA, {"double": 3})["double"].value) == "3.0"
 
 
+def test_a_float_is_rounded_to_single_precision() -> None:
+    assert columns_of(SCHEMA, {"float": 0.1})["float"].value == 0.10000000149011612
+    assert columns_of(SCHEMA, {"float_set": [0.5, 0.1]})["float_set"].value == (
+        0.10000000149011612,
+        0.5,
+    )
+
+
 @pytest.mark.parametrize("text", ["Infinity", "-Infinity"])
 def test_what_json_has_no_number_for_is_a_text(text: str) -> None:
     found = columns_of(SCHEMA, {"double": text})
@@ -63,8 +71,8 @@ def test_what_json_has_no_number_for_is_a_text(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("bool", 1), ("int32", True), ("int32", 1.5), ("int32", "1"), ("double", "1"), ("double", "NaN"),
-        ("double", True), ("double", 10**400), ("string", 1), ("binary", "a"), ("binary", 1),
+        ("bool", 1), ("int32", True), ("int32", 1.5), ("int32", "1"), ("double", "1"),
+        ("double", "NaN"), ("double", True), ("double", 10**400), ("float", 1e39), ("string", 1), ("binary", "a"), ("binary", 1),
         ("int32_set", 1), ("int32_set", ["a"]), ("binary_set", ["a"]), ("string", {}),
         ("string", ["a"]), ("string_set", [None]), ("string_set", [[]]),
     ],
