@@ -72,7 +72,7 @@ def test_what_json_has_no_number_for_is_a_text(text: str) -> None:
     ("name", "value"),
     [
         ("bool", 1), ("int32", True), ("int32", 1.5), ("int32", "1"), ("double", "1"),
-        ("double", "NaN"), ("double", True), ("double", 10**400), ("float", 1e39), ("string", 1), ("binary", "a"), ("binary", 1),
+        ("double", "NaN"), ("double", True), ("double", 10**400),
         ("int32_set", 1), ("int32_set", ["a"]), ("binary_set", ["a"]), ("string", {}),
         ("string", ["a"]), ("string_set", [None]), ("string_set", [[]]),
     ],
