@@ -36,8 +36,8 @@ def _within(name: str, bits: int) -> Callable[[Any], Any]:
     return check
 
 
-def _to_single(value: float) -> float:
-    """What a FLOAT keeps of a double."""
+def to_single(value: float) -> float:
+    """What a FLOAT keeps of a double. Raises: ValidationFailed: it is too large."""
     try:
         kept: float = _single.unpack(_single.pack(value))[0]
     except OverflowError:
@@ -70,7 +70,7 @@ _SCALARS: Final[Mapping[DataType, tuple[str, Callable[[Any], Any]]]] = {
     DataType.INT16: ("int16", _within("INT16", 16)),
     DataType.INT32: ("int32", _within("INT32", 32)),
     DataType.INT64: ("int64", _within("INT64", 64)),
-    DataType.FLOAT: ("double", _to_single),
+    DataType.FLOAT: ("double", to_single),
     DataType.DOUBLE: ("double", _any),
     DataType.STRING: ("string", _any),
     DataType.BINARY: ("binary", _any),

@@ -10,6 +10,7 @@ from opentalos.model.datum import Columns, DataType, Datum, Scalar
 from opentalos.model.errors import ValidationFailed
 from opentalos.model.mutation import Condition, ConditionOperator
 from opentalos.model.table import TableSchema
+from opentalos.wire.datum import to_single
 
 COLUMNS_MAX = 1_000  # of a row in a request; a table has fewer
 _NAME = text(chars_min=1, chars_max=256)
@@ -39,7 +40,6 @@ CONDITION: Schema = either(
 )
 _SET = DataType.BOOL_SET - DataType.BOOL  # from a type to the type of its sets
 _BINARY = (DataType.BINARY, DataType.RAWBINARY)
-_NUMBERS = (DataType.FLOAT, DataType.DOUBLE)
 _NOT_JSON = {"Infinity": math.inf, "-Infinity": -math.inf}  # no column holds NaN
 
 
@@ -74,7 +74,7 @@ def _type_of(schema: TableSchema, name: str) -> DataType:
 def _datum(kind: DataType, value: Any, name: str) -> Datum:
     try:
         return Datum(kind, None if value is None else _value(kind, value))
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, ValidationFailed):
         wanted = kind.name.lower()
         if kind in (*_BINARY, DataType.BINARY_SET):
             wanted += " (base64)"
@@ -98,7 +98,9 @@ def _reader(kind: DataType) -> Callable[[Any], Scalar]:
         return _text
     if kind in _BINARY:
         return _bytes
-    return _float if kind in _NUMBERS else _whole
+    if kind is DataType.FLOAT:
+        return lambda value: to_single(_float(value))
+    return _float if kind is DataType.DOUBLE else _whole
 
 
 def _bool(value: Any) -> bool:
