@@ -1,0 +1,168 @@
+"""SDS calls through the gateway: forms of replies, refusals, late and broken calls."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.gateway.sds_http.support import BINARY, DRAIN_S, Bench
+
+from opentalos.gateway.sds_http.gateway import BODY_BYTES_MAX
+from opentalos.gateway.sds_http.handlers import HANDLERS
+from opentalos.model.errors import (
+    ClockSkewed,
+    InvalidCredential,
+    OutcomeUnknown,
+    StoreUnavailable,
+    TalosError,
+    ThrottleRejected,
+)
+from opentalos.wire._generated import sds
+from opentalos.wire.thrift import decode_reply, encode_call
+
+TABLE_SERVICE = sds.SERVICES["TableService"]
+GET = sds.GetRequest(tableName="t", keys={})
+PUT = sds.PutRequest(tableName="t", record={})
+
+
+def call(rpc: str, *arguments: Any) -> bytes:
+    return encode_call(BINARY, TABLE_SERVICE.methods[rpc], 7, *arguments)
+
+
+def test_every_rpc_has_a_handler() -> None:
+    assert set(HANDLERS) == set(sds.SERVICES)
+    for name, spec in sds.SERVICES.items():
+        assert set(HANDLERS[name]) == set(spec.methods)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (StoreUnavailable("later"), sds.ErrorCode.SERVICE_UNAVAILABLE),
+        (ThrottleRejected("slow"), sds.ErrorCode.THROUGHPUT_EXCEED),
+        (OutcomeUnknown("who knows"), sds.ErrorCode.INTERNAL_ERROR),
+    ],
+)
+async def test_errors_are_replies_with_status_200(error: TalosError, code: int) -> None:
+    bench = Bench()
+    bench.tables.error = error
+    reply: Any = await bench.reply("get", GET)
+    assert reply.error.errorCode == code
+    assert reply.error.errorMessage == str(error)
+    assert reply.error.requestId == "0a"
+    assert bench.gateway.failures == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "header"),
+    [
+        (InvalidCredential("no"), 401, b"WWW-Authenticate: "),
+        (ClockSkewed("no"), 412, b"X-Xiaomi-Timestamp: "),
+    ],
+)
+async def test_callers_are_refused_by_status(error: TalosError, status: int, header: bytes) -> None:
+    bench = Bench()
+    bench.refusal = error
+    _, connection = bench.send(call("get", GET))
+    ((got, head, _),) = connection.replies
+    assert got == status
+    assert header in head
+    assert bench.tables.asked == []
+
+
+async def test_what_is_no_call_is_refused_by_status() -> None:
+    bench = Bench()
+    for body, method, status in (
+        (bytes(BODY_BYTES_MAX + 1), b"POST", 413),
+        (b"garbage", b"POST", 400),
+        (call("get", GET), b"GET", 400),
+    ):
+        _, connection = bench.send(body, method=method)
+        assert [reply[0] for reply in connection.replies] == [status]
+    assert bench.gateway.failures == 3
+
+
+async def test_arguments_may_be_missing() -> None:
+    bench = Bench()
+    args = encode_call(BINARY, sds.SERVICES["AdminService"].methods["getDevelopId"], 7)
+    _, connection = bench.send(args, service="AdminService")
+    await bench.gateway.drain(DRAIN_S)
+    ((status, _, body),) = connection.replies
+    assert status == 200
+    method = sds.SERVICES["AdminService"].methods["getDevelopId"]
+    assert decode_reply(BINARY, method, body).result == "alice"
+    nothing = call("getServerTime").replace(b"\x0dgetServerTime", b"\x03get")
+    _, connection = bench.send(nothing)
+    await bench.gateway.drain(DRAIN_S)
+    error: Any = decode_reply(BINARY, TABLE_SERVICE.methods["get"], connection.replies[0][2]).error
+    assert error.errorCode == sds.ErrorCode.VALIDATION_FAILED
+
+
+class Hanging:
+    """A handler that never ends by itself."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    async def __call__(self, *_: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+
+
+@pytest.mark.parametrize(
+    ("rpc", "request_", "cancelled"),
+    [
+        ("get", GET, True),
+        ("scan", sds.ScanRequest(tableName="t"), True),
+        ("scan", sds.ScanRequest(tableName="t", action=sds.ScanAction()), False),
+        ("put", PUT, False),
+    ],
+    ids=["get", "scan", "scan-action", "put"],
+)
+async def test_a_late_call_is_answered_and_only_a_read_is_ended(
+    rpc: str, request_: Any, cancelled: bool
+) -> None:
+    hanging = Hanging()
+    bench = Bench({**HANDLERS, "TableService": {**HANDLERS["TableService"], rpc: hanging}})
+    exchange, connection = bench.send(call(rpc, request_))
+    await asyncio.sleep(0)
+    assert exchange.late is not None
+    exchange.late(OutcomeUnknown("late"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    error: Any = decode_reply(BINARY, TABLE_SERVICE.methods[rpc], connection.replies[0][2]).error
+    assert error.errorCode == sds.ErrorCode.INTERNAL_ERROR
+    assert hanging.cancelled is cancelled
+    await bench.gateway.drain(0.0)
+
+
+async def test_a_broken_handler_is_a_500_without_its_reason() -> None:
+    async def broken(*_: Any) -> None:
+        raise ZeroDivisionError("secret detail")
+
+    bench = Bench({**HANDLERS, "TableService": {**HANDLERS["TableService"], "get": broken}})
+    _, connection = bench.send(call("get", GET))
+    await bench.gateway.drain(DRAIN_S)
+    ((status, _, body),) = connection.replies
+    assert status == 500
+    assert b"secret" not in body
+
+
+async def test_an_error_of_a_call_that_declares_none_is_a_thrift_exception() -> None:
+    async def refuse(*_: Any) -> None:
+        raise StoreUnavailable("later")
+
+    services = {**HANDLERS["TableService"], "getServerTime": refuse}
+    bench = Bench({**HANDLERS, "TableService": services})
+    with pytest.raises(Exception, match="later"):
+        await bench.reply("getServerTime")
+
+
+async def test_calls_are_counted_by_rpc() -> None:
+    bench = Bench()
+    await bench.result("getServerTime")
+    await bench.result("getServerVersion")
+    await bench.result("getServerVersion")
+    assert bench.gateway.calls == {"getServerTime": 1, "getServerVersion": 2}

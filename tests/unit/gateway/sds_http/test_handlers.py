@@ -1,0 +1,226 @@
+"""Structs of calls as the broker's values, and its answers as structs."""
+
+from typing import Any
+
+import pytest
+from tests.unit.gateway.sds_http.support import KEY, TABLE, Bench, N
+
+from opentalos.broker.tables.values import (
+    Got,
+    ReadItem,
+    ScanAction,
+    ScanActionKind,
+    ScanPage,
+    ScanQuery,
+    WriteItem,
+    Written,
+)
+from opentalos.model.datum import DataType, Datum
+from opentalos.model.errors import ThrottleRejected
+from opentalos.model.mutation import Condition, ConditionOperator, Mutation, Operation
+from opentalos.wire._generated import sds
+from opentalos.wire.datum import columns_to, to_struct
+
+VALIDATION_FAILED = sds.ErrorCode.VALIDATION_FAILED
+NINE = Datum(DataType.INT64, 9)
+KEYS = columns_to(KEY)
+RECORD = columns_to({**KEY, **N})
+PUT = Mutation(Operation.PUT, KEY, N)
+ADMIN = "AdminService"
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+async def test_get_gives_a_record_or_nothing(bench: Bench) -> None:
+    request = sds.GetRequest(tableName="t", keys=KEYS, attributes=["n"])
+    assert (await bench.result("get", request)).item is None
+    bench.tables.record = N
+    assert (await bench.result("get", request)).item == columns_to(N)
+    assert bench.tables.asked == [("t", KEY, ("n",))] * 2
+
+
+async def test_put_parts_the_record_by_the_tables_key(bench: Bench) -> None:
+    request = sds.PutRequest(tableName="t", record=RECORD)
+    assert (await bench.result("put", request)).success is True
+    bench.tables.written = Written(False)
+    assert (await bench.result("put", request)).success is False
+    assert bench.tables.asked == [("t", PUT)] * 2
+
+
+async def test_increment_gives_the_new_amounts(bench: Bench) -> None:
+    bench.tables.written = Written(True, N)
+    request = sds.IncrementRequest(tableName="t", keys=KEYS, amounts=columns_to(N))
+    assert (await bench.result("increment", request)).amounts == columns_to(N)
+    assert bench.tables.asked == [("t", Mutation(Operation.INCREMENT, KEY, N))]
+
+
+CONDITIONS = [
+    (sds.SimpleCondition(rowExist=False), Condition(row_exists=False)),
+    (
+        sds.SimpleCondition(operator=sds.OperatorType.LESS, field="n", value=to_struct(NINE)),
+        Condition(ConditionOperator.LESS, "n", NINE),
+    ),
+]
+
+
+@pytest.mark.parametrize(("struct", "condition"), CONDITIONS)
+async def test_conditions_are_told(bench: Bench, struct: Any, condition: Condition) -> None:
+    remove = sds.RemoveRequest(tableName="t", keys=KEYS, attributes=["n"], condition=struct)
+    await bench.result("remove", remove)
+    await bench.result("put", sds.PutRequest(tableName="t", record=RECORD, condition=struct))
+    removal = Mutation(Operation.REMOVE, KEY, attributes=("n",), condition=condition)
+    assert bench.tables.asked == [("t", removal), ("t", PUT._replace(condition=condition))]
+
+
+@pytest.mark.parametrize(
+    "struct",
+    [
+        sds.SimpleCondition(),
+        sds.SimpleCondition(rowExist=True, field="n"),
+        sds.SimpleCondition(operator=sds.OperatorType.LESS, field="n"),
+        sds.SimpleCondition(operator=9, field="n", value=to_struct(NINE)),
+        sds.SimpleCondition(field="n", value=to_struct(NINE)),
+    ],
+)
+async def test_half_a_condition_is_refused(bench: Bench, struct: Any) -> None:
+    request = sds.RemoveRequest(tableName="t", keys=KEYS, condition=struct)
+    assert await bench.code("remove", request) == VALIDATION_FAILED
+    assert bench.tables.asked == []
+
+
+async def test_scan_asks_for_its_range_and_gives_a_page(bench: Bench) -> None:
+    bench.tables.page = ScanPage(records=[N], next_key=KEY, throttled=True)
+    request = sds.ScanRequest(
+        tableName="t", indexName="i", startKey=KEYS, stopKey={}, attributes=["n"],
+        condition="n = 9", reverse=True,
+    )  # fmt: skip
+    page = await bench.result("scan", request)
+    assert (page.records, page.nextStartKey, page.throttled) == ([columns_to(N)], KEYS, True)
+    assert bench.tables.asked == [
+        (
+            ScanQuery(
+                table="t", index="i", start=KEY, stop={}, attributes=("n",), condition="n = 9",
+                limit=10, reverse=True,
+            ),
+        )
+    ]  # fmt: skip
+    bench.tables.page = ScanPage()
+    assert (await bench.result("scan", request)).nextStartKey is None
+
+
+PUT_N = sds.Request(putRequest=sds.PutRequest(record=columns_to(N)))
+INCREMENT_N = sds.Request(incrementRequest=sds.IncrementRequest(amounts=columns_to(N)))
+REMOVE_N = sds.Request(removeRequest=sds.RemoveRequest(attributes=["n"]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "request_", "action"),
+    [
+        (0, None, ScanAction(ScanActionKind.COUNT)),
+        (1, None, ScanAction(ScanActionKind.DELETE)),
+        (1, REMOVE_N, ScanAction(ScanActionKind.DELETE, ("n",))),
+        (2, PUT_N, ScanAction(ScanActionKind.UPDATE, columns=N)),
+        (
+            2,
+            INCREMENT_N,
+            ScanAction(ScanActionKind.UPDATE, columns=N, operation=Operation.INCREMENT),
+        ),
+    ],
+)
+async def test_scan_actions_count(
+    bench: Bench, kind: int, request_: Any, action: ScanAction
+) -> None:
+    bench.tables.page = ScanPage(count=4)
+    request = sds.ScanRequest(
+        tableName="t", action=sds.ScanAction(action=sds.ScanOp(kind), request=request_)
+    )
+    (record,) = (await bench.result("scan", request)).records
+    assert record == columns_to({"count": Datum(DataType.INT64, 4)})
+    assert bench.tables.asked[0][0].action == action
+
+
+@pytest.mark.parametrize("kind", [None, 2, 7])
+async def test_half_a_scan_action_is_refused(bench: Bench, kind: int | None) -> None:
+    request = sds.ScanRequest(tableName="t", action=sds.ScanAction(action=kind))
+    assert await bench.code("scan", request) == VALIDATION_FAILED
+    assert bench.tables.asked == []
+
+
+def item(action: int | None, **request: Any) -> sds.BatchRequestItem:
+    return sds.BatchRequestItem(action=action, request=sds.Request(**request))
+
+
+@pytest.mark.parametrize("partial", [False, True])
+async def test_items_of_a_batch_have_their_own_outcomes(bench: Bench, partial: bool) -> None:
+    items = [
+        item(2, putRequest=sds.PutRequest(tableName="t", record=RECORD)),
+        item(2, putRequest=sds.PutRequest(tableName="nothing", record=RECORD)),
+        item(9),
+        item(1, getRequest=sds.GetRequest(tableName="t", keys=KEYS)),
+        item(3, incrementRequest=sds.IncrementRequest(tableName="t", keys=KEYS, amounts=RECORD)),
+        item(4, removeRequest=sds.RemoveRequest(tableName="t", keys=KEYS)),
+        item(4),
+    ]
+    bench.tables.outcomes = [Written(False), Got(N), Written(True, N), ThrottleRejected("slow")]
+    rpc = "partialAllowedBatch" if partial else "batch"
+    got = (await bench.result(rpc, sds.BatchRequest(items=items))).items
+    ((asked, was_partial),) = bench.tables.asked
+    amounts = {**KEY, **N}
+    assert was_partial is partial
+    assert asked == [
+        WriteItem("t", PUT),
+        ReadItem("t", KEY),
+        WriteItem("t", Mutation(Operation.INCREMENT, KEY, amounts)),
+        WriteItem("t", Mutation(Operation.REMOVE, KEY)),
+    ]
+    assert [one.success for one in got] == [True, False, False, True, True, False, False]
+    assert got[0].result.putResult.success is False
+    assert got[3].result.getResult.item == columns_to(N)
+    assert got[4].result.incrementResult.amounts == columns_to(N)
+    codes = [got[number].serviceException.errorCode for number in (1, 2, 5, 6)]
+    assert codes == [
+        sds.ErrorCode.RESOURCE_NOT_FOUND, VALIDATION_FAILED, sds.ErrorCode.THROUGHPUT_EXCEED,
+        VALIDATION_FAILED,
+    ]  # fmt: skip
+
+
+async def test_checked_batches_have_no_reads_and_no_increments(bench: Bench) -> None:
+    request = sds.BatchRequest(items=[item(1, getRequest=sds.GetRequest(tableName="t"))])
+    assert await bench.code("batchCheckAndMutate", request) == VALIDATION_FAILED
+    assert bench.tables.asked == []
+
+
+async def test_a_table_is_described_with_its_id_and_owner(bench: Bench) -> None:
+    spec = await bench.result("describeTable", "t", service=ADMIN)
+    assert (spec.metadata.tableId, spec.metadata.developerId) == (TABLE.uuid, "alice")
+    assert [part.attribute for part in spec.schema.entityGroup.attributes] == ["user"]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        sds.TableMetadata(stream=sds.StreamSpec(enableStream=True)),
+        sds.TableMetadata(enableSysSnapshot=True),
+        sds.TableMetadata(enableEgAcl=True),
+        sds.TableMetadata(pitr=sds.PointInTimeRecovery(enablePointInTimeRecovery=True)),
+        sds.TableMetadata(softDeletedTtl=1),
+        sds.TableMetadata(coldStandBy=sds.ColdStandBy(enableColdStandBy=True)),
+    ],
+)
+async def test_promises_that_are_not_kept_are_not_taken(bench: Bench, metadata: Any) -> None:
+    schema = sds.TableSchema(primaryIndex=[sds.KeySpec(attribute="k")])
+    spec = sds.TableSpec(schema=schema, metadata=metadata)
+    code = await bench.code("createTable", "t", spec, service=ADMIN)
+    assert code == sds.ErrorCode.UNSUPPORTED_OPERATION
+    assert bench.admin.asked == []
+
+
+async def test_what_is_switched_off_may_be_named(bench: Bench) -> None:
+    schema = sds.TableSchema(primaryIndex=[sds.KeySpec(attribute="k")], enableTransaction=False)
+    metadata = sds.TableMetadata(enableSysSnapshot=False, pitr=sds.PointInTimeRecovery())
+    spec = sds.TableSpec(schema=schema, metadata=metadata)
+    info = await bench.result("createTable", "t", spec, service=ADMIN)
+    assert (info.name, info.status.state, info.status.createTime) == ("t", 3, 5)
