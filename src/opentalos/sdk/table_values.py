@@ -12,7 +12,7 @@ from opentalos.model.datum import Columns, DataType, Datum, Scalar
 from opentalos.model.errors import ValidationFailed
 
 Plain = bool | int | float | str | bytes | tuple[Scalar, ...] | None
-Given = Plain | Datum | Iterable[Scalar]
+Given = Any  # a plain value, a Datum, or a set or list; dict literals have no closer type
 Row = dict[str, Plain]  # plain values by column
 
 _SETS_FROM: Final = DataType.BOOL_SET.value  # a set's type is its items' type plus 99
