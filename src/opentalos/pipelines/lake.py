@@ -1,17 +1,18 @@
-"""Tables of the lake: one Parquet file per hour, replaced as a whole.
+"""Tables of the lake: one Parquet file per part, such as an hour, replaced as a whole.
 
-    FOLDER/2026-11-21T23.parquet            a link to the hour's current version
+    FOLDER/2026-11-21T23.parquet            a link to the part's current version
     FOLDER/.versions/2026-11-21T23-NONCE.parquet
 
 A version is written and synced, then the link is renamed over the old one: a crash at any point
 leaves the old or the new. A reader resolves the links once and reads versions, which never change;
 a superseded one stays for ``grace_s``, so a query that began before does not fail. ``*.parquet``
-in the folder is the whole table, each hour once, for DuckDB, Spark and people. Local disk only:
+in the folder is the whole table, each part once, for DuckDB, Spark and people. Local disk only:
 what lies in HDFS is written by Spark itself.
 """
 
 import os
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,8 +40,9 @@ def hour_of(time_ms: int) -> int:
     return time_ms - time_ms % HOUR_MS
 
 
-class HourTable:
-    """A table below HOME/lake, with one writer at a time and any number of readers.
+class LakeTable(ABC):
+    """A table below HOME/lake, with one writer at a time and any number of readers. Its parts are
+    numbers, which the table's kind gives names.
 
     Args: name: may have slashes; schema: what files are cast to, and what an empty table has;
           folder: another place than HOME/lake/NAME; grace_s: how long superseded files stay.
@@ -61,16 +63,22 @@ class HourTable:
         self._grace_s = grace_s
         self._replaced = 0
 
-    def replace(self, hour_ms: int, rows: pa.Table) -> None:
-        """Make ``rows`` all that the hour has; on return it is durable. No rows: an empty file.
+    @abstractmethod
+    def _name_of(self, part: int) -> str:
+        """The part's name. Raises: ValueError: there is no such part."""
 
-        Args:   hour_ms: start of the hour, Unix ms; rows: with the columns of the schema.
+    @abstractmethod
+    def _part_of(self, name: str) -> int | None:
+        """The part of a name; None: it is no name of a part."""
+
+    def replace(self, part: int, rows: pa.Table) -> None:
+        """Make ``rows`` all that the part has; on return it is durable. No rows: an empty file.
+
+        Args:   rows: with the columns of the schema.
         Raises: ValueError, OSError, pa.ArrowInvalid: not done, the old file is there.
         """
-        if hour_ms % HOUR_MS:
-            raise ValueError(f"{hour_ms} is no start of an hour")
+        name = self._name_of(part)
         self._versions.mkdir(parents=True, exist_ok=True)
-        name = _hour_name(hour_ms)
         version = self._versions / f"{name}-{secrets.token_hex(_NONCE_BYTES)}{_SUFFIX}"
         self._write(version, rows if self.schema is None else _cast(rows, self.schema))
         link = self.folder / (name + _SUFFIX)
@@ -83,29 +91,29 @@ class HourTable:
         if self._replaced % SWEEP_EVERY == 1:
             self._sweep(version)
 
-    def hours(self) -> list[int]:
-        """The hours that have a file, ascending, as Unix ms of their starts."""
+    def parts(self) -> list[int]:
+        """The parts that have a file, ascending."""
         return sorted(self._links())
 
-    def files(self, hours: Iterable[int] | None = None) -> list[Path]:
-        """The current versions of these hours, or of all; hours without a file are left out."""
-        wanted = None if hours is None else set(hours)
+    def files(self, parts: Iterable[int] | None = None) -> list[Path]:
+        """The current versions of these parts, or of all; parts without a file are left out."""
+        wanted = None if parts is None else set(parts)
         return [
             link.parent / os.readlink(link)
-            for hour, link in sorted(self._links().items())
-            if wanted is None or hour in wanted
+            for part, link in sorted(self._links().items())
+            if wanted is None or part in wanted
         ]
 
-    def load(self, hour_ms: int) -> pa.Table:
-        """The rows of one hour; none if it has no file and the schema is known."""
-        found = self.files([hour_ms])
+    def load(self, part: int) -> pa.Table:
+        """The rows of one part; none if it has no file and the schema is known."""
+        found = self.files([part])
         if found:
             return pq.ParquetFile(found[0]).read()
         return self._need_schema().empty_table()
 
-    def read(self, spark: "SparkSession", hours: Iterable[int] | None = None) -> "DataFrame":
-        """These hours, or all. Raises: NotFound: there is no file, and no schema was given."""
-        paths = [str(path) for path in self.files(hours)]
+    def read(self, spark: "SparkSession", parts: Iterable[int] | None = None) -> "DataFrame":
+        """These parts, or all. Raises: NotFound: there is no file, and no schema was given."""
+        paths = [str(path) for path in self.files(parts)]
         if self.schema is None:
             if not paths:
                 self._need_schema()
@@ -127,8 +135,9 @@ class HourTable:
             names = os.listdir(self.folder)
         except FileNotFoundError:
             return {}
-        found = ((_hour_of_name(name), self.folder / name) for name in names)
-        return {hour: link for hour, link in found if hour is not None}
+        stems = {name.removesuffix(_SUFFIX): name for name in names if name.endswith(_SUFFIX)}
+        found = ((self._part_of(stem), self.folder / name) for stem, name in stems.items())
+        return {part: link for part, link in found if part is not None}
 
     def _write(self, version: Path, rows: pa.Table) -> None:
         try:
@@ -165,18 +174,35 @@ class HourTable:
                 yield Path(entry.path)
 
 
-def _hour_name(hour_ms: int) -> str:
-    return datetime.fromtimestamp(hour_ms / 1000, UTC).strftime(_NAME)
+class HourTable(LakeTable):
+    """A table with a part for each hour: the Unix ms of its start."""
+
+    def hours(self) -> list[int]:
+        """The hours that have a file, ascending, as Unix ms of their starts."""
+        return self.parts()
+
+    def _name_of(self, part: int) -> str:
+        if part % HOUR_MS:
+            raise ValueError(f"{part} is no start of an hour")
+        return datetime.fromtimestamp(part / 1000, UTC).strftime(_NAME)
+
+    def _part_of(self, name: str) -> int | None:
+        try:
+            found = datetime.strptime(name, _NAME)
+        except ValueError:
+            return None
+        return int(found.replace(tzinfo=UTC).timestamp()) * 1000
 
 
-def _hour_of_name(name: str) -> int | None:
-    if not name.endswith(_SUFFIX):
-        return None
-    try:
-        found = datetime.strptime(name.removesuffix(_SUFFIX), _NAME)
-    except ValueError:
-        return None
-    return int(found.replace(tzinfo=UTC).timestamp()) * 1000
+class HashTable(LakeTable):
+    """A table with a part for each of the values that a hash of its key has."""
+
+    def _name_of(self, part: int) -> str:
+        return f"part-{part:04d}"
+
+    def _part_of(self, name: str) -> int | None:
+        number = name.removeprefix("part-")
+        return int(number) if number != name and number.isdigit() else None
 
 
 def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -16,6 +16,7 @@ PIPELINES = {
     "billing": "opentalos.pipelines.billing:BILLING",
     "traffic-weights": "opentalos.pipelines.traffic_weights:TRAFFIC_WEIGHTS",
     "quota-projection": "opentalos.pipelines.quota_projection:QUOTA_PROJECTION",
+    "sds-replay": "opentalos.pipelines.sds_replay:SDS_REPLAY",
 }
 
 

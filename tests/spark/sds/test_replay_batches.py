@@ -1,0 +1,169 @@
+"""Batches of a stream's messages become the table's state, also repeated and torn ones."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from tests.unit.sdk.stream_model import BEGIN_MS, SCHEMA, ModelTable, sorted_rows
+
+from opentalos.model.change import Change, ChangeKind, StreamView
+from opentalos.model.datum import DataType
+from opentalos.model.errors import ConfigError, NotSupported
+from opentalos.model.table import KeyPart, TableSchema
+from opentalos.pipelines.causes import cause_of
+from opentalos.pipelines.lake import LakeTable
+from opentalos.pipelines.replay_state import Replay
+from opentalos.pipelines.sds_replay import ReplayWriter
+from opentalos.sdk.table_values import typed_columns
+from opentalos.wire.change import encode_change
+
+VIEWS = [StreamView.MUTATE_LOG, StreamView.RECORD_IMAGE]
+MESSAGES = pa.schema([("value", pa.binary()), ("sequence_number", pa.string())])
+
+
+class Replaying:
+    """A model of a table, and the lake that its stream's batches go to."""
+
+    def __init__(self, spark: SparkSession, home: Path, view: StreamView) -> None:
+        self.table = ModelTable()
+        self.replay = Replay("users", SCHEMA, view, parts=4)
+        self.writer = ReplayWriter(self.replay, home)
+        self.lake = self.replay.lake(home)
+        self._spark = spark
+        self._batches = 0
+
+    def take(self, changes: Sequence[Change], *, table: str = "users") -> None:
+        """One batch."""
+        rows = [
+            {
+                "value": encode_change(self.replay.view, table, one, None),
+                "sequence_number": str(one.sequence),
+            }
+            for one in changes
+        ]
+        messages = self._spark.createDataFrame(pa.Table.from_pylist(rows, MESSAGES))
+        self.writer(messages, self._batches)
+        self._batches += 1
+
+    def state(self) -> list[Any]:
+        """What every reader of the files sees, but the state's own columns."""
+        files = map(pq.ParquetFile, self.lake.files())
+        found = [row for file in files for row in file.read().to_pylist()]
+        return sorted_rows(
+            {n: v for n, v in row.items() if v is not None and not n.startswith("_")}
+            for row in found
+            if not row["_deleted"]
+        )  # fmt: skip
+
+
+def some_changes(table: ModelTable) -> list[Change]:
+    begin = len(table.changes)
+    for number in range(12):
+        table.put(f"row-{number}", n=number, text=f"text {number}")
+    for number in range(0, 12, 2):
+        table.increment(f"row-{number}", 100 - number)
+    for number in range(0, 12, 3):
+        table.remove(f"row-{number}")
+    table.remove("row-1", "text")
+    table.put("row-3", n=-3)
+    return table.changes[begin:]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_batches_with_resends_become_the_table(
+    spark: SparkSession, tmp_path: Path, view: StreamView
+) -> None:
+    one = Replaying(spark, tmp_path, view)
+    first = some_changes(one.table)
+    one.take(first)
+    assert one.state() == one.table.records()
+    one.take(first)  # the whole batch again
+    assert one.state() == one.table.records()
+    second = some_changes(one.table)
+    one.take([*first[5:], *second[:20]])  # a resend that goes on with what is new
+    one.take([*second[10:], *second[3:]])
+    assert one.state() == one.table.records()
+    one.take(second, table="other")
+    assert one.state() == one.table.records()
+
+
+class Died(Exception):
+    """The driver is gone at this point."""
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_batch_that_died_between_two_parts_ends_the_same(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: StreamView
+) -> None:
+    one = Replaying(spark, tmp_path, view)
+    one.take(some_changes(one.table))
+    changes = some_changes(one.table)
+    real, calls = LakeTable.replace, list[int]()
+
+    def dies(lake: LakeTable, part: int, rows: pa.Table) -> None:
+        calls.append(part)
+        if len(calls) == 3:
+            raise Died
+        real(lake, part, rows)
+
+    monkeypatch.setattr(LakeTable, "replace", dies)
+    with pytest.raises(Died):
+        one.take(changes)
+    monkeypatch.undo()
+    one.take(changes)
+    assert one.state() == one.table.records()
+
+
+def test_a_missing_change_ends_the_run_and_leaves_the_state(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    one = Replaying(spark, tmp_path, StreamView.MUTATE_LOG)
+    one.take([one.table.put("a", n=1)])
+    before = one.state()
+    one.table.put("a", n=2)
+    with pytest.raises(PySparkException) as caught:
+        one.take([one.table.put("a", n=3)])
+    cause = cause_of(caught.value)
+    assert cause.kind == "ChangeMissing"
+    assert "change 3 of row id='a'" in cause.text
+    assert one.state() == before
+
+
+def test_a_state_keeps_every_type(spark: SparkSession, tmp_path: Path) -> None:
+    types = {f"c{kind.value}": kind for kind in DataType}
+    schema = TableSchema(primary=(KeyPart("c4"),), attributes=types)
+    values: dict[str, Any] = {
+        "c1": True, "c2": -1, "c3": 2, "c4": 3, "c5": -4, "c6": 0.5, "c7": 0.1, "c8": "é",
+        "c9": b"\x00", "c10": b"\xff", "c100": (False, True), "c101": (1, 2), "c102": (3,),
+        "c103": (4,), "c104": (5, 6), "c105": (0.5,), "c106": (0.1, 0.2), "c107": ("a", "b"),
+        "c108": (b"a",),
+    }  # fmt: skip
+    assert values.keys() == types.keys()
+    columns = typed_columns(types, values)
+    key = {"c4": columns.pop("c4")}
+    change = Change(ChangeKind.PUT, key, columns, {}, columns, False, BEGIN_MS, 1)
+    replay = Replay("users", schema, StreamView.MUTATE_LOG)
+    message = {"value": encode_change(replay.view, "users", change, None), "sequence_number": "1"}
+    messages = spark.createDataFrame(pa.Table.from_pylist([message], MESSAGES))
+    writer = ReplayWriter(replay, tmp_path)
+    writer(messages, 0)
+    writer(messages, 0)
+    (file,) = replay.lake(tmp_path).files()
+    (row,) = pq.ParquetFile(file).read().to_pylist()
+    found = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
+    assert {name: found[name] for name in values} == values
+
+
+def test_what_cannot_be_replayed_is_refused() -> None:
+    with pytest.raises(NotSupported, match="KEYS_ONLY"):
+        Replay("users", SCHEMA, StreamView.KEYS_ONLY)
+    taken = TableSchema(
+        primary=SCHEMA.primary, attributes={**SCHEMA.attributes, "_deleted": DataType.BOOL}
+    )
+    with pytest.raises(ConfigError, match="_deleted"):
+        Replay("users", taken, StreamView.MUTATE_LOG)
