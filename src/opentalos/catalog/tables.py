@@ -22,7 +22,7 @@ class TableCatalog:
     def __init__(self, meta: MetaStore, listener: Listener = lambda old, new: None) -> None:
         codec = Codec(encode_table, decode_table)
         self._records = RecordIndex(meta, TABLES, codec, self._record_changed)
-        self._unseen = UnseenRecords(self._records, TABLES)
+        self.unseen = UnseenRecords(self._records, TABLES)
         self._listener = listener
         self._by_uuid: dict[str, Table] = {}
         self._by_name: dict[str, dict[str, Table]] = {}  # name, then owner
@@ -70,7 +70,7 @@ class TableCatalog:
         check_name(plain, "table name")
         owners = (owner,) if slash else tuple(dict.fromkeys((caller.owner_id, caller.id)))
         if slash or not caller.anonymous:
-            await self._unseen.look([(one, plain, None) for one in owners])
+            await self.unseen.look([(one, plain, None) for one in owners])
         found = self.find(caller, name)
         if found is None:
             raise table_not_exist(name)

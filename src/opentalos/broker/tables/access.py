@@ -12,10 +12,12 @@ from opentalos.catalog.table_rates import TableRates
 from opentalos.catalog.tables import TableCatalog
 from opentalos.model.errors import (
     NotFound,
+    StoreUnavailable,
     TableNotEnabled,
     TableNotExist,
     TalosError,
     ThrottleRejected,
+    ValidationFailed,
 )
 from opentalos.model.identity import Principal, TableRight
 from opentalos.model.mutation import Mutation
@@ -27,7 +29,6 @@ from opentalos.sds.mutation import Applied
 from opentalos.sds.quota_units import Units
 
 T = TypeVar("T")
-OPENED_MAX = 100_000  # row tables known to be open; above it they are opened anew
 HELD_MAX = 10_000  # calls that wait for rate at once, whole server; more are refused
 
 
@@ -53,7 +54,6 @@ class TableAccess:
         self._context = context
         self.tables, self.rows = tables, rows
         self.rates = TableRates(context.config.sds)
-        self._opened: set[str] = set()  # of the row store, by name
         self._held = 0
 
     async def find(self, caller: Principal, right: TableRight, name: str) -> Table:
@@ -74,13 +74,34 @@ class TableAccess:
         """``find``, for a read or write. Raises: TableNotEnabled."""
         table = await self.find(caller, right, name)
         if table.state is not TableState.ENABLED:
-            if self._context.peers is not None:  # another server may have enabled it
-                await self.tables.look(caller, f"{table.owner}/{table.name}")
+            if await self.is_newer(table):  # another server may have enabled it
                 table = await self.find(caller, right, name)
             if table.state is not TableState.ENABLED:
                 state = table.state.name.lower()
                 raise TableNotEnabled(f"table {name} is {state}: it takes no reads and writes")
         return table
+
+    async def checked(
+        self, caller: Principal, right: TableRight, name: str, check: Callable[[Table], T]
+    ) -> tuple[Table, T]:
+        """``enabled``, and what ``check`` says of a request by the table's schema.
+
+        Raises: what ``check`` raises, if the schema is the newest.
+        """
+        table = await self.enabled(caller, right, name)
+        try:
+            return table, check(table)
+        except ValidationFailed:
+            if not await self.is_newer(table):  # another server may have altered it
+                raise
+        table = await self.enabled(caller, right, name)
+        return table, check(table)
+
+    async def is_newer(self, table: Table) -> bool:
+        """Whether another server has just changed the table; never here if this one is alone."""
+        if self._context.peers is None:
+            return False
+        return await self.tables.unseen.look([(table.owner, table.name, table)])
 
     async def admit(self, table: Table, units: Units) -> None:
         """Hold a call to its table's rate. Raises: ThrottleRejected: nothing charged."""
@@ -101,31 +122,28 @@ class TableAccess:
             return error
         return None
 
-    async def open(self, table: Table) -> None:
-        """Open the table's rows and index entries, once in this process. Raises: Unavailable."""
+    async def make_room(self, table: Table) -> None:
+        """Make the tables of the row store that a new table lies in. Raises: Unavailable."""
         for name in row_tables(table):
-            if name not in self._opened:
-                await self.rows.open_table(name, splits=splits(table.schema))
-                if len(self._opened) >= OPENED_MAX:
-                    self._opened.clear()
-                self._opened.add(name)
+            await self.rows.open_table(name, splits=splits(table.schema))
 
     async def read(self, table: Table, action: Callable[[], Awaitable[T]]) -> T:
-        """Read the opened rows; of a table that was dropped meanwhile there are none.
+        """Read rows; of a table that was dropped meanwhile there are none.
 
-        Raises: TableNotExist, and what ``action`` raises.
+        Raises: TableNotExist; StoreUnavailable: another one has its name now; what ``action``
+            raises.
         """
-        await self.open(table)
         try:
             return await action()
         except NotFound:
-            self.forget(table)
-            raise table_not_exist(table.name) from None
+            raise await self.gone(table) from None
 
-    def forget(self, table: Table) -> None:
-        """The table is gone, or its rows are not open any more."""
-        self._opened.difference_update(row_tables(table))
-        self.rates.forget(table.uuid)
+    async def gone(self, table: Table) -> TalosError:
+        """What to tell a caller whose table has no rows any more. Raises: Unavailable."""
+        found = await self.tables.refresh(table.owner, table.name)
+        if found is None or found.state is TableState.DELETING:
+            return table_not_exist(table.name)
+        return StoreUnavailable(f"table {table.name} was dropped and made anew: ask again")
 
     async def _look(self, caller: Principal, name: str) -> Table:
         if self._context.peers is None:

@@ -10,7 +10,7 @@ from opentalos.broker.tables.records import check_attributes, selected
 from opentalos.broker.tables.row_tables import entries_of, rows_of
 from opentalos.broker.tables.values import ScanAction, ScanActionKind, ScanPage, ScanQuery, Table
 from opentalos.model.datum import Columns
-from opentalos.model.errors import TalosError, ValidationFailed
+from opentalos.model.errors import NotFound, TalosError, ValidationFailed
 from opentalos.model.identity import Principal, TableRight
 from opentalos.model.mutation import NOTHING, Condition, Mutation, Operation
 from opentalos.ports.row_store import Row
@@ -71,16 +71,10 @@ class TableScan:
 
     async def page(self, caller: Principal, query: ScanQuery) -> ScanPage:
         """One page, and the place where the next one begins."""
-        table = await self._access.enabled(caller, TableRight.READ, query.table)
         if query.action is not None and query.action.kind is not ScanActionKind.COUNT:
-            table = await self._access.enabled(caller, TableRight.WRITE, query.table)
-        scan = self._checked(table, query)
-        start, stop = scan_range(
-            table.schema,
-            query.start,
-            query.stop,
-            reverse=query.reverse,
-            index=query.index or None,
+            await self._access.enabled(caller, TableRight.WRITE, query.table)
+        table, (scan, start, stop) = await self._access.checked(
+            caller, TableRight.READ, query.table, lambda now: self._checked(now, query)
         )
         await self._access.admit(table, scan.units)
         page = _Page(start, stop)
@@ -93,8 +87,8 @@ class TableScan:
             await self._act(scan, query.action, page.records)
         return ScanPage(next_key=next_key, throttled=page.throttled, count=len(page.records))
 
-    def _checked(self, table: Table, query: ScanQuery) -> _Scan:
-        """Raises: ValidationFailed, SizeExceeded."""
+    def _checked(self, table: Table, query: ScanQuery) -> tuple[_Scan, bytes, bytes]:
+        """The scan with its range. Raises: ValidationFailed, SizeExceeded."""
         limits = self._context.config.sds
         if query.limit < 1:
             raise ValidationFailed(f"scan limit {query.limit} is not positive")
@@ -104,13 +98,12 @@ class TableScan:
         action, limit = query.action, min(query.limit, limits.scan_records_max)
         if action is not None and action.kind is not ScanActionKind.COUNT:
             limit = min(limit, limits.scan_writes_max)
-        return _Scan(
-            table,
-            query,
-            compile_condition(query.condition, table.schema, limits.condition_bytes_max),
-            limit,
-            of_scanned(table.schema, query.index or None),
-        )
+        index = query.index or None
+        condition = compile_condition(query.condition, table.schema, limits.condition_bytes_max)
+        scan = _Scan(table, query, condition, limit, of_scanned(table.schema, index))
+        ends = (query.start, query.stop)
+        place = scan_range(table.schema, *ends, reverse=query.reverse, index=index)
+        return scan, *place
 
     async def _collect(self, scan: _Scan, page: _Page) -> bytes:
         """Fill the page; return the key of the first row that was not looked at, empty: none."""
@@ -211,6 +204,8 @@ class TableScan:
             return
         await self._access.admit(table, Units(reads, writes))
         for outcome in await self._slices.apply(table, mutations):
+            if isinstance(outcome, NotFound):
+                raise await self._access.gone(table)
             if isinstance(outcome, TalosError):
                 raise outcome
 

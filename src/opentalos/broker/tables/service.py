@@ -1,6 +1,6 @@
 """Table use cases of applications: get, write, scan, batch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.tables.access import SliceWriter, TableAccess
@@ -19,7 +19,13 @@ from opentalos.broker.tables.values import (
     Written,
 )
 from opentalos.model.datum import Columns
-from opentalos.model.errors import SizeExceeded, TalosError, ThrottleRejected
+from opentalos.model.errors import (
+    NotFound,
+    SizeExceeded,
+    TalosError,
+    ThrottleRejected,
+    ValidationFailed,
+)
 from opentalos.model.identity import Principal, TableRight
 from opentalos.model.mutation import Mutation
 from opentalos.ports.row_store import Row
@@ -44,9 +50,10 @@ class TableService:
         Raises: TableNotExist, TableNotEnabled, ValidationFailed, PermissionDenied,
             ThrottleRejected, Unavailable.
         """
-        found = await self._access.enabled(caller, TableRight.READ, table)
         item = ReadItem(table, key, tuple(attributes))
-        raw = _checked_key(found, item)
+        found, raw = await self._access.checked(
+            caller, TableRight.READ, table, lambda now: _checked_key(now, item)
+        )
         await self._access.admit(found, GET)
         return (await self._read(found, [(item, raw)]))[0]
 
@@ -55,13 +62,17 @@ class TableService:
 
         Raises: as ``get``; SizeExceeded: not done; OutcomeUnknown.
         """
-        found = await self._access.enabled(caller, TableRight.WRITE, table)
-        check(found.schema, mutation, self._context.config.sds)
+        found, _ = await self._access.checked(
+            caller,
+            TableRight.WRITE,
+            table,
+            lambda now: check(now.schema, mutation, self._context.config.sds),
+        )
         await self._access.admit(found, of_mutation(found.schema, mutation.operation))
-        outcome = (await self._slices.apply(found, [mutation]))[0]
+        (outcome,) = await self._apply(found, [mutation])
         if isinstance(outcome, TalosError):
             raise outcome
-        return Written(outcome.success, outcome.amounts)
+        return outcome
 
     async def scan(self, caller: Principal, query: ScanQuery) -> ScanPage:
         """One page. With an action that writes, each match is a mutation by itself, and an error
@@ -84,7 +95,10 @@ class TableService:
         if len(items) > items_max:
             raise SizeExceeded(f"a batch of {len(items)} items, at most {items_max}")
         outcomes: dict[int, BatchOutcome] = {}
-        tables = await self._tables(caller, items, outcomes)
+        tables, known = await self._tables(caller, items, outcomes)
+        if await self._any_newer(known, outcomes):
+            outcomes.clear()
+            tables, _ = await self._tables(caller, items, outcomes)
         for table, numbers in _by_table(tables, outcomes):
             await self._admit(table, items, numbers, outcomes if partial else None)
         for table, numbers in _by_table(tables, outcomes):
@@ -94,8 +108,8 @@ class TableService:
 
     async def _tables(
         self, caller: Principal, items: Sequence[BatchItem], outcomes: dict[int, BatchOutcome]
-    ) -> dict[int, Table]:
-        """The table of each item that may be done; the others have their outcome."""
+    ) -> tuple[dict[int, Table], Sequence[Table]]:
+        """The table of each item that may be done, the others have their outcome; all tables."""
         found: dict[tuple[str, TableRight], Table | TalosError] = {}
         tables = {}
         for number, item in enumerate(items):
@@ -110,15 +124,27 @@ class TableService:
             try:
                 if isinstance(table, TalosError):
                     raise table
-                if isinstance(item, ReadItem):
-                    _checked_key(table, item)
-                else:
-                    check(table.schema, item.mutation, self._context.config.sds)
+                self._check(table, item)
             except TalosError as error:
                 outcomes[number] = error
             else:
                 tables[number] = table
-        return tables
+        return tables, [one for one in found.values() if isinstance(one, Table)]
+
+    async def _any_newer(
+        self, tables: Iterable[Table], outcomes: Mapping[int, BatchOutcome]
+    ) -> bool:
+        """Whether items may have been refused by a schema that another server has altered."""
+        if not any(isinstance(one, ValidationFailed) for one in outcomes.values()):
+            return False
+        known = {table.uuid: table for table in tables}
+        return any([await self._access.is_newer(table) for table in known.values()])
+
+    def _check(self, table: Table, item: BatchItem) -> None:
+        if isinstance(item, ReadItem):
+            _checked_key(table, item)
+        else:
+            check(table.schema, item.mutation, self._context.config.sds)
 
     async def _admit(
         self,
@@ -149,15 +175,24 @@ class TableService:
         mine = [(number, one.mutation) for number, one in writes if isinstance(one, WriteItem)]
         if not mine:
             return
+        results: Sequence[Written | TalosError]
         try:
-            results = await self._slices.apply(table, [mutation for _, mutation in mine])
+            results = await self._apply(table, [mutation for _, mutation in mine])
         except TalosError as error:
             results = [error] * len(mine)
-        for (number, _), result in zip(mine, results, strict=True):
-            if isinstance(result, TalosError):
-                outcomes[number] = result
-            else:
-                outcomes[number] = Written(result.success, result.amounts)
+        outcomes.update(zip((number for number, _ in mine), results, strict=True))
+
+    async def _apply(
+        self, table: Table, mutations: Sequence[Mutation]
+    ) -> Sequence[Written | TalosError]:
+        outcomes = await self._slices.apply(table, mutations)
+        if any(isinstance(outcome, NotFound) for outcome in outcomes):
+            gone = await self._access.gone(table)
+            outcomes = [gone if isinstance(one, NotFound) else one for one in outcomes]
+        return [
+            one if isinstance(one, TalosError) else Written(one.success, one.amounts)
+            for one in outcomes
+        ]
 
     async def _read_items(
         self,

@@ -81,7 +81,7 @@ class TableUpkeep:
         Raises: OutcomeUnknown: it is there, and the leader goes on with it.
         """
         try:
-            await self._access.open(table)
+            await self._access.make_room(table)
             return await self._settle(table, TableState.CREATING, TableState.ENABLED)
         except Unavailable as error:
             raise OutcomeUnknown(f"table {table.name} is being created: {error}") from error
@@ -170,7 +170,7 @@ class TableUpkeep:
         """Owners stop writing before the rows go; one that cannot be reached is not waited for:
         its writes fail when the rows are gone."""
         self._slices.forget(dead.uuid)
-        self._access.forget(dead)
+        self._access.rates.forget(dead.uuid)
         try:
             await self._slices.table_changed(dead)
         except (Unavailable, TableNotExist) as error:
