@@ -10,7 +10,7 @@ from opentalos.gateway.rest.errors import NoSuchStream
 from opentalos.gateway.rest.route import Body, Route
 from opentalos.gateway.rest.schema import fields, items, nullable, one_of, table, text, whole
 from opentalos.gateway.rest.tables import alter, table_of
-from opentalos.model.errors import Unavailable
+from opentalos.model.errors import TalosError
 from opentalos.model.table import StreamSpec
 
 _STREAM = {
@@ -42,7 +42,7 @@ async def get_stream(call: Call) -> Answer:
         return Answer(shown | {"no_mark": f"the stream is {shown['state']}"})
     try:
         mark = await call.broker.slices.mark(found, topic)
-    except Unavailable as error:
+    except TalosError as error:
         return Answer(shown | {"no_mark": str(error)})
     offsets = {str(partition): offset for partition, offset in sorted(mark.offsets.items())}
     return Answer(shown | {"mark": {"timestamp_ms": mark.timestamp_ms, "offsets": offsets}})
