@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
+from tests.e2e.rest.client import rest
+from tests.e2e.rest.schemathesis_hooks import TABLE as PROBE_NAME
 from tests.server_process import ROOT_KEY, ServerProcess
 
 from opentalos.gateway.rest.openapi import document
@@ -18,6 +20,11 @@ SEED = 5
 RUN_S = 100  # of the run; what it cannot begin by then is left out
 STOP_S = 60  # more, for what it began
 SHOWN_CHARACTERS = 6_000
+PROBE = {
+    "name": PROBE_NAME,
+    "key": ["0"],
+    "columns": {"0": "string", "1": "int64"},
+}
 
 
 def test_the_document_is_valid_openapi_3_1() -> None:
@@ -26,6 +33,8 @@ def test_the_document_is_valid_openapi_3_1() -> None:
 
 @pytest.mark.timeout(RUN_S + STOP_S + 20)
 def test_schemathesis_finds_nothing(server: ServerProcess, tmp_path: Path) -> None:
+    made = rest(server, "POST", "tables", PROBE)
+    assert made.status == 201, made
     command = [
         str(Path(sys.executable).parent / "schemathesis"),
         "--config-file", str(HERE / "schemathesis.toml"),
