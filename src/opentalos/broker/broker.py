@@ -291,9 +291,10 @@ def open_broker(
         peers=peers,
     )
     groups = Coordinator(rows, clock, config.group, config.server)
-    broker = Broker(context, catalogs, groups, Stores(meta=meta, rows=rows), cluster)
     if cluster is not None:
         cluster.attach(log, catalogs.topics)
+    broker = Broker(context, catalogs, groups, Stores(meta=meta, rows=rows), cluster)
+    if cluster is not None:
         _follow(cluster, broker)
     return broker
 
