@@ -455,8 +455,10 @@ async def test_a_scan_of_pending_cells_gives_only_rows_that_have_some(
         assert [row.version for row in rows] == [versions[int(row.key)] for row in rows]
     rows = await other.scan(table, b"002", b"121", limit=9, reverse=reverse, family=PENDING)
     assert sorted(row.key for row in rows) == [b"041", b"081"]
+    (row,) = await other.get(table, [b"100"])
+    assert row is not None
     version = await other.mutate(
-        table, put(b"100", {b"c": b"w"}, expected=int(newest[94]), pending={b"q": b"again"})
+        table, put(b"100", {b"c": b"w"}, expected=row.version, pending={b"q": b"again"})
     )
     rows = await store.scan(table, b"082", b"121", limit=9, reverse=reverse, family=PENDING)
     assert rows == [Row(b"100", version, {b"q": b"again"})]

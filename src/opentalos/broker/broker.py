@@ -125,7 +125,9 @@ class Broker:
         self.overview = OverviewService(context, reader, self.metrics)
         self.principals = PrincipalService(catalogs.principals, context.authorizer)
         access = TableAccess(context, catalogs.tables, stores.rows)
-        self.slices = Slices(context, stores.rows, stores.meta, catalogs.tables)
+        self.slices = Slices(
+            context, stores.rows, stores.meta, catalogs.tables, catalogs.principals.get
+        )
         self._table_upkeep = TableUpkeep(context, access, self.slices, stores.meta)
         self.tables = TableService(context, access, self.slices)
         self.table_admin = TableAdminService(context, access, self.slices, self._table_upkeep)
@@ -133,6 +135,7 @@ class Broker:
         self.peer_calls.register(SYSTEM_PUT_CALL, self.system_topics.answer)
         self.peer_calls.register(PARTITIONS_CALL, RemoteLogs(context).answer)
         self.peer_calls.register(MESSAGES_CALL, RemoteMessages(context).answer)
+        self.slices.register(self.peer_calls)
         # None: this server is alone.
         self.cluster: ClusterService | None = None
         self.places: PartitionPlaces | None = None

@@ -22,6 +22,8 @@ class Placed:
     def __init__(self) -> None:
         self.partitions: dict[int, str] = {}
         self.groups: dict[str, str] = {}
+        self.slices: dict[int, str] = {}  # by number, of all tables
+        self.servers: tuple[str, ...] = ()
         self.leader = "a"
 
     def of(self, server: str) -> "MovedOwnership":
@@ -51,6 +53,14 @@ class MovedOwnership:
         owner = self._placed.groups.get(group, "a")
         if owner != self._server:
             raise NotOwner(f"group {group} is coordinated by {owner}", owner)
+
+    def check_slice(self, table_uuid: str, number: int) -> None:
+        owner = self._placed.slices.get(number, "a")
+        if owner != self._server:
+            raise NotOwner(f"slice {number} is owned by {owner}", owner)
+
+    def others(self) -> Sequence[str]:
+        return [name for name in self._placed.servers if name != self._server]
 
     def addresses(self, topic_uuid: str, partitions: int) -> Sequence[str]:
         return [self.owner(topic_uuid, number) for number in range(partitions)]
@@ -103,6 +113,7 @@ class Several:
 
     def __init__(self, servers: Mapping[str, World], placed: Placed) -> None:
         self.servers, self.placed = servers, placed
+        placed.servers = tuple(servers)
         self.peers = DirectPeers(servers)
         for name, one in servers.items():
             one.broker.context.ownership = placed.of(name)

@@ -45,15 +45,22 @@ class ClusterOwnership:
 
     def check_group(self, group: str) -> None:
         """See Ownership."""
-        if not self.serving:
-            raise PartitionNotServing(_LAPSED)
-        ring = self._ring or self._load_ring()
-        if ring is None:
-            raise PartitionNotServing("no server coordinates consumer groups yet")
-        owner = ring.owner(f"group/{group}")
+        owner = self._on_ring(f"group/{group}")
         if owner != self._me.name:
             address = self.address_of(owner)
             raise NotOwner(f"consumer group {group} is coordinated by {owner}", address)
+
+    def check_slice(self, table_uuid: str, number: int) -> None:
+        """See Ownership; by name on the ring, as consumer groups are."""
+        owner = self._on_ring(f"slice/{table_uuid}/{number}")
+        if owner != self._me.name:
+            address = self.address_of(owner)
+            raise NotOwner(f"slice {number} of table {table_uuid} is owned by {owner}", address)
+
+    def others(self) -> Sequence[str]:
+        """See Ownership."""
+        live = self._state.live().values()
+        return [one.address for one in live if one.name != self._me.name]
 
     def owner(self, topic_uuid: str, partition: int) -> str:
         """See Ownership."""
@@ -122,6 +129,15 @@ class ClusterOwnership:
             return ()
         self._owners[topic_uuid] = record.owners
         return record.owners
+
+    def _on_ring(self, name: str) -> str:
+        """The server that the ring names. Raises: PartitionNotServing."""
+        if not self.serving:
+            raise PartitionNotServing(_LAPSED)
+        ring = self._ring or self._load_ring()
+        if ring is None:
+            raise PartitionNotServing("no server takes part in the cluster yet")
+        return ring.owner(name)
 
     def _load_ring(self) -> Ring | None:
         record = self._state.ring

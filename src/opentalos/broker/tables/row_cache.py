@@ -1,0 +1,61 @@
+"""RowCache: rows that were read or written last, of all slices of this server."""
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from opentalos.sds.cell_format import StoredRow
+
+CACHE_BYTES_MAX = 64 << 20  # of all slices; what is kept of a row besides its cells is estimated
+ROW_BYTES_MAX = 64 << 10  # a larger row is read anew each time
+ROW_OVERHEAD_BYTES = 512
+
+
+class CachedRow(NamedTuple):
+    """A row as of its version. ``bytes``: of its cells, or more."""
+
+    version: int
+    row: StoredRow
+    bytes: int
+
+
+class RowCache:
+    """Rows by opening of a slice and key; the one not used for longest goes first.
+
+    Each opening has a number of its own, so rows of a former opening are never found again. A row
+    that is here has no pending entry which its slice does not know.
+    """
+
+    def __init__(self, bytes_max: int = CACHE_BYTES_MAX) -> None:
+        self._rows: OrderedDict[tuple[int, bytes], CachedRow] = OrderedDict()
+        self._bytes_max = bytes_max
+        self._openings = 0
+        self.bytes = 0
+
+    def new_opening(self) -> int:
+        """A number that no opening had before."""
+        self._openings += 1
+        return self._openings
+
+    def get(self, opening: int, key: bytes) -> CachedRow | None:
+        """The row, if it is here."""
+        found = self._rows.get((opening, key))
+        if found is not None:
+            self._rows.move_to_end((opening, key))
+        return found
+
+    def put(self, opening: int, key: bytes, row: CachedRow) -> None:
+        """Keep a row, instead of what was known of it."""
+        self.forget(opening, key)
+        if row.bytes > ROW_BYTES_MAX:
+            return
+        self._rows[opening, key] = row
+        self.bytes += row.bytes + ROW_OVERHEAD_BYTES
+        while self.bytes > self._bytes_max:
+            _, oldest = self._rows.popitem(last=False)
+            self.bytes -= oldest.bytes + ROW_OVERHEAD_BYTES
+
+    def forget(self, opening: int, key: bytes) -> None:
+        """What is known of a row may not be so any more."""
+        found = self._rows.pop((opening, key), None)
+        if found is not None:
+            self.bytes -= found.bytes + ROW_OVERHEAD_BYTES

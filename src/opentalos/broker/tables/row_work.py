@@ -1,0 +1,117 @@
+"""RowWork: what a group of mutations comes to in one row, decided without a store."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from opentalos.broker.tables.outbox import Entry
+from opentalos.broker.tables.pending_format import Pending, encode_column, encode_pending
+from opentalos.catalog.table import StreamState, Table
+from opentalos.model.change import Change
+from opentalos.model.errors import TalosError
+from opentalos.model.mutation import Mutation
+from opentalos.sds.cell_format import ABSENT, StoredRow
+from opentalos.sds.mutation import Applied, apply
+from opentalos.sds.stream_content import StreamContent, stream_contents
+from opentalos.wire.change import encode_change
+
+Outcome = Applied | TalosError
+
+
+class Waiting(NamedTuple):
+    """A mutation whose caller waits. ``bytes``: of its values, estimated."""
+
+    mutation: Mutation
+    key: bytes
+    bytes: int
+    answer: "asyncio.Future[Outcome]"
+
+
+class Told(NamedTuple):
+    """A stream that hears of changes now, and what it tells."""
+
+    state: StreamState
+    content: StreamContent
+
+
+class TableView(NamedTuple):
+    """A table as the groups of a slice need it."""
+
+    table: Table
+    told: Sequence[Told]
+
+    @property
+    def streams(self) -> dict[int, StreamState]:
+        """Streams that go on, by id."""
+        return {state.id: state for state in self.table.streams.values() if state.live}
+
+
+def view_of(table: Table) -> TableView:
+    """What mutations of a table have to tell."""
+    told = []
+    for content in stream_contents(table.schema):
+        state = table.streams.get(content.topic)
+        if state is not None and state.live:
+            told.append(Told(state, content))
+    return TableView(table, told)
+
+
+class RowWork:
+    """Mutations of one row, in their order, and one write for all of them."""
+
+    __slots__ = (
+        "after", "before", "bytes", "cached", "cells", "entries", "key", "loaded", "outcomes",
+        "pending", "version", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.waiting: list[Waiting] = []
+        self.loaded = self.cached = False
+        self.version, self.before, self.bytes = 0, ABSENT, 0
+        self.after: StoredRow = ABSENT
+        self.outcomes: list[Outcome] = []
+        self.cells: dict[bytes, bytes | None] = {}  # of family "data"
+        self.pending: dict[bytes, bytes | None] = {}
+        self.entries: list[Entry] = []
+
+    def decide(self, view: TableView, now_ms: int, record_bytes_max: int) -> None:
+        """Apply the mutations to the row as it was loaded."""
+        self.outcomes, self.cells, self.pending, self.entries = [], {}, {}, []
+        row, schema = self.before, view.table.schema
+        for waiting in self.waiting:
+            try:
+                applied = apply(schema, row, waiting.mutation, now_ms, record_bytes_max)
+            except TalosError as error:
+                self.outcomes.append(error)
+                continue
+            self.outcomes.append(applied)
+            self.cells.update(applied.cells)
+            row = applied.row
+            if applied.change is not None:
+                self._tell(view, applied.change)
+        self.after = row
+
+    def answer(self) -> None:
+        """Tell each caller what came of its mutation."""
+        for waiting, outcome in zip(self.waiting, self.outcomes, strict=True):
+            settle(waiting, outcome)
+
+    def refuse(self, error: TalosError) -> None:
+        """Tell every caller the same."""
+        for waiting in self.waiting:
+            settle(waiting, error)
+
+    def _tell(self, view: TableView, change: Change) -> None:
+        for state, (_, kind, attributes) in view.told:
+            message = encode_change(kind, view.table.name, change, attributes)
+            column = encode_column(change.sequence, state.id)
+            self.pending[column] = encode_pending(change.timestamp_ms, message)
+            pending = Pending(change.sequence, state.id, change.timestamp_ms, message)
+            self.entries.append(Entry(self.key, column, pending))
+
+
+def settle(waiting: Waiting, outcome: Outcome) -> None:
+    """Answer one caller, unless it has gone."""
+    if not waiting.answer.done():
+        waiting.answer.set_result(outcome)

@@ -1,0 +1,17 @@
+"""What the slices of one server did."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class SliceCounts:
+    """Counted since the start."""
+
+    mutations: int = 0
+    groups: int = 0  # of mutations that were written together
+    published: int = 0  # entries that topics have, with those stored again
+    blocks: int = 0  # of entries, into topics
+    resent: int = 0  # entries sent again, whether they were stored before or not
+    fenced: int = 0  # another server had opened the slice
+    gaps: int = 0  # streams that were stopped
+    opened: int = 0  # slices

@@ -1,0 +1,29 @@
+"""A stream whose topic took nothing for too long, of a table that prefers a gap to refusals."""
+
+import logging
+from collections.abc import Sequence
+
+from opentalos.broker.tables.outbox import Entry
+from opentalos.broker.tables.publisher import Lane
+from opentalos.catalog.table import Table, stopped_stream
+from opentalos.catalog.tables import TableCatalog
+
+_log = logging.getLogger("opentalos.tables")
+
+
+async def stop_stream(
+    tables: TableCatalog, table: Table, lane: Lane, waiting: Sequence[Entry]
+) -> bool:
+    """Record that changes are missing from the first one on that waits; False: nothing waits.
+
+    Raises: Unavailable, OutcomeUnknown: nothing may be dropped yet.
+    """
+    stream = lane.stream
+    topic = next((name for name, one in table.streams.items() if one.id == stream.id), None)
+    if topic is None or not waiting:
+        return False
+    text = f"the topic took nothing: {lane.refusal}"
+    gap_ms = min(entry.timestamp_ms for entry in waiting)
+    await tables.change(table, lambda now: stopped_stream(now, topic, stream.id, gap_ms, text))
+    _log.error("table %s: %s; changes from %d on are missing", table.resource, text, gap_ms)
+    return True
