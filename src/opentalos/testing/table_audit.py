@@ -49,9 +49,6 @@ class TableAuditor(TableClient):
         super().__init__(world, "table auditor", table)
         self._marks, self._switcher = MarkReader(world, table), Switcher(world, table)
         self._last: dict[str, None] = {}  # tags of the last put of each row
-        # What is unreadable for ever need not come to an end.
-        rotten = {note.args["topic"] for note in world.recorder.history.noted("rot")}
-        self._rotten = any(topic.uuid in rotten for topic in table.topics.values())
 
     async def probe(self) -> None:
         """Every stream is on and every row takes a put, whose change is the row's last one."""
@@ -68,6 +65,12 @@ class TableAuditor(TableClient):
         for name, view in self.table.streams.items():
             await self._until(partial(self._read, name, view))
             await self._until(partial(self._mark, name))
+
+    @property
+    def _rotten(self) -> bool:
+        """What is unreadable for ever need not come to an end."""
+        rotten = {note.args["topic"] for note in self.world.recorder.history.noted("rot")}
+        return any(topic.uuid in rotten for topic in self.table.topics.values())
 
     async def _until(self, attempt: Callable[[bool], Awaitable[bool]]) -> None:
         """Try until it succeeds; the last time it is ``late``."""

@@ -63,7 +63,7 @@ class LiveTable:
 
 def row_name(key: Columns) -> str:
     """How histories name a row."""
-    return f"{key['g'].value}/{key['id'].value}"
+    return "/".join(str(key[name].value) for name in ("g", "id"))
 
 
 def row_key(row: tuple[str, str]) -> Columns:

@@ -5,10 +5,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from opentalos.broker.broker import Broker
-from opentalos.broker.tables.values import TableSpec
+from opentalos.broker.tables.values import Table, TableSpec
 from opentalos.broker.values import NewTopic, Topic
 from opentalos.model.change import StreamView
-from opentalos.model.errors import TalosError
+from opentalos.model.errors import TableNotEnabled, TalosError
+from opentalos.model.table import TableState
 from opentalos.testing.clients import OWNER, RETRY_S, Client, LiveTopic
 from opentalos.testing.server import ServerLost, UnansweredBug
 from opentalos.testing.table_audit import TableAuditor
@@ -54,7 +55,7 @@ class TableScene(Client):
         spec = TableSpec(schema=table.schema)
         await self._made(
             lambda broker: broker.table_admin.create(OWNER, TABLE, spec),
-            lambda broker: broker.table_admin.describe(OWNER, TABLE),
+            _enabled,
         )
         views = {topics[name].resource: view.name for name, view in streams.items()}
         self.world.recorder.note("table", table=TABLE, streams=views)
@@ -112,3 +113,11 @@ class TableScene(Client):
             except (TalosError, ServerLost, UnansweredBug):
                 await asyncio.sleep(RETRY_S)
         raise refusal
+
+
+async def _enabled(broker: Broker) -> Table:
+    """The table, once it can be used. Raises: TableNotEnabled: it is being made."""
+    table = await broker.table_admin.describe(OWNER, TABLE)
+    if table.state is not TableState.ENABLED:
+        raise TableNotEnabled(f"it is {table.state.name}")
+    return table

@@ -1,7 +1,7 @@
 """TableView: everything a history says about one structured table, indexed for the checks."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -99,6 +99,7 @@ class TableView:
     marks: list[Operation] = field(default_factory=list)  # answered
     rows: Mapping[str, Values] | None = None  # by key, as the last final scan told
     index_scans: list[Operation] = field(default_factory=list)  # final, answered
+    rivals: bool = False  # two lone servers had it at once, each sure that only it writes
 
     @property
     def keys(self) -> list[str]:
@@ -169,11 +170,47 @@ def _view(history: History, note: Mapping[str, Any]) -> TableView:
             else:
                 found.rows = dict(operation.result["rows"])
     found.mutations = dict(mutations)
+    found.rivals = bool(history.noted("usurped"))
     gone = {each.args["topic"] for each in history.noted("stream-gap")}
     for topic, view in note["streams"].items():
         mine = [each for each in told if each.args.get("topic") == topic]
-        found.streams.append(_stream(StreamView(topic, view), mine, topic in gone))
+        stream = _stream(StreamView(topic, view), mine, topic in gone)
+        if found.rivals and not stream.whole:
+            stream.on_s = NEVER_S  # the rival may not know that it is on again
+        found.streams.append(stream)
     return found
+
+
+def matched(stream: StreamView, key: str, mutations: list[Operation]) -> dict[int, Operation]:
+    """Changes of a row, by sequence, whose mutation can be told for certain."""
+    if stream.view != MUTATE_LOG:
+        return {}
+    firsts = stream.firsts(key)
+    told = Counter(change.tag for change in firsts.values())
+    candidates = [mutation for mutation in mutations if may_be_done(mutation)]
+    made = Counter(tag_of(mutation) for mutation in candidates)
+    by_tag = {tag_of(mutation): mutation for mutation in candidates}
+    return {
+        sequence: by_tag[change.tag]
+        for sequence, change in firsts.items()
+        if told[change.tag] == 1 and made[change.tag] == 1
+    }
+
+
+def in_order(stream: StreamView, table: TableView, key: str) -> list[Delivered]:
+    """First deliveries of a row, in stored order, whose order is promised.
+
+    A stream that was switched begins anew each time; what was under way may come late.
+    """
+    firsts = stream.firsts(key)
+    if stream.whole:
+        return [*firsts.values()]
+    made = matched(stream, key, table.mutations.get(key, []))
+    return [
+        change
+        for sequence, change in firsts.items()
+        if sequence in made and made[sequence].began_s > stream.on_s
+    ]
 
 
 def _stream(stream: StreamView, told: list[Operation], stopped: bool) -> StreamView:

@@ -5,7 +5,6 @@ was written, added or removed; workloads that write something else each time get
 since then each change has one mutation and each mutation one place in its row's order.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -19,8 +18,9 @@ from opentalos.testing.checks.table_view import (
     Values,
     acked,
     ended_s,
+    in_order,
+    matched,
     may_be_done,
-    tag_of,
 )
 from opentalos.testing.history import Operation
 
@@ -128,7 +128,7 @@ def row_inversions(table: TableView) -> Iterator[Anomaly]:
             text = f"{table.name} in {stream.topic}"
             if len({each.partition for each in delivered}) > 1:
                 yield Anomaly("cdc-row-inversion", f"{text}: {key} lies in two partitions")
-            for before, after in pairwise(stream.firsts(key).values()):
+            for before, after in pairwise(in_order(stream, table, key)):
                 if after.sequence < before.sequence:
                     yield Anomaly("cdc-row-inversion", f"{text}: {before} before {after}")
             for before_op, after_op in _against_time(stream, key, table.mutations.get(key, [])):
@@ -139,29 +139,13 @@ def _against_time(
     stream: StreamView, key: str, mutations: list[Operation]
 ) -> Iterator[tuple[Operation, Operation]]:
     latest: Operation | None = None
-    matched = _matched(stream, key, mutations)
-    for sequence in sorted(matched):
-        mutation = matched[sequence]
+    made = matched(stream, key, mutations)
+    for sequence in sorted(made):
+        mutation = made[sequence]
         if latest is not None and ended_s(mutation) < latest.began_s:
             yield latest, mutation
         if latest is None or mutation.began_s > latest.began_s:
             latest = mutation
-
-
-def _matched(stream: StreamView, key: str, mutations: list[Operation]) -> dict[int, Operation]:
-    """Changes of a row, by sequence, whose mutation can be told for certain."""
-    if stream.view != MUTATE_LOG:
-        return {}
-    firsts = stream.firsts(key)
-    told = Counter(change.tag for change in firsts.values())
-    candidates = [mutation for mutation in mutations if may_be_done(mutation)]
-    made = Counter(tag_of(mutation) for mutation in candidates)
-    by_tag = {tag_of(mutation): mutation for mutation in candidates}
-    return {
-        sequence: by_tag[change.tag]
-        for sequence, change in firsts.items()
-        if told[change.tag] == 1 and made[change.tag] == 1
-    }
 
 
 def timestamps_going_back(table: TableView) -> Iterator[Anomaly]:
@@ -202,9 +186,11 @@ def resends_differ(table: TableView) -> Iterator[Anomaly]:
 
 def marks_too_early(table: TableView) -> Iterator[Anomaly]:
     """A change not later than a mark was stored only behind the mark's offsets."""
+    if table.rivals:
+        return
     for stream in table.streams:
         marks = [each for each in table.marks if each.args["topic"] == stream.topic]
-        firsts = [change for key in stream.rows for change in stream.firsts(key).values()]
+        firsts = [change for key in stream.rows for change in in_order(stream, table, key)]
         for mark in marks:
             ends = dict(mark.result["offsets"])
             for change in firsts:
