@@ -1,0 +1,164 @@
+"""Tables of a cluster: any server answers any call, also of what another has just changed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from tests.e2e.memory_cluster import MemoryServer, memory_cluster
+from tests.unit.broker.tables.support import (
+    ALICE,
+    ATTRIBUTES,
+    HASHED,
+    PLAIN,
+    integer,
+    key,
+    put,
+    string,
+)
+
+from opentalos.broker.tables.values import (
+    BatchItem,
+    Got,
+    ReadItem,
+    ScanQuery,
+    TableSpec,
+    WriteItem,
+    Written,
+)
+from opentalos.model.datum import DataType
+from opentalos.model.errors import TableNotEnabled, TableNotExist, Unavailable
+from opentalos.model.identity import Principal
+from opentalos.model.mutation import Mutation, Operation
+from opentalos.model.table import AppRight, TableState
+
+pytestmark = pytest.mark.timeout(90)
+WAIT_S = 30.0
+
+
+async def write(server: MemoryServer, name: str, mutation: Mutation) -> Written:
+    """As clients do: what was not done is sent again."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            try:
+                return await server.broker.tables.write(ALICE, name, mutation)
+            except Unavailable:
+                await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def servers_of(count: int = 2) -> AsyncIterator[list[MemoryServer]]:
+    async with memory_cluster(count) as servers:
+        async with asyncio.timeout(WAIT_S):
+            for server in servers:
+                while len(server.ring()) < count:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+        yield servers
+
+
+async def test_any_server_reads_and_writes_what_another_has_just_made() -> None:
+    async with servers_of() as (one, two):
+        for number in range(5):
+            name = f"t{number}"
+            await one.broker.table_admin.create(ALICE, name, TableSpec(schema=HASHED))
+            for at, server in enumerate((two, one, two)):
+                mutation = put("u", at, count=integer(at))
+                assert await write(server, name, mutation) == Written(True)
+            for server in (one, two):
+                for at in range(3):
+                    found = await server.broker.tables.get(ALICE, name, key("u", at), ("count",))
+                    assert found == {"count": integer(at)}
+
+
+async def test_servers_count_together() -> None:
+    async with servers_of() as servers:
+        await servers[0].broker.table_admin.create(ALICE, "people", TableSpec(schema=HASHED))
+        add = Mutation(Operation.INCREMENT, key("u", 1), {"count": integer(1)})
+
+        async def count(server: MemoryServer) -> None:
+            for _ in range(20):
+                await write(server, "people", add)
+
+        await asyncio.gather(*map(count, servers))
+        found = await servers[0].broker.tables.get(ALICE, "people", key("u", 1), ("count",))
+        assert found == {"count": integer(40)}
+
+
+async def test_an_altered_table_is_known_to_every_server_when_alter_returns() -> None:
+    async with servers_of() as (one, two):
+        admin = one.broker.table_admin
+        await admin.create(ALICE, "people", TableSpec(schema=PLAIN))
+        await write(two, "people", put("u", 1))
+        more = replace(PLAIN, attributes={**ATTRIBUTES, "zip": DataType.STRING})
+        await admin.alter(ALICE, "people", TableSpec(schema=more))
+        mutation = put("u", 1, zip=string("x"))
+        items: list[BatchItem] = [
+            WriteItem("people", mutation),
+            ReadItem("people", key("u", 1), ("zip",)),
+        ]
+        assert await two.broker.tables.batch(ALICE, items) == [
+            Written(True),
+            Got({"zip": string("x")}),
+        ]
+        for server in (one, two):
+            query = ScanQuery(table="people", condition="zip = 'x'")
+            assert len((await server.broker.tables.scan(ALICE, query)).records) == 1
+
+
+async def test_a_disabled_table_takes_no_write_anywhere() -> None:
+    async with servers_of() as (one, two):
+        admin = one.broker.table_admin
+        await admin.create(ALICE, "people", TableSpec(schema=HASHED))
+        for server in (one, two):
+            for at in range(4):
+                await write(server, "people", put(f"u{at}", at))
+        assert (await admin.disable(ALICE, "people")).state is TableState.DISABLED
+        for server in (one, two):
+            for at in range(4):
+                with pytest.raises(TableNotEnabled):
+                    await server.broker.tables.write(ALICE, "people", put(f"u{at}", at))
+        await two.broker.table_admin.enable(ALICE, "people")
+        for server in (one, two):
+            await write(server, "people", put("u0", 0))
+
+
+async def test_a_table_made_anew_is_another_one_everywhere() -> None:
+    async with servers_of() as (one, two):
+        for _ in range(3):
+            await one.broker.table_admin.create(ALICE, "people", TableSpec(schema=HASHED))
+            for server in (two, one):
+                await write(server, "people", put("u", 1))
+            assert await two.broker.tables.get(ALICE, "people", key("u", 1))
+            await two.broker.table_admin.drop(ALICE, "people")
+            with pytest.raises(TableNotExist):
+                await one.broker.tables.get(ALICE, "people", key("u", 1))
+            with pytest.raises(TableNotExist):
+                await one.broker.tables.write(ALICE, "people", put("u", 1))
+
+
+async def test_grants_hold_on_every_server() -> None:
+    async with servers_of() as (one, two):
+        app = Principal(id="app", number=9)
+        spec = TableSpec(schema=PLAIN, app_acl={"app": (AppRight.APP_SECRET_READ,)})
+        await one.broker.table_admin.create(ALICE, "people", spec)
+        assert await two.broker.tables.get(app, "alice/people", key("u", 1)) is None
+        other = Principal(id="other", number=10)
+        for server in (one, two):
+            with pytest.raises(TableNotExist, match="table alice/people does not exist"):
+                await server.broker.tables.get(other, "alice/people", key("u", 1))
+
+
+async def test_records_outlive_the_server_that_wrote_them() -> None:
+    async with servers_of() as servers:
+        one, two = servers
+        await one.broker.table_admin.create(ALICE, "people", TableSpec(schema=HASHED))
+        for user in range(5):
+            for at in range(2):
+                await write(one, "people", put(f"u{user}", at))
+        servers.remove(one)
+        await one.stop()
+        for user in range(5):
+            await write(two, "people", put(f"u{user}", 7))
+        query = ScanQuery(table="people", limit=100)
+        assert len((await two.broker.tables.scan(ALICE, query)).records) == 15
