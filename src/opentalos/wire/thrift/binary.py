@@ -28,6 +28,7 @@ _NUMBER: Final = {
 _U32: Final = struct.Struct(">I")
 _I32: Final = _NUMBER[TType.I32]
 _I16: Final = _NUMBER[TType.I16]
+_unpack_i32: Final = _I32.unpack_from
 _BYTES_MIN: Final[dict[int, int]] = {  # of one item; fixed size where it is a number
     TType.BOOL: 1,
     TType.BYTE: 1,
@@ -73,11 +74,13 @@ def _read_bool(cursor: Cursor) -> bool:
 
 
 def _read_bytes(cursor: Cursor) -> bytes:
-    return cursor.take(_read_i32(cursor))
+    length: int = _unpack_i32(cursor.data, cursor.position)[0]
+    cursor.position += 4
+    return cursor.take(length)
 
 
 def _read_text(cursor: Cursor) -> str:
-    return text_of(cursor.take(_read_i32(cursor)))
+    return text_of(_read_bytes(cursor))
 
 
 def _reader(type_: ThriftType) -> Read:
@@ -152,16 +155,22 @@ def _read_struct(cursor: Cursor, spec: StructSpec) -> Any:
         spec.plans["binary"] = plan
     cursor.enter()
     values: dict[str, Any] = {}
-    while ttype := _read_u8(cursor):
-        number = _read_i16(cursor)
+    data, position = cursor.data, cursor.position
+    while ttype := data[position]:
+        # A negative id is no field of ours, so its sign makes no difference.
+        number = data[position + 1] << 8 | data[position + 2]
+        cursor.position = position + 3
         cursor.spend(1)
         field = plan.get(number)
         if field is None:
             _skip(cursor, ttype)
-        elif ttype != field[1]:
-            raise mismatch(spec, field[0], ttype)
         else:
-            values[field[0]] = field[2](cursor)
+            name, wanted, read = field
+            if ttype != wanted:
+                raise mismatch(spec, name, ttype)
+            values[name] = read(cursor)
+        position = cursor.position
+    cursor.position = position + 1
     cursor.depth += 1
     return built(spec, values)
 

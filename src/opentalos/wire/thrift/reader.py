@@ -73,8 +73,8 @@ def enum_value(type_: ThriftType, value: int) -> int:
 
 def built(spec: StructSpec, values: dict[str, Any]) -> Any:
     """Make the struct, or say which required field is missing."""
-    for field in spec.fields:
-        if field.required and field.name not in values:
+    for field in spec.required:
+        if field.name not in values:
             raise ThriftError(f"required field {field.name} ({field.id}) of {spec.name} is missing")
     return spec.make(**values)
 

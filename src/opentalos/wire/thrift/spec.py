@@ -98,6 +98,11 @@ class StructSpec:
     fields: tuple[Field, ...]
     make: Any  # called with one keyword per decoded field
     plans: dict[str, Any] = field(default_factory=dict)
+    required: tuple[Field, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        needed = tuple(one for one in self.fields if one.required)
+        object.__setattr__(self, "required", needed)
 
 
 def struct_spec(cls: type[ThriftStruct], *fields: Field) -> StructSpec:
