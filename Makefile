@@ -4,7 +4,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 SPARK_KILLS := $(wildcard tests/spark/*/test_*_kills.py)
 
-.PHONY: help setup check test demo bench bench-cluster bench-placement bench-sdk bench-spark faults replay soak generate lock package docs docs-serve clean
+.PHONY: help setup check test demo bench bench-cluster bench-placement bench-sdk bench-spark bench-sds faults replay soak generate lock package docs docs-serve clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1\t/' | expand -t 18
@@ -38,10 +38,13 @@ bench-sdk: setup  ## figures of the Python SDK against the official one; BENCH a
 bench-spark: setup  ## format(talos) against Spark's Kafka connector, and the pipelines; BENCH as above
 	@$(PY) -m bench.spark_figures $(BENCH)
 
+bench-sds: setup  ## structured tables with streams and without, on SQLite and HBase, and a picture; BENCH as above
+	@$(PY) -m bench.sds_figures $(BENCH)
+
 faults: setup  ## every fault many times under load, and 3,000 seeds of the simulation
 	@$(PY) -m opentalos.testing 100000 --count 2000
 	@$(PY) -m opentalos.testing --cluster 100000 --count 1000
-	@OPENTALOS_KILLS=50 $(PY) -m pytest -q tests/e2e/test_kill.py \
+	@OPENTALOS_KILLS=50 $(PY) -m pytest -q tests/e2e/test_kill.py tests/e2e/test_table_kill.py \
 	  tests/e2e/sdk/test_client_history.py tests/e2e/sdk/test_producer_kills.py \
 	  tests/e2e/sdk/test_consumer_kills.py
 	@OPENTALOS_KILLS=20 $(PY) -m pytest -q $(SPARK_KILLS)

@@ -1,0 +1,64 @@
+"""Servers and backends that die or pause while the third-party SDS client mutates a table.
+
+The table has two streams; after each fault both must rebuild it.
+"""
+
+import time
+from pathlib import Path
+
+import pytest
+from tests.cluster_processes import SESSION_S, ClusterProcesses
+from tests.conftest import RunningBackends
+from tests.table_load import table_load
+
+pytestmark = [pytest.mark.backend, pytest.mark.timeout(1200)]
+
+KILLS_FULL = 20
+ROUNDS_FULL = 5
+PAUSE_S = 0.05  # between two calls of one thread: two cores carry servers, backends and clients
+LONGER_THAN_SESSION_S = SESSION_S + 2.0
+
+
+def quiet(_text: str) -> None:
+    """No progress lines."""
+
+
+def test_kill_9_of_the_owner_of_slices_and_of_the_topics_partitions(
+    cluster: ClusterProcesses, tmp_path: Path, full: bool
+) -> None:
+    servers = list(cluster.servers.values())
+    with table_load(servers, tmp_path, "tables: kill -9 of each server", PAUSE_S) as load:
+        for number in range(KILLS_FULL if full else len(servers)):
+            # Each in turn: whoever has a slice, and whoever has a partition of its stream.
+            victim = cluster.names[number % len(servers)]
+            cluster.kill(victim)
+            load.wait_progress()  # before it is back
+            cluster.start(victim)
+            cluster.wait_settled()
+
+
+def test_the_region_server_restarts(
+    cluster: ClusterProcesses, backends: RunningBackends, tmp_path: Path, full: bool
+) -> None:
+    hbase = backends.fleet.hbase
+    servers = list(cluster.servers.values())
+    with table_load(servers, tmp_path, "tables: HBase restarted", PAUSE_S) as load:
+        for _ in range(ROUNDS_FULL if full else 1):
+            hbase.daemon("hbase").kill()
+            hbase.start_daemon("hbase")
+            hbase.wait_ready(quiet)
+            load.wait_progress()
+
+
+def test_a_server_that_was_paused_longer_than_its_session(
+    cluster: ClusterProcesses, tmp_path: Path, full: bool
+) -> None:
+    servers = list(cluster.servers.values())
+    with table_load(servers, tmp_path, "tables: SIGSTOP longer than the session", PAUSE_S) as load:
+        for number in range(ROUNDS_FULL if full else 1):
+            victim = cluster.names[number % len(servers)]
+            with cluster.paused(victim):
+                time.sleep(LONGER_THAN_SESSION_S)
+                load.wait_progress()  # with another owner
+            load.wait_progress()
+            cluster.wait_settled()
