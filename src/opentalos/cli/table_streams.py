@@ -13,7 +13,7 @@ from opentalos.cli.rest_path import place
 from opentalos.cli.table_schema import VIEWS
 from opentalos.cli.times import time_text
 
-_COLUMNS = ("topic", "state", "view", "columns", "since", "first_missing")
+_COLUMNS = ("topic", "state", "view", "columns", "since", "first_missing", "error")
 _OFFSETS = ("partition", "next")
 
 
@@ -125,7 +125,7 @@ def status(table: str, topic: str, output: Output, server: ServerOptions) -> Non
     if output.form == "text":
         shown = {**_listed(found), "when_full": found["when_full"]}
         until = None if mark is None else time_text(mark["timestamp_ms"])
-        names = ("topic", "state", "view", "columns", "since", "first_missing", "when_full")
+        names = (*_COLUMNS, "when_full")
         output.record({name: shown.get(name) for name in names} | {"complete_until": until})
         if mark is None:
             click.echo(f"no mark now: {found['no_mark']}")

@@ -27,6 +27,8 @@ _MARK = fields(
     offsets={**table(whole()), "description": "The next one of each partition at that moment."},
 )
 
+_NO_MARK = {"gap": "the stream stopped, and lacks changes", "disabled": "the stream is disabled"}
+
 
 async def list_streams(call: Call) -> Answer:
     """Streams with their state."""
@@ -39,7 +41,7 @@ async def get_stream(call: Call) -> Answer:
     found, topic = await table_of(call), call.places["topic"]
     shown = _shown(found, topic) | {"when_full": found.when_full.value, "mark": None, "no_mark": ""}
     if shown["state"] != "running":
-        return Answer(shown | {"no_mark": f"the stream is {shown['state']}"})
+        return Answer(shown | {"no_mark": _NO_MARK[shown["state"]]})
     try:
         mark = await call.broker.slices.mark(found, topic)
     except TalosError as error:

@@ -1,0 +1,147 @@
+"""talos table: tables, rows and streams against a real server."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from tests.e2e.cli.conftest import Commands
+
+READY_S = 60.0  # until a stream has told everything
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def made(talos: Commands, name: str, *options: object) -> str:
+    talos("table", "create", name, "--key", "k:string", "--column", "n:int32", *options)
+    return name
+
+
+def row(talos: Commands, *arguments: object) -> dict[str, Any]:
+    (found,) = talos(*arguments, "--format", "json").rows
+    return found
+
+
+def test_a_table_from_the_first_option_to_the_end(talos: Commands) -> None:
+    created = talos(
+        "table", "create", "whole", "--group", "u:int64", "--key", "k:string:desc",
+        "--hashed", "--slices", 2, "--column", "n:int32", "--index", "by_n:n", "--ttl", 86400,
+        "--description", "all of it",
+    )  # fmt: skip
+    assert created.out == "created whole with 3 columns in 2 slices\n"
+    shown = row(talos, "table", "describe", "whole")
+    assert (shown["state"], shown["slices"], shown["ttl_s"]) == ("enabled", 2, 86400)
+    assert shown["key"] == [{"column": "k", "descending": True}]
+    text = talos("table", "describe", "whole").out
+    for part in ("key, descending", "by_n", "all of it"):
+        assert part in text
+    assert talos("table", "describe", "whole", "--format", "tsv").out.splitlines() == [
+        "column\ttype\tpart", "u\tint64\tgroup", "k\tstring\tkey, descending", "n\tint32\t",
+    ]  # fmt: skip
+    assert "whole" in talos("table", "list").out
+    talos("table", "alter", "whole", "--column", "more:bool", "--drop-index", "by_n", "--ttl", 0)
+    shown = row(talos, "table", "describe", "whole")
+    assert (shown["columns"]["more"], shown["indexes"], shown["ttl_s"]) == ("bool", {}, None)
+    refused = talos("table", "drop", "whole", status=2)
+    assert "give --yes" in refused.err
+    assert talos("table", "drop", "whole", "--yes").out == "dropped whole\n"
+    assert "table whole does not exist" in talos.fails("table", "describe", "whole")
+
+
+def test_a_table_of_a_file(talos: Commands) -> None:
+    schema = {"key": ["k"], "columns": {"k": "string", "n": "int32"}}
+    (talos.folder / "schema.json").write_text(json.dumps(schema))
+    talos("table", "create", "filed", "--schema", "schema.json", "--column", "x:double")
+    assert row(talos, "table", "describe", "filed")["columns"] == {
+        "k": "string", "n": "int32", "x": "double",
+    }  # fmt: skip
+
+
+def test_rows_are_written_read_and_removed(talos: Commands) -> None:
+    table = made(talos, "rows")
+    assert talos("table", "put", table, "k=a", "n=1").out == "written\n"
+    assert row(talos, "table", "get", table, "k=a") == {"k": "a", "n": 1}
+    assert row(talos, "table", "increment", table, "k=a", "--by", "n=2") == {"n": 3}
+    talos("table", "put", table, '{"k": "a", "n": 4}', "--if", "n = 3")
+    refused = talos.fails("table", "put", table, "k=a", "n=5", "--if", "n = 3")
+    assert refused == "talos: not written: the condition does not hold"
+    talos.fails("table", "put", table, "k=a", "--if-absent")
+    talos.fails("table", "remove", table, "k=b", "--if-exists")
+    assert row(talos, "table", "get", table, "k=a", "--column", "n") == {"n": 4}
+    talos("table", "remove", table, "k=a", "--column", "n")
+    assert "n" not in row(talos, "table", "get", table, "k=a")
+    talos("table", "remove", table, "k=a")
+    assert talos.fails("table", "get", table, "k=a") == f"talos: table {table} has no such row"
+
+
+def test_rows_come_from_lines_and_go_to_lines(talos: Commands) -> None:
+    table = made(talos, "lines")
+    lines = "".join(f'{{"k": "{number:04}", "n": {number}}}\n' for number in range(1_200))
+    assert talos("table", "put", table, "-", stdin=lines).out == "1200 rows written\n"
+    found = talos("table", "scan", table, "--all", "--format", "json")
+    assert [one["n"] for one in found.rows] == list(range(1_200))
+    assert len(talos("table", "scan", table, "--format", "json").rows) == 100
+    part = talos("table", "scan", table, "--from", "k=0010", "--to", "k=0013", "--format", "tsv")
+    assert part.out.splitlines() == ["k\tn", "0010\t10", "0011\t11", "0012\t12"]
+    some = talos("table", "scan", table, "--where", "n > 1197", "--all", "--column", "n")
+    assert some.out.split() == ["N", "1198", "1199"]
+    back = talos("table", "scan", table, "--reverse", "--limit", 2, "--format", "json").rows
+    assert [one["n"] for one in back] == [1_199, 1_198]
+    bad = talos.fails("table", "put", table, "-", stdin='{"k": "x"}\n{"k": "y", "n": 1.5}\n')
+    assert "column 'n' is int32" in bad
+    assert "0 rows written" in bad
+
+
+def test_errors_say_what_to_do(talos: Commands) -> None:
+    table = made(talos, "helpful")
+    assert "did you mean helpful?" in talos.fails("table", "describe", "helpfull")
+    assert "it has k, n" in talos("table", "put", table, "k=a", "m=1", status=2).err
+    assert "column n is int32" in talos("table", "put", table, "k=a", "n=x", status=2).err
+    talos("table", "disable", table, "--yes")
+    assert f"talos table enable {table}" in talos.fails("table", "scan", table)
+    talos("table", "enable", table)
+    nothing = talos.fails("table", "stream", "enable", table, "no-such-topic")
+    assert "no-such-topic" in nothing
+    assert "'k' is not NAME:TYPE" in talos("table", "create", "x", "--key", "k", status=2).err
+
+
+def test_a_stream_is_enabled_followed_and_disabled(talos: Commands) -> None:
+    topic, table = talos.topic("changes", 2), made(talos, "streamed")
+    talos("table", "put", table, "k=before", "n=0")
+    assert "changes" in talos("table", "stream", "enable", table, topic).out
+    for number in range(3):
+        talos("table", "put", table, f"k={number}", f"n={number}")
+    talos.wait_for(topic, 3)
+    (listed,) = talos("table", "stream", "list", table, "--format", "json").rows
+    assert (listed["topic"], listed["state"], listed["view"]) == (topic, "running", "mutate-log")
+    until_s = time.monotonic() + READY_S
+    while row(talos, "table", "stream", "status", table, topic)["mark"] is None:
+        assert time.monotonic() < until_s, talos("table", "stream", "status", table, topic)
+    mark = row(talos, "table", "stream", "status", table, topic)["mark"]
+    assert sum(mark["offsets"].values()) >= 3
+    assert "complete until:" in talos("table", "stream", "status", table, topic).out
+    refused = talos.fails("table", "alter", table, "--remove-column", "n")
+    assert "stream" in refused
+    talos("table", "stream", "when-full", table, "gap")
+    assert row(talos, "table", "stream", "status", table, topic)["when_full"] == "gap"
+    talos("table", "stream", "disable", table, topic, "--yes")
+    assert row(talos, "table", "stream", "status", table, topic)["state"] == "disabled"
+    talos("table", "put", table, "k=after", "n=9")
+    talos("table", "stream", "enable", table, topic, "--view", "keys-only")
+    talos("table", "put", table, "k=again", "n=9")
+    talos.wait_for(topic, 4)
+    assert talos.stored(topic) == 4
+    talos("table", "drop", table, "--yes")
+    assert talos.stored(topic) == 4
+
+
+def test_rights_are_given_and_taken(talos: Commands) -> None:
+    table = made(talos, "shared")
+    key = row(talos, "user", "create", "reader")
+    as_reader = ("--as", f"{key['key_id']}:{key['secret']}")
+    talos.fails("table", "scan", f"root/{table}", *as_reader)
+    talos("table", "alter", table, "--allow", "reader:app-read")
+    talos("table", "scan", f"root/{table}", *as_reader)
+    talos.fails("table", "put", f"root/{table}", "k=a", *as_reader)
+    talos("table", "alter", table, "--forbid", "reader")
+    talos.fails("table", "scan", f"root/{table}", *as_reader)
