@@ -64,12 +64,12 @@ class ClusterOwnership:
 
     def owner(self, topic_uuid: str, partition: int) -> str:
         """See Ownership."""
-        name = self.owner_name(topic_uuid, partition)
+        name = self._owner_name(topic_uuid, partition)
         return "" if name == self._me.name else self.address_of(name)
 
     def addresses(self, topic_uuid: str, partitions: int) -> Sequence[str]:
         """See Ownership."""
-        names = (self.owner_name(topic_uuid, partition) for partition in range(partitions))
+        names = (self._owner_name(topic_uuid, partition) for partition in range(partitions))
         return [self.address_of(name) or self._me.address for name in names]
 
     async def catch_up(self, topic_uuid: str) -> None:
@@ -79,7 +79,7 @@ class ClusterOwnership:
     async def settled(self, topic_uuid: str, partitions: int) -> None:
         """See Ownership."""
         deadline_s = asyncio.get_running_loop().time() + SETTLED_WAIT_S
-        while not all(self.owner_name(topic_uuid, number) for number in range(partitions)):
+        while not all(self._owner_name(topic_uuid, number) for number in range(partitions)):
             if asyncio.get_running_loop().time() >= deadline_s:
                 return
             await asyncio.sleep(_SETTLED_LOOK_S)
@@ -88,7 +88,7 @@ class ClusterOwnership:
         """See Ownership."""
         return self.serving and self.leading()
 
-    def owner_name(self, topic_uuid: str, partition: int) -> str:
+    def _owner_name(self, topic_uuid: str, partition: int) -> str:
         """The server that a partition is assigned to; empty: none."""
         owners = self._owners.get(topic_uuid) or self._owners_of(topic_uuid)
         return owners[partition] if partition < len(owners) else ""
@@ -101,19 +101,14 @@ class ClusterOwnership:
 
     def refusal(self, topic_uuid: str, partition: int) -> TalosError | None:
         """What ``check`` raises; None: it is served here."""
-        if self.serving and self.owner_name(topic_uuid, partition) == self._me.name:
+        if self.serving and self._owner_name(topic_uuid, partition) == self._me.name:
             return None
         return self._refusal(topic_uuid, partition)
-
-    def mine(self, topic_uuid: str) -> frozenset[int]:
-        """The partitions of a topic that are assigned to this server."""
-        owners = self._owners_of(topic_uuid)
-        return frozenset(number for number, name in enumerate(owners) if name == self._me.name)
 
     def _refusal(self, topic_uuid: str, partition: int) -> TalosError:
         if not self.serving:
             return PartitionNotServing(_LAPSED)
-        name = self.owner_name(topic_uuid, partition)
+        name = self._owner_name(topic_uuid, partition)
         where = f"topic {topic_uuid} partition {partition}"
         if not name:
             record = self._state.assignment(topic_uuid)
@@ -144,3 +139,9 @@ class ClusterOwnership:
         if record is not None and record.servers:
             self._ring = Ring(record.servers)
         return self._ring
+
+
+def own_partitions(ownership: ClusterOwnership, topic_uuid: str) -> frozenset[int]:
+    """The partitions of a topic that are assigned to this server."""
+    owners, me = ownership._owners_of(topic_uuid), ownership._me.name
+    return frozenset(number for number, name in enumerate(owners) if name == me)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from opentalos.broker.cluster.cluster_gate import ClusterGate
-from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
+from opentalos.broker.cluster.cluster_ownership import ClusterOwnership, own_partitions
 from opentalos.broker.cluster.records import ASSIGNMENT
 from opentalos.broker.cluster.state import ClusterState
 from opentalos.log.log_store import LogStore
@@ -77,7 +77,7 @@ class Handover:
     def _compare(self, topic_uuid: str) -> list[PartitionKey]:
         """Let go of what left; return what came."""
         before = self._mine.get(topic_uuid, frozenset())
-        now = self._ownership.mine(topic_uuid)
+        now = own_partitions(self._ownership, topic_uuid)
         if now:
             self._mine[topic_uuid] = now
         else:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.unit.broker.support import World
 from tests.unit.broker.tables.support import ALICE, PLAIN, make, streamed
@@ -32,7 +32,7 @@ class Heard(NamedTuple):
 
 
 async def streaming(
-    world: World, schema: TableSchema = PLAIN, partitions: int = 2, **fields: object
+    world: World, schema: TableSchema = PLAIN, partitions: int = 2, **fields: Any
 ) -> tuple[Table, Topic]:
     """A table of alice's whose changes go to her topic ``t``."""
     topic = await world.topic(ALICE, "t", partitions=partitions)
@@ -101,5 +101,7 @@ async def until_heard(
 async def until_cleared(broker: Broker) -> None:
     """Wait until nothing is pending any more."""
     async with asyncio.timeout(PATIENCE_S):
-        while broker.slices.figures().pending_entries:
+        while True:
+            if not broker.slices.figures().pending_entries:
+                return
             await asyncio.sleep(0.01)
