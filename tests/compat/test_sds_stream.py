@@ -1,0 +1,111 @@
+"""What the streams of a table tell, as the SDS client makes changes and reads messages."""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.compat.conftest import SDS_PROGRAMS, SDS_PYTHON, Sdk
+from tests.server_process import ROOT_KEY, ServerProcess
+
+from opentalos.model.change import StreamView
+from opentalos.sdk.client import Client
+from opentalos.sdk.config import ClientConfig
+from opentalos.sdk.simple_consumer import SimpleConsumer
+from opentalos.sdk.values import Record
+from opentalos.wire._generated.sds import MutationType
+
+pytestmark = pytest.mark.timeout(120)
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "sds"
+ARRIVAL_TIMEOUT_S = 30.0
+POLL_S = 0.05
+KEY = {"grp": "g", "id": 1}
+PUT, DELETE, INCREMENT = MutationType.PUT, MutationType.DELETE, MutationType.INCREMENT
+# Record, kind and whether the row is gone, in the order of the changes.
+LOG: list[tuple[dict[str, Any], int, bool]] = [
+    ({**KEY, "count": 5, "token": "a"}, PUT, False),
+    ({**KEY, "count": 8}, INCREMENT, False),
+    ({**KEY, "token": "a"}, DELETE, False),
+    ({**KEY, "flag": "f"}, PUT, False),
+    (KEY, DELETE, True),
+]
+IMAGES: list[tuple[dict[str, Any], bool]] = [
+    ({**KEY, "count": 5, "token": "a"}, False),
+    ({**KEY, "count": 8, "token": "a"}, False),
+    ({**KEY, "count": 8}, False),
+    ({**KEY, "count": 8, "flag": "f"}, False),
+    (KEY, True),
+]
+
+
+def test_the_golden_bytes_are_what_the_client_writes() -> None:
+    program = [str(SDS_PYTHON), str(SDS_PROGRAMS / "golden_changes.py")]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    committed = {path.stem: path.read_text() for path in GOLDEN.glob("*.hex")}
+    assert json.loads(done.stdout) == {
+        name: "".join(digits.split()) for name, digits in committed.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def client(server: ServerProcess) -> Iterator[Client]:
+    config = ClientConfig(endpoints=(server.url,), key_id=ROOT_KEY.key_id, secret=ROOT_KEY.secret)
+    with Client(config) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def told(sds: Sdk, sdk: Sdk, client: Client) -> dict[StreamView, list[Record]]:
+    """The messages of each view, once the changes of the program are all there."""
+    views = (StreamView.MUTATE_LOG, StreamView.RECORD_IMAGE)
+    topics = {view: f"streamed-{view.name.lower().replace('_', '-')}" for view in views}
+    for topic in topics.values():
+        sdk.topic(topic, partitions=3)
+    said = sds.run("stream_writes", slices=4, streams={topics[view]: view.name for view in views})
+    assert said == [{"refused": False}, {"streams": sorted(topics.values())}]
+    return {view: records_of(client, topic, len(LOG)) for view, topic in topics.items()}
+
+
+def records_of(client: Client, topic: str, count: int) -> list[Record]:
+    """The first ``count`` messages of a topic, all of which are of one row."""
+    deadline = time.monotonic() + ARRIVAL_TIMEOUT_S
+    with SimpleConsumer(client, topic) as consumer:
+        while True:
+            bounds = consumer.offsets().items()
+            filled = [partition for partition, found in bounds if found.next]
+            assert len(filled) <= 1, "the changes of a row are in one partition"
+            found: list[Record] = []
+            for partition in filled:
+                while fetched := consumer.fetch(partition, found[-1].offset + 1 if found else 0):
+                    found += fetched
+            if len(found) >= count:
+                return found
+            assert time.monotonic() < deadline, f"{len(found)} of {count} messages arrived"
+            time.sleep(POLL_S)
+
+
+@pytest.mark.parametrize("view", [StreamView.MUTATE_LOG, StreamView.RECORD_IMAGE])
+def test_the_client_reads_each_change_in_order(
+    sds: Sdk, told: dict[StreamView, list[Record]], view: StreamView
+) -> None:
+    payloads = [(view.name, record.data.hex()) for record in told[view]]
+    read = sds.run("read_changes", payloads=payloads)
+    assert all(one["left"] == 0 for one in read)
+    if view is StreamView.MUTATE_LOG:
+        assert [(one["record"], one["type"], one["deleted"]) for one in read] == LOG
+    else:
+        assert [(one["record"], one["deleted"]) for one in read] == IMAGES
+    times = [one["timestamp"] for one in read]
+    assert times == sorted(set(times))
+
+
+def test_messages_count_the_changes_of_their_row(told: dict[StreamView, list[Record]]) -> None:
+    numbers = [str(number + 1) for number in range(len(LOG))]
+    for records in told.values():
+        assert [record.sequence_number for record in records] == numbers
+        assert len({record.partition_key for record in records}) == 1
