@@ -5,8 +5,8 @@ Shape: row key: that of a record (`sds/key_format.py`) with the index's columns 
     u8]. A record without one of the index's columns has no entry.
 
 An entry is put before its row is written and removed after, so each record has its entry whenever
-a reader looks; an entry alone proves nothing: `proves` asks the row. Both writes of one row must
-end before the next mutation of that row begins, or a late removal takes the new entry away.
+a reader looks; an entry alone proves nothing: `proves` asks the row. What is removed must be the
+entry as it was before its row was written, or a late removal takes away what came since.
 """
 
 from collections.abc import Mapping, Sequence

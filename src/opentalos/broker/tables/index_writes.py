@@ -1,6 +1,6 @@
 """Entries of local indexes: put before their rows are written, removed afterwards."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from opentalos.broker.tables.row_tables import entries_of
 from opentalos.catalog.table import Table
@@ -16,8 +16,9 @@ Item = tuple[str, bytes]  # an index, and the key of an entry
 
 
 class IndexWrites:
-    """Entries of the tables of one row store. Each write raises an entry's version, so a removal
-    that arrives late cannot take away what a later mutation has put."""
+    """Entries of the tables of one row store. Each put raises an entry's version, and a removal is
+    of the version that was there before the row was written: so one that arrives late, from a
+    server that has lost the slice, cannot take away what a later mutation has put."""
 
     def __init__(self, rows: RowStore, clock: Clock) -> None:
         self._rows, self._clock = rows, clock
@@ -27,20 +28,35 @@ class IndexWrites:
 
         Raises: Unavailable, OutcomeUnknown: some may be there; an entry alone proves nothing.
         """
-        await self._write_all(table, items, delete=False)
+        for index, keys in _by_index(items).items():
+            await self._put(entries_of(table, index), keys)
 
-    async def remove(self, table: Table, items: Iterable[Item]) -> None:
-        """Remove entries. Raises: as put; what is left is harmless."""
-        await self._write_all(table, items, delete=True)
+    async def found(self, table: Table, items: Iterable[Item]) -> dict[Item, int]:
+        """Versions of the entries that are there. Raises: Unavailable."""
+        versions = {}
+        for index, keys in _by_index(items).items():
+            rows = await self._rows.get(entries_of(table, index), keys)
+            versions.update({(index, row.key): row.version for row in rows if row is not None})
+        return versions
 
-    async def _write_all(self, table: Table, items: Iterable[Item], *, delete: bool) -> None:
-        keys: dict[str, dict[bytes, None]] = {}
-        for index, key in items:
-            keys.setdefault(index, {})[key] = None
-        for index, of_index in keys.items():
-            await self._write(entries_of(table, index), list(of_index), delete=delete)
+    async def remove(self, table: Table, versions: Mapping[Item, int]) -> None:
+        """Remove entries that are as they were found.
 
-    async def _write(self, name: str, keys: Sequence[bytes], *, delete: bool) -> None:
+        Raises: Unavailable, OutcomeUnknown: what is left is harmless.
+        """
+        for index, keys in _by_index(versions).items():
+            mutations = [
+                RowMutation(
+                    key=key,
+                    expected=versions[index, key],
+                    write_id=self._clock.token(WRITE_ID_BYTES),
+                    delete=True,
+                )
+                for key in keys
+            ]
+            _left(mutations, await self._rows.mutate_many(entries_of(table, index), mutations))
+
+    async def _put(self, name: str, keys: Sequence[bytes]) -> None:
         for _ in range(ATTEMPTS_MAX):
             found = await self._rows.get(name, keys)
             mutations = [
@@ -48,23 +64,25 @@ class IndexWrites:
                     key=key,
                     expected=row.version if row else ABSENT,
                     write_id=self._clock.token(WRITE_ID_BYTES),
-                    data={} if delete else ENTRY_CELLS,
-                    delete=delete,
+                    data=ENTRY_CELLS,
                 )
                 for key, row in zip(keys, found, strict=True)
-                if row is not None or not delete
             ]
-            if not mutations:
-                return
-            outcomes = await self._rows.mutate_many(name, mutations)
-            keys = _left(mutations, outcomes)
+            keys = _left(mutations, await self._rows.mutate_many(name, mutations))
             if not keys:
                 return
         raise StoreUnavailable(f"entries of {name} change too often")
 
 
+def _by_index(items: Iterable[Item]) -> dict[str, list[bytes]]:
+    keys: dict[str, dict[bytes, None]] = {}
+    for index, key in items:
+        keys.setdefault(index, {})[key] = None
+    return {index: list(of_index) for index, of_index in keys.items()}
+
+
 def _left(mutations: Sequence[RowMutation], outcomes: Sequence[int | TalosError]) -> list[bytes]:
-    """Keys to be written again. Raises: the first error of another kind."""
+    """Keys that were overtaken. Raises: the first error of another kind."""
     for outcome in outcomes:
         if isinstance(outcome, TalosError) and not isinstance(outcome, VersionConflict):
             raise outcome

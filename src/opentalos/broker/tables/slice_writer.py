@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from opentalos.broker.tables.index_writes import IndexWrites
+from opentalos.broker.tables.index_writes import IndexWrites, Item
 from opentalos.broker.tables.outbox import Entry, Outbox
 from opentalos.broker.tables.row_cache import CachedRow, RowCache
 from opentalos.broker.tables.row_tables import rows_of
@@ -82,10 +82,10 @@ class SliceWriter:
                 left = await self._decided(left)
                 if not left and not clears:
                     return
-                await self._put_entries(left)
+                former = await self._put_entries(left)
                 self._steps.check()
                 started = True
-                left = await self._written(left, clears)
+                left = await self._written(left, clears, former)
                 started, clears = False, []
             self._refuse(left, StoreUnavailable("the row changes too often"))
         except TalosError as error:
@@ -189,30 +189,38 @@ class SliceWriter:
 
     # --- writing --------------------------------------------------------------------------------
 
-    async def _put_entries(self, works: Iterable[RowWork]) -> None:
-        puts = [item for work in works for item in self._entry_changes(work).puts]
-        if puts:
-            try:
-                await self._stores.indexes.put(self._view.table, puts)
-            except OutcomeUnknown as error:  # the row was not touched: nothing is done
-                raise StoreUnavailable(f"entries of an index: {error}") from error
+    async def _put_entries(self, works: Iterable[RowWork]) -> Mapping[Item, int]:
+        """Put the new entries; return the versions that the old ones have now."""
+        table, indexes = self._view.table, self._stores.indexes
+        if not table.schema.indexes:
+            return {}
+        changes = [self._entry_changes(work) for work in works]
+        try:
+            await indexes.put(table, [item for change in changes for item in change.puts])
+        except OutcomeUnknown as error:  # the row was not touched: nothing is done
+            raise StoreUnavailable(f"entries of an index: {error}") from error
+        return await indexes.found(table, [one for change in changes for one in change.removals])
 
     def _entry_changes(self, work: RowWork) -> IndexChange:
         key = work.waiting[0].mutation.key
         return entry_changes(self._view.table.schema, key, work.before, work.after)
 
     async def _written(
-        self, works: Sequence[RowWork], clears: Sequence[RowMutation]
+        self,
+        works: Sequence[RowWork],
+        clears: Sequence[RowMutation],
+        former: Mapping[Item, int],
     ) -> list[RowWork]:
         """Write, answer, and remove old index entries; works that were overtaken."""
         mutations = [*map(self._mutation, works), *clears]
         outcomes = await self._mutate(mutations)
         overtaken: list[RowWork] = []
-        removals: list[tuple[str, bytes]] = []
+        removals: dict[Item, int] = {}
         for work, mutation, outcome in zip(works, mutations, outcomes, strict=False):
             if isinstance(outcome, int):
-                if self._view.table.schema.indexes:
-                    removals += self._entry_changes(work).removals
+                if former:
+                    old = self._entry_changes(work).removals
+                    removals.update({item: former[item] for item in old if item in former})
                 self._succeeded(work, mutation, outcome)
             else:
                 self._forget(work)
@@ -250,7 +258,7 @@ class SliceWriter:
         self._steps.pending(work.entries)
         work.answer()
 
-    async def _remove_entries(self, removals: Sequence[tuple[str, bytes]]) -> None:
+    async def _remove_entries(self, removals: Mapping[Item, int]) -> None:
         try:
             await self._stores.indexes.remove(self._view.table, removals)
         except TalosError:
