@@ -1,8 +1,9 @@
 """Commands of ``talos table`` for rows: get, put, remove, increment, scan."""
 
+import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from opentalos.sdk.rest_client import RestClient
 
 _BATCH: Final = 100  # rows of standard input that are sent together
+_BATCH_BYTES: Final = 512 << 10  # of their JSON, half of what a request may have
+_PAUSE_S: Final = 0.2  # after a page that the table's rate cut short
 _PAGE: Final = 500  # rows that a scan asks for at once
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 _row_argument = click.argument("row", nargs=-1)
@@ -233,14 +236,16 @@ class _Rows:
     def put_all(self, rows: Iterable[dict[str, Any]]) -> int:
         """Write all; how many. Raises: the error of the first that was not written, with a count
         of those that were."""
-        count, found = 0, iter(rows)
+        from opentalos.sdk.rest_client import error_of
+
+        count = 0
         try:
-            while batch := list(islice(found, _BATCH)):
+            for batch in _batches(rows):
                 items = self("batch", {"items": [{"put": {"row": one}} for one in batch]})["items"]
                 count += sum("error" not in one for one in items)
                 for one in items:
                     if "error" in one:
-                        raise _error(one["error"])
+                        raise error_of(one["error"])
         except TalosError as error:
             error.add_note(f"{count} rows written")
             raise
@@ -256,6 +261,8 @@ class _Rows:
             left -= len(page["rows"])
             if page["next"] is None:
                 return
+            if page["throttled"]:
+                time.sleep(_PAUSE_S)
             sent["start"] = page["next"]
 
 
@@ -265,5 +272,16 @@ def _tell(found: Mapping[str, Any], word: str, output: Output) -> None:
     output.done(word, **found)
 
 
-def _error(problem: Mapping[str, Any]) -> TalosError:
-    return RequestError(f"{problem['title']}: {problem['detail']}")
+def _batches(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Rows that fit one request each time; one that is too large by itself is sent alone."""
+    found: list[dict[str, Any]] = []
+    left = _BATCH_BYTES
+    for row in rows:
+        size = len(json.dumps(row))
+        if found and (size > left or len(found) == _BATCH):
+            yield found
+            found, left = [], _BATCH_BYTES
+        found.append(row)
+        left -= size
+    if found:
+        yield found

@@ -115,13 +115,17 @@ class RestClient:
 def _error_of(status: int, text: bytes) -> TalosError:
     """The error that a problem document (RFC 9457) names, by its branch if the name is new."""
     try:
-        problem = json.loads(text)
-        detail, title = str(problem["detail"]), str(problem["title"])
-        outcome, retry_safe = problem.get("outcome"), problem.get("retry_safe")
+        return error_of(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError):
         shown = text.decode("utf-8", "replace").strip()
         kind = RequestError if status < http.client.INTERNAL_SERVER_ERROR else OutcomeUnknown
         return kind(f"the server answered {status}: {shown or 'no reason given'}")
+
+
+def error_of(problem: Mapping[str, Any]) -> TalosError:
+    """The error that a problem tells of. Raises: KeyError, TypeError: it is none."""
+    detail, title = str(problem["detail"]), str(problem["title"])
+    outcome, retry_safe = problem.get("outcome"), problem.get("retry_safe")
     named = getattr(errors, title, None)
     if isinstance(named, type) and issubclass(named, TalosError):
         return named(detail)

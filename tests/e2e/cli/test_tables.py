@@ -145,3 +145,12 @@ def test_rights_are_given_and_taken(talos: Commands) -> None:
     talos.fails("table", "put", f"root/{table}", "k=a", *as_reader)
     talos("table", "alter", table, "--forbid", "reader")
     talos.fails("table", "scan", f"root/{table}", *as_reader)
+
+
+def test_large_rows_go_in_several_requests(talos: Commands) -> None:
+    table = made(talos, "large", "--column", "s:string")
+    lines = "".join(json.dumps({"k": str(k), "s": "x" * 100_000}) + "\n" for k in range(20))
+    assert talos("table", "put", table, "-", stdin=lines).out == "20 rows written\n"
+    found = talos("table", "scan", table, "--all", "--format", "json").rows
+    assert {len(one["s"]) for one in found} == {100_000}
+    assert len(found) == 20
