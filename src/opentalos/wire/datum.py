@@ -94,6 +94,11 @@ _BY_TYPE: Final = _table()
 _WIRE_TYPE: Final = {type_: sds.DataType(type_.value) for type_ in DataType}
 
 
+def branch_of(type_: DataType) -> str:
+    """Name of the union's branch where values of a type travel."""
+    return _BY_TYPE[type_].name
+
+
 def from_struct(datum: sds.Datum) -> Datum:
     """The value of a struct. A FLOAT is rounded to single precision, a set is put in order.
 

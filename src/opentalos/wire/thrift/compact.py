@@ -35,6 +35,8 @@ CODE: Final[dict[TType, int]] = {
 }
 _BITS: Final = {TType.I16: 16, TType.I32: 32, TType.I64: 64}
 _LONG_SIZE: Final = 15  # in a list's head: the size follows as varint
+STOP: Final = b"\0"  # ends a struct
+_DELTA_MAX: Final = 15  # in a field's head; a larger step has the id itself
 ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))  # varints
 _double = struct.Struct("<d")
 
@@ -339,11 +341,13 @@ def _write_bytes(out: bytearray, value: bytes) -> None:
     out += value
 
 
-def _write_text(out: bytearray, value: str) -> None:
+def write_text(out: bytearray, value: str) -> None:
+    """Write text with its length."""
     _write_bytes(out, value.encode())
 
 
-def _writer(type_: ThriftType) -> Write:
+def writer_of(type_: ThriftType) -> Write:
+    """The writer of a type, outside of a struct's field head."""
     if type_.ttype in _BITS:
         return _int_writer(_BITS[type_.ttype])
     match type_.ttype:
@@ -354,7 +358,7 @@ def _writer(type_: ThriftType) -> Write:
         case TType.DOUBLE:
             return _write_double
         case TType.STRING:
-            return _write_text if type_.text else _write_bytes
+            return write_text if type_.text else _write_bytes
         case TType.STRUCT:
             assert type_.struct is not None
             cls = type_.struct
@@ -367,7 +371,7 @@ def _writer(type_: ThriftType) -> Write:
 
 def _items_writer(type_: ThriftType) -> Write:
     assert type_.item is not None
-    write_item, code = _writer(type_.item), CODE[type_.item.ttype]
+    write_item, code = writer_of(type_.item), CODE[type_.item.ttype]
 
     def write(out: bytearray, value: Any) -> None:
         size = len(value)
@@ -385,8 +389,8 @@ def _items_writer(type_: ThriftType) -> Write:
 def _map_writer(type_: ThriftType) -> Write:
     assert type_.key is not None
     assert type_.item is not None
-    write_key, key_code = _writer(type_.key), CODE[type_.key.ttype]
-    write_item, item_code = _writer(type_.item), CODE[type_.item.ttype]
+    write_key, key_code = writer_of(type_.key), CODE[type_.key.ttype]
+    write_item, item_code = writer_of(type_.item), CODE[type_.item.ttype]
 
     def write(out: bytearray, value: Mapping[Any, Any]) -> None:
         write_varint(out, len(value))
@@ -399,11 +403,19 @@ def _map_writer(type_: ThriftType) -> Write:
     return write
 
 
+def field_head(field_id: int, code: int, last: int = 0) -> bytes:
+    """Head of a field; the one before it had the id ``last``."""
+    delta = field_id - last
+    if 0 < delta <= _DELTA_MAX:
+        return bytes((delta << 4 | code,))
+    return bytes((code,)) + varint((field_id << 1) ^ (field_id >> 63))
+
+
 def write_struct(out: bytearray, spec: StructSpec, value: Any, last: int = 0) -> None:
     """Write a struct's set fields and its end; the previous field had the id ``last``."""
     plan = spec.plans.get("compact_write")
     if plan is None:
-        plan = [(f, CODE[f.type.ttype], _writer(f.type)) for f in spec.fields]
+        plan = [(f, CODE[f.type.ttype], writer_of(f.type)) for f in spec.fields]
         spec.plans["compact_write"] = plan
     for field, code, write in plan:
         item = getattr(value, field.name, None)
@@ -414,11 +426,10 @@ def write_struct(out: bytearray, spec: StructSpec, value: Any, last: int = 0) ->
         if code == TRUE and not item:
             code = FALSE
         delta = field.id - last
-        if 0 < delta < 16:
+        if 0 < delta <= _DELTA_MAX:
             out.append(delta << 4 | code)
         else:
-            out.append(code)
-            write_varint(out, (field.id << 1) ^ (field.id >> 63))
+            out += field_head(field.id, code, last)
         last = field.id
         if code > FALSE:
             write(out, item)
@@ -451,6 +462,6 @@ class CompactCodec:
         """A whole message."""
         out = bytearray((PROTOCOL_ID, header.kind << 5 | VERSION))
         write_varint(out, header.seqid & 0xFFFFFFFF)
-        _write_text(out, header.name)
+        write_text(out, header.name)
         write_struct(out, spec, SimpleNamespace(**values))
         return bytes(out)
