@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.wire.test_datum import DATUMS
 
-from opentalos.model.datum import Columns, Datum, DataType
+from opentalos.model.datum import Columns, DataType, Datum
 from opentalos.wire._generated.sds import KeysOnlyEntry
 from opentalos.wire.datum import columns_to
 from opentalos.wire.datum_format import write_columns
