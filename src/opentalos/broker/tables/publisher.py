@@ -33,6 +33,7 @@ from opentalos.wire.message import Message, encode_block
 
 BLOCK_ENTRIES_MAX = 2_000  # of one block
 BLOCK_BYTES_MAX = 1 << 20  # of one block, unless its first entry is larger
+COMPRESSED_BYTES_MIN = 4 << 10  # a smaller block costs more time than it saves room
 KEY_BYTES_SHOWN = 128  # of a row's key in its messages' partition key
 RETRY_S = 0.02  # before the first repeat; doubles, and some more or less of it
 RETRY_MAX_S = 1.0
@@ -168,11 +169,13 @@ class Lane:
             )
             for entry in entries
         ]
+        small = size < COMPRESSED_BYTES_MIN
+        compression = Compression.NONE if small else Compression.SNAPPY
         return stamped_block(
-            encode_block(messages, Compression.SNAPPY),
+            encode_block(messages, compression),
             len(messages),
             ProducerStamp(self._producer, self._epoch, self._sequence),
-            compression=Compression.SNAPPY,
+            compression=compression,
             create_ms=entries[-1].timestamp_ms,
         )
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from enum import Enum
 
 from opentalos.broker.tables.outbox import Entry, Outbox
@@ -371,13 +372,12 @@ class Slice:
         return SliceWriter(self._server.stores, self, Opening(number, self.outbox))
 
     def _owner(self) -> Principal:
+        """Whose right to put counts: as an administrator nobody owns a table."""
         owner = self._view.table.owner
         found = self._server.principal_of(owner)
         if found is None:
             return Principal(id=owner, number=0, organisation=owner)
-        return Principal(
-            id=found.id, number=found.number, organisation=found.organisation, team=found.team
-        )
+        return replace(found, admin=False) if found.admin else found
 
     # --- looks at what another owner left -------------------------------------------------------
 

@@ -24,7 +24,7 @@ from opentalos.sds.index_format import IndexChange, entry_changes
 ATTEMPTS_MAX = 8  # of rows that others keep overtaking
 REPEAT_S = 0.05  # before an unknown write is repeated; doubles
 REPEAT_MAX_S = 0.5
-WRITE_ID_BYTES = 16
+TOKEN_BYTES, WRITE_NUMBER_BYTES = 10, 6  # of a write's id
 LOADS_MAX = 8  # tries to read both families of a row as of one version
 
 
@@ -63,6 +63,7 @@ class SliceWriter:
         self._stores, self._steps = stores, steps
         self._number, self._outbox = opening
         self._view: TableView
+        self._token, self._writes = stores.clock.token(TOKEN_BYTES), 0
         self.doubt = False
 
     async def commit(self, view: TableView, group: Sequence[Waiting], clear_max: int) -> None:
@@ -242,10 +243,15 @@ class SliceWriter:
         return RowMutation(
             key=work.key,
             expected=work.version,
-            write_id=self._stores.clock.token(WRITE_ID_BYTES),
+            write_id=self._write_id(),
             data=work.cells,
             pending=pending,
         )
+
+    def _write_id(self) -> bytes:
+        """Unique: this writer's own random part, and a number."""
+        self._writes += 1
+        return self._token + self._writes.to_bytes(WRITE_NUMBER_BYTES)
 
     def _succeeded(self, work: RowWork, mutation: RowMutation, version: int) -> None:
         cells = sum(len(cell) for cell in work.cells.values() if cell is not None)
@@ -315,7 +321,7 @@ class SliceWriter:
             RowMutation(
                 key=key,
                 expected=versions[key],
-                write_id=self._stores.clock.token(WRITE_ID_BYTES),
+                write_id=self._write_id(),
                 pending=dict.fromkeys(outbox.told_columns(key)),
             )
             for key in keys
