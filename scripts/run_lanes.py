@@ -91,7 +91,7 @@ SPARK: dict[str, tuple[str, ...]] = {
     "spark-pipelines": ("runner", "archive", "examples"),
     "spark-sink": ("sink", "kills"),
     "spark-olap": ("olap", "dataframes", "billing", "quota"),
-    "spark-source": ("source", "test_session.py"),
+    "spark-source": ("source", "sds", "test_session.py"),
 }
 
 

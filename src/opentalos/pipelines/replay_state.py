@@ -20,7 +20,7 @@ from opentalos.model.table import TableSchema
 from opentalos.pipelines.lake import HashTable
 from opentalos.sdk.stream import Replica, StoredState, StreamDecoder
 
-PARTS: Final = 16  # of a table's state, by hash of the key; each is replaced as a whole
+PARTS: Final = 8  # of a table's state, by hash of the key; each is replaced as a whole
 PART: Final = "_part"
 _TIME: Final = "_timestamp_ms"  # of the record's last change
 _SEQUENCE: Final = "_sequence"

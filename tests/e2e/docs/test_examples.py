@@ -10,6 +10,14 @@ import pytest
 
 from opentalos.model.limits import GroupLimits
 from opentalos.sdk import SimpleConsumer
+from opentalos.sdk.tables import (
+    DataType,
+    KeyPart,
+    StreamSpec,
+    TableAdmin,
+    TableSchema,
+    TalosTable,
+)
 from opentalos.server.config import Config
 from opentalos.testing import EmbeddedServer
 
@@ -89,6 +97,26 @@ def test_a_topic_is_followed_by_curl(server: EmbeddedServer) -> None:
     events = lines[lines.index("following clicks") + 1 :]
     assert len(events) == 3
     assert all('"number"' in line for line in events)
+
+
+def test_sums_follow_a_table(server: EmbeddedServer) -> None:
+    server.create_topic("account-changes", partitions=2)
+    schema = TableSchema(
+        primary=(KeyPart("id"),),
+        attributes={"id": DataType.STRING, "city": DataType.STRING, "balance": DataType.INT64},
+        streams={"account-changes": StreamSpec()},
+    )
+    with TableAdmin(server.client_config()) as admin:
+        admin.create("accounts", schema)
+    with TalosTable(server.client_config(), "accounts") as accounts:
+        for number in range(20):
+            city = ("Rome", "Oslo")[number % 2]
+            accounts.put({"id": f"a{number}", "city": city, "balance": 10})
+        accounts.increment({"id": "a0"}, {"balance": 5})
+        accounts.put({"id": "a1", "city": "Rome"})
+        accounts.remove({"id": "a2"})
+    arguments = ("accounts", "account-changes", "sums", "23")
+    assert run(server, "follow_table.py", *arguments) == ["Oslo 90", "Rome 105"]
 
 
 def test_no_example_is_forgotten() -> None:

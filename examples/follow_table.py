@@ -1,0 +1,37 @@
+"""Balance per city, out of a table's changes: python follow_table.py TABLE TOPIC GROUP COUNT
+
+Reads COUNT changes of the table's stream of view MUTATE_LOG as one worker of a group. Each change
+counts once, also if it comes again; real programs keep the state and the group's commit together.
+"""
+
+import sys
+from collections import Counter
+
+from opentalos.sdk import ClientConfig
+from opentalos.sdk.stream import ChangeReader, Replica
+from opentalos.sdk.tables import StreamView, TalosTable
+
+
+def main(table: str, topic: str, group: str, count: int) -> None:
+    config = ClientConfig.from_environment()
+    with TalosTable(config, table) as reading:
+        accounts = Replica(reading.schema(), StreamView.MUTATE_LOG)
+    totals: Counter[str] = Counter()
+    with ChangeReader(config, table, topic, group) as reader:
+        for number, (_, _, _, change) in enumerate(reader, 1):
+            key = {"id": change.key["id"]}
+            before = accounts.get(key)
+            if accounts.apply(change):
+                after = accounts.get(key)
+                for record, sign in ((before, -1), (after, 1)):
+                    if record is not None:
+                        totals[str(record["city"])] += sign * int(record.get("balance", 0))
+            if number == count:
+                reader.commit()
+                break
+    for city, total in sorted(totals.items()):
+        print(city, total)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))

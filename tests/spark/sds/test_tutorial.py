@@ -1,0 +1,19 @@
+"""The tutorial of tables, from an empty one to a Spark job that follows it, does what it says."""
+
+from pathlib import Path
+
+import pytest
+from tests.doc_page import run_page, titles
+
+TUTORIAL = "tutorial-tables.md"
+SCRIPT_S = 480.0  # two runs of a pipeline, each with a Spark of its own
+
+
+@pytest.mark.timeout(540)
+def test_the_page_does_what_it_says(tmp_path: Path) -> None:
+    said = run_page(TUTORIAL, tmp_path, script_s=SCRIPT_S)
+    assert said.count("sds-replay is done") == 2
+
+
+def test_only_the_installation_is_left_to_the_test_of_the_package() -> None:
+    assert titles(TUTORIAL) == ["install", "serve"]
