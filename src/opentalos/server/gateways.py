@@ -81,7 +81,12 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
     tables = Services(broker.tables, broker.table_admin, broker.slices)
     sds = SdsGateway(tables, authenticator)
     sources = Sources(
-        broker=broker, http=port.http, thrift=thrift, forwarding=forwarding, process=port.figures
+        broker=broker,
+        http=port.http,
+        thrift=thrift,
+        sds=sds,
+        forwarding=forwarding,
+        process=port.figures,
     )
     metrics = MetricsPage(config.metrics, sources, authenticator)
     port.readiness.broker = broker

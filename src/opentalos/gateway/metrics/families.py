@@ -34,6 +34,7 @@ class ServerCollector:
         yield InfoMetricFamily(f"{PREFIX}build", "Version of the server.", {"version": __version__})
         yield from _port(sources)
         yield from _calls(sources)
+        yield from _sds_calls(sources)
         yield from _messages(sources, figures)
         yield from _log(figures)
         yield from _metering(figures)
@@ -103,6 +104,15 @@ def _calls(sources: Sources) -> Iterator[Metric]:
         text = "Bytes of bodies passed on, and of their replies."
         passed = {"out": counts["bytes_out"], "in": counts["bytes_in"]}
         yield _labelled("forwarded_bytes", text, "direction", passed)
+
+
+def _sds_calls(sources: Sources) -> Iterator[Metric]:
+    sds = sources.sds
+    yield _labelled("sds_calls", "Calls of the SDS protocol by RPC.", "rpc", sds.calls)
+    text = "get and scan of SDS, from request to reply."
+    yield _histogram("sds_read_duration_seconds", text, sds.read_s.coarse())
+    text = "put, increment, remove and batch of SDS, from request to reply."
+    yield _histogram("sds_write_duration_seconds", text, sds.write_s.coarse())
 
 
 def _messages(sources: Sources, figures: Figures) -> Iterator[Metric]:

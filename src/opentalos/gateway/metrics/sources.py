@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from opentalos.broker.broker import Broker
 from opentalos.gateway.http.server import HttpServer
 from opentalos.gateway.peer.forwarding import Forwarding
+from opentalos.gateway.sds_http.gateway import SdsGateway
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 
 
@@ -27,5 +28,6 @@ class Sources:
     broker: Broker
     http: HttpServer
     thrift: ThriftGateway
+    sds: SdsGateway
     forwarding: Forwarding | None
     process: Callable[[], ProcessFigures]
