@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
@@ -29,7 +30,7 @@ from opentalos.sdk.config import ClientConfig
 from opentalos.sdk.simple_consumer import SimpleConsumer
 from opentalos.sdk.values import Record
 from opentalos.testing.checker import check
-from opentalos.testing.history import History, Recorder
+from opentalos.testing.history import History, Operation, Recorder
 from opentalos.wire.change import decode_change
 
 SDS_PYTHON = ROOT / ".sds-venv" / "bin" / "python"
@@ -67,10 +68,9 @@ class TableLoad:
 
     def start(self) -> None:
         """Topics, table, load; returns when every program was answered."""
-        self.resources = {
-            topic: Sdk(self.servers[0]).topic(topic, partitions=PARTITIONS)
-            for topic in self.streams
-        }
+        self.resources = [
+            Sdk(self.servers[0]).topic(topic, partitions=PARTITIONS) for topic in self.streams
+        ]
         views = {topic: view.name for topic, view in self.streams.items()}
         made = self._run("load_create", table=self.table, streams=views, slices=SLICES)
         self.uuid = str(made["uuid"])
@@ -123,8 +123,8 @@ class TableLoad:
 
         def answered() -> bool:
             done = [each for each in self.history().of("mutate") if each.ok]
-            groups = {each.args["key"].partition("/")[0] for each in done}
-            since = {each.args["key"].partition("/")[0] for each in done if each.began_s > began_s}
+            groups = {group_of(each) for each in done}
+            since = {group_of(each) for each in done if each.began_s > began_s}
             return bool(since) and since == groups
 
         wait_until(answered, f"mutations of {self.table} go on", PROGRESS_TIMEOUT_S)
@@ -166,13 +166,13 @@ class TableLoad:
         """Print figures; fail on every promise that the history breaks."""
         history = self.history()
         mutations = history.of("mutate")
-        done = sorted(each.ended_s for each in mutations if each.ok)
-        silence_s = max((later - earlier for earlier, later in pairwise(done)), default=0.0)
+        done = [each for each in mutations if each.ok]
         unknown = sum(each.outcome.value in ("unknown", "open") for each in mutations)
         marks = sum(each.ok for each in history.of("mark"))
         messages = sum(len(each.result["changes"]) for each in history.of("changes"))
         sys.stdout.write(
-            f"\n| {fault}: longest without an answered mutation {silence_s:.1f} s; "
+            f"\n| {fault}: longest without an answered mutation of a group of rows "
+            f"{longest_silence_s(done):.1f} s; "
             f"{len(done)} answered, {unknown} unknown, {messages} messages in two streams, "
             f"{marks} marks\n"
         )
@@ -242,6 +242,20 @@ class Stream:
                 columns = {**told["columns"], **told["image"]}
                 if str(columns.get("token", "")).startswith("last-"):
                     self._last.add(key)
+
+
+def longest_silence_s(done: Sequence[Operation]) -> float:
+    """The longest time between two answers about one group of rows, which lies in one slice."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for each in done:
+        times[group_of(each)].append(each.ended_s)
+    gaps = [later - earlier for one in times.values() for earlier, later in pairwise(sorted(one))]
+    return max(gaps, default=0.0)
+
+
+def group_of(mutation: Operation) -> str:
+    """The row's entity group."""
+    return str(mutation.args["key"]).partition("/")[0]
 
 
 def change_of(view: StreamView, record: Record) -> dict[str, Any]:

@@ -23,14 +23,15 @@ def quiet(_text: str) -> None:
     """No progress lines."""
 
 
-def test_kill_9_of_the_owner_of_slices_and_of_the_topics_partitions(
+def test_kill_9_of_owners_of_slices_and_of_the_topics_partitions(
     cluster: ClusterProcesses, tmp_path: Path, full: bool
 ) -> None:
     servers = list(cluster.servers.values())
-    with table_load(servers, tmp_path, "tables: kill -9 of each server", PAUSE_S) as load:
-        for number in range(KILLS_FULL if full else len(servers)):
-            # Each in turn: whoever has a slice, and whoever has a partition of its stream.
-            victim = cluster.names[number % len(servers)]
+    with table_load(servers, tmp_path, "tables: kill -9 of owners", PAUSE_S) as load:
+        for number in range(KILLS_FULL if full else 2):
+            # In turn who has a partition of a stream and any server: each has slices, too.
+            owners = cluster.owners(load.resources[number % len(load.resources)])
+            victim = owners[0] if number % 2 == 0 else cluster.names[number % len(servers)]
             cluster.kill(victim)
             load.wait_progress()  # before it is back
             cluster.start(victim)
@@ -56,7 +57,7 @@ def test_a_server_that_was_paused_longer_than_its_session(
     servers = list(cluster.servers.values())
     with table_load(servers, tmp_path, "tables: SIGSTOP longer than the session", PAUSE_S) as load:
         for number in range(ROUNDS_FULL if full else 1):
-            victim = cluster.names[number % len(servers)]
+            victim = cluster.owners(load.resources[number % len(load.resources)])[0]
             with cluster.paused(victim):
                 time.sleep(LONGER_THAN_SESSION_S)
                 load.wait_progress()  # with another owner

@@ -39,7 +39,7 @@ GROUPS, IDS = 12, 2  # rows: few, so that threads meet; groups in every slice
 FLAGS = ("red", "green", "blue")
 AMOUNT_MAX = 5
 BATCH_MAX = 5
-PAUSE_AFTER_FAILURE_S = 0.02
+PAUSE_AFTER_FAILURE_S = 0.1
 # How often each kind is drawn; a batch is of several of the others.
 KINDS = {"put": 8, "increment": 6, "remove": 2, "remove-flag": 1, "conditional": 3, "batch": 4}
 
