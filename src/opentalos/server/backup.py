@@ -1,8 +1,9 @@
 """Backups of a data directory, consistent while its server serves.
 
-Order is what makes one consistent. First the consumer groups, then the control records, then the
-files that these name: so no checkpoint lies behind the end of a copied log, and everything that
-was acknowledged before the backup began is in a file that is copied. A sealed segment never
+Order is what makes one consistent. First the rows of consumer groups and tables, then the control
+records, then the files that these name: so no checkpoint lies behind the end of a copied log, a
+change that is not pending in a row is in the log of its stream, and everything that was
+acknowledged before the backup began is in a file that is copied. A sealed segment never
 changes; of the one that still grows, any prefix is a log as a crash leaves it, and the next
 opening deals with that. Where retention removed a file meanwhile, the databases are copied again.
 """

@@ -143,6 +143,9 @@ class TableAccess:
         found = await self.tables.refresh(table.owner, table.name)
         if found is None or found.state is TableState.DELETING:
             return table_not_exist(table.name)
+        if found.uuid == table.uuid:  # restored from a backup that began before it was made
+            await self.make_room(found)
+            return StoreUnavailable(f"rows of table {table.name} were not there: ask again")
         return StoreUnavailable(f"table {table.name} was dropped and made anew: ask again")
 
     async def _look(self, caller: Principal, name: str) -> Table:
