@@ -24,6 +24,8 @@ _ADMIN = ("TopicAdmin", "PermissionAdmin", "QuotaAdmin", "GroupAdmin")  # parts 
 _SDK = """# Python SDK
 
 `opentalos.sdk` is for synchronous code, `opentalos.sdk.aio` has the same classes for asyncio.
+So have `opentalos.sdk.aio.tables` and `opentalos.sdk.aio.stream` those of `opentalos.sdk.tables` and
+`opentalos.sdk.stream`.
 This page is made from the code.
 
 """
@@ -61,6 +63,8 @@ def sdk_reference() -> str:
     parts.append("## Parts of TalosAdmin\n\n`topics`, `permissions`, `quotas` and `groups`.\n\n")
     parts += [f"### {name}\n\n{described(getattr(admin, name))}" for name in _ADMIN]
     parts += ["## opentalos.sdk.aio\n\n", module_reference("opentalos.sdk.aio", "###")]
+    for name in ("opentalos.sdk.tables", "opentalos.sdk.stream"):
+        parts += [f"## {name}\n\n", module_reference(name, "###")]
     parts += ["## opentalos.sdk.errors\n\n", module_reference("opentalos.sdk.errors", "###")]
     return "".join(parts)
 
