@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.compat.conftest import SDS_PROGRAMS, SDS_PYTHON, Sdk
+from tests.compat.test_sds_wire import SDS, Sds
 from tests.server_process import ROOT_KEY, ServerProcess
 
 from opentalos.model.change import StreamView
@@ -16,7 +17,8 @@ from opentalos.sdk.client import Client
 from opentalos.sdk.config import ClientConfig
 from opentalos.sdk.simple_consumer import SimpleConsumer
 from opentalos.sdk.values import Record
-from opentalos.wire._generated.sds import MutationType
+from opentalos.wire._generated.sds import ErrorCode, MutationType
+from opentalos.wire.change import decode_change
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -24,6 +26,9 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "sds"
 ARRIVAL_TIMEOUT_S = 30.0
 POLL_S = 0.05
 KEY = {"grp": "g", "id": 1}
+LOG_VIEW, IMAGE_VIEW = StreamView.MUTATE_LOG, StreamView.RECORD_IMAGE
+TOPICS = {LOG_VIEW: "streamed-log", IMAGE_VIEW: "streamed-image"}
+LOG_TOPIC = TOPICS[LOG_VIEW]
 PUT, DELETE, INCREMENT = MutationType.PUT, MutationType.DELETE, MutationType.INCREMENT
 # Record, kind and whether the row is gone, in the order of the changes.
 LOG: list[tuple[dict[str, Any], int, bool]] = [
@@ -62,13 +67,12 @@ def client(server: ServerProcess) -> Iterator[Client]:
 @pytest.fixture(scope="module")
 def told(sds: Sdk, sdk: Sdk, client: Client) -> dict[StreamView, list[Record]]:
     """The messages of each view, once the changes of the program are all there."""
-    views = (StreamView.MUTATE_LOG, StreamView.RECORD_IMAGE)
-    topics = {view: f"streamed-{view.name.lower().replace('_', '-')}" for view in views}
-    for topic in topics.values():
+    for topic in TOPICS.values():
         sdk.topic(topic, partitions=3)
-    said = sds.run("stream_writes", slices=4, streams={topics[view]: view.name for view in views})
-    assert said == [{"refused": False}, {"streams": sorted(topics.values())}]
-    return {view: records_of(client, topic, len(LOG)) for view, topic in topics.items()}
+    streams = {topic: view.name for view, topic in TOPICS.items()}
+    said = sds.run("stream_writes", slices=4, streams=streams)
+    assert said == [{"refused": False}, {"streams": sorted(streams)}]
+    return {view: records_of(client, topic, len(LOG)) for view, topic in TOPICS.items()}
 
 
 def records_of(client: Client, topic: str, count: int) -> list[Record]:
@@ -89,14 +93,14 @@ def records_of(client: Client, topic: str, count: int) -> list[Record]:
             time.sleep(POLL_S)
 
 
-@pytest.mark.parametrize("view", [StreamView.MUTATE_LOG, StreamView.RECORD_IMAGE])
+@pytest.mark.parametrize("view", TOPICS)
 def test_the_client_reads_each_change_in_order(
     sds: Sdk, told: dict[StreamView, list[Record]], view: StreamView
 ) -> None:
     payloads = [(view.name, record.data.hex()) for record in told[view]]
     read = sds.run("read_changes", payloads=payloads)
     assert all(one["left"] == 0 for one in read)
-    if view is StreamView.MUTATE_LOG:
+    if view is LOG_VIEW:
         assert [(one["record"], one["type"], one["deleted"]) for one in read] == LOG
     else:
         assert [(one["record"], one["deleted"]) for one in read] == IMAGES
@@ -109,3 +113,25 @@ def test_messages_count_the_changes_of_their_row(told: dict[StreamView, list[Rec
     for records in told.values():
         assert [record.sequence_number for record in records] == numbers
         assert len({record.partition_key for record in records}) == 1
+
+
+def test_a_checkpoint_says_how_far_a_stream_has_told_everything(
+    server: ServerProcess, told: dict[StreamView, list[Record]]
+) -> None:
+    calls = Sds(server.port)
+    deadline = time.monotonic() + ARRIVAL_TIMEOUT_S
+    _, change = decode_change(LOG_VIEW, told[LOG_VIEW][-1].data, tuple(KEY))
+    while True:
+        try:
+            mark = calls.call("admin", "getLatestStreamCheckpoint", "streamed", LOG_TOPIC)
+            if mark.timestamp >= change.timestamp_ms:
+                break
+        except SDS.ServiceException as error:
+            if error.errorCode != ErrorCode.SERVICE_UNAVAILABLE:
+                raise
+        assert time.monotonic() < deadline, "no checkpoint"
+        time.sleep(POLL_S)
+    calls.http.close()
+    assert mark.topicName == LOG_TOPIC
+    assert [state.partitionId for state in mark.partitionStates] == [0, 1, 2]
+    assert sum(state.offset for state in mark.partitionStates) == len(LOG)
