@@ -111,7 +111,7 @@ class StatusPage:
                 cluster = await self._broker.cluster.status(caller)
             except PermissionDenied:
                 cluster = None
-        tables = self._broker.table_admin.list(caller)
+        tables = self._broker.table_admin.list(caller, visible=True)
         server = self._broker.context.config.server
         return render(server, caller.id, topics, more, cluster, tables)
 

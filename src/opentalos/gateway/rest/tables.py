@@ -61,7 +61,8 @@ TABLE = {
 
 async def list_tables(call: Call) -> Answer:
     """Tables that the caller may see."""
-    return Answer({"tables": [shown(one) for one in call.broker.table_admin.list(call.caller)]})
+    found = call.broker.table_admin.list(call.caller, visible=True)
+    return Answer({"tables": [shown(one) for one in found]})
 
 
 async def create_table(call: Call) -> Answer:

@@ -34,6 +34,9 @@ async def test_a_table_is_created_described_listed_and_dropped(call: Rest) -> No
     for name in ("people", "alice%2Fpeople"):
         assert (await call("GET", f"tables/{name}", by="alice")).document == shown
     assert (await call("GET", "tables", by="alice")).document == {"tables": [shown]}
+    assert (await call("GET", "tables")).document == {"tables": [shown]}  # an administrator
+    await call.user("bob")
+    assert (await call("GET", "tables", by="bob")).document == {"tables": []}
     assert (await call("DELETE", "tables/people", by="alice")).status == 204
     assert (await call("GET", "tables/people", by="alice")).status == 404
     assert (await call("GET", "tables", by="alice")).document == {"tables": []}
