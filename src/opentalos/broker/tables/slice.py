@@ -349,8 +349,12 @@ class Slice:
         self._held, former = await claim(server.meta, self._path, server.context.config.server)
         now_s = asyncio.get_running_loop().time()
         self._floor_ms = self._held.record.mark_ms
-        taken = former is not None and server.context.peers is not None
-        self._settled_s = now_s + self._limits.settle_s if taken else now_s
+        self._settled_s = now_s
+        if former is not None:
+            # A lone server has no rival, but a write of its own may still be on its way.
+            alone = server.context.peers is None
+            limits = self._limits
+            self._settled_s += limits.write_deadline_s if alone else limits.settle_s
         self.outbox = Outbox()
         publishing = Publishing(
             context=server.context,
