@@ -9,7 +9,7 @@ from tests.server_process import ServerProcess
 
 from opentalos.wire._generated.sds import ErrorCode, TableState
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 ROWS = 23
 ENABLED, DISABLED = TableState.ENABLED, TableState.DISABLED
