@@ -9,6 +9,7 @@ from opentalos.broker.message_counters import HeldCalls, MessageCounters
 from opentalos.broker.metering import MeteringFigures
 from opentalos.broker.position_events import PositionCounters
 from opentalos.broker.tables.slices import SliceFigures
+from opentalos.catalog.table_rates import TableRateCounters
 from opentalos.catalog.topics import of_tenants, topic_by_uuid
 from opentalos.group.coordinator import GroupCounters
 from opentalos.group.directory import GroupFigures
@@ -54,6 +55,7 @@ class Figures:
     quota_decisions: Mapping[str, int]  # by outcome
     tables: int
     stopped_streams: int  # with a gap, of all tables
+    table_rates: TableRateCounters
     slices: SliceFigures  # of this server
     cluster: ClusterFigures | None  # None: this server is alone
 
@@ -80,6 +82,7 @@ def figures_of(broker: "Broker") -> Figures:
         quota_decisions=broker.partition_quotas.decided,
         tables=len(tables),
         stopped_streams=sum(not one.live for table in tables for one in table.streams.values()),
+        table_rates=broker.tables.rates,
         slices=broker.slices.figures(),
         cluster=_cluster_of(broker),
     )

@@ -1,6 +1,7 @@
 """Read and write units of tables: two token buckets per table, on each server for itself."""
 
 import asyncio
+from dataclasses import dataclass
 
 from opentalos.catalog.table import Table
 from opentalos.catalog.throttle import HOLD_MIN_S, Bucket, charge, refund, reject
@@ -9,11 +10,22 @@ from opentalos.model.limits import SdsLimits
 TABLES_MAX = 10_000  # with buckets at hand; above it they start anew
 
 
+@dataclass(slots=True)
+class TableRateCounters:
+    """Over all tables, since the start."""
+
+    read_units: int = 0
+    write_units: int = 0
+    held: int = 0  # calls
+    rejected: int = 0  # calls
+
+
 class TableRates:
     """Decides how long a call is held; whoever asks does the holding."""
 
     def __init__(self, limits: SdsLimits) -> None:
         self._limits = limits
+        self.counters = TableRateCounters()
         self._buckets: dict[str, tuple[Bucket, Bucket]] = {}  # reads, writes; by table uuid
 
     def admit(self, table: Table, reads: int, writes: int, hold_max_s: float) -> float:
@@ -29,14 +41,21 @@ class TableRates:
         if hold_s > hold_max_s and hold_s > HOLD_MIN_S:
             for one in buckets:
                 refund((one,), units[one])
+            self.counters.rejected += 1
             reject(buckets, now_s)
-        return hold_s if hold_s > HOLD_MIN_S else 0.0
+        self.counters.read_units += reads
+        self.counters.write_units += writes
+        if hold_s <= HOLD_MIN_S:
+            return 0.0
+        self.counters.held += 1
+        return hold_s
 
     def charge_reads(self, table: Table, reads: int) -> float:
         """Charge reads that were done; return by how many seconds the table is in debt now."""
         bucket = self._of(table)[0]
         now_s = asyncio.get_running_loop().time()
         charge((bucket,), now_s, reads)
+        self.counters.read_units += reads
         return max(0.0, bucket.spent_until_s - now_s)
 
     def forget(self, table_uuid: str) -> None:

@@ -18,6 +18,7 @@ from opentalos.broker.tables.values import (
     WriteItem,
     Written,
 )
+from opentalos.catalog.table_rates import TableRateCounters
 from opentalos.model.datum import Columns
 from opentalos.model.errors import (
     NotFound,
@@ -41,6 +42,11 @@ class TableService:
     def __init__(self, context: BrokerContext, access: TableAccess, slices: SliceWriter) -> None:
         self._context, self._access, self._slices = context, access, slices
         self._scans = TableScan(context, access, slices)
+
+    @property
+    def rates(self) -> TableRateCounters:
+        """What tables took of their rates here."""
+        return self._access.rates.counters
 
     async def get(
         self, caller: Principal, table: str, key: Columns, attributes: Sequence[str] = ()

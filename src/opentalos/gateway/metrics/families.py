@@ -208,11 +208,15 @@ def _groups(figures: Figures) -> Iterator[Metric]:
 
 
 def _tables(figures: Figures) -> Iterator[Metric]:
-    slices = figures.slices
+    slices, rates = figures.slices, figures.table_rates
     yield _gauge("tables", "Structured tables.", figures.tables)
     yield _gauge("table_slices", "Slices of tables that this server has open.", slices.slices)
     yield _counter("table_mutations", "Mutations of rows that were done.", slices.mutations)
     yield _counter("table_groups", "Groups of mutations made durable.", slices.groups)
+    units = {"read": rates.read_units, "write": rates.write_units}
+    yield _labelled("table_units", "Units that calls on tables took.", "kind", units)
+    yield _counter("table_holds", "Calls that their table's rate held up.", rates.held)
+    yield _counter("table_rejections", "Calls refused by their table's rate.", rates.rejected)
     text = "Messages of changes that their topics do not have yet."
     yield _gauge("stream_pending_entries", text, slices.pending_entries)
     yield _gauge("stream_pending_bytes", "Bytes of these messages.", slices.pending_bytes)

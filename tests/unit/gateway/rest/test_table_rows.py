@@ -134,3 +134,6 @@ async def test_a_table_over_its_rate_is_refused() -> None:
             wanted = {"row": {"k": str(number)}}
             statuses.add((await call("POST", "tables/t/rows/put", wanted)).status)
         assert statuses == {200, 429}
+        counted = call.world.broker.tables.rates
+        assert counted.rejected > 0
+        assert counted.write_units + counted.rejected == 50
