@@ -63,18 +63,21 @@ class FakeGroup:
 
     def put(self, partition: int, count: int, *, blocks: int = 1, size: int = 1) -> None:
         """Messages ``b"PARTITION:OFFSET"``, in equal blocks."""
-        log = self.logs.setdefault(partition, [])
         for _ in range(blocks):
             first = self.next(partition)
             data = [b"%d:%d" % (partition, first + n) for n in range(count)]
-            padded = [Message(one.ljust(size, b".")) for one in data]
-            payload = encode_records(padded, Compression.NONE).payload
-            log.append(
-                message.MessageBlock(
-                    startMessageOffset=first, messageNumber=count, messageBlock=payload,
-                    appendTimestamp=1000 * (first + 1),
-                )
-            )  # fmt: skip
+            self.append(partition, [Message(one.ljust(size, b".")) for one in data])
+
+    def append(self, partition: int, messages: list[Message]) -> None:
+        """One block."""
+        first = self.next(partition)
+        block = message.MessageBlock(
+            startMessageOffset=first,
+            messageNumber=len(messages),
+            messageBlock=encode_records(messages, Compression.NONE).payload,
+            appendTimestamp=1000 * (first + 1),
+        )
+        self.logs.setdefault(partition, []).append(block)
 
     def next(self, partition: int) -> int:
         log = self.logs.get(partition)

@@ -17,7 +17,8 @@ from opentalos.sdk.stream_decode import StreamChange, StreamDecoder
 from opentalos.sdk.stream_state import Replica, StreamMark
 
 CLOCK_SPREAD_MS: Final = 1_000  # clocks of a service's servers differ by less
-MARK_PAUSE_S: Final = 0.2  # between two looks at a mark that is not far enough
+MARK_PAUSE_S: Final = 0.2  # at least, between two looks at a mark that is not far enough
+MARK_PAUSE_S_MAX: Final = 5.0
 MARK_WAIT_S: Final = 60.0  # for a mark that is
 _MS: Final = 1000
 
@@ -210,11 +211,12 @@ class TableFollower:
                 for partition in mark.offsets:
                     self._positions.setdefault(partition, 0)  # the topic has got more of them
                 return mark
+            late_ms = wanted_ms - mark.timestamp_ms
             if loop.time() > until_s:
-                late_ms = wanted_ms - mark.timestamp_ms
                 text = f"the stream of {self._table} into {self._topic} is {late_ms} ms behind"
                 raise Unavailable(text)
-            await asyncio.sleep(MARK_PAUSE_S)
+            # A mark costs servers a write for each slice, so it is not asked for in vain.
+            await asyncio.sleep(min(max(MARK_PAUSE_S, late_ms / _MS), MARK_PAUSE_S_MAX))
 
     def _reached(self, mark: StreamMark) -> bool:
         return all(self._positions.get(one, 0) >= behind for one, behind in mark.offsets.items())
