@@ -86,6 +86,26 @@ stops, and when partitions are added: a client that comes again gets them from t
 on. One that cannot go on, because the topic, the permission or the key is gone or a position is not
 kept any more, ends with an event of type `error`. A client that does not read for
 `[http] write_stall_s` is cut.
+
+## Rows of tables
+
+A row is an object of values by column, read by the types of the table's columns:
+
+| Type | JSON |
+| --- | --- |
+| `bool` | true or false |
+| `int8` to `int64` | a whole number, in its type's range; `int64` too is a number, which some languages do not read exactly above 2^53 |
+| `float`, `double` | a number, or the text `Infinity` or `-Infinity`; `float` is rounded to single precision, NaN is refused |
+| `string` | a text |
+| `binary`, `rawbinary` | base64 with padding |
+| types with `_set` | an array of these; given back in ascending order without repetitions |
+| any | null: the column is not set; a put of null removes it |
+
+A value that does not fit its column, an unknown column, a key that is not whole and a number that becomes too large are
+refused with 422 `ValidationFailed`, what is larger than the server takes with 422 `SizeExceeded`; nothing is changed then.
+A condition that does not hold is no error: `applied` is false. A table that is disabled answers 409 `TableNotEnabled`; a
+table over its rate 429; a table whose stream cannot be told for long 503. `filter` is described in
+[conditions of tables](sds-conditions.md).
 """
 
 
