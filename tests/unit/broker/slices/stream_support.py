@@ -12,7 +12,7 @@ from opentalos.broker.broker import Broker
 from opentalos.broker.values import Topic
 from opentalos.catalog.table import Table
 from opentalos.model.change import Change, StreamView
-from opentalos.model.errors import TalosError
+from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.mutation import Mutation
 from opentalos.model.table import TableSchema
 from opentalos.sds.mutation import Applied
@@ -92,9 +92,22 @@ async def until_heard(
     """Wait until so many different changes are in the topic."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            messages = await heard(broker, topic, schema)
+            try:
+                messages = await heard(broker, topic, schema)
+            except PartitionNotServing:
+                messages = []  # it is being opened
             if len({(one.row, one.sequence) for one in messages}) >= expected:
                 return messages
+            await asyncio.sleep(0.01)
+
+
+async def until_many(broker: Broker, topic: Topic, messages: int) -> list[Heard]:
+    """Wait until the topic has so many messages."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            found = await heard(broker, topic)
+            if len(found) >= messages:
+                return found
             await asyncio.sleep(0.01)
 
 
