@@ -94,18 +94,21 @@ A row is an object of values by column, read by the types of the table's columns
 | Type | JSON |
 | --- | --- |
 | `bool` | true or false |
-| `int8` to `int64` | a whole number, in its type's range; `int64` too is a number, which some languages do not read exactly above 2^53 |
-| `float`, `double` | a number, or the text `Infinity` or `-Infinity`; `float` is rounded to single precision, NaN is refused |
+| `int8` to `int64` | a whole number in its type's range |
+| `float`, `double` | a number, or the text `Infinity` or `-Infinity`; NaN is refused |
 | `string` | a text |
 | `binary`, `rawbinary` | base64 with padding |
-| types with `_set` | an array of these; given back in ascending order without repetitions |
+| types with `_set` | an array of these; given back in ascending order, each once |
 | any | null: the column is not set; a put of null removes it |
 
-A value that does not fit its column, an unknown column, a key that is not whole and a number that becomes too large are
-refused with 422 `ValidationFailed`, what is larger than the server takes with 422 `SizeExceeded`; nothing is changed then.
-A condition that does not hold is no error: `applied` is false. A table that is disabled answers 409 `TableNotEnabled`; a
-table over its rate 429; a table whose stream cannot be told for long 503. `filter` is described in
-[conditions of tables](sds-conditions.md).
+`int64` too is a number, which some languages do not read exactly above 2^53; `float` is rounded to
+single precision.
+
+A value that does not fit its column, an unknown column, a key that is not whole and a number that
+becomes too large are refused with 422 `ValidationFailed`, what is larger than the server takes with
+422 `SizeExceeded`; nothing is changed then. A condition that does not hold is no error: `applied`
+is false. A table that is disabled answers 409 `TableNotEnabled`, one over its rate 429, one whose
+topic takes nothing for long 503. `filter` is described in [conditions of tables](sds-conditions.md).
 """
 
 
