@@ -108,7 +108,7 @@ A value that does not fit its column, an unknown column, a key that is not whole
 becomes too large are refused with 422 `ValidationFailed`, what is larger than the server takes with
 422 `SizeExceeded`; nothing is changed then. A condition that does not hold is no error: `applied`
 is false. A table that is disabled answers 409 `TableNotEnabled`, one over its rate 429, one whose
-topic takes nothing for long 503. `filter` is described in [conditions of tables](sds-conditions.md).
+topic takes nothing for long 503. [Conditions of tables](sds-conditions.md) describes `filter`.
 """
 
 
