@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from opentalos.gateway.sds_http.errors import CODES
 from opentalos.gateway.thrift_http.errors import FORMS
 from opentalos.model import errors
 from opentalos.model.errors import OutcomeUnknown, RequestError, TalosError, Unavailable
@@ -11,12 +12,16 @@ from opentalos.model.message import OffsetRange
 from opentalos.sdk.errors import (
     BY_CODE,
     BY_STATUS,
+    BY_TABLE_CODE,
     PositionExpired,
     error_of_application,
     error_of_code,
+    error_of_exception,
     error_of_status,
 )
+from opentalos.wire._generated import sds
 from opentalos.wire._generated.common import ErrorCode
+from opentalos.wire._generated.sds import ServiceException
 from opentalos.wire.thrift.error import ApplicationError, ApplicationErrorKind
 
 # Internal errors of a server: it did nothing, but its code stands for failures of every kind.
@@ -81,14 +86,28 @@ def test_a_code_that_does_not_say_not_done_is_unknown(code: int | None) -> None:
     assert type(error_of_code("putMessage", code, "")) is OutcomeUnknown
 
 
+@pytest.mark.parametrize("sent", CODES, ids=lambda cls: cls.__name__)
+def test_every_error_of_tables_comes_out_in_its_branch(sent: type[TalosError]) -> None:
+    told = ServiceException(errorCode=CODES[sent], errorMessage="why")
+    got = error_of_exception("anyCall", told)
+    assert str(got) == "why"
+    if CODES[sent] is sds.ErrorCode.INTERNAL_ERROR:
+        assert type(got) is OutcomeUnknown
+    else:
+        assert branch_of(got) is branch_of(sent("why"))
+
+
 def test_a_code_may_mean_something_else_in_one_call() -> None:
     assert type(error_of_code("putMessage", 9, "")) is errors.ProducerFenced
     assert type(error_of_code("renew", 9, "")) is errors.LeaseNotHeld
     assert type(error_of_code("describeTopicGroup", 5, "")) is errors.TopicGroupNotExist
+    missing = ServiceException(errorCode=sds.ErrorCode.RESOURCE_NOT_FOUND)
+    assert type(error_of_exception("createTable", missing)) is errors.TopicNotExist
+    assert type(error_of_exception("get", missing)) is errors.TableNotExist
 
 
 def test_the_tables_hold_no_unknown_outcome() -> None:
-    for kind in (*BY_CODE.values(), *BY_STATUS.values()):
+    for kind in (*BY_CODE.values(), *BY_TABLE_CODE.values(), *BY_STATUS.values()):
         assert issubclass(kind, RequestError | Unavailable)
 
 

@@ -237,11 +237,12 @@ def test_a_batch_is_repeated_only_if_every_item_may_be(servers: FakeTables) -> N
     servers.on(S1, "batch", raises(NoReply("cut")))
     with pytest.raises(OutcomeUnknown):
         run(table_of(servers).batch([Put({"id": 1}), Increment({"id": 1}, {"small": 1})]))
-    assert servers.count("batch") == 1
-    servers.on(S1, "batchCheckAndMutate", raises(NoReply("cut")))
     with pytest.raises(OutcomeUnknown):
         run(table_of(servers).batch([Put({"id": 1}, RowExists())]))
-    assert servers.count("batchCheckAndMutate") == 1
+    assert servers.count("batch") == 2
+    servers.on(S1, "batch", in_turn(raises(NoReply("cut")), lambda _: sds.BatchResult(items=[])))
+    assert run(table_of(servers).batch([Put({"id": 1}), Get({"id": 2})])) == []
+    assert servers.count("batch") == 4
 
 
 # --- scans -----------------------------------------------------------------------------------

@@ -118,8 +118,6 @@ class TalosTable:
         )
         repeatable = all(map(structs.is_repeatable, items))
         method = "partialAllowedBatch" if partial else "batch"
-        if any(getattr(one, "condition", None) is not None for one in items) and not partial:
-            method = "batchCheckAndMutate"
         found = await self._call(method, request, retry_unknown=repeatable)
         return [structs.outcome_of(one) for one in found.items or ()]
 
