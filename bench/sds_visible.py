@@ -30,6 +30,11 @@ class Visible:
         self.latencies_ms: list[float] = []
         self.put_ms: list[float] = []
         self._began_ns = time.monotonic_ns()
+        self._config = ClientConfig(
+            endpoints=(f"http://127.0.0.1:{port}",), key_id=KEY_ID, secret=SECRET
+        )
+        with SimpleConsumer(self._config, self.topic.name) as consumer:
+            self._offsets = {one: bounds.next for one, bounds in consumer.offsets().items()}
         self._stop = threading.Event()
         self._problems: list[BaseException] = []
 
@@ -76,11 +81,8 @@ class Visible:
             self.put_ms.append((time.monotonic_ns() - sent_ns) / 1e6)
 
     def _read(self, partition: int) -> None:
-        config = ClientConfig(
-            endpoints=(f"http://127.0.0.1:{self.port}",), key_id=KEY_ID, secret=SECRET
-        )
-        with SimpleConsumer(config, self.topic.name) as consumer:
-            offset = consumer.offsets()[partition].next
+        offset = self._offsets[partition]
+        with SimpleConsumer(self._config, self.topic.name) as consumer:
             while not self._stop.is_set():
                 for record in consumer.fetch(partition, offset):
                     now_ns = time.monotonic_ns()
