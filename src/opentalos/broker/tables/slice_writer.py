@@ -147,16 +147,16 @@ class SliceWriter:
     async def _read(self, works: Sequence[RowWork]) -> list[RowWork]:
         """Read rows, with what others left pending in them; those to be read again."""
         keys = [work.key for work in works]
-        pending: Sequence[Row | None] = [None] * len(works)
-        if self._outbox is None:
-            rows = await self._get(keys, FamilyName.DATA)
-        else:
-            rows = await self._get(keys, FamilyName.DATA)
-            pending = await self._get(keys, FamilyName.PENDING)
+        rows = await self._get(keys, FamilyName.DATA)
+        pending: dict[bytes, Row | None] = {}
+        there = [row.key for row in rows if row is not None]
+        if self._outbox is not None and there:
+            found = await self._get(there, FamilyName.PENDING)
+            pending = dict(zip(there, found, strict=True))
         again = []
-        for work, row, other in zip(works, rows, pending, strict=True):
-            version = row.version if row else ABSENT
-            if self._outbox is not None and version != (other.version if other else ABSENT):
+        for work, row in zip(works, rows, strict=True):
+            version, other = row.version if row else ABSENT, pending.get(work.key)
+            if work.key in pending and version != (other.version if other else ABSENT):
                 again.append(work)
                 continue
             cells = row.cells if row else {}

@@ -38,7 +38,7 @@ def add(user: str) -> Mutation:
 
 def begin(broker: Broker, table: Table, *mutations: Mutation) -> "asyncio.Task[object]":
     """Apply mutations that may never be answered."""
-    return asyncio.create_task(broker.slices.apply(table, mutations))  # type: ignore[arg-type]
+    return asyncio.create_task(broker.slices.apply(table, mutations))
 
 
 async def reached(event: asyncio.Event) -> None:
