@@ -24,8 +24,8 @@ _ADMIN = ("TopicAdmin", "PermissionAdmin", "QuotaAdmin", "GroupAdmin")  # parts 
 _SDK = """# Python SDK
 
 `opentalos.sdk` is for synchronous code, `opentalos.sdk.aio` has the same classes for asyncio.
-So have `opentalos.sdk.aio.tables` and `opentalos.sdk.aio.stream` those of `opentalos.sdk.tables` and
-`opentalos.sdk.stream`.
+So have `opentalos.sdk.aio.tables` and `opentalos.sdk.aio.stream` those of `opentalos.sdk.tables`
+and `opentalos.sdk.stream`.
 This page is made from the code.
 
 """

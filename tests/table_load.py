@@ -13,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from http.client import HTTPException
 from itertools import pairwise
 from pathlib import Path
@@ -135,11 +136,12 @@ class TableLoad:
             program.stop()
         self._stop_watching()
         told = self._run("load_end", table=self.table, history=str(self.folder / "end.jsonl"))
+        kept, removed = set(told["kept"]), set(told["removed"])
         for topic, view in self.streams.items():
             stream = Stream(topic, view)
             with Client(self._config()) as client:
                 wait_until(
-                    lambda: stream.ended(client, set(told["kept"]), set(told["removed"])),  # noqa: B023
+                    partial(stream.ended, client, kept, removed),
                     f"{topic} has the last changes",
                     STREAM_TIMEOUT_S,
                 )

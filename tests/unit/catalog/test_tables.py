@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.catalog.support import ALICE, BOB, CAROL
@@ -31,8 +32,8 @@ async def catalogs(count: int = 1) -> AsyncIterator[list[TableCatalog]]:
         await asyncio.gather(*(one.close() for one in made))
 
 
-def table(owner: str, name: str = "people", uuid: str = "u", **fields: object) -> Table:
-    return replace(TABLE, owner=owner, name=name, uuid=f"{owner}-{uuid}", **fields)  # type: ignore[arg-type]
+def table(owner: str, name: str = "people", uuid: str = "u", **fields: Any) -> Table:
+    return replace(TABLE, owner=owner, name=name, uuid=f"{owner}-{uuid}", **fields)
 
 
 async def test_a_plain_name_means_the_callers_own_table_first() -> None:
