@@ -176,7 +176,7 @@ class HttpServer:
         """Stop accepting, let requests under way finish; True if all did in time."""
         self.draining = True
         if self._listener is not None:
-            self._listener.close()
+            await _close(self._listener)
         for connection in list(self._connections):
             connection.drain()
         finished = True
@@ -192,3 +192,15 @@ class HttpServer:
         if self._timer is not None:
             self._timer.cancel()
         return finished
+
+
+async def _close(listener: asyncio.Server) -> None:
+    """Stop to accept. asyncio's own loop makes a connection one step after it accepts it, and
+    would lose the socket if its listener were closed between the two: so those are made first."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, asyncio.SelectorEventLoop):
+        for sock in listener.sockets:
+            loop.remove_reader(sock)
+        await asyncio.sleep(0)  # transports are made
+        await asyncio.sleep(0)  # and their connections, which are drained as all others
+    listener.close()
