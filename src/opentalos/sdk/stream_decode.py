@@ -1,6 +1,6 @@
 """The change that a message of a stream tells, whatever brought the message; no I/O."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from opentalos.model.change import Change, StreamView
 from opentalos.model.errors import ValidationFailed
@@ -9,6 +9,8 @@ from opentalos.sdk.values import Record
 from opentalos.wire.change import decode_change
 from opentalos.wire.message.message import MessageFormatError
 from opentalos.wire.thrift.error import ThriftError
+
+_DIGITS_MAX: Final = 20  # of a number of 64 bits
 
 
 class StreamChange(NamedTuple):
@@ -52,8 +54,9 @@ class StreamDecoder:
 
     def _decoded(self, data: bytes, sequence_number: str | None, where: str) -> tuple[str, Change]:
         number = sequence_number or "0"
-        if not (number.isascii() and number.isdigit()):
-            raise MessageFormatError(f"{where}: {number!r} is no sequence number of a row")
+        if not (number.isascii() and number.isdigit() and len(number) <= _DIGITS_MAX):
+            shown = number[:_DIGITS_MAX]
+            raise MessageFormatError(f"{where}: {shown!r} is no sequence number of a row")
         try:
             return decode_change(self.view, data, self._key_columns, int(number))
         except (ThriftError, ValidationFailed) as error:
