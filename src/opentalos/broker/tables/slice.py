@@ -127,10 +127,13 @@ class Slice:
                     await asyncio.sleep(CLEAR_AFTER_S / 5)
         except TimeoutError:
             pass
+        in_order = self.state is State.OPEN
         self.end(error)
         for task in list(self._renewals):
             task.cancel()
         await asyncio.gather(self._task, *self._renewals, return_exceptions=True)
+        if in_order and not self._writer.doubt:
+            await self._leave()
 
     async def settled(self) -> None:
         """Return when no group by an older state of the table is under way."""
@@ -297,9 +300,7 @@ class Slice:
 
     def _clears_now(self) -> bool:
         assert self.outbox is not None
-        return self.outbox.clearable >= CLEAR_ROWS_MAX or (
-            self._clear_due and self.outbox.clearable > 0
-        )
+        return self.outbox.clearable >= (1 if self._clear_due else CLEAR_ROWS_MAX)
 
     def _clear_now(self) -> None:
         if self._clear_timer is not None:
@@ -315,18 +316,12 @@ class Slice:
     # --- opening --------------------------------------------------------------------------------
 
     async def _open(self) -> None:
+        """Know every change of the table that was made before this opening."""
         self._server.counts.opened += 1
-        await self._see_table()
+        if self._server.context.peers is not None:
+            await self._server.tables.refresh(*self._place)
         self.check()
         await self._follow_table()
-
-    async def _see_table(self) -> None:
-        """Know every change of the table that was made before this opening."""
-        server = self._server
-        if server.context.peers is not None:
-            await server.tables.refresh(*self._place)
-        if server.tables.by_uuid(self.table_uuid) is None:
-            raise table_not_exist(self._place[1])
 
     async def _follow_table(self) -> None:
         """Work by the newest record; begin an outbox if the table has its first stream now."""
@@ -350,7 +345,7 @@ class Slice:
         now_s = asyncio.get_running_loop().time()
         self._floor_ms = self._held.record.mark_ms
         self._settled_s = now_s
-        if former is not None:
+        if former is not None and former.owner:
             # A lone server has no rival, but a write of its own may still be on its way.
             alone = server.context.peers is None
             limits = self._limits
@@ -474,6 +469,17 @@ class Slice:
             lane.renewed(wanted.epoch)
         except TalosError as error:
             self.end(PartitionNotServing(f"slice {self.number}: {error}"))
+
+    async def _leave(self) -> None:
+        """No write of this server is on its way: the next owner need not wait before marks."""
+        async with self._record_turn:
+            if self._held is None:
+                return
+            nobody = self._held.record._replace(owner="")
+            try:
+                await change(self._server.meta, self._path, self._held, nobody)
+            except TalosError as error:
+                _log.debug("%s: the next owner waits before its first mark: %s", self._path, error)
 
     async def _write_mark(self, held: HeldRecord, mark_ms: int) -> None:
         """Later owners have to know the mark. Raises: Unavailable: it must not be told."""

@@ -21,7 +21,8 @@ ATTEMPTS_MAX = 8  # of a change that others overtake
 
 
 class SliceRecord(NamedTuple):
-    """``epoch`` grows with each opening; ``mark_ms``: every change to come is later."""
+    """``epoch`` grows with each opening; ``owner``: empty once it has left in order, with no write
+    on its way; ``mark_ms``: every change to come is later."""
 
     epoch: int
     owner: str

@@ -1,6 +1,7 @@
 """Every change of a table becomes a message, once, each row's in their order."""
 
 import asyncio
+from dataclasses import replace
 
 from tests.unit.broker.slices.stream_support import (
     apply,
@@ -104,3 +105,36 @@ async def test_a_mark_says_what_is_told() -> None:
         assert sum(mark.offsets.values()) == 10
         (later,) = await apply(one.broker, table, put("u0", 1))
         assert later.row.timestamp_ms > mark.timestamp_ms
+
+
+async def test_after_an_orderly_restart_there_is_a_mark_at_once() -> None:
+    async with world() as one:
+        table, topic = await streaming(one)
+        await apply(one.broker, table, put("u", 1))
+        await until_heard(one.broker, topic, 1)
+        first = await one.broker.slices.mark(table, "t")
+        broker = await one.restart()
+        one.clock.now_ms -= 5_000
+        (later,) = await apply(broker, table, put("v", 1))
+        assert later.row.timestamp_ms > first.timestamp_ms
+        await until_heard(broker, topic, 2)
+        one.clock.now_ms += 9_000
+        second = await broker.slices.mark(table, "t")
+        assert second.timestamp_ms >= later.row.timestamp_ms
+        assert sum(second.offsets.values()) == 2
+
+
+async def test_a_topic_that_grows_gets_new_changes_in_new_partitions() -> None:
+    async with world() as one:
+        table, topic = await streaming(one, partitions=1)
+        await apply(one.broker, table, *(put(f"u{n}", 1) for n in range(20)))
+        await until_heard(one.broker, topic, 20)
+        catalog = one.broker.context.topics
+        grown = await catalog.change(
+            topic,
+            lambda now: replace(now, partitions=4, consumer_partitions=4, partitions_ever=4),
+        )
+        await apply(one.broker, table, *(put(f"u{n}", 1) for n in range(20)))
+        messages = await until_heard(one.broker, grown, 40)
+        assert {m.partition for m in messages} == {0, 1, 2, 3}
+        assert all(sorted(told) == [1, 2] for told in by_row(messages).values())
