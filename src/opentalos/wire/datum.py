@@ -130,8 +130,14 @@ def to_struct(datum: Datum) -> sds.Datum:
     return sds.Datum(type=_WIRE_TYPE[datum.type], value=value)
 
 
-def columns_from(structs: Mapping[str, sds.Datum] | None) -> Columns:
+class CheckedColumns(dict[str, Datum]):
+    """Columns that were checked when they were read, in the place of a map of structs."""
+
+
+def columns_from(structs: Mapping[str, sds.Datum] | CheckedColumns | None) -> Columns:
     """The columns of a map; of None, no columns. Raises: ValidationFailed, naming the column."""
+    if isinstance(structs, CheckedColumns):
+        return structs
     columns = {}
     for name, datum in (structs or {}).items():
         try:
