@@ -1,0 +1,354 @@
+"""Mutants of tables and their streams; see ``mutants`` for what a mutant proves.
+
+Equivalent mutants, which no client can tell from the real code:
+
+- No announcement of a slice's epoch before its first block. The block itself carries the epoch,
+  so the log refuses the former owner from the same offset on.
+- No look at the ownership before a write. The row's version keeps two owners apart, and each reads
+  what the other left pending in a row before it changes the row.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.simulation.cluster_mutants import CRASHES as CLUSTER_CRASHES
+from tests.simulation.mutants import CRASHES, Mutant, _names
+
+from opentalos.broker.tables import row_work
+from opentalos.broker.tables.outbox import Outbox
+from opentalos.broker.tables.publisher import Lane
+from opentalos.broker.tables.slice import Slice
+from opentalos.broker.tables.slice_record import HeldRecord, claim
+from opentalos.broker.tables.slice_writer import SliceWriter
+from opentalos.model.errors import OutcomeUnknown, VersionConflict
+from opentalos.sds.cell_format import HEADER_CELL, encode_header
+from opentalos.sds.mutation import apply
+from opentalos.testing.faults import (
+    ClusterFaults,
+    FileFaults,
+    MetaFaults,
+    RowFaults,
+    WorldFaults,
+)
+
+TABLED = replace(
+    CRASHES,
+    chaos_s=8.0,
+    tabled=1.0,
+    messages=False,
+    think_s=0.1,
+    files=FileFaults(commit_slow=0.1),
+    meta=MetaFaults(),
+    rows=RowFaults(unknown=0.1, unknown_later=0.5, slow=0.05),
+    world=WorldFaults(process_crash=0.4),
+)
+CALM_ROWS = replace(TABLED, rows=RowFaults())
+HASTE = replace(TABLED, rows=RowFaults(slow=0.6), world=WorldFaults(process_crash=0.8))
+UNKNOWN = replace(TABLED, rows=RowFaults(unknown=0.3), world=WorldFaults())
+LATE = replace(
+    TABLED,
+    rows=RowFaults(unknown=0.4, unknown_later=1.0),
+    world=WorldFaults(process_crash=0.6),
+)
+RIVALS = replace(CALM_ROWS, chaos_s=14.0, world=WorldFaults(usurped=0.5, pause_s=1.0))
+FEW_CRASHES = replace(CALM_ROWS, chaos_s=5.0, world=WorldFaults(process_crash=0.3))
+SLOW = replace(CALM_ROWS, files=FileFaults(commit_slow=0.5))
+JUMPS = replace(CALM_ROWS, world=WorldFaults(clock_jump=0.6, clock_jump_s=5.0))
+TAKE_OVERS = replace(
+    CLUSTER_CRASHES,
+    tabled=1.0,
+    messages=False,
+    think_s=0.1,
+    files=FileFaults(commit_slow=0.1),
+    meta=MetaFaults(),
+    rows=RowFaults(slow=0.2),
+    cluster=ClusterFaults(crash=0.6),
+)
+
+
+# --- order of writing, publishing and clearing ----------------------------------------------------
+
+
+def publish_before_the_row_is_durable(patch: pytest.MonkeyPatch) -> None:
+    real = SliceWriter._written
+
+    async def written(self: Any, works: Any, *rest: Any) -> Any:
+        for work in works:
+            entries, work.entries = work.entries, []
+            for entry in entries:
+                self._outbox.add(entry)
+            self._steps.pending(entries)
+        return await real(self, works, *rest)
+
+    patch.setattr(SliceWriter, "_written", written)
+
+
+def clear_before_the_ack(patch: pytest.MonkeyPatch) -> None:
+    take, told = Lane._take, Outbox.told
+
+    def tell_at_once(self: Any) -> Any:
+        block = take(self)
+        self._with.listener.told(list(self._entries))
+        return block
+
+    def known_only(self: Any, entries: Any) -> None:
+        told(self, [each for each in entries if each.column in self._rows.get(each.key, ())])
+
+    patch.setattr(Lane, "_take", tell_at_once)
+    patch.setattr(Outbox, "told", known_only)
+
+
+def outbox_in_a_second_write(patch: pytest.MonkeyPatch) -> None:
+    real = SliceWriter._mutate
+
+    async def mutate(self: Any, mutations: Any) -> Any:
+        rows = [replace(one, pending={}) if one.data else one for one in mutations]
+        outcomes = list(await real(self, rows))
+        again = [
+            replace(one, expected=outcome, write_id=one.write_id[::-1], data={})
+            for one, outcome in zip(mutations, outcomes, strict=True)
+            if one.data and one.pending and isinstance(outcome, int)
+        ]
+        if again:
+            second = dict(zip([one.key for one in again], await real(self, again), strict=True))
+            for at, one in enumerate(mutations):
+                if isinstance(second.get(one.key), int):
+                    outcomes[at] = second[one.key]
+        return outcomes
+
+    patch.setattr(SliceWriter, "_mutate", mutate)
+
+
+def send_entries_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    real = Lane._take
+
+    def take(self: Any) -> Any:
+        self._queue = deque(reversed(self._queue))
+        return real(self)
+
+    patch.setattr(Lane, "_take", take)
+
+
+def ignore_what_another_owner_left(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SliceWriter, "_take_found", lambda self, row: None)
+
+
+# --- opening --------------------------------------------------------------------------------------
+
+
+def no_look_at_opening(patch: pytest.MonkeyPatch) -> None:
+    async def look(self: Any) -> None:
+        self._look_at, self._next_look_s = None, float("inf")
+
+    patch.setattr(Slice, "_look", look)
+
+
+def epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
+    """The log takes what a new opening sends for what the former one sent."""
+
+    async def not_raised(*args: Any) -> Any:
+        held, former = await claim(*args)
+        if former is not None:
+            held = HeldRecord(held.record._replace(epoch=former.epoch), held.version)
+        return held, former
+
+    patch.setattr("opentalos.broker.tables.slice.claim", not_raised)
+
+
+# --- what a mutation does -------------------------------------------------------------------------
+
+
+def timestamp_from_the_clock_only(patch: pytest.MonkeyPatch) -> None:
+    def by_the_clock(schema: Any, stored: Any, mutation: Any, now_ms: int, size: int) -> Any:
+        early = stored._replace(timestamp_ms=0)
+        return apply(schema, early, mutation, now_ms, size)
+
+    patch.setattr(row_work, "apply", by_the_clock)
+
+
+def sequence_restarts_after_a_delete(patch: pytest.MonkeyPatch) -> None:
+    def restarting(schema: Any, stored: Any, mutation: Any, now_ms: int, size: int) -> Any:
+        known = stored._replace(sequence=0) if stored.deleted else stored
+        return apply(schema, known, mutation, now_ms, size)
+
+    patch.setattr(row_work, "apply", restarting)
+
+
+def failed_condition_makes_a_message(patch: pytest.MonkeyPatch) -> None:
+    def telling(schema: Any, stored: Any, mutation: Any, now_ms: int, size: int) -> Any:
+        applied = apply(schema, stored, mutation, now_ms, size)
+        if applied.success:
+            return applied
+        change = apply(schema, stored, mutation._replace(condition=None), now_ms, size).change
+        if change is None:
+            return applied
+        row = stored._replace(timestamp_ms=change.timestamp_ms, sequence=change.sequence)
+        header = encode_header(row.timestamp_ms, row.sequence, row.deleted)
+        return applied._replace(cells={HEADER_CELL: header}, row=row, change=change)
+
+    patch.setattr(row_work, "apply", telling)
+
+
+# --- unknown and overtaken writes -----------------------------------------------------------------
+
+
+def unknown_is_applied_anew(patch: pytest.MonkeyPatch) -> None:
+    """Without the write's id: what was done already is done again."""
+
+    async def mutate(self: Any, mutations: Any) -> Any:
+        deadline_s = asyncio.get_running_loop().time() + 3
+        outcomes = await self._try(mutations, deadline_s)
+        return [
+            VersionConflict("read again") if isinstance(each, OutcomeUnknown) else each
+            for each in outcomes
+        ]
+
+    patch.setattr(SliceWriter, "_mutate", mutate)
+
+
+def unknown_is_answered_as_done(patch: pytest.MonkeyPatch) -> None:
+    async def mutate(self: Any, mutations: Any) -> Any:
+        deadline_s = asyncio.get_running_loop().time() + 3
+        outcomes = await self._try(mutations, deadline_s)
+        return [
+            one.expected + 1 if isinstance(each, OutcomeUnknown) else each
+            for one, each in zip(mutations, outcomes, strict=True)
+        ]
+
+    patch.setattr(SliceWriter, "_mutate", mutate)
+
+
+def stale_row_after_a_conflict(patch: pytest.MonkeyPatch) -> None:
+    """The version is read anew and the row is not."""
+    read, forget = SliceWriter._read, SliceWriter._forget
+    stale: dict[Any, Any] = {}
+
+    async def read_version(self: Any, works: Any) -> Any:
+        again = await read(self, works)
+        for work in works:
+            if work in stale:
+                work.before = stale.pop(work)
+        return again
+
+    def remember(self: Any, work: Any) -> None:
+        stale[work] = work.before
+        forget(self, work)
+
+    patch.setattr(SliceWriter, "_read", read_version)
+    patch.setattr(SliceWriter, "_forget", remember)
+
+
+# --- marks ----------------------------------------------------------------------------------------
+
+
+def mark_without_settling(patch: pytest.MonkeyPatch) -> None:
+    real = Slice.mark
+
+    async def mark(self: Any, stream: int) -> int:
+        self._settled_s = 0.0
+        return await real(self, stream)
+
+    patch.setattr(Slice, "mark", mark)
+
+
+def mark_by_the_clock(patch: pytest.MonkeyPatch) -> None:
+    """Whatever waits to be published."""
+    real = Slice.mark
+
+    async def mark(self: Any, stream: int) -> int:
+        await real(self, stream)
+        now_ms: int = self._server.context.clock.wall_ms()
+        return now_ms
+
+    patch.setattr(Slice, "mark", mark)
+
+
+def mark_forgotten_by_the_next_owner(patch: pytest.MonkeyPatch) -> None:
+    async def write_mark(self: Any, held: Any, mark_ms: int) -> None:
+        return
+
+    patch.setattr(Slice, "_write_mark", write_mark)
+
+
+TABLE_MUTANTS = (
+    Mutant(
+        "publish before the row is durable",
+        _names("cdc-phantom", "resend-differs", "table-differs", "cdc-row-inversion"),
+        publish_before_the_row_is_durable,
+        HASTE,
+    ),
+    Mutant("clear before the ack", _names("missing-mutation"), clear_before_the_ack, CALM_ROWS),
+    Mutant(
+        "outbox entry in a second write",
+        _names("missing-mutation"),
+        outbox_in_a_second_write,
+        HASTE,
+    ),
+    Mutant(
+        "entries of a row out of order",
+        _names("cdc-row-inversion"),
+        send_entries_out_of_order,
+        SLOW,
+    ),
+    Mutant("no look at opening", _names("left-behind"), no_look_at_opening, CALM_ROWS),
+    Mutant("epoch not raised", _names("missing-mutation"), epoch_not_raised, FEW_CRASHES),
+    Mutant(
+        "timestamp from the clock only",
+        _names("timestamp-went-back"),
+        timestamp_from_the_clock_only,
+        JUMPS,
+    ),
+    Mutant(
+        "sequence restarts after a delete",
+        _names("resend-differs"),
+        sequence_restarts_after_a_delete,
+        CALM_ROWS,
+    ),
+    Mutant(
+        "a failed condition makes a message",
+        _names("cdc-phantom"),
+        failed_condition_makes_a_message,
+        CALM_ROWS,
+    ),
+    Mutant(
+        "unknown is applied anew", _names("cdc-double-increment"), unknown_is_applied_anew, UNKNOWN
+    ),
+    Mutant(
+        "unknown is answered as done",
+        _names("lost-row-write", "missing-mutation"),
+        unknown_is_answered_as_done,
+        UNKNOWN,
+    ),
+    Mutant(
+        "stale row after a conflict",
+        _names("resend-differs", "cdc-row-inversion"),
+        stale_row_after_a_conflict,
+        RIVALS,
+    ),
+    Mutant("mark by the clock", _names("mark-too-early"), mark_by_the_clock, SLOW),
+    Mutant(
+        "mark forgotten by the next owner",
+        _names("mark-too-early"),
+        mark_forgotten_by_the_next_owner,
+        replace(JUMPS, world=WorldFaults(clock_jump=1.0, clock_jump_s=10.0, process_crash=0.5)),
+    ),
+    Mutant("mark without settling", _names("mark-too-early"), mark_without_settling, LATE),
+    Mutant(
+        "what another owner left is ignored",
+        _names("cdc-row-inversion"),
+        ignore_what_another_owner_left,
+        RIVALS,
+    ),
+)
+
+TABLE_CLUSTER_MUTANTS = (
+    Mutant(
+        "clear before the ack in a cluster",
+        _names("missing-mutation"),
+        clear_before_the_ack,
+        TAKE_OVERS,
+    ),
+)
