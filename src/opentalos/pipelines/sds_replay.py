@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 TABLE: Final = "table"
 TOPIC: Final = "topic"
 COMPLETE: Final = "complete"
+ROWS_AT_ONCE: Final = 100_000  # of the state, in the driver's memory, unless one part has more
 _YES, _NO = "yes", "no"
 _COLUMNS: Final = "value,sequence_number"
 
@@ -89,8 +91,11 @@ class ReplayWriter:
                 return
             after = self._joined(parted, parts).persist()
             try:
-                for part in parts:
-                    self._lake.replace(part, after.where(F.col(PART) == part).toArrow())
+                counts: dict[int, int] = dict(after.groupBy(PART).count().collect())
+                for some in together(counts):
+                    rows = after.where(F.col(PART).isin(some)).toArrow()
+                    for part in some:
+                        self._lake.replace(part, rows.filter(pc.equal(rows.column(PART), part)))
             finally:
                 after.unpersist()
         finally:
@@ -102,6 +107,19 @@ class ReplayWriter:
         schema = from_arrow_schema(self._replay.state_schema())
         joined: DataFrame = both.applyInArrow(_joined(self._replay), schema)
         return joined
+
+
+def together(counts: Mapping[int, int]) -> Iterator[list[int]]:
+    """Parts that are small enough to be written at once. ``counts``: rows by part."""
+    some, rows = list[int](), 0
+    for part, count in sorted(counts.items()):
+        if some and rows + count > ROWS_AT_ONCE:
+            yield some
+            some, rows = [], 0
+        some.append(part)
+        rows += count
+    if some:
+        yield some
 
 
 def replay_of(settings: PipelineSettings) -> tuple[Replay, str]:

@@ -18,7 +18,7 @@ from opentalos.model.table import KeyPart, TableSchema
 from opentalos.pipelines.causes import cause_of
 from opentalos.pipelines.lake import LakeTable
 from opentalos.pipelines.replay_state import Replay
-from opentalos.pipelines.sds_replay import ReplayWriter
+from opentalos.pipelines.sds_replay import ROWS_AT_ONCE, ReplayWriter, together
 from opentalos.sdk.table_values import typed_columns
 from opentalos.wire.change import encode_change
 
@@ -167,3 +167,10 @@ def test_what_cannot_be_replayed_is_refused() -> None:
     )
     with pytest.raises(ConfigError, match="_deleted"):
         Replay("users", taken, StreamView.MUTATE_LOG)
+
+
+def test_small_parts_are_written_together() -> None:
+    most = ROWS_AT_ONCE
+    assert list(together({2: 1, 0: 1, 1: most - 2})) == [[0, 1, 2]]
+    assert list(together({0: 1, 1: most, 2: most + 1, 3: 5})) == [[0], [1], [2], [3]]
+    assert list(together({})) == []
