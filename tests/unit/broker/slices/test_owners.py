@@ -26,7 +26,7 @@ from opentalos.model.mutation import Mutation, Operation
 from opentalos.model.table import StreamSpec
 from opentalos.ports.row_store import RowMutation
 
-LIMITS = SdsLimits(settle_s=0.6, opened_look_s=0.05, look_s=0.2, write_deadline_s=0.5)
+LIMITS = SdsLimits(settle_s=300.0, opened_look_s=0.05, look_s=0.2, write_deadline_s=0.5)
 
 
 @pytest.fixture
@@ -184,11 +184,17 @@ async def test_a_fresh_owner_gives_no_mark_until_the_former_one_is_done(both: Se
     await apply(a, table, add())
     await until_heard(a, topic, 1)
     first = await a.slices.mark(table, "t")
-    move(both, "b")
+    both.placed.slices[0] = "b"
+    a.slices.forget_all()
+    b.slices.ownership_changed()
     await apply(b, table, put("v", 1))
+    taken = b.slices._slices[table.uuid, 0]
     with pytest.raises(Unavailable):
-        await b.slices._slices[table.uuid, 0].mark(table.streams["t"].id)
-    second = await a.slices.mark(table, "t")  # waits, and asks the other server
+        await taken.mark(table.streams["t"].id)
+    await until_heard(a, topic, 2)
+    await until_cleared(b)
+    taken._settled_s = 0.0  # the time has passed
+    second = await a.slices.mark(table, "t")  # asks the other server
     assert second.timestamp_ms >= first.timestamp_ms
     assert ("b", "table-mark") in both.peers.asked
 

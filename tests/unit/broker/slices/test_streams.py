@@ -87,6 +87,7 @@ async def test_after_a_restart_nothing_is_told_again() -> None:
         table, topic = await streaming(one)
         await apply(one.broker, table, put("u", 1), put("u", 2))
         await until_heard(one.broker, topic, 2)
+        await until_cleared(one.broker)
         broker = await one.restart()
         await apply(broker, table, put("u", 1), put("u", 3))
         messages = await until_heard(broker, topic, 4)
