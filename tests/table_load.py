@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from http.client import HTTPException
@@ -131,12 +131,15 @@ class TableLoad:
         wait_until(answered, f"mutations of {self.table} go on", PROGRESS_TIMEOUT_S)
 
     def stop(self) -> None:
-        """End the load, mutate each row a last time, read the table and the streams."""
+        """End the load, mutate each row a last time, read the table."""
         for program in self.programs:
             program.stop()
         self._stop_watching()
-        told = self._run("load_end", table=self.table, history=str(self.folder / "end.jsonl"))
-        kept, removed = set(told["kept"]), set(told["removed"])
+        self._last = self._run("load_end", history=str(self.folder / "end.jsonl"))
+
+    def read_streams(self) -> None:
+        """Read both streams whole, once each has the last change of every row."""
+        kept, removed = set(self._last["kept"]), set(self._last["removed"])
         for topic, view in self.streams.items():
             stream = Stream(topic, view)
             with Client(self._config()) as client:
@@ -283,15 +286,24 @@ def change_of(view: StreamView, record: Record) -> dict[str, Any]:
 
 @contextmanager
 def table_load(
-    servers: Sequence[ServerProcess], folder: Path, fault: str, pause_s: float
+    servers: Sequence[ServerProcess],
+    folder: Path,
+    fault: str,
+    pause_s: float,
+    last_harm: Callable[[], None] = lambda: None,
 ) -> Iterator[TableLoad]:
-    """Load while the body does harm; at its end the servers must work, and are judged."""
+    """Load while the body does harm; at its end the servers must work, and are judged.
+
+    Args: last_harm: done after the last mutations; nobody calls the table any more.
+    """
     load = TableLoad(servers, folder, pause_s)
     try:
         load.start()
         yield load
         load.wait_progress()
         load.stop()
+        last_harm()
+        load.read_streams()
         load.judge(fault)
     except BaseException:
         said = "\n".join(server.stderr() for server in servers)

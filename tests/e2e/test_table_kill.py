@@ -23,12 +23,18 @@ READY_TIMEOUT_S = 60.0  # on a machine that is busy with other tests
 def test_streams_survive_kill_9_under_load(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "server", ready_timeout_s=READY_TIMEOUT_S).start()
     source = random.Random(0)
+
+    def kill() -> None:
+        server.kill()
+        server.start()
+
     try:
-        with table_load([server], tmp_path / "load", "kill -9 of the server", PAUSE_S) as load:
+        with table_load(
+            [server], tmp_path / "load", "kill -9 of the server", PAUSE_S, last_harm=kill
+        ) as load:
             for _ in range(KILLS):
                 time.sleep(source.uniform(*LOAD_S))
-                server.kill()
-                server.start()
+                kill()
                 load.wait_progress()
             assert load.answered() > 10 * KILLS, "hardly any load"
     finally:
