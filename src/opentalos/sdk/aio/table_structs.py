@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opentalos.model.datum import Columns, Datum
-from opentalos.model.errors import OutcomeUnknown, TalosError, ThrottleRejected, ValidationFailed
+from opentalos.model.errors import OutcomeUnknown, ThrottleRejected, ValidationFailed
 from opentalos.model.table import TableState
 from opentalos.sdk.errors import error_of_table_code
 from opentalos.sdk.stream_state import StreamMark
@@ -114,13 +114,6 @@ def outcome_of(item: sds.BatchResultItem) -> BatchOutcome:
     if item.success:
         return OutcomeUnknown("the item is said to be done, and not how it ended")
     return ThrottleRejected("the table's rate allowed no more of this batch")
-
-
-def raised(outcome: BatchOutcome) -> BatchOutcome:
-    """An outcome. Raises: the error that it is."""
-    if isinstance(outcome, TalosError):
-        raise outcome
-    return outcome
 
 
 def info_of(info: sds.TableInfo) -> TableInfo:
