@@ -29,6 +29,7 @@ from opentalos.model.errors import (
     StoreUnavailable,
     TableNotEnabled,
     TalosError,
+    Unavailable,
     VersionConflict,
 )
 from opentalos.model.identity import Principal
@@ -152,8 +153,8 @@ class Slice:
             mark_ms = self._server.context.clock.wall_ms()
             if self._group_ms is not None:
                 mark_ms = min(mark_ms, self._group_ms - 1)
-            times = [entry.timestamp_ms for entry in outbox.waiting((stream,))]
-            mark_ms = max(min([mark_ms, *(time_ms - 1 for time_ms in times)]), 0)
+            oldest = [entry.timestamp_ms - 1 for entry in outbox.waiting((stream,))]
+            mark_ms = max(0, min([mark_ms, *oldest]))
             self._floor_ms = max(self._floor_ms, mark_ms)
             if mark_ms > held.record.mark_ms:
                 await self._write_mark(held, mark_ms)
@@ -265,7 +266,11 @@ class Slice:
             self._count(group)
         self._plan_next()
         if self._look_is_due():
-            await self._look()
+            try:
+                await self._look()
+            except Unavailable:  # what is known goes on
+                self._look_at = None
+                self._next_look_s = asyncio.get_running_loop().time() + self._limits.opened_look_s
 
     def _take(self) -> list[Waiting]:
         group: list[Waiting] = []

@@ -186,3 +186,26 @@ async def test_a_lost_right_to_put_holds_messages_back(one: World) -> None:
     await until_heard(one.broker, topic, 1, PLAIN)
     await until_cleared(one.broker)
     assert server.counts.gaps == 0
+
+
+async def test_a_look_that_the_store_does_not_answer_is_repeated(one: World) -> None:
+    table, topic = await streaming(one)
+    await apply(one.broker, table, add())
+    (slice_,) = one.broker.slices._slices.values()
+    server = one.broker.slices._server
+    rows = break_rows(one.broker)
+    looked = asyncio.Event()
+
+    async def refuse(*_: object, **__: object) -> None:
+        looked.set()
+        raise StoreUnavailable("away")
+
+    rows.scan = refuse  # type: ignore[attr-defined]
+    slice_._next_look_s = 0.0
+    await apply(one.broker, table, add())
+    async with asyncio.timeout(PATIENCE_S):
+        await looked.wait()
+    await apply(one.broker, table, add())
+    messages = await until_heard(one.broker, topic, 3)
+    assert [m.sequence for m in messages] == [1, 2, 3]
+    assert server.counts.opened == 1
