@@ -110,7 +110,7 @@ class WorldConfig:
     put_twice: float = 0.1  # probability that an idempotent put is sent twice at once
     metered: float = 0.5  # probability that a seed meters
     minute_ms: int = 2_000  # of metering
-    tabled: float = 0.0  # probability that a seed has a structured table
+    tabled: float = 0.2  # probability that a seed has a structured table
     sds: SdsLimits = SDS_LIMITS
     messages: bool = True  # also clients that use topics themselves
 
