@@ -387,6 +387,7 @@ class SdsLimits:
     key_bytes_max: int = 1 << 10  # of a record's full key in its stored form
     record_bytes_max: int = 256 << 10  # of a record's cells in their stored form
     batch_items_max: int = 1_000
+    batch_bytes_max: int = 4 << 20  # of records that a batch reads; what is over it is refused
     scan_records_max: int = 1_000  # of one page; a larger limit gives a shorter page
     scan_rows_max: int = 10_000  # looked at for one page
     scan_bytes_max: int = 256 << 10  # of one page's records, unless its first one is larger
@@ -419,6 +420,7 @@ class SdsLimits:
         _need(self.record_bytes_max <= 1 << 20, "need record_bytes_max <= 1 MiB")
         _need(self.record_bytes_max <= self.group_bytes_max, "need record_ <= group_bytes_max")
         _need(self.record_bytes_max <= self.pending_bytes_max, "need record_ <= pending_bytes_max")
+        _need(self.record_bytes_max <= self.batch_bytes_max, "need record_ <= batch_bytes_max")
         counts = (self.batch_items_max, self.scan_records_max, self.scan_rows_max)
         _need(min(counts) > 0, "need batch_items_max, scan_records_max, scan_rows_max > 0")
         _need(min(self.read_units_per_s, self.write_units_per_s) > 0, "need units_per_s > 0")

@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Final
 
 from opentalos.broker.tables.access import TableAccess
+from opentalos.broker.tables.records import bytes_of
 from opentalos.broker.tables.row_tables import rows_of
 from opentalos.broker.tables.values import Size, Split, Table
 from opentalos.model.datum import Columns
@@ -28,7 +29,7 @@ class TableLook:
         while rows < SIZE_ROWS_MAX:
             chunk = await self._rows(table, start, b"", SIZE_CHUNK_ROWS)
             rows += len(chunk)
-            size += sum(map(_bytes_of, chunk))
+            size += sum(map(bytes_of, chunk))
             if len(chunk) < SIZE_CHUNK_ROWS:
                 return Size(rows, size, exact=True)
             start = chunk[-1].key + b"\x00"
@@ -54,7 +55,3 @@ class TableLook:
     async def _rows(self, table: Table, start: bytes, stop: bytes, limit: int) -> Sequence[Row]:
         name, rows = rows_of(table), self._access.rows
         return await self._access.read(table, lambda: rows.scan(name, start, stop, limit=limit))
-
-
-def _bytes_of(row: Row) -> int:
-    return len(row.key) + sum(len(name) + len(cell) for name, cell in row.cells.items())

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from opentalos.broker.tables.values import Table
 from opentalos.model.datum import Columns
 from opentalos.model.errors import ValidationFailed
+from opentalos.ports.row_store import Row
 
 
 def selected(record: Columns, attributes: Sequence[str]) -> Columns:
@@ -17,3 +18,10 @@ def check_attributes(table: Table, attributes: Sequence[str]) -> None:
     for name in attributes:
         if name not in table.schema.attributes:
             raise ValidationFailed(f"the table has no column {name}")
+
+
+def bytes_of(row: Row | None) -> int:
+    """What a row's key and cells come to; an absent one has none."""
+    if row is None:
+        return 0
+    return len(row.key) + sum(len(name) + len(cell) for name, cell in row.cells.items())

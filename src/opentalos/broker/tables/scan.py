@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.tables.access import SliceWriter, TableAccess
-from opentalos.broker.tables.records import check_attributes, selected
+from opentalos.broker.tables.records import bytes_of, check_attributes, selected
 from opentalos.broker.tables.row_tables import entries_of, rows_of
 from opentalos.broker.tables.values import ScanAction, ScanActionKind, ScanPage, ScanQuery, Table
 from opentalos.model.datum import Columns
@@ -215,8 +215,7 @@ def _record(scan: _Scan, key: bytes, row: Row, now_ms: int) -> tuple[Columns | N
     columns = live_columns(schema, decode_row(row.cells), now_ms)
     if columns is None:
         return None, 0
-    size = len(key) + sum(len(name) + len(cell) for name, cell in row.cells.items())
-    return {**key_of(schema, key), **columns}, size
+    return {**key_of(schema, key), **columns}, bytes_of(row)
 
 
 def _mutation(table: Table, action: ScanAction, record: Columns) -> Mutation:

@@ -1,10 +1,11 @@
 """Table use cases of applications: get, write, scan, batch."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.tables.access import SliceWriter, TableAccess
-from opentalos.broker.tables.records import check_attributes, selected
+from opentalos.broker.tables.records import bytes_of, check_attributes, selected
 from opentalos.broker.tables.row_tables import rows_of
 from opentalos.broker.tables.scan import TableScan
 from opentalos.broker.tables.values import (
@@ -35,6 +36,8 @@ from opentalos.sds.key_format import row_key
 from opentalos.sds.mutation import check, live_columns
 from opentalos.sds.quota_units import GET, Units, of_mutation
 
+READ_ROWS: Final = 16  # of a batch, read at once; 4 MiB of the largest records
+
 
 class TableService:
     """Records of tables; every method authorises first. Any server answers any call."""
@@ -61,7 +64,8 @@ class TableService:
             caller, TableRight.READ, table, lambda now: _checked_key(now, item)
         )
         await self._access.admit(found, GET)
-        return (await self._read(found, [(item, raw)]))[0]
+        records, _ = await self._read(found, [(item, raw)])
+        return records[0]
 
     async def write(self, caller: Principal, table: str, mutation: Mutation) -> Written:
         """Apply one mutation; it is durable, and in the streams' outbox, when it returns.
@@ -211,24 +215,33 @@ class TableService:
         mine = [(number, one) for number, one in reads if isinstance(one, ReadItem)]
         if not mine:
             return
-        keyed = [(item, row_key(table.schema, item.key)) for _, item in mine]
-        try:
-            records: Sequence[Columns | None] = await self._read(table, keyed)
-        except TalosError as error:
-            outcomes.update(dict.fromkeys((number for number, _ in mine), error))
-            return
-        for (number, _), record in zip(mine, records, strict=True):
-            outcomes[number] = Got(record)
+        room = self._context.config.sds.batch_bytes_max
+        for first in range(0, len(mine), READ_ROWS):
+            part = mine[first : first + READ_ROWS]
+            try:
+                if room <= 0:
+                    most = self._context.config.sds.batch_bytes_max
+                    raise SizeExceeded(f"records of this batch before it have {most} bytes")
+                keyed = [(item, row_key(table.schema, item.key)) for _, item in part]
+                records, size = await self._read(table, keyed)
+            except TalosError as error:
+                outcomes.update(dict.fromkeys((number for number, _ in part), error))
+                continue
+            room -= size
+            for (number, _), record in zip(part, records, strict=True):
+                outcomes[number] = Got(record)
 
     async def _read(
         self, table: Table, reads: Sequence[tuple[ReadItem, bytes]]
-    ) -> list[Columns | None]:
+    ) -> tuple[list[Columns | None], int]:
+        """Records, and how many bytes their rows have."""
         name = rows_of(table)
         unique = list(dict.fromkeys(raw for _, raw in reads))
         rows = await self._access.read(table, lambda: self._access.rows.get(name, unique))
         found = dict(zip(unique, rows, strict=True))
         now_ms = self._context.clock.wall_ms()
-        return [_record(table, item, found[raw], now_ms) for item, raw in reads]
+        records = [_record(table, item, found[raw], now_ms) for item, raw in reads]
+        return records, sum(bytes_of(found[raw]) for _, raw in reads)
 
 
 def _record(table: Table, item: ReadItem, row: Row | None, now_ms: int) -> Columns | None:

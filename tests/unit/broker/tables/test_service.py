@@ -174,6 +174,19 @@ async def test_a_batch_is_bounded() -> None:
         assert await w.broker.tables.get(ALICE, "people", key("u", 0)) is None
 
 
+async def test_what_a_batch_reads_is_bounded() -> None:
+    limits = SdsLimits(record_bytes_max=2_000, batch_bytes_max=2_000)
+    async with world(sds=limits) as w:
+        await make(w.broker)
+        for at in range(40):
+            await w.broker.tables.write(ALICE, "people", put("u", at, city=string("x" * 100)))
+        items = [ReadItem("people", key("u", at)) for at in range(40)]
+        outcomes = await w.broker.tables.batch(ALICE, items)
+        read = sum(isinstance(outcome, Got) for outcome in outcomes)
+        assert 2_000 / 200 <= read < 40
+        assert all(isinstance(outcome, SizeExceeded) for outcome in outcomes[read:])
+
+
 async def test_a_partial_batch_does_what_the_rate_allows() -> None:
     async with world() as w:
         await make(w.broker, write_capacity=2)
