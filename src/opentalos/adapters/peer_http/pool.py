@@ -40,6 +40,7 @@ class Pool:
         self._idle: list[PeerConnection] = []  # the one used last at the end
         self._open: set[PeerConnection] = set()
         self._connecting = 0
+        self._closed = False
         self._waiters: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -114,6 +115,8 @@ class Pool:
                 )
             made = True
             self._open.add(connection)
+            if self._closed:  # meanwhile; nobody else would cut it
+                connection.abort()
         except (OSError, TimeoutError) as error:
             reason = str(error) or "no answer"
             raise StoreUnavailable(f"cannot reach server {self.address}: {reason}") from error
@@ -137,6 +140,7 @@ class Pool:
 
     def close(self) -> None:
         """Cut everything; those who wait are refused by the next connect or the abort."""
+        self._closed = True
         for connection in list(self._open):
             connection.abort()
         self._idle.clear()
