@@ -25,7 +25,7 @@ _LOG = logging.getLogger("opentalos.tables")
 UPKEEP_INTERVAL_S = 1.0
 REMOVE_WAIT_S = 2.0  # a caller waits so long for rows to go; below its own timeout
 REMOVALS_MAX = 8  # drops under way at once in the background
-UNFINISHED_MS = 30_000  # a creation or disabling that takes longer was cut short by a crash
+UNFINISHED_S = 10.0  # a creation or disabling that is seen for longer is helped on
 
 
 class TableUpkeep:
@@ -42,6 +42,8 @@ class TableUpkeep:
         self._sweep = TableSweep(context, access)
         self._removing: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
+        # Since when, on the loop's clock, this leader has seen a table on its way to a state.
+        self._unfinished: dict[tuple[str, TableState], float] = {}
 
     def start(self) -> None:
         """Begin; what a crash cut short is completed first."""
@@ -67,10 +69,13 @@ class TableUpkeep:
         room = REMOVALS_MAX - len(self._removing)
         for dead in tables.dropped()[: max(0, room)]:
             self._remove_task(dead)
-        now_ms = self._context.clock.wall_ms()
+        now_s = asyncio.get_running_loop().time()
+        former, self._unfinished = self._unfinished, {}
         for table in list(tables.all()):
             if table.state is not TableState.ENABLED and table.state is not TableState.DISABLED:
-                if now_ms - table.altered_ms >= UNFINISHED_MS:
+                step = (table.uuid, table.state)
+                self._unfinished[step] = former.get(step, now_s)
+                if now_s - self._unfinished[step] >= UNFINISHED_S:
                     await self._finish(table)
             elif table.streams:
                 await self._look_at_topics(table)

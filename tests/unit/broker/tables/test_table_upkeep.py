@@ -19,7 +19,7 @@ from tests.unit.broker.tables.support import (
 )
 
 from opentalos.broker.tables.row_tables import entries_of, rows_of
-from opentalos.broker.tables.upkeep import UNFINISHED_MS, TableUpkeep
+from opentalos.broker.tables.upkeep import UNFINISHED_S, TableUpkeep
 from opentalos.catalog.table import dead_table
 from opentalos.model.errors import NotFound, StoreUnavailable, TableNotExist
 from opentalos.model.limits import SdsLimits
@@ -66,7 +66,7 @@ async def test_what_a_crash_cut_short_is_completed(state: TableState, wanted: Ta
         await w.restart()
         await upkeep_of(w).run_once()
         assert await w.broker.table_admin.state(ALICE, "people") is state  # it may be under way
-        w.clock.now_ms += UNFINISHED_MS
+        w.time.advance(UNFINISHED_S)
         await upkeep_of(w).run_once()
         assert await w.broker.table_admin.state(ALICE, "people") is wanted
 
