@@ -102,7 +102,8 @@ class Agent:
         """Measure and listen; the address. Raises: ConfigError."""
         host, port = parse_address(self._settings.listen, "--listen")
         await self._outbox.start()
-        self._steps.resume(await self._threads.run(read_last_step, self._settings.spool))
+        last_ms = await self._threads.run(read_last_step, self._settings.spool)
+        self._steps.resume(last_ms, _now_ms())
         await self._look()
         self._before = dict(self._use.counters)  # since the machine's start
         try:

@@ -79,7 +79,8 @@ class Measuring:
         self._started_s = asyncio.get_running_loop().time()
         try:
             await self._outbox.start()
-            self._steps.resume(await self._threads.run(read_last_step, self._data / FOLDER))
+            last_ms = await self._threads.run(read_last_step, self._data / FOLDER)
+            self._steps.resume(last_ms, _now_ms())
         except TalosError as error:
             _log.warning("this server measures nothing: %s", error)
             return

@@ -13,9 +13,13 @@ class Steps:
         self.last_ms = 0  # end of the last step; 0: there was none
         self._measuring = False  # since the last step, and all the time
 
-    def resume(self, last_ms: int) -> None:
-        """A former process has written the step that ended, or ends, at ``last_ms``."""
+    def resume(self, last_ms: int, now_ms: int) -> None:
+        """A former process has written the step that ended, or ends, at ``last_ms`` (0: it did not
+        tell), and may have written all that ended before ``now_ms``, when this one begins."""
         self.last_ms = last_ms
+        begun_ms = now_ms - now_ms % self.step_ms
+        if not self._back(begun_ms):
+            self.last_ms = begun_ms
 
     def wait_s(self, now_ms: int) -> float:
         """Until the step under way ends."""

@@ -34,20 +34,34 @@ def test_a_stop_ends_the_step_early_and_the_next_process_skips_it() -> None:
     steps.end(1_010_000)
     assert steps.cut(1_013_000) == (1_020_000, 10_000)
     again = Steps(10_000)
-    again.resume(steps.last_ms)
+    again.resume(steps.last_ms, 1_014_000)
     assert again.end(1_020_100) is None
     assert again.end(1_030_000) == (1_030_000, 10_000)
 
 
+def test_what_ended_before_the_start_belongs_to_a_process_that_was_killed() -> None:
+    again = Steps(10_000)
+    again.resume(0, 1_013_000)
+    assert again.end(1_019_999) is None  # a timer that fires early
+    assert again.end(1_020_000) == (1_020_000, 10_000)
+
+
+def test_a_clock_set_far_back_before_the_start_is_followed() -> None:
+    again = Steps(10_000)
+    again.resume(9_000_000, 1_013_000)
+    assert again.end(1_019_999) is None
+    assert again.end(1_020_000) == (1_020_000, 10_000)
+
+
 def test_a_second_stop_within_a_step_takes_the_next_one() -> None:
     again = Steps(10_000)
-    again.resume(1_020_000)
+    again.resume(1_020_000, 1_014_000)
     assert again.cut(1_015_000) == (1_030_000, 10_000)
 
 
 def test_a_long_absence_is_no_long_step() -> None:
     again = Steps(10_000)
-    again.resume(1_020_000)
+    again.resume(1_020_000, 8_995_000)
     assert again.end(9_000_000) == (9_000_000, 10_000)
 
 
