@@ -28,12 +28,12 @@ class LoopThread:
     _shared: ClassVar["LoopThread | None"] = None
     _inherited: ClassVar[list["LoopThread"]] = []  # the parent's, in a forked child; kept as it is
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "opentalos-sdk") -> None:
         self.loop = asyncio.new_event_loop()
         self._pid = os.getpid()
         self._open: dict[int, tuple[Any, Callable[[Any], Coroutine[Any, Any, None]]]] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=self._main, name="opentalos-sdk", daemon=True)
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
 
     @classmethod

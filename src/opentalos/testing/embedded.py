@@ -52,7 +52,7 @@ class EmbeddedServer:
         if self._running is not None:
             raise RuntimeError("the embedded server runs already")
         directory = DataDirectory(Path(self._config.server.data).absolute(), SystemClock())
-        thread = LoopThread()
+        thread = LoopThread("opentalos-embedded")
         try:
             opening = open_server(self._config, directory, (self.key_id, self.secret))
             server = thread.run(opening, _START_S)
