@@ -41,6 +41,12 @@ class PipelineProcess:
     def said(self) -> str:
         return self.said_file.read_text(errors="replace")
 
+    def verdict(self) -> str:
+        """The one line with which it ended. Spark's own worker processes write to the same place,
+        and may complain last that their machine is gone."""
+        (line,) = [line for line in self.said().splitlines() if line.startswith("talos: ")]
+        return line
+
     def wait_for(self, text: str, *, times: int = 1) -> None:
         """Until it has said so."""
 

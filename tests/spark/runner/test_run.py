@@ -62,8 +62,7 @@ def test_a_run_waits_for_its_server_and_ends_with_its_topic(tmp_path: Path) -> N
         with TalosAdmin(server.config) as admin:
             admin.topics.delete(TOPIC)
         assert run.wait() == 1
-        last = run.said().splitlines()[-1]
-        assert last.startswith("talos: archive failed: TopicNotExist: "), run.said()
+        assert run.verdict().startswith("talos: archive failed: TopicNotExist: "), run.said()
     finally:
         run.kill()
         process.stop()
@@ -133,7 +132,7 @@ def test_several_share_a_session_and_one_that_fails_ends_all(
         assert failing.wait() == 1
     finally:
         failing.kill()
-    assert failing.said().splitlines()[-1].startswith("talos: archive failed: TopicNotExist: ")
+    assert failing.verdict().startswith("talos: archive failed: TopicNotExist: ")
 
 
 @pytest.mark.parametrize(
