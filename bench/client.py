@@ -28,16 +28,17 @@ from opentalos.wire._generated.topic import (
 from opentalos.wire.signing import HmacState, string_to_sign
 from opentalos.wire.thrift import ServiceSpec, ThriftProtocol, decode_reply, encode_call
 
-CONTENT_TYPE = ThriftProtocol.COMPACT.value
 CALL_TIMEOUT_S = 60.0
 
 
-def signed_request(path: str, body: bytes, query: str = "") -> bytes:
+def signed_request(
+    path: str, body: bytes, query: str = "", protocol: ThriftProtocol = ThriftProtocol.COMPACT
+) -> bytes:
     """A whole HTTP request; valid as long as the server's clock skew window. The query, with its
     question mark, is not signed."""
     now = time.time()
     headers = {
-        b"content-type": CONTENT_TYPE.encode(),
+        b"content-type": protocol.value.encode(),
         b"x-xiaomi-timestamp": str(int(now)).encode(),
         b"x-xiaomi-date": formatdate(now, usegmt=True).encode(),
         b"x-xiaomi-content-md5": hashlib.md5(body).hexdigest().encode(),

@@ -139,11 +139,19 @@ static int reply_complete(struct connection *c) {
     return c->reply_length >= (size_t)(end + 4 - c->reply) + body;
 }
 
-/* Errors also come as 200: a compact Thrift REPLY whose result has the success field 0. */
+/* A strict binary REPLY whose result has the success field 0. */
+static int succeeded_binary(unsigned char *at, unsigned char *stop) {
+    if (stop - at < 8 || memcmp(at, "\x80\x01\x00\x02", 4) || at[4] | at[5] | at[6]) return 0;
+    at += 8 + at[7] + 4; /* RPC name, sequence id */
+    return stop - at >= 3 && at[0] == 0x0c && at[1] == 0 && at[2] == 0;
+}
+
+/* Errors also come as 200: a compact or binary Thrift REPLY whose result has the success field 0. */
 static int succeeded(struct connection *c) {
     if (strncmp(c->reply, "HTTP/1.1 200", 12)) return 0;
     unsigned char *at = (unsigned char *)strstr(c->reply, "\r\n\r\n") + 4;
     unsigned char *stop = (unsigned char *)c->reply + c->reply_length;
+    if (stop - at >= 4 && at[0] == 0x80) return succeeded_binary(at, stop);
     if (stop - at < 4 || at[0] != 0x82 || (at[1] & 0xe0) != 0x40) return 0;
     for (at += 2; at < stop && *at & 0x80; at++) {} /* sequence id */
     at++;

@@ -34,9 +34,9 @@ from opentalos.cli.backend.places import BackendError
 OUT = Path(__file__).parent / "out"
 PARTITIONS = 8
 SLICES = (1, 2, 4, 8)
-CONNECTIONS = 64  # that put one row at a time
+CONNECTIONS = 256  # that put one row at a time; groups need company
 BATCH, BATCH_CONNECTIONS = 64, 8  # the rows of a table are whole batches
-SLICE_CONNECTIONS = 128
+SLICE_CONNECTIONS = 256
 WARM_UP_S = 3
 DELIVERED_S = 60.0  # until the stream has what was put
 

@@ -65,8 +65,10 @@ class BenchTable:
 
     def _signed(self, name: str, request: Any) -> bytes:
         service = sds.TABLE_SERVICE
-        body = encode_call(ThriftProtocol.COMPACT, service.methods[name], 1, request)
-        return signed_request(service.path, body, f"?id=00000001&type={name}&name={self.name}")
+        # Binary, as the clients of SDS send it.
+        body = encode_call(ThriftProtocol.BINARY, service.methods[name], 1, request)
+        query = f"?id=00000001&type={name}&name={self.name}"
+        return signed_request(service.path, body, query, ThriftProtocol.BINARY)
 
 
 def row(group: int, number: int, sent_ns: int = 0) -> Columns:
