@@ -17,7 +17,7 @@ from opentalos.gateway.rest.routes import TABLE
 
 HERE = Path(__file__).parent
 SEED = 5
-RUN_S = 120  # of the run; what it cannot begin by then is left out
+RUN_S = 100  # of the run; what it cannot begin by then is left out
 STOP_S = 60  # more, for what it began
 SHOWN_CHARACTERS = 6_000
 PROBE = {

@@ -15,6 +15,7 @@ from opentalos.gateway.rest.call import Answer, Call, document_of, headers_of, q
 from opentalos.gateway.rest.credentials import CHALLENGE, credentials_of
 from opentalos.gateway.rest.errors import (
     MethodNotAllowed,
+    Unusable,
     internal_problem,
     problem,
 )
@@ -24,6 +25,7 @@ from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import (
     ExcessivePending,
     InvalidCredential,
+    PartitionNotExist,
     PartitionNotServing,
     TalosError,
     Unavailable,
@@ -37,6 +39,7 @@ ANSWER_S = 15.0  # of a call that does not ask for more; one that is passed on m
 RETRY_AFTER_S = 1  # said with a refusal that may pass
 _JSON = JSON.encode()
 _PROBLEM = b"application/problem+json"
+_UNUSABLE = 422
 _NO_STORE = b"Cache-Control: no-store\r\n"  # replies may carry a secret
 _NO_CONTENT = 204
 
@@ -105,7 +108,7 @@ class RestGateway:
                 call = self._call(exchange, match)
                 await self._or_elsewhere(exchange, partial(self._answer, call, match, request_id))
         except TalosError as error:
-            _reply_problem(exchange, request_id, error)
+            _reply_problem(exchange, request_id, _as_told(error, match))
         except Exception:
             fields = {"request": request_id.decode(), "route": match.route.path}
             _log.exception("a REST call failed unexpectedly", extra=fields)
@@ -192,6 +195,14 @@ def _give_up(
 ) -> None:
     task.cancel()
     refuse(error)
+
+
+def _as_told(error: TalosError, match: Match) -> TalosError:
+    """404 is about what the path names; a partition that only the body names is a wrong value."""
+    in_body = match.route.body is not None and "partition" not in match.places
+    if isinstance(error, PartitionNotExist) and in_body and _UNUSABLE in match.route.statuses:
+        return Unusable(str(error))
+    return error
 
 
 def _reply_problem(exchange: Exchange, request_id: bytes, error: TalosError) -> None:

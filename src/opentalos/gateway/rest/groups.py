@@ -137,6 +137,6 @@ ROUTES = (
             "partitions are revoked."
         ),
         body=Body(fields(to=_TO, optional={"dry_run": yes_no()})),
-        reply=fields(partitions=items(_RESET)), statuses=(409,),
+        reply=fields(partitions=items(_RESET)), statuses=(409, 422),
     ),
 )  # fmt: skip

@@ -87,7 +87,7 @@ ROUTES = (
     Route(
         method="POST", path=_PATH + "/{worker}/commits", handler=commit, tag=_TAG,
         summary="Store checkpoints: the last processed message of each partition.",
-        body=Body(fields(offsets=offsets_schema())), statuses=(409,),
+        body=Body(fields(offsets=offsets_schema())), statuses=(409, 422),
         reply=fields(committed=items(whole()), refused=items(whole())),
     ),
     Route(

@@ -127,7 +127,7 @@ async def test_a_reset_does_what_its_dry_run_said(call: Rest, to: Any, after: li
 @pytest.mark.parametrize(
     ("to", "status"),
     [("middle", 400), ({}, 400), ({"offsets": {}}, 400), ({"offsets": {"x": 1}}, 400),
-     ({"offsets": {"0": 3}}, 409), ({"offsets": {"2": 0}}, 404), ({"time_ms": -1}, 400)],
+     ({"offsets": {"0": 3}}, 409), ({"offsets": {"2": 0}}, 422), ({"time_ms": -1}, 400)],
 )  # fmt: skip
 async def test_a_reset_that_cannot_be_changes_nothing(call: Rest, to: Any, status: int) -> None:
     await join(call)
