@@ -10,7 +10,7 @@ from opentalos.broker.tables.access import SliceWriter, TableAccess
 from opentalos.broker.tables.look import TableLook
 from opentalos.broker.tables.streams import TableStreams
 from opentalos.broker.tables.upkeep import TableUpkeep
-from opentalos.broker.tables.values import Size, Split, Table, TableSpec, WhenFull
+from opentalos.broker.tables.values import Size, Split, Table, TableSpec
 from opentalos.catalog.authorize import permissions_of
 from opentalos.catalog.table import dead_table
 from opentalos.catalog.table_change import altered_table, check_spec, new_table
@@ -167,18 +167,6 @@ class TableAdminService:
         """Parts of the table, or of a range of it, that can be scanned in parallel."""
         table = await self._access.find(caller, TableRight.READ, name)
         return await self._look.splits(table, start, stop)
-
-    async def set_when_full(self, caller: Principal, name: str, choice: WhenFull) -> Table:
-        """Choose what happens when a stream's topic takes nothing for long.
-
-        Raises: OutcomeUnknown: stored, but not everybody may know.
-        """
-        table = await self._fresh(caller, TableRight.ALTER, name)
-        changed = await self._access.tables.change(
-            table, lambda now: replace(now, when_full=choice)
-        )
-        await self._tell(changed)
-        return changed
 
     async def _fresh(self, caller: Principal, right: TableRight, name: str) -> Table:
         """``find``, as new as this call: what is changed must not be a former table."""

@@ -213,7 +213,8 @@ async def test_the_choice_for_a_full_topic_stays_through_alter() -> None:
         made = await make(w.broker)
         assert made.when_full is WhenFull.GAP
         admin = w.broker.table_admin
-        assert (await admin.set_when_full(ALICE, "people", WhenFull.REFUSE)).when_full == "refuse"
+        chosen = TableSpec(schema=PLAIN, when_full=WhenFull.REFUSE)
+        assert (await admin.alter(ALICE, "people", chosen)).when_full is WhenFull.REFUSE
         after = await admin.alter(ALICE, "people", TableSpec(schema=PLAIN, description="d"))
         assert after.when_full is WhenFull.REFUSE
 

@@ -41,6 +41,17 @@ async def checkpoints(call: Rest) -> list[int]:
 
 
 @pytest.mark.usefixtures("topic")
+async def test_a_commit_of_a_partition_that_is_not_there_does_not_deny_the_worker(
+    call: Rest,
+) -> None:
+    worker = await join(call)
+    refused = await call("POST", f"{worker}/commits", {"offsets": {"2": 0}}, by="alice")
+    assert (refused.status, refused.document["title"]) == (422, "Unusable")
+    assert "none is 2" in refused.document["detail"]
+    assert refused.document["outcome"] == "not done"
+
+
+@pytest.mark.usefixtures("topic")
 async def test_a_worker_reads_again_until_it_commits(call: Rest) -> None:
     worker = await join(call)
     everything = ["0-0", "0-1", "0-2", "1-0", "1-1", "1-2"]
