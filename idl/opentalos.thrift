@@ -12,3 +12,15 @@ struct PutMessageRequest {
 struct PutMessageResponse {
   1001: optional i64 baseOffset;        // of the first message; absent if it is not known any more
 }
+
+// A scan by key that also tells of each record when it was last changed, and of removed records.
+// Lists of the result go with its records; of a removed one the record has the key alone.
+struct ScanRequest {
+  1001: optional bool withVersions;     // not with an index, a condition or an action
+}
+
+struct ScanResult {
+  1001: optional list<i64> timestamps;  // ms, of the record's last change
+  1002: optional list<i64> sequences;   // the number of that change
+  1003: optional list<bool> removed;
+}

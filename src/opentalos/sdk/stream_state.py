@@ -18,7 +18,7 @@ from opentalos.sdk.errors import ChangeContradicts, ChangeMissing
 from opentalos.sdk.table_values import Given, Plain, Row, plain_row, typed_columns
 
 _LOG: Final = logging.getLogger("opentalos.sdk.stream")
-_UNKNOWN: Final = -1  # number of a row's last change, if only a scan has told of the row
+_UNKNOWN: Final = -1  # number of a row's last change, if none was told of
 _MS: Final = 1000
 
 Key = tuple[Plain, ...]  # values of the key's columns, in their order
@@ -35,9 +35,9 @@ class StoredState(NamedTuple):
     """What is known of a row, to be kept elsewhere and given back to ``Replica.restore``."""
 
     key: Row
-    record: Row | None  # with the key; None: there is no such row now
-    timestamp_ms: int  # of the last change; 0: only a scan has told of the row
-    sequence: int  # of the last change; -1: not known
+    record: Row | None  # with the key; None: it was removed
+    timestamp_ms: int  # of the last change
+    sequence: int  # of the last change
     begun_ms: int = 0  # of change 1, if the row was there before and forgotten
 
 
@@ -46,7 +46,7 @@ class ReplicaCounters:
     """What became of the changes that a replica was given."""
 
     applied: int = 0
-    repeated: int = 0  # seen before, or part of the scan it began with
+    repeated: int = 0  # seen before, also by the scan it began with
     late: int = 0  # applied, though a mark had said that nothing so old is missing
 
 
@@ -60,12 +60,12 @@ class _Row(NamedTuple):
 class Replica:
     """A table by key, in memory: the rows, and of each row ever seen the number of its last change.
 
-    It follows a stream from the stream's start (``complete``: the stream is as old as the table),
-    or from a scan: ``load`` its records, then give it what lies behind a mark that was taken
-    before. Give it the changes of a row in the order of their partition; changes may be there
-    several times.
+    It follows a stream from the stream's start, or from a scan: ``restore`` the states of a scan
+    (``TalosTable.states``), then give it what lies behind a mark that was taken before the scan.
+    Give it the changes of a row in the order of their partition; changes may be there several
+    times.
 
-    Args:   complete: every row's first change must be its first one ever.
+    Args:   complete: the first change of a row that is not known must be its first one ever.
     Raises: NotSupported: the view does not tell values.
     """
 
@@ -78,7 +78,6 @@ class Replica:
         self._rows: dict[Key, _Row] = {}
         self._exact = complete  # rows are what the table had after their last change
         self._first = 0 if complete else _UNKNOWN
-        self._covered_ms = 0
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -107,34 +106,13 @@ class Replica:
     # --- writing -------------------------------------------------------------------------------
 
     def restore(self, state: StoredState) -> None:
-        """Go on with a row as ``states`` gave it."""
+        """Go on with a row as ``states``, here or of a scan, gave it."""
         key = tuple(state.key[name] for name in self.schema.key_columns)
         self._rows[key] = _Row(*state[1:])
-
-    def covered(self, timestamp_ms: int) -> None:
-        """All changes up to this time are part of what ``load`` brings."""
-        self._covered_ms = max(self._covered_ms, timestamp_ms)
-
-    def load(self, record: Mapping[str, Given]) -> None:
-        """A record of the scan that the replica begins with.
-
-        Raises: NotSupported: the table has a time to live: a scan does not tell when it began.
-        """
-        if self.schema.ttl_s != NEVER:
-            raise NotSupported(
-                "a table with a time to live can only be followed from its stream's start"
-            )
-        columns = typed_columns(self.schema.attributes, record)
-        self._rows[self._identity(columns)] = _Row(plain_row(columns), 0, _UNKNOWN)
 
     def resolved(self, timestamp_ms: int) -> None:
         """Everything up to a mark's time has been given to ``apply``."""
         self.resolved_ms = max(self.resolved_ms, timestamp_ms)
-
-    def consistent(self) -> None:
-        """Everything that the scan may have seen has been given to ``apply`` as well, so from now
-        on the rows are the table's."""
-        self._exact = True
 
     def apply(self, change: Change) -> bool:
         """Take one change; False: it was there before.
@@ -171,8 +149,6 @@ class Replica:
         return begins and self._alive(row, change.timestamp_ms) is None
 
     def _is_repeated(self, row: _Row, change: Change) -> bool:
-        if not row.timestamp_ms:
-            return change.timestamp_ms <= self._covered_ms
         repeated = change.timestamp_ms <= row.timestamp_ms
         compared = change.timestamp_ms >= row.begun_ms and row.sequence != _UNKNOWN
         if change.sequence and compared:

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from opentalos.model.datum import Columns
 from opentalos.model.errors import TalosError, ValidationFailed
-from opentalos.model.mutation import ConditionOperator
+from opentalos.model.mutation import NOTHING, ConditionOperator
 from opentalos.model.table import TableSpec, TableState
 from opentalos.sdk.table_values import Given, Row
 
@@ -77,6 +78,13 @@ class Remove(NamedTuple):
 BatchItem = Get | Put | Increment | Remove
 # Of a get its record or None, of an increment the new values, else whether its condition held.
 BatchOutcome = Row | bool | TalosError | None
+
+
+class TableRange(NamedTuple):
+    """A part of a table, from a key on, up to but without another; empty: the table's end."""
+
+    start: Columns = NOTHING
+    stop: Columns = NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

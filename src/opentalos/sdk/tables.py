@@ -22,7 +22,7 @@ from opentalos.sdk.aio import tables as aio
 from opentalos.sdk.aio.table_scan import ScanPage, ScanPlace, ScanQuery
 from opentalos.sdk.client import Bound, Client, attach
 from opentalos.sdk.config import ClientConfig
-from opentalos.sdk.stream_state import StreamMark
+from opentalos.sdk.stream_state import StoredState, StreamMark
 from opentalos.sdk.table_calls import (
     BatchItem,
     BatchOutcome,
@@ -33,6 +33,7 @@ from opentalos.sdk.table_calls import (
     Remove,
     RowExists,
     TableInfo,
+    TableRange,
     Where,
 )
 from opentalos.sdk.table_values import Given, Row
@@ -53,6 +54,7 @@ __all__ = [
     "StreamView",
     "TableAdmin",
     "TableInfo",
+    "TableRange",
     "TableSchema",
     "TableSpec",
     "TableState",
@@ -85,6 +87,10 @@ class TalosTable:
     def schema(self, *, refresh: bool = False) -> TableSchema:
         """The table's schema; remembered for a while. Raises: TableNotExist, PermissionDenied."""
         return self._on(lambda table: table.schema(refresh=refresh))
+
+    def identity(self) -> tuple[str, TableSchema]:
+        """The uuid of the table that has this name now, and its schema. Raises: as ``schema``."""
+        return self._on(lambda table: table.identity())
 
     def get(self, key: Mapping[str, Given], columns: Sequence[str] = ()) -> Row | None:
         """The record of a key, or None. ``columns``: only these; empty: all.
@@ -136,6 +142,24 @@ class TalosTable:
             page = self._page(query, place)
             yield from page.records
             place = page.following
+
+    def states(
+        self, part: TableRange | None = None, columns: Sequence[str] = ()
+    ) -> Iterator[StoredState]:
+        """Every record with time and number of its last change; see the asyncio class."""
+        query = self._on(lambda table: table._states_query(part, columns))
+        place: ScanPlace | None = ScanPlace()
+        while place is not None:
+            page = self._page(query, place)
+            yield from self._states(page)
+            place = page.following
+
+    def splits(self) -> list[TableRange]:
+        """Parts of the table that can be scanned side by side: about one for each slice."""
+        return self._on(lambda table: table.splits())
+
+    def _states(self, page: ScanPage) -> list[StoredState]:
+        return self._on(lambda table: table._page_states(page))
 
     def _page(self, query: ScanQuery, place: ScanPlace) -> ScanPage:
         return self._on(lambda table: table._scan_page(query, place))

@@ -1,11 +1,13 @@
 """A table in memory that writes its stream, to compare what is replayed with."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from opentalos.model.change import Change, ChangeKind
 from opentalos.model.datum import Columns, DataType
 from opentalos.model.table import KeyPart, TableSchema
+from opentalos.sdk.stream_state import StoredState
 from opentalos.sdk.table_values import Row, plain_row, typed_columns
 
 SCHEMA = TableSchema(
@@ -60,6 +62,12 @@ class ModelTable:
             for key in self.rows
             if (before := self._before(key)) is not None
         )  # fmt: skip
+
+    def states(self) -> Iterator[StoredState]:
+        """What a scan with versions tells."""
+        for key, row in self.rows.items():
+            record = None if row.columns is None else {"id": key} | row.columns
+            yield StoredState({"id": key}, record, row.timestamp_ms, row.sequence)
 
     def _before(self, key: str) -> dict[str, Any] | None:
         row = self.rows.get(key, ModelRow())

@@ -81,10 +81,14 @@ class World:
 
     def _scan(self, _: Any) -> sds.ScanResult:
         self.scans += 1
-        records = [
-            columns_to(typed_columns(SCHEMA.attributes, row)) for row in self.table.records()
-        ]
-        return sds.ScanResult(records=records)
+        states = list(self.table.states())
+        rows = [state.record or state.key for state in states]
+        return sds.ScanResult(
+            records=[columns_to(typed_columns(SCHEMA.attributes, row)) for row in rows],
+            timestamps=[state.timestamp_ms for state in states],
+            sequences=[state.sequence for state in states],
+            removed=[state.record is None for state in states],
+        )
 
 
 @pytest.mark.parametrize("lag_ms", [0, 5_000])

@@ -8,7 +8,14 @@ from opentalos.broker.context import BrokerContext
 from opentalos.broker.tables.access import SliceWriter, TableAccess
 from opentalos.broker.tables.records import bytes_of, check_attributes, selected
 from opentalos.broker.tables.row_tables import entries_of, rows_of
-from opentalos.broker.tables.values import ScanAction, ScanActionKind, ScanPage, ScanQuery, Table
+from opentalos.broker.tables.values import (
+    RowVersion,
+    ScanAction,
+    ScanActionKind,
+    ScanPage,
+    ScanQuery,
+    Table,
+)
 from opentalos.model.datum import Columns
 from opentalos.model.errors import NotFound, TalosError, ValidationFailed
 from opentalos.model.identity import Principal, TableRight
@@ -31,6 +38,7 @@ class _Seen(NamedTuple):
     place: bytes  # its key in the row table that is scanned
     record: Columns | None
     size: int
+    version: RowVersion | None = None  # if it is asked for
 
 
 @dataclass(slots=True)
@@ -40,6 +48,7 @@ class _Page:
     start: bytes
     stop: bytes
     records: list[Columns] = field(default_factory=list)
+    versions: list[RowVersion] = field(default_factory=list)
     size: int = 0
     looked_at: int = 0
     charged: int = 1  # rows
@@ -82,7 +91,12 @@ class TableScan:
         next_key = self._place(scan, following) if following else NOTHING
         if query.action is None:
             records = [selected(record, query.attributes) for record in page.records]
-            return ScanPage(records=records, next_key=next_key, throttled=page.throttled)
+            return ScanPage(
+                records=records,
+                next_key=next_key,
+                throttled=page.throttled,
+                versions=page.versions,
+            )
         if query.action.kind is not ScanActionKind.COUNT:
             await self._act(scan, query.action, page.records)
         return ScanPage(next_key=next_key, throttled=page.throttled, count=len(page.records))
@@ -95,6 +109,8 @@ class TableScan:
         check_attributes(table, query.attributes)
         if query.index and query.index not in table.schema.indexes:
             raise ValidationFailed(f"the table has no index {query.index}")
+        if query.versions and (query.index or query.condition or query.action):
+            raise ValidationFailed("versions are told by scans of the key without condition")
         action, limit = query.action, min(query.limit, limits.scan_records_max)
         if action is not None and action.kind is not ScanActionKind.COUNT:
             limit = min(limit, limits.scan_writes_max)
@@ -144,6 +160,8 @@ class TableScan:
             page.looked_at += 1
             if one.record is not None and scan.keeps(one.record):
                 page.records.append(one.record)
+                if one.version is not None:
+                    page.versions.append(one.version)
                 page.size += one.size
         return b""
 
@@ -169,6 +187,8 @@ class TableScan:
         now_ms = self._context.clock.wall_ms()
         if scan.query.index:
             return await self._proven(scan, rows, now_ms)
+        if scan.query.versions:
+            return (_version(scan, row) for row in rows)
         return (_Seen(row.key, *_record(scan, row.key, row, now_ms)) for row in rows)
 
     async def _proven(self, scan: _Scan, entries: Sequence[Row], now_ms: int) -> Iterator[_Seen]:
@@ -216,6 +236,16 @@ def _record(scan: _Scan, key: bytes, row: Row, now_ms: int) -> tuple[Columns | N
     if columns is None:
         return None, 0
     return {**key_of(schema, key), **columns}, bytes_of(row)
+
+
+def _version(scan: _Scan, row: Row) -> _Seen:
+    """Also an expired row has its columns: readers let it expire as of the changes after it."""
+    schema, stored = scan.table.schema, decode_row(row.cells)
+    if not stored.timestamp_ms:
+        return _Seen(row.key, None, 0)
+    columns = live_columns(schema, stored, stored.timestamp_ms)
+    version = RowVersion(stored.timestamp_ms, stored.sequence, columns is None)
+    return _Seen(row.key, {**key_of(schema, row.key), **(columns or {})}, bytes_of(row), version)
 
 
 def _mutation(table: Table, action: ScanAction, record: Columns) -> Mutation:

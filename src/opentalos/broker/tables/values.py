@@ -17,6 +17,7 @@ __all__ = [
     "BatchOutcome",
     "Got",
     "ReadItem",
+    "RowVersion",
     "ScanAction",
     "ScanActionKind",
     "ScanPage",
@@ -99,17 +100,28 @@ class ScanQuery:
     limit: int = 10  # records of the page
     reverse: bool = False  # then ``start`` is the larger end
     action: ScanAction | None = None
+    versions: bool = False  # also of what is removed or expired; by the key, without condition
+
+
+class RowVersion(NamedTuple):
+    """The last change of a row."""
+
+    timestamp_ms: int
+    sequence: int
+    removed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPage:
     """One page. ``next_key``: start of the next one, empty at the end of the range. ``count``:
-    matches that an action counted, deleted or updated."""
+    matches that an action counted, deleted or updated. ``versions``: of each record, if asked for;
+    a removed one is its key."""
 
     records: Sequence[Columns] = ()
     next_key: Columns = field(default_factory=dict)
     throttled: bool = False  # cut short by the table's rate
     count: int | None = None
+    versions: Sequence[RowVersion] = ()
 
 
 class Split(NamedTuple):

@@ -85,10 +85,10 @@ class TableFollower:
     """Keeps a replica of a table in memory, of its records as they are or of the stream from its
     start.
 
-    A scan is joined with the stream so that nothing is missing and nothing counts twice: the
-    stream is read from a mark that is older than the scan, and ``consistent`` says when everything
-    up to a mark that is younger than the scan has been applied. Memory: the table's records, and
-    the number of each row's last change.
+    A scan is joined with the stream so that nothing is missing and nothing counts twice: the scan
+    tells the last change of each record, the stream is read from a mark that is older than the
+    scan, and ``consistent`` says when everything up to a mark that is younger than the scan has
+    been applied. Memory: the table's records, and the number of each row's last change.
 
     Args: client: shared with other objects, or a configuration for a client of its own; topic: as
     the table's schema names it; complete: no scan: the stream is as old as the table, and all of
@@ -133,19 +133,22 @@ class TableFollower:
         """Take a mark and scan the table; does nothing if that is done.
 
         Raises: TableNotExist, PermissionDenied; ValidationFailed: no such stream; NotSupported: a
-                stream that tells no values, or a scan of a table with a time to live.
+                stream that tells no values.
         """
         if self._state is not None:
             return
         table = TalosTable(self._client, self._table)
         schema = await table.schema(refresh=True)
         decoder = StreamDecoder.of(schema, self._topic)
-        replica = Replica(schema, decoder.view, complete=self._complete)
+        replica = Replica(schema, decoder.view)
         if self._complete:
             retained = await self._consumer.offsets()
             self._positions = {partition: one.start for partition, one in retained.items()}
         else:
-            self._positions = await self._scanned(table, replica)
+            begin = await self._admin.mark(self._table, self._topic)
+            self._positions = dict(begin.offsets)
+            async for state in table.states(columns=schema.streams[self._topic].attributes):
+                replica.restore(state)
             self._goal = await self._mark()
         self._state = decoder, replica
 
@@ -167,7 +170,6 @@ class TableFollower:
                     replica.apply(found.change)
                 self._positions[record.partition] = record.offset + 1
         if self._goal is not None and self._reached(self._goal):
-            replica.consistent()
             replica.resolved(self._goal.timestamp_ms)
             self._goal = None
         return replica.counters.applied - before
@@ -189,15 +191,6 @@ class TableFollower:
         """Close the client if it is this object's own."""
         if self._owned:
             await self._client.close()
-
-    async def _scanned(self, table: TalosTable, replica: Replica) -> dict[int, int]:
-        """Where the stream is to be read from. What lies before has times up to the second mark's,
-        so the scan has it, and what of it is sent again is known by its time."""
-        begin = await self._admin.mark(self._table, self._topic)
-        replica.covered((await self._mark()).timestamp_ms)
-        async for record in table.scan():
-            replica.load(record)
-        return dict(begin.offsets)
 
     async def _mark(self) -> StreamMark:
         """A mark that is younger than everything written before this call."""

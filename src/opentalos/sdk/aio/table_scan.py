@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from opentalos.model.datum import Columns
-from opentalos.model.errors import ThrottleRejected
+from opentalos.model.errors import NotSupported, ThrottleRejected
 from opentalos.sdk.config import ClientConfig
 from opentalos.sdk.table_values import Given, Row
 from opentalos.wire._generated import sds
@@ -23,10 +23,11 @@ class ScanQuery:
 
     start: Mapping[str, Given]
     stop: Mapping[str, Given]
-    index: str | None
-    columns: Sequence[str]
-    condition: str | None
-    reverse: bool
+    index: str | None = None
+    columns: Sequence[str] = ()
+    condition: str | None = None
+    reverse: bool = False
+    versions: bool = False  # also of removed records
 
 
 class ScanPlace(NamedTuple):
@@ -38,10 +39,12 @@ class ScanPlace(NamedTuple):
 
 
 class ScanPage(NamedTuple):
-    """Some records, and where the next page begins; None: there is none."""
+    """Some records, and where the next page begins; None: there is none. ``versions``: if they
+    were asked for, of each record: time, number, whether it is removed."""
 
     records: list[Row]
     following: ScanPlace | None
+    versions: list[tuple[int, int, bool]]
 
 
 def page_request(
@@ -58,7 +61,19 @@ def page_request(
         condition=query.condition,
         limit=PAGE_ROWS,
         reverse=query.reverse,
+        withVersions=query.versions or None,
     )
+
+
+def versions_of(page: sds.ScanResult, query: ScanQuery) -> list[tuple[int, int, bool]]:
+    """The versions of a page's records. Raises: NotSupported: the server does not tell them."""
+    if not query.versions:
+        return []
+    lists = page.timestamps, page.sequences, page.removed
+    count = len(page.records or ())
+    if any(one is None or len(one) != count for one in lists):
+        raise NotSupported("scans of this server do not tell when records were changed")
+    return list(zip(*(one or () for one in lists), strict=True))
 
 
 def following(page: sds.ScanResult, place: ScanPlace) -> ScanPlace | None:

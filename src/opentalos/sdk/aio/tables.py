@@ -16,9 +16,10 @@ from opentalos.sdk.aio.table_scan import (
     following,
     page_request,
     pause,
+    versions_of,
 )
 from opentalos.sdk.config import ClientConfig
-from opentalos.sdk.stream_state import StreamMark
+from opentalos.sdk.stream_state import StoredState, StreamMark
 from opentalos.sdk.table_calls import (
     BatchItem,
     BatchOutcome,
@@ -27,10 +28,12 @@ from opentalos.sdk.table_calls import (
     Put,
     Remove,
     TableInfo,
+    TableRange,
 )
 from opentalos.sdk.table_values import Given, Row, typed_columns
 from opentalos.wire._generated import sds
 from opentalos.wire._generated.sds import ADMIN_SERVICE, TABLE_SERVICE
+from opentalos.wire.datum import columns_from
 from opentalos.wire.table_schema import spec_from, spec_to
 
 SCHEMA_AGE_S_MAX: Final = 60.0  # so long a table's column types are believed
@@ -64,9 +67,16 @@ class TalosTable:
         """The table's schema; remembered for a while. Raises: TableNotExist, PermissionDenied."""
         now_s = asyncio.get_running_loop().time()
         if self._schema is None or refresh or now_s - self._asked_s > SCHEMA_AGE_S_MAX:
-            found = await self._client.call(ADMIN_SERVICE, "describeTable", self.name)
-            self._schema, self._asked_s = spec_from(found).schema, now_s
+            return (await self.identity())[1]
         return self._schema
+
+    async def identity(self) -> tuple[str, TableSchema]:
+        """The uuid of the table that has this name now, another one after a drop and a new
+        creation, and its schema. Raises: as ``schema``."""
+        found = await self._client.call(ADMIN_SERVICE, "describeTable", self.name)
+        self._asked_s = asyncio.get_running_loop().time()
+        self._schema = spec_from(found).schema
+        return (found.metadata and found.metadata.tableId) or "", self._schema
 
     async def get(self, key: Mapping[str, Given], columns: Sequence[str] = ()) -> Row | None:
         """The record of a key, or None. ``columns``: only these; empty: all.
@@ -148,10 +158,47 @@ class TalosTable:
                 yield record
             place = page.following
 
+    async def states(
+        self, part: TableRange | None = None, columns: Sequence[str] = ()
+    ) -> AsyncGenerator[StoredState, None]:
+        """Every record with time and number of its last change, also those that were removed and,
+        as they were, those that have expired: what ``Replica.restore`` takes, page by page.
+
+        Args:   part: one of ``splits``; None: all; columns: only these beside the key; empty: all.
+        Raises: as ``scan``; NotSupported: the server does not tell versions.
+        """
+        place: ScanPlace | None = ScanPlace()
+        query = await self._states_query(part, columns)
+        while place is not None:
+            page = await self._scan_page(query, place)
+            for state in await self._page_states(page):
+                yield state
+            place = page.following
+
+    async def splits(self) -> list[TableRange]:
+        """Parts of the table that can be scanned side by side: about one for each slice."""
+        found = await self._client.call(ADMIN_SERVICE, "getTableSplits", (self.name, {}, {}))
+        return [TableRange(*map(columns_from, (one.startKey, one.stopKey))) for one in found]
+
     async def close(self) -> None:
         """Close the client if it is this object's own."""
         if self._owned:
             await self._client.close()
+
+    async def _states_query(self, part: TableRange | None, columns: Sequence[str]) -> ScanQuery:
+        """Also for the synchronous class."""
+        start, stop = part or TableRange()
+        key = (await self.schema()).key_columns
+        wanted = (*key, *(name for name in columns if name not in key)) if columns else ()
+        return ScanQuery(start, stop, columns=wanted, versions=True)
+
+    async def _page_states(self, page: ScanPage) -> list[StoredState]:
+        """Also for the synchronous class."""
+        names = (await self.schema()).key_columns
+        return [
+            StoredState({n: row[n] for n in names}, None if removed else row, time_ms, sequence)
+            for row, (time_ms, sequence, removed) in zip(page.records, page.versions, strict=True)
+        ]
 
     async def _scan_page(self, query: ScanQuery, place: ScanPlace) -> ScanPage:
         """Also for the synchronous class."""
@@ -159,7 +206,7 @@ class TalosTable:
         place = await pause(self._client.config, place)
         found = await self._call("scan", page_request(self.name, query, limits, place))
         records = [structs.row_of(record) for record in found.records or ()]
-        return ScanPage(records, following(found, place))
+        return ScanPage(records, following(found, place), versions_of(found, query))
 
     async def _write(self, item: Put | Increment | Remove) -> BatchOutcome:
         types = await self._types_for([item])

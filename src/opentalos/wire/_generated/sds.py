@@ -623,6 +623,7 @@ class ScanRequest(ThriftStruct):
     cacheResult: bool = True
     lookAheadStep: int = 0
     action: ScanAction | None = None
+    withVersions: bool | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -702,6 +703,9 @@ class ScanResult(ThriftStruct):
     nextStartKey: dict[str, Datum] | None = None
     records: list[dict[str, Datum]] | None = None
     throttled: bool | None = None
+    timestamps: list[int] | None = None
+    sequences: list[int] | None = None
+    removed: list[bool] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -1200,6 +1204,7 @@ ScanRequest.SPEC = struct_spec(
     Field(10, "cacheResult", BOOL),
     Field(11, "lookAheadStep", I32),
     Field(12, "action", struct_of(ScanAction)),
+    Field(1001, "withVersions", BOOL),
 )
 BatchRequestItem.SPEC = struct_spec(
     BatchRequestItem,
@@ -1249,6 +1254,9 @@ ScanResult.SPEC = struct_spec(
     Field(1, "nextStartKey", map_of(STRING, struct_of(Datum))),
     Field(2, "records", list_of(map_of(STRING, struct_of(Datum)))),
     Field(3, "throttled", BOOL),
+    Field(1001, "timestamps", list_of(I64)),
+    Field(1002, "sequences", list_of(I64)),
+    Field(1003, "removed", list_of(BOOL)),
 )
 MutationLogEntry.SPEC = struct_spec(
     MutationLogEntry,

@@ -2,13 +2,15 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from opentalos.model import errors
+from opentalos.model.table import NEVER
 from opentalos.sdk import (
     Client,
     ClientConfig,
@@ -45,12 +47,13 @@ from opentalos.sdk.tables import (
 pytestmark = pytest.mark.timeout(120)
 
 PARTITIONS = 3
+READY_S = 30.0
 VIEWS = pytest.mark.parametrize(
     "view", [StreamView.MUTATE_LOG, StreamView.RECORD_IMAGE], ids=lambda view: view.name.lower()
 )
 
 
-def schema(topic: str, view: StreamView = StreamView.MUTATE_LOG) -> TableSchema:
+def schema(topic: str, view: StreamView = StreamView.MUTATE_LOG, ttl_s: int = NEVER) -> TableSchema:
     return TableSchema(
         group=(KeyPart("user"),),
         hashed=True,
@@ -61,17 +64,18 @@ def schema(topic: str, view: StreamView = StreamView.MUTATE_LOG) -> TableSchema:
         },
         slices=3,
         streams={topic: StreamSpec(view=view)},
+        ttl_s=ttl_s,
     )  # fmt: skip
 
 
 def make(
-    client: Client, name: str, view: StreamView = StreamView.MUTATE_LOG
+    client: Client, name: str, view: StreamView = StreamView.MUTATE_LOG, ttl_s: int = NEVER
 ) -> tuple[TalosTable, str]:
     """A table with a stream into a topic of a name like its own."""
     topic = f"{name}-changes"
     with TalosAdmin(client) as topics:
         topics.topics.create(topic, partitions=PARTITIONS)
-    TableAdmin(client).create(name, schema(topic, view))
+    TableAdmin(client).create(name, schema(topic, view, ttl_s))
     return TalosTable(client, name), topic
 
 
@@ -147,6 +151,50 @@ def test_a_follower_that_comes_later_has_the_table(client: Client, view: StreamV
         assert ordered(follower.replica.rows()) == ordered(table.scan())
         assert follower.replica.counters.late == 0
     assert follower.consistent  # since the first of the two
+
+
+@VIEWS
+def test_records_with_a_time_to_live_are_followed_from_a_scan(
+    client: Client, view: StreamView
+) -> None:
+    """Some have expired when it comes, one is written again after that."""
+    table, topic = make(client, f"mortal-{view.value}", view, ttl_s=1)
+    old = {"user": "old", "id": 1}
+    table.put({**old, "n": 1, "text": "forgotten"})
+    table.put({"user": "old", "id": 2, "n": 1})
+    table.remove({"user": "old", "id": 2})
+    until(lambda: table.get(old) is None)
+    with TableFollower(client, table.name, topic) as follower:
+        follower.catch_up()
+        states = {(one.key["id"], one.sequence): one.record for one in follower.replica.states()}
+        assert states[2, 2] is None
+        assert states[1, 1] == {**old, "n": 1, "text": "forgotten"}
+        begun_ms = next(table.states()).timestamp_ms
+        assert list(follower.replica.rows(begun_ms + 1_000)) == []
+        assert table.increment(old, {"n": 5}) == {"n": 5}
+        written_ms = follower.catch_up()
+        assert list(follower.replica.rows(begun_ms + 1_000)) == [{**old, "n": 5}]
+        assert list(follower.replica.rows(written_ms + 1_000)) == []
+
+
+def until(holds: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + READY_S
+    while not holds():
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+
+
+def test_a_table_is_scanned_in_parts_with_versions(client: Client) -> None:
+    table, _ = make(client, "parts")
+    write(table, 30, 100)
+    with_all = {tuple(one.key.values()): one for one in table.states()}
+    parts = [list(table.states(part)) for part in table.splits()]
+    assert len(parts) > 1
+    assert sum(map(len, parts)) == len(with_all)
+    assert {tuple(one.key.values()): one for part in parts for one in part} == with_all
+    assert ordered(one.record for one in with_all.values() if one.record) == ordered(table.scan())
+    (some, *_) = table.states(columns=["n"])
+    assert set(some.record or ()) <= {"user", "id", "n"}
 
 
 def test_a_follower_may_begin_while_the_table_is_written(config: ClientConfig) -> None:

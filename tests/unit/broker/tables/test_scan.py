@@ -1,5 +1,7 @@
 """Scans: pages, ranges, conditions, indexes, actions, and their bounds."""
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.broker.support import world
 from tests.unit.broker.tables.support import (
@@ -82,6 +84,26 @@ async def test_removed_records_are_passed_over() -> None:
         found = await pages(w.broker, limit=2)
         records = [record for page in found for record in page.records]
         assert keys(records) == [("u0", at) for at in (0, 1, 3, 4)]
+
+
+async def test_versions_tell_the_last_change_also_of_what_is_gone() -> None:
+    async with world() as w:
+        await make(w.broker, replace(PLAIN, ttl_s=1))
+        await fill(w.broker, 1, 3)
+        await w.broker.tables.write(ALICE, "people", put("u0", 0, count=integer(9)))
+        await w.broker.tables.write(ALICE, "people", remove("u0", 1))
+        w.clock.now_ms += 5_000
+        found = await pages(w.broker, limit=2, versions=True)
+        records = [record for page in found for record in page.records]
+        versions = [version for page in found for version in page.versions]
+        assert keys(records) == [("u0", 0), ("u0", 1), ("u0", 2)]
+        assert [(one.sequence, one.removed) for one in versions] == [
+            (2, False), (2, True), (1, False),
+        ]  # fmt: skip
+        assert records[0]["count"] == integer(9)  # expired, which readers see for themselves
+        assert "count" not in records[1]
+        assert all(0 < one.timestamp_ms < w.clock.wall_ms() - 4_000 for one in versions)
+        assert not any(page.records for page in await pages(w.broker, limit=2))
 
 
 async def test_a_page_is_bounded_by_rows_looked_at() -> None:
@@ -187,6 +209,7 @@ async def test_wrong_scans_are_refused() -> None:
             ScanQuery(table="people", attributes=("unknown",)),
             ScanQuery(table="people", start={"at": integer(1)}),
             ScanQuery(table="people", start=key("b", 1), stop=key("a", 1)),
+            ScanQuery(table="people", versions=True, condition="count = 1"),
         ):
             with pytest.raises(ValidationFailed):
                 await w.broker.tables.scan(ALICE, wrong)

@@ -1,8 +1,15 @@
 """TableService: records of tables."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from opentalos.broker.tables.values import ScanAction, ScanActionKind, ScanQuery, Written
+from opentalos.broker.tables.values import (
+    RowVersion,
+    ScanAction,
+    ScanActionKind,
+    ScanQuery,
+    Written,
+)
 from opentalos.gateway.sds_http.handlers.context import Handler, Services
 from opentalos.gateway.sds_http.handlers.values import (
     REQUEST,
@@ -75,6 +82,7 @@ async def scan(services: Services, caller: Principal, arguments: Arguments) -> s
         limit=request.limit,
         reverse=request.reverse,
         action=None if request.action is None else _action(request.action),
+        versions=request.withVersions is True,
     )
     page = await services.tables.scan(caller, query)
     records = [columns_to(record) for record in page.records]
@@ -84,7 +92,16 @@ async def scan(services: Services, caller: Principal, arguments: Arguments) -> s
         nextStartKey=columns_to(page.next_key) if page.next_key else None,
         records=records,
         throttled=page.throttled,
+        **(_versions(page.versions) if query.versions else {}),
     )
+
+
+def _versions(found: Sequence[RowVersion]) -> dict[str, Any]:
+    return {
+        "timestamps": [one.timestamp_ms for one in found],
+        "sequences": [one.sequence for one in found],
+        "removed": [one.removed for one in found],
+    }
 
 
 def _action(struct: sds.ScanAction) -> ScanAction:
