@@ -58,12 +58,12 @@ class AttributeChange:
     removed: tuple[str, ...] = ()
 
 
-def split_name(caller: Principal, name: str) -> tuple[str, str]:
-    """Owner and plain name of a topic to create. Raises: InvalidName, PermissionDenied."""
+def split_name(caller: Principal, name: str, what: str = "topic name") -> tuple[str, str]:
+    """Owner and plain name of a topic or table to create. Raises: InvalidName, PermissionDenied."""
     organisation, slash, plain = name.rpartition("/")
+    check_name(plain, what)
     if not slash:
-        return caller.owner_id, check_name(name)
-    check_name(plain)
+        return caller.owner_id, plain
     check_name(organisation, "organisation")
     if not organisation.startswith(ORGANISATION_PREFIX):
         raise InvalidName(f"organisation {organisation!r} does not start with CL")

@@ -19,6 +19,7 @@ from opentalos.adapters.system_clock import SystemClock
 from opentalos.broker.broker import Broker, BrokerConfig, open_broker
 from opentalos.gateway.health import Readiness, reply_starting
 from opentalos.gateway.http.server import HttpServer
+from opentalos.gateway.sds_http.starting import starting_routes
 from opentalos.model.address import TLS_SCHEME
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.limits import LogLimits, SystemTopicSettings
@@ -124,7 +125,8 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
         place = None
         key = b"" if config.storage.clustered else directory.server_key()
         if config.storage.clustered:
-            http.serve(readiness.routes(), [(b"/", reply_starting)])
+            exact = {**readiness.routes(), **starting_routes()}
+            http.serve(exact, [(b"/", reply_starting)])
             place = await _listen(http, config, tls)
         stores = await open_stores(config, directory.path)
         undo.push_async_callback(stores.close)

@@ -12,7 +12,7 @@ from opentalos.model.errors import TalosError
 from opentalos.wire._generated.sds import ErrorCode, ServiceException
 
 CODES: Final[dict[type[TalosError], ErrorCode]] = {
-    errors.BadRequest: ErrorCode.BAD_REQUEST,
+    errors.BadRequest: ErrorCode.VALIDATION_FAILED,
     errors.RequestTooLarge: ErrorCode.REQUEST_TOO_LARGE,
     errors.InvalidName: ErrorCode.VALIDATION_FAILED,
     errors.InvalidTopicParams: ErrorCode.VALIDATION_FAILED,

@@ -56,7 +56,7 @@ class SdsGateway:
     ) -> None:
         self._services, self._handlers = services, handlers
         self._authenticator = SdsAuthenticator(authenticator)
-        self._tasks = CallTasks(_reply_error)
+        self._tasks = CallTasks(reply_error, unknown_in_form=True)
         self.calls: Counter[str] = Counter()  # by RPC
         self.read_s, self.write_s = Latency(), Latency()  # from request to reply
 
@@ -140,7 +140,7 @@ def _read_hot(exchange: Exchange, service: ServiceSpec) -> tuple[Call, CallForm]
     return call, CallForm(ThriftProtocol.BINARY, _BINARY, call.method, call.seqid)
 
 
-def _reply_error(exchange: Exchange, form: CallForm, error: TalosError) -> None:
+def reply_error(exchange: Exchange, form: CallForm, error: TalosError) -> None:
     """Answer with the declared exception; clients take every other status for a lost call."""
     exchange.failure = type(error).__name__
     if form.method.error is None:

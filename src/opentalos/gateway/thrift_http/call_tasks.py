@@ -1,6 +1,7 @@
 """Thrift calls that run in tasks of their own: bounded, each answered once, ended at the stop."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Coroutine
@@ -10,7 +11,7 @@ from typing import Any
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.thrift_http.replies import CallForm
-from opentalos.model.errors import ExcessivePending, TalosError
+from opentalos.model.errors import ExcessivePending, OutcomeUnknown, TalosError
 
 TASKS_MAX = 10_000  # calls of one gateway under way
 
@@ -18,10 +19,19 @@ _log = logging.getLogger("opentalos.thrift")
 
 
 class CallTasks:
-    """The calls of one gateway. Args: reply: answers a call with an error in the gateway's form."""
+    """The calls of one gateway.
 
-    def __init__(self, reply: Callable[[Exchange, CallForm, TalosError], None]) -> None:
-        self._reply = reply
+    Args: reply: answers a call with an error in the gateway's form. unknown_in_form: an error
+        nobody planned is told in that form too, since clients repeat a status of 500.
+    """
+
+    def __init__(
+        self,
+        reply: Callable[[Exchange, CallForm, TalosError], None],
+        *,
+        unknown_in_form: bool = False,
+    ) -> None:
+        self._reply, self._unknown_in_form = reply, unknown_in_form
         self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
         self.failures = 0  # requests answered with an error
@@ -79,7 +89,11 @@ class CallTasks:
         request = f"{exchange.request_id}-{next(self._numbers)}"
         fields = {"request": request, "rpc": form.method.name, "peer": exchange.peer}
         _log.error("a call failed unexpectedly", exc_info=error, extra=fields)
-        exchange.reply_text(500, f"internal error, request {request}")
+        text = f"internal error, request {request}"
+        if self._unknown_in_form:
+            with contextlib.suppress(Exception):  # it may be the form that is broken
+                self._reply(exchange, form, OutcomeUnknown(text))
+        exchange.reply_text(500, text)  # does nothing if it was answered
 
     async def drain(self, timeout_s: float) -> None:
         """Wait for the calls under way, then end those that hang: nobody waits for them."""

@@ -1,5 +1,6 @@
 """AdminService: tables, as their owners make and change them."""
 
+from dataclasses import replace
 from typing import Final
 
 from opentalos.broker.tables.values import Table
@@ -22,8 +23,16 @@ async def create_table(
 
 
 async def alter_table(services: Services, caller: Principal, arguments: Arguments) -> None:
-    """The whole of what its owner decides about a table, replaced."""
-    await services.admin.alter(caller, needed(arguments[0], TABLE), _spec(arguments[1]))
+    """The whole of what its owner decides about a table, replaced.
+
+    ``preSplits`` counts only at creation, and a specification that was written anew has 1: the
+    slices stay. Another number would be a wish that is not met, and is refused.
+    """
+    name, spec = needed(arguments[0], TABLE), _spec(arguments[1])
+    if spec.schema.slices == 1:
+        table = await services.admin.describe(caller, name)
+        spec = replace(spec, schema=replace(spec.schema, slices=table.schema.slices))
+    await services.admin.alter(caller, name, spec)
 
 
 async def drop_table(services: Services, caller: Principal, arguments: Arguments) -> None:

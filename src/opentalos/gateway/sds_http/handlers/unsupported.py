@@ -20,7 +20,7 @@ _REASONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "a dropped table is gone": ("listAllDeletedTables", "restoreTable"),
     "make a table of the new name and follow the old one's stream": ("cloneTable", "renameTable"),
-    "keys and applications are managed by REST and by talos principal": (
+    "users and their keys are managed by REST, talos user and talos key": (
         "createCredential", "saveAppInfo", "getAppInfo", "findAllApps", "findAllAppInfo",
     ),
     "access and rates are part of each table's metadata": (
