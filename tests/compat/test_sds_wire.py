@@ -238,3 +238,36 @@ def test_callers_that_prove_nothing_are_401(sds_calls: Sds, value: str) -> None:
     headers = signed_headers(PATHS["table"], body, BINARY, ROOT_KEY)
     reply = sds_calls.http.send(PATHS["table"], body, {**headers, "Authorization": value})
     assert reply.status == 401
+
+
+@pytest.mark.parametrize(
+    ("rpc", "arguments", "text_"),
+    [
+        ("createTable", ("wire bad", spec()), "invalid table name 'wire bad'"),
+        ("createTable", ("wire-text", SDS.TableSpec(spec().schema, SDS.TableMetadata(
+            description="x" * 300))), "description of 300 characters"),
+        ("getLatestStreamCheckpoint", ("wire-codes", "none"), "no stream to none"),
+    ],
+    ids=["name", "description", "mark"],
+)  # fmt: skip
+def test_wrong_administration_says_what_with_a_documented_code(
+    sds_calls: Sds, rpc: str, arguments: Any, text_: str
+) -> None:
+    if rpc != "createTable":
+        sds_calls.call("admin", "createTable", arguments[0], spec())
+    with pytest.raises(SDS.ServiceException) as caught:
+        sds_calls.call("admin", rpc, *arguments)
+    assert caught.value.errorCode == VALIDATION_FAILED
+    assert text_ in caught.value.errorMessage
+
+
+def test_an_alteration_without_pre_splits_keeps_the_slices(sds_calls: Sds) -> None:
+    group = SDS.EntityGroupSpec([SDS.KeySpec("v", True)], True)
+    sds_calls.call("admin", "createTable", "wire-slices", spec(entityGroup=group, preSplits=4))
+    sds_calls.call("admin", "alterTable", "wire-slices", spec(entityGroup=group, ttl=99))
+    schema = sds_calls.call("admin", "describeTable", "wire-slices").schema
+    assert (schema.preSplits, schema.ttl) == (4, 99)
+    with pytest.raises(SDS.ServiceException) as caught:
+        wrong = spec(entityGroup=group, preSplits=8)
+        sds_calls.call("admin", "alterTable", "wire-slices", wrong)
+    assert caught.value.errorCode == VALIDATION_FAILED

@@ -64,7 +64,7 @@ class TableAdminService:
         if caller.anonymous:
             context.authorizer.refuse(caller, "create a table", name)
         try:
-            owner, plain = split_name(caller, name)
+            owner, plain = split_name(caller, name, "table name")
         except PermissionDenied:
             context.authorizer.refuse(caller, "create a table of another owner", name)
         check_schema(spec.schema, context.config.sds)
