@@ -267,7 +267,7 @@ def test_an_alteration_without_pre_splits_keeps_the_slices(sds_calls: Sds) -> No
     sds_calls.call("admin", "alterTable", "wire-slices", spec(entityGroup=group, ttl=99))
     schema = sds_calls.call("admin", "describeTable", "wire-slices").schema
     assert (schema.preSplits, schema.ttl) == (4, 99)
+    wrong = spec(entityGroup=group, preSplits=8)
     with pytest.raises(SDS.ServiceException) as caught:
-        wrong = spec(entityGroup=group, preSplits=8)
         sds_calls.call("admin", "alterTable", "wire-slices", wrong)
     assert caught.value.errorCode == VALIDATION_FAILED
