@@ -164,12 +164,15 @@ def decode_table(value: bytes) -> Table:
         raise CorruptLog(f"unreadable table record: {error!r}") from error
 
 
-def stopped_stream(table: Table, topic: str, stream_id: int, gap_ms: int, error: str) -> Table:
-    """The table after one of its streams stopped; one that was stopped or is another stays."""
+def stopped_stream(table: Table, topic: str, stream_id: int, gap_ms: int, error: str = "") -> Table:
+    """The table after one of its streams stopped. Of one that had stopped older changes may be
+    missing than was known; another one stays."""
     state = table.streams.get(topic)
-    if state is None or state.id != stream_id or not state.live:
+    if state is None or state.id != stream_id:
         return table
-    stopped = state._replace(gap_ms=gap_ms, error=error)
+    if state.gap_ms is not None and state.gap_ms <= gap_ms:
+        return table
+    stopped = state._replace(gap_ms=gap_ms, error=state.error or error)
     return replace(table, streams={**table.streams, topic: stopped})
 
 

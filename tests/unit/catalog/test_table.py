@@ -103,6 +103,8 @@ def test_a_stream_stops_once_and_only_as_long_as_it_is_the_same() -> None:
     assert stopped_stream(TABLE, "t", 2, 11, "again") is TABLE
     assert stopped_stream(live, "t", 1, 10, "") is live
     assert stopped_stream(live, "other", 2, 10, "") is live
+    older = stopped_stream(TABLE, "t", 2, 8)
+    assert older.streams["t"] == TABLE.streams["t"]._replace(gap_ms=8)
 
 
 def test_a_dropped_table_still_names_its_rows() -> None:

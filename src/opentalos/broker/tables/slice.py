@@ -19,7 +19,7 @@ from opentalos.broker.tables.row_work import TableView, Waiting, settle, view_of
 from opentalos.broker.tables.slice_record import HeldRecord, change, claim, slice_path
 from opentalos.broker.tables.slice_server import Server
 from opentalos.broker.tables.slice_writer import Opening, SliceWriter
-from opentalos.broker.tables.stream_gap import stop_stream
+from opentalos.broker.tables.stream_gap import record_gaps, stop_stream
 from opentalos.catalog.authorize import table_not_exist
 from opentalos.catalog.table import Table
 from opentalos.model.errors import (
@@ -81,7 +81,7 @@ class Slice:
         self._settled_s = 0.0  # from then on no former owner writes
         self._look_at: bytes | None = None  # where a look goes on; None: none is under way
         self._next_look_s = 0.0
-        self._clear_due = False
+        self._clear_due = self._unwanted = False
         self._clear_timer: asyncio.TimerHandle | None = None
         self._record_turn = asyncio.Lock()
         self._full_since_s: float | None = None
@@ -183,10 +183,9 @@ class Slice:
 
     def pending(self, entries: Iterable[Entry]) -> None:
         """See Steps."""
-        if self._publisher is not None:
-            unwanted = self._publisher.push(self._view.streams, entries)
-            if unwanted:
-                self.told(unwanted)
+        if self._publisher is not None and self._publisher.push(self._view.streams, entries):
+            self._unwanted = True  # some; the next step drops them
+            self._wake.set()
 
     def told(self, entries: list[Entry]) -> None:
         """See Listener."""
@@ -238,8 +237,7 @@ class Slice:
         now_s = asyncio.get_running_loop().time()
         until_s = now_s + self._limits.look_s
         if self._publisher is not None:
-            refused = self._publisher.refused()
-            until_s = now_s + REFUSED_LOOK_S if refused else self._next_look_s
+            until_s = self._next_look_s if self._publisher.idle else now_s + REFUSED_LOOK_S
         try:
             async with asyncio.timeout_at(until_s):
                 await self._wake.wait()
@@ -333,12 +331,14 @@ class Slice:
         table = self._server.tables.by_uuid(self.table_uuid)
         if table is None:
             raise table_not_exist(self._place[1])
-        if table is not self._view.table or self.state is State.OPENING:
+        if table is not self._view.table or self.state is State.OPENING or self._unwanted:
+            self._unwanted = False
             self._view = view_of(table)
             if self._publisher is not None and self.outbox is not None:
                 live = self._view.streams
                 self._publisher.end(lambda stream: stream in live)
                 gone = [one for one in self.outbox.waiting() if one.stream not in live]
+                await record_gaps(self._server.tables, table, gone)
                 self.told(gone)
         if self.outbox is None and table.streams:
             await self._open_outbox()
@@ -443,8 +443,7 @@ class Slice:
 
     def _refuse_waiting(self, refused: list[Lane]) -> None:
         why = refused[0].refusal if refused else "its topic is slower than its table"
-        outbox = self.outbox
-        count = outbox.entries if outbox is not None else 0
+        count = self.outbox.entries if self.outbox is not None else 0
         error = ExcessivePending(f"{count} changes of this slice wait for their stream: {why}")
         while self._queue:
             settle(self._queue.popleft(), error)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from opentalos.broker.tables.outbox import Entry
 from opentalos.broker.tables.publisher import Lane
@@ -27,3 +28,18 @@ async def stop_stream(
     await tables.change(table, lambda now: stopped_stream(now, topic, stream.id, gap_ms, text))
     _log.error("table %s: %s; changes from %d on are missing", table.resource, text, gap_ms)
     return True
+
+
+async def record_gaps(tables: TableCatalog, table: Table, dropped: Sequence[Entry]) -> None:
+    """Streams that stopped lack these changes too, which may be older than what another slice
+    knew when it stopped them.
+
+    Raises: Unavailable, OutcomeUnknown: nothing may be dropped yet.
+    """
+    for topic, stream in table.streams.items():
+        times = [entry.timestamp_ms for entry in dropped if entry.stream == stream.id]
+        if stream.gap_ms is None or not times or min(times) >= stream.gap_ms:
+            continue
+        await tables.change(
+            table, partial(stopped_stream, topic=topic, stream_id=stream.id, gap_ms=min(times))
+        )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from tests.unit.broker.slices.faulty import break_puts, break_rows
@@ -11,14 +12,15 @@ from tests.unit.broker.slices.stream_support import (
     apply,
     by_row,
     firsts,
+    heard,
     streaming,
     until_cleared,
     until_heard,
 )
 from tests.unit.broker.support import World, world
-from tests.unit.broker.tables.support import ALICE, PLAIN, integer, key, put
+from tests.unit.broker.tables.support import ALICE, HASHED, PLAIN, integer, key, put
 
-from opentalos.catalog.table import Table
+from opentalos.catalog.table import Table, stopped_stream
 from opentalos.model.errors import (
     ExcessivePending,
     OutcomeUnknown,
@@ -30,6 +32,7 @@ from opentalos.model.errors import (
 from opentalos.model.limits import SdsLimits
 from opentalos.model.mutation import Mutation, Operation
 from opentalos.model.table import WhenFull
+from opentalos.sds.key_format import row_key, slice_of
 
 SMALL = SdsLimits(pending_entries_max=4, hold_s=0.05, refused_max_s=0.2, write_deadline_s=0.5)
 
@@ -149,6 +152,47 @@ async def test_a_table_that_prefers_gaps_goes_on(one: World) -> None:
     await apply(one.broker, table, add())
     assert one.broker.slices.figures().gaps == 1
     assert len(await until_heard(one.broker, topic, 1)) == 1
+
+
+async def test_a_gap_begins_with_the_oldest_change_that_any_slice_drops() -> None:
+    small = replace(SMALL, refused_max_s=3_600.0)  # the slice that is full stops the stream
+    async with world(sds=small) as one:
+        table, topic = await streaming(one, HASHED, when_full=WhenFull.GAP)
+        puts = break_puts(one.broker)
+        puts.errors = [(PartitionNotServing("moves"), False)] * 100_000
+        users = {
+            slice_of(HASHED, row_key(HASHED, key(user, 1))): user
+            for user in map("u{}".format, range(100))
+        }
+        one.clock.now_ms += 1_000
+        (oldest,) = await apply(one.broker, table, add(users[0]))
+        one.clock.now_ms += 1_000
+        async with asyncio.timeout(PATIENCE_S):
+            while (await stream_of(one, table)).streams["t"].live:
+                await one.broker.slices.apply(table, [add(users[1])])
+            await until_cleared(one.broker)
+        state = (await stream_of(one, table)).streams["t"]
+        assert state.gap_ms == oldest.row.timestamp_ms
+        assert state.error == "the topic took nothing: moves"
+        assert one.broker.slices.figures().gaps == 1
+        assert await heard(one.broker, topic, HASHED) == []
+
+
+async def test_a_gap_has_what_a_slice_finds_when_it_is_opened(one: World) -> None:
+    table, topic = await streaming(one)
+    puts = break_puts(one.broker)
+    puts.errors = [(PartitionNotServing("moves"), False)] * 100_000
+    one.clock.now_ms += 1_000
+    (owed,) = await apply(one.broker, table, add())
+    one.broker.slices.forget_all()
+    later = owed.row.timestamp_ms + 1_000
+    stop = partial(stopped_stream, topic="t", stream_id=1, gap_ms=later, error="topic deleted")
+    await one.broker.catalogs.tables.change(table, stop)
+    await apply(one.broker, table, add("v"))
+    await until_cleared(one.broker)
+    state = (await stream_of(one, table)).streams["t"]
+    assert (state.gap_ms, state.error) == (owed.row.timestamp_ms, "topic deleted")
+    assert await heard(one.broker, topic) == []
 
 
 async def test_a_store_that_is_away_leaves_nothing_half_done(one: World) -> None:
