@@ -10,6 +10,7 @@ from opentalos.broker.metering import MeteringFigures
 from opentalos.broker.position_events import PositionCounters
 from opentalos.broker.tables.slices import SliceFigures
 from opentalos.catalog.table_rates import TableRateCounters
+from opentalos.catalog.table_space import SpaceFigures
 from opentalos.catalog.topics import of_tenants, topic_by_uuid
 from opentalos.group.coordinator import GroupCounters
 from opentalos.group.directory import GroupFigures
@@ -56,6 +57,7 @@ class Figures:
     tables: int
     stopped_streams: int  # with a gap, of all tables
     table_rates: TableRateCounters
+    table_spaces: SpaceFigures  # of this server
     slices: SliceFigures  # of this server
     cluster: ClusterFigures | None  # None: this server is alone
 
@@ -83,6 +85,7 @@ def figures_of(broker: "Broker") -> Figures:
         tables=len(tables),
         stopped_streams=sum(not one.live for table in tables for one in table.streams.values()),
         table_rates=broker.tables.rates,
+        table_spaces=broker.catalogs.tables.spaces.figures(),
         slices=broker.slices.figures(),
         cluster=_cluster_of(broker),
     )

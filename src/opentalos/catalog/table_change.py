@@ -13,6 +13,7 @@ from opentalos.model.table import AppRight, TableSpec, TableState, WhenFull
 IDENTIFIER_CHARS_MAX = 128
 GRANTS_MAX = 1_000
 CAPACITY_MAX = 1 << 31  # units per second
+QUOTA_BYTES_MAX = (1 << 63) - 1
 _OF_APPLICATION_USERS = (
     AppRight.APP_USER_ENTITY_GROUP_READ,
     AppRight.APP_USER_ENTITY_GROUP_WRITE,
@@ -31,6 +32,8 @@ def check_spec(spec: TableSpec, limits: SdsLimits) -> None:
     for what, capacity in (("read", spec.read_capacity), ("write", spec.write_capacity)):
         if capacity is not None and not 0 < capacity <= CAPACITY_MAX:
             raise ValidationFailed(f"{what} capacity {capacity} is not in 1..{CAPACITY_MAX}")
+    if spec.quota_bytes is not None and not 0 < spec.quota_bytes <= QUOTA_BYTES_MAX:
+        raise ValidationFailed(f"quota of {spec.quota_bytes} bytes is not in 1..{QUOTA_BYTES_MAX}")
     if len(spec.app_acl) + len(spec.team_acl) > GRANTS_MAX:
         grants = len(spec.app_acl) + len(spec.team_acl)
         raise SizeExceeded(f"{grants} grants, at most {GRANTS_MAX}")

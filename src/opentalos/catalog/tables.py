@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from opentalos.catalog.authorize import permissions_of, table_not_exist
 from opentalos.catalog.record_index import Codec, RecordIndex, record_path
 from opentalos.catalog.table import Table, decode_table, encode_table
+from opentalos.catalog.table_space import TableSpaces
 from opentalos.catalog.unseen_records import UnseenRecords
 from opentalos.model.errors import NotFound
 from opentalos.model.identity import Principal
@@ -23,6 +24,7 @@ class TableCatalog:
         codec = Codec(encode_table, decode_table)
         self._records = RecordIndex(meta, TABLES, codec, self._record_changed)
         self.unseen = UnseenRecords(self._records, TABLES)
+        self.spaces = TableSpaces(meta, self._quota_of)
         self._listener = listener
         self._by_uuid: dict[str, Table] = {}
         self._by_name: dict[str, dict[str, Table]] = {}  # name, then owner
@@ -34,6 +36,7 @@ class TableCatalog:
 
     async def close(self) -> None:
         """Stop following changes of other servers."""
+        await self.spaces.close()
         await self._records.close()
 
     def by_uuid(self, table_uuid: str) -> Table | None:
@@ -117,9 +120,15 @@ class TableCatalog:
         """Remove a dropped table's record once its rows are gone; the name is free then."""
         await self._records.remove(table_path(dead.owner, dead.name), dead)
 
+    def _quota_of(self, table_uuid: str) -> int | None:
+        table = self._by_uuid.get(table_uuid)
+        return table.quota_bytes if table else None
+
     def _record_changed(self, path: str, old: Table | None, new: Table | None) -> None:
         if old is not None:
             self._forget(old)
+            if new is None or new.quota_bytes is None:
+                self.spaces.forget(old.uuid)
         if new is not None:
             if new.state == TableState.DELETING:
                 self._dropped[new.uuid] = new

@@ -130,4 +130,4 @@ class TableSpec:
     app_acl: Mapping[str, tuple[AppRight, ...]] = field(default_factory=dict)
     team_acl: Mapping[str, tuple[TeamRight, ...]] = field(default_factory=dict)
     when_full: WhenFull | None = None  # None: on create the server's default, on alter as it was
-    quota_bytes: int | None = None  # told back to clients; None: no limit was asked for
+    quota_bytes: int | None = None  # that its rows may take, about; None: no limit

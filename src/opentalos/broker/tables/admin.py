@@ -25,6 +25,8 @@ from opentalos.model.errors import (
     TableExists,
     TableNotEnabled,
     Unavailable,
+    ValidationFailed,
+    VersionConflict,
 )
 from opentalos.model.identity import Principal, TableRight
 from opentalos.model.mutation import NOTHING
@@ -84,13 +86,17 @@ class TableAdminService:
                 raise TableExists(f"table {plain} exists") from None
         return await self._upkeep.finish_creation(table)
 
-    async def alter(self, caller: Principal, name: str, spec: TableSpec) -> Table:
+    async def alter(
+        self, caller: Principal, name: str, spec: TableSpec, version: int | None = None
+    ) -> Table:
         """Replace what the owner decides; every server that applies mutations knows it then.
 
-        Raises: TableNotExist, TableNotEnabled: it is being created; ValidationFailed,
-            NotSupported: keys, slices, new indexes, and what streams, indexes or keys name do
-            not change; as ``create``. OutcomeUnknown: stored, but not everybody may know; the
-            same call again makes sure.
+        Args: version: that the table's schema must have; None: any.
+        Raises: TableNotExist, TableNotEnabled: it is being created; ValidationFailed: also a quota
+            below what is stored; NotSupported: keys, slices, new indexes, and what streams,
+            indexes or keys name do not change; VersionConflict; as ``create``.
+            OutcomeUnknown: stored, but not everybody may know; the same call without a version
+            again makes sure.
         """
         table = await self._fresh(caller, TableRight.ALTER, name)
         limits = self._context.config.sds
@@ -100,10 +106,13 @@ class TableAdminService:
             self._context.authorizer.authorize(caller, TableRight.CHANGE_ACCESS, table)
         now_ms = self._context.clock.wall_ms()
         streams = await self._streams.wanted(caller, table, spec.schema)
+        await self._check_quota(table, spec.quota_bytes)
 
         def change(now: Table) -> Table:
             if now.state not in _SETTLED:
                 raise TableNotEnabled(f"table {now.name} is {now.state.name.lower()}")
+            if version is not None:
+                check_version(now, version)
             check_change(now.schema, spec.schema)
             return altered_table(now, spec, streams, now_ms, limits)
 
@@ -137,9 +146,13 @@ class TableAdminService:
         table = await self._set_state(caller, name, TableState.ENABLED, TableState.DISABLING)
         return await self._upkeep.finish_disabling(table)
 
-    async def describe(self, caller: Principal, name: str) -> Table:
-        """Everything about a table, with the state of its streams."""
-        return await self._access.find(caller, TableRight.DESCRIBE, name)
+    async def describe(self, caller: Principal, name: str, *, fresh: bool = False) -> Table:
+        """Everything about a table, with the state of its streams.
+
+        Args: fresh: as new as this call, also if another server has just changed it.
+        """
+        find = self._fresh if fresh else self._access.find
+        return await find(caller, TableRight.DESCRIBE, name)
 
     async def state(self, caller: Principal, name: str) -> TableState:
         """The state of its life."""
@@ -161,12 +174,37 @@ class TableAdminService:
         """Rows and bytes, estimated; of a table that is not hashed, at least so many."""
         return await self._look.size(await self.describe(caller, name))
 
+    async def used_bytes(self, table: Table) -> int | None:
+        """What counts against its quota; None: it has none, or nobody knows now."""
+        try:
+            return await self._access.tables.spaces.used(table)
+        except Unavailable:
+            return None
+
     async def splits(
         self, caller: Principal, name: str, start: Columns = NOTHING, stop: Columns = NOTHING
     ) -> builtins.list[Split]:
         """Parts of the table, or of a range of it, that can be scanned in parallel."""
         table = await self._access.find(caller, TableRight.READ, name)
         return await self._look.splits(table, start, stop)
+
+    async def _check_quota(self, table: Table, quota_bytes: int | None) -> None:
+        """A new quota holds from now on, and must not be below what is stored.
+
+        Raises: ValidationFailed; Unavailable, OutcomeUnknown: call again.
+        """
+        if quota_bytes is None or quota_bytes == table.quota_bytes:
+            return
+        spaces = self._access.tables.spaces
+        used = await spaces.used(table)
+        if used is None:
+            used = (await self._look.size(table)).bytes
+            await spaces.begin(table.uuid, used)
+        if used > quota_bytes:
+            raise ValidationFailed(
+                f"quota of {quota_bytes} bytes: table {table.name} has {used} bytes, remove rows "
+                "first or allow more"
+            )
 
     async def _fresh(self, caller: Principal, right: TableRight, name: str) -> Table:
         """``find``, as new as this call: what is changed must not be a former table."""
@@ -230,3 +268,10 @@ class TableAdminService:
         await self._upkeep.remove_soon(former)
         if tables.record(owner, name) is not None:
             raise StoreUnavailable(f"the former table {name} is still being dropped")
+
+
+def check_version(table: Table, version: int) -> None:
+    """Raises: VersionConflict: the table's schema has another version by now; not done."""
+    now = table.schema.version
+    if now != version:
+        raise VersionConflict(f"table {table.name} has schema version {now}, not {version}")

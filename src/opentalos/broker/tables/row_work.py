@@ -7,11 +7,13 @@ from typing import NamedTuple
 from opentalos.broker.tables.outbox import Entry
 from opentalos.broker.tables.pending_format import Pending, encode_column, encode_pending
 from opentalos.catalog.table import StreamState, Table
+from opentalos.catalog.table_space import TableSpace
 from opentalos.model.change import Change
-from opentalos.model.errors import TalosError
+from opentalos.model.errors import OutcomeUnknown, TalosError
 from opentalos.model.mutation import Mutation
 from opentalos.sds.cell_format import ABSENT, StoredRow
 from opentalos.sds.mutation import Applied, apply
+from opentalos.sds.record_size import record_bytes
 from opentalos.sds.stream_content import StreamContent, stream_contents
 from opentalos.wire.change import encode_change
 
@@ -35,10 +37,11 @@ class Told(NamedTuple):
 
 
 class TableView(NamedTuple):
-    """A table as the groups of a slice need it."""
+    """A table as the groups of a slice need it. ``space``: None if it has no quota."""
 
     table: Table
     told: Sequence[Told]
+    space: TableSpace | None = None
 
     @property
     def streams(self) -> dict[int, StreamState]:
@@ -46,14 +49,14 @@ class TableView(NamedTuple):
         return {state.id: state for state in self.table.streams.values() if state.live}
 
 
-def view_of(table: Table) -> TableView:
+def view_of(table: Table, space: TableSpace | None = None) -> TableView:
     """What mutations of a table have to tell."""
     told = []
     for content in stream_contents(table.schema):
         state = table.streams.get(content.topic)
         if state is not None and state.live:
             told.append(Told(state, content))
-    return TableView(table, told)
+    return TableView(table, told, space)
 
 
 class RowWork:
@@ -61,7 +64,7 @@ class RowWork:
 
     __slots__ = (
         "after", "before", "bytes", "cached", "cells", "entries", "key", "loaded", "outcomes",
-        "pending", "version", "waiting",
+        "pending", "space", "taken", "version", "waiting",
     )  # fmt: skip
 
     def __init__(self, key: bytes) -> None:
@@ -71,17 +74,23 @@ class RowWork:
         self.version, self.before, self.bytes = 0, ABSENT, 0
         self.after: StoredRow = ABSENT
         self.outcomes: list[Outcome] = []
+        self.space: TableSpace | None = None
+        self.taken = 0  # bytes of the table's quota
         self.cells: dict[bytes, bytes | None] = {}  # of family "data"
         self.pending: dict[bytes, bytes | None] = {}
         self.entries: list[Entry] = []
 
     def decide(self, view: TableView, now_ms: int, record_bytes_max: int) -> None:
         """Apply the mutations to the row as it was loaded."""
+        self._give_back()
+        self.space = view.space
         self.outcomes, self.cells, self.pending, self.entries = [], {}, {}, []
         row, schema = self.before, view.table.schema
         for waiting in self.waiting:
             try:
                 applied = apply(schema, row, waiting.mutation, now_ms, record_bytes_max)
+                if self.space is not None:
+                    self._take(view, self.space, (row, applied.row), now_ms)
             except TalosError as error:
                 self.outcomes.append(error)
                 continue
@@ -99,8 +108,23 @@ class RowWork:
 
     def refuse(self, error: TalosError) -> None:
         """Tell every caller the same."""
+        if not isinstance(error, OutcomeUnknown):
+            self._give_back()
         for waiting in self.waiting:
             settle(waiting, error)
+
+    def _take(
+        self, view: TableView, space: TableSpace, rows: tuple[StoredRow, StoredRow], now_ms: int
+    ) -> None:
+        """Raises: QuotaExceeded: the mutation must not be done."""
+        schema, key = view.table.schema, self.waiting[0].mutation.key
+        before, after = (record_bytes(schema, key, self.key, row, now_ms) for row in rows)
+        self.taken += space.take(after - before)
+
+    def _give_back(self) -> None:
+        if self.space is not None and self.taken:
+            self.space.give_back(self.taken)
+        self.taken = 0
 
     def _tell(self, view: TableView, change: Change) -> None:
         for state, (_, kind, attributes) in view.told:

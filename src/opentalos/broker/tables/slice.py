@@ -333,7 +333,7 @@ class Slice:
             raise table_not_exist(self._place[1])
         if table is not self._view.table or self.state is State.OPENING or self._unwanted:
             self._unwanted = False
-            self._view = view_of(table)
+            self._view = view_of(table, await self._server.tables.spaces.of(table))
             if self._publisher is not None and self.outbox is not None:
                 live = self._view.streams
                 self._publisher.end(lambda stream: stream in live)

@@ -1,4 +1,5 @@
-"""Removes what nobody can read any more: long-expired records and old tombstones.
+"""Removes what nobody can read any more, long-expired records and old tombstones, and counts what
+tables with a quota hold.
 
 A removed row begins anew with sequence 1, and its time must not go back: so nothing goes before
 ``tombstone_s`` after it could be read last, which is more than clocks of servers differ. A row
@@ -7,12 +8,14 @@ go after it, by the versions that they had before, so that none of a later write
 """
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.tables.access import TableAccess
 from opentalos.broker.tables.row_tables import entries_of, rows_of
+from opentalos.broker.tables.space_pass import SpacePasses
 from opentalos.broker.tables.values import Table
 from opentalos.model.table import NEVER, TableState
 from opentalos.ports.row_store import FamilyName, Row, RowMutation
@@ -38,43 +41,54 @@ class TableSweep:
     def __init__(self, context: BrokerContext, access: TableAccess) -> None:
         self._context, self._access = context, access
         self._places: dict[str, bytes] = {}  # of passes under way, by table uuid
-        self._rests: dict[str, float] = {}  # when the next pass may begin, by table uuid
+        self._looked: dict[str, float] = {}  # when a step looked at it last, by table uuid
+        self._spaces = SpacePasses(access.tables.spaces)
         self.removed = 0  # rows, ever
 
     async def run_once(self) -> None:
         """Look at some rows of one table. Raises: Unavailable, OutcomeUnknown: harmless."""
         if not self._context.ownership.leads():
             return
+        await self._spaces.settle()
         table = self._next_table()
         if table is None:
             return
         limits = self._context.config.sds
         place = self._places.pop(table.uuid, b"")  # an error begins the pass anew, after a rest
-        now_s = asyncio.get_running_loop().time()
-        self._rests[table.uuid] = now_s + limits.sweep_pause_s
+        self._looked[table.uuid] = asyncio.get_running_loop().time()
+        if not place:
+            await self._spaces.begin(table)
         name, most = rows_of(table), limits.sweep_rows_max
         rows = await self._access.read(
             table, lambda: self._access.rows.scan(name, place, b"", limit=most)
         )
         now_ms = self._context.clock.wall_ms()
-        old = [(row, stored) for row in rows if self._is_old(table, stored := _read(row), now_ms)]
-        await self._remove(table, old)
+        found = [(row, decode_row(row.cells)) for row in rows]
+        self._spaces.add(table, found, now_ms)
+        await self._remove(table, [one for one in found if self._is_old(table, one[1], now_ms)])
         if len(rows) == most:
             self._places[table.uuid] = rows[-1].key + b"\x00"
+        else:
+            self._spaces.end(table)
 
     def _next_table(self) -> Table | None:
         """One whose pass is under way, else one that has rested."""
         tables = self._access.tables
-        for gone in [uuid for uuid in self._rests if tables.by_uuid(uuid) is None]:
-            del self._rests[gone]
+        for gone in [uuid for uuid in self._looked if tables.by_uuid(uuid) is None]:
+            del self._looked[gone]
             self._places.pop(gone, None)
+            self._spaces.forget(gone)
         for uuid in self._places:
             return tables.by_uuid(uuid)
         now_s = asyncio.get_running_loop().time()
         for table in tables.all():
-            if table.state is TableState.ENABLED and self._rests.get(table.uuid, now_s) <= now_s:
+            if table.state is TableState.ENABLED and self._has_rested(table, now_s):
                 return table
         return None
+
+    def _has_rested(self, table: Table, now_s: float) -> bool:
+        pause_s = self._spaces.pause_s(table, self._context.config.sds.sweep_pause_s)
+        return now_s >= self._looked.get(table.uuid, -math.inf) + pause_s
 
     def _is_old(self, table: Table, stored: StoredRow, now_ms: int) -> bool:
         unread_ms = stored.timestamp_ms
@@ -117,7 +131,3 @@ class TableSweep:
     def _end(self, key: bytes, version: int) -> RowMutation:
         write_id = self._context.clock.token(WRITE_ID_BYTES)
         return RowMutation(key=key, expected=version, write_id=write_id, delete=True)
-
-
-def _read(row: Row) -> StoredRow:
-    return decode_row(row.cells)

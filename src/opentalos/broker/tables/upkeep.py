@@ -29,7 +29,7 @@ UNFINISHED_S = 10.0  # a creation or disabling that is seen for longer is helped
 
 
 class TableUpkeep:
-    """One loop per server; in a cluster only the leader's does anything.
+    """Loops of each server. In a cluster only the leader's do more than tell what was written.
 
     A drop is a record in state DELETING, then the rows, then the end of the record. The server
     that was asked for it completes it at once; a leader that does the same is harmless.
@@ -63,6 +63,7 @@ class TableUpkeep:
 
     async def run_once(self) -> None:
         """One pass."""
+        await self._access.tables.spaces.tell()
         if not self._context.ownership.leads():
             return
         tables = self._access.tables
@@ -87,6 +88,8 @@ class TableUpkeep:
         """
         try:
             await self._access.make_room(table)
+            if table.quota_bytes is not None:
+                await self._access.tables.spaces.create(table.uuid)
             return await self._settle(table, TableState.CREATING, TableState.ENABLED)
         except Unavailable as error:
             raise OutcomeUnknown(f"table {table.name} is being created: {error}") from error
@@ -165,6 +168,7 @@ class TableUpkeep:
             for name in row_tables(dead):
                 await self._access.rows.drop_table(name)
             await remove_records(self._meta, dead.uuid)
+            await self._access.tables.spaces.remove(dead.uuid)
             await self._access.tables.remove(dead)
         except TalosError as error:
             _LOG.warning("drop of table %s goes on later: %s", dead.resource, error)

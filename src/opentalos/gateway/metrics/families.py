@@ -217,6 +217,12 @@ def _tables(figures: Figures) -> Iterator[Metric]:
     yield _labelled("table_units", "Units that calls on tables took.", "kind", units)
     yield _counter("table_holds", "Calls that their table's rate held up.", rates.held)
     yield _counter("table_rejections", "Calls refused by their table's rate.", rates.rejected)
+    spaces = figures.table_spaces
+    text = "Bytes of the tables with a quota that this server writes to."
+    yield _gauge("table_space_bytes", text, spaces.bytes)
+    text = "Those of these tables that hold 90 % of their quota or more."
+    yield _gauge("tables_nearly_full", text, spaces.nearly_full)
+    yield _counter("table_space_refusals", "Mutations refused by a table's quota.", spaces.refused)
     text = "Messages of changes that their topics do not have yet."
     yield _gauge("stream_pending_entries", text, slices.pending_entries)
     yield _gauge("stream_pending_bytes", "Bytes of these messages.", slices.pending_bytes)

@@ -11,7 +11,7 @@ from opentalos.gateway.rest.route import Body, Route
 from opentalos.gateway.rest.schema import fields, items, nullable, one_of, table, text, whole
 from opentalos.gateway.rest.tables import alter, table_of
 from opentalos.model.errors import TalosError
-from opentalos.model.table import StreamSpec
+from opentalos.model.table import StreamSpec, TableSpec
 
 _STREAM = {
     "topic": text(about="As it was named when the stream was made."),
@@ -55,21 +55,23 @@ async def put_stream(call: Call) -> Answer:
     found, topic, wanted = await table_of(call), _topic(call), table_format.stream_of(call.document)
     state = found.streams.get(topic)
     if wanted.enabled and state is not None and not state.live:
-        found = await _with(call, found, replace(wanted, enabled=False))
-    return Answer(_shown(await _with(call, found, wanted), topic))
+        await _with(call, replace(wanted, enabled=False))
+    return Answer(_shown(await _with(call, wanted), topic))
 
 
 async def delete_stream(call: Call) -> Answer:
     """No such stream any more."""
     found = await table_of(call)
     _shown(found, _topic(call))  # there is one
-    await _with(call, found, None)
+    await _with(call, None)
     return Answer()
 
 
-async def _with(call: Call, found: Table, stream: StreamSpec | None) -> Table:
-    schema = table_format.with_stream(found.schema, _topic(call), stream)
-    return await alter(call, found, replace(found.spec, schema=schema))
+async def _with(call: Call, stream: StreamSpec | None) -> Table:
+    def change(now: Table) -> TableSpec:
+        return replace(now.spec, schema=table_format.with_stream(now.schema, _topic(call), stream))
+
+    return await alter(call, change)
 
 
 def _topic(call: Call) -> str:

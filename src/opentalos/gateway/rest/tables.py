@@ -1,8 +1,10 @@
 """REST of structured tables: made, described, changed, dropped, enabled and disabled."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from opentalos.broker.tables.admin import check_version
 from opentalos.broker.tables.values import AppRight, Table, TableSpec, TeamRight, WhenFull
 from opentalos.gateway.rest import table_format
 from opentalos.gateway.rest.call import Answer, Call
@@ -11,10 +13,11 @@ from opentalos.gateway.rest.route import Body, Route
 from opentalos.gateway.rest.schema import fields, items, nullable, one_of, table, text, whole
 from opentalos.gateway.rest.table_format import I32_MAX
 from opentalos.gateway.rest.topics import NEW_NAME
-from opentalos.model.errors import InvalidName, TableNotExist
+from opentalos.model.errors import InvalidName, TableNotExist, VersionConflict
 from opentalos.model.table import TableState
 
 ALTER_S = 20.0  # until every server knows the table's new form
+ALTER_ATTEMPTS_MAX = 8  # of a change that others overtake
 GRANTEES_MAX = 1_000
 # What the other rights of applications tell apart is not told by keys here.
 _APP_RIGHTS = {
@@ -36,7 +39,7 @@ _DECIDED = {
     "description": text(chars_max=256),
     "read_capacity": _UNITS,
     "write_capacity": _UNITS,
-    "quota_bytes": nullable(whole(1, about="Told to clients.")),
+    "quota_bytes": nullable(whole(1, about="That its rows may take; null: no limit.")),
     "apps": {**_APPS, "description": "Rights by principal."},
     "teams": {**_TEAMS, "description": "Rights by team or organisation."},
     "when_full": _WHEN_FULL,
@@ -53,6 +56,7 @@ TABLE = {
     "read_capacity": nullable(whole()),
     "write_capacity": nullable(whole()),
     "quota_bytes": nullable(whole()),
+    "used_bytes": nullable(whole(about="Of the quota; null: it has none, or nobody knows yet.")),
     "apps": table(items(text())),
     "teams": table(items(text())),
     "when_full": one_of(*WhenFull),
@@ -62,7 +66,7 @@ TABLE = {
 async def list_tables(call: Call) -> Answer:
     """Tables that the caller may see."""
     found = call.broker.table_admin.list(call.caller, visible=True)
-    return Answer({"tables": [shown(one) for one in found]})
+    return Answer({"tables": [await _described(call, one) for one in found]})
 
 
 async def create_table(call: Call) -> Answer:
@@ -74,20 +78,23 @@ async def create_table(call: Call) -> Answer:
         made = await call.broker.table_admin.create(call.caller, sent["name"], spec)
     except InvalidName as error:  # of a stream's topic: its own name fits the schema
         raise Unusable(str(error)) from error
-    return Answer(shown(made))
+    return Answer(await _described(call, made))
 
 
 async def get_table(call: Call) -> Answer:
     """Everything about a table."""
-    return Answer(shown(await table_of(call)))
+    return Answer(await _described(call, await table_of(call)))
 
 
 async def change_table(call: Call) -> Answer:
     """Other columns, time to live, or what else its owner decides."""
     sent: dict[str, Any] = call.document
-    found = await table_of(call)
-    spec = replace(found.spec, schema=table_format.changed(found.schema, sent))
-    return Answer(shown(await alter(call, found, _decided(spec, sent))))
+
+    def change(now: Table) -> TableSpec:
+        spec = replace(now.spec, schema=table_format.changed(now.schema, sent))
+        return _decided(spec, sent)
+
+    return Answer(await _described(call, await alter(call, change, sent.get("schema_version"))))
 
 
 async def drop_table(call: Call) -> Answer:
@@ -101,22 +108,22 @@ async def enable_table(call: Call) -> Answer:
     """Read and written again."""
     call.exchange.extend(ALTER_S)
     admin, name = call.broker.table_admin, name_of(await table_of(call))
-    return Answer(shown(await admin.enable(call.caller, name)))
+    return Answer(await _described(call, await admin.enable(call.caller, name)))
 
 
 async def disable_table(call: Call) -> Answer:
     """Neither read nor written."""
     call.exchange.extend(ALTER_S)
     admin, name = call.broker.table_admin, name_of(await table_of(call))
-    return Answer(shown(await admin.disable(call.caller, name)))
+    return Answer(await _described(call, await admin.disable(call.caller, name)))
 
 
-async def table_of(call: Call) -> Table:
+async def table_of(call: Call, *, fresh: bool = False) -> Table:
     """The table of the path. Raises: TableNotExist, also for what no table can be named;
     PermissionDenied."""
     name = call.places["table"]
     try:
-        return await call.broker.table_admin.describe(call.caller, name)
+        return await call.broker.table_admin.describe(call.caller, name, fresh=fresh)
     except InvalidName as error:
         raise TableNotExist(f"table {name} does not exist") from error
 
@@ -126,16 +133,32 @@ def name_of(found: Table) -> str:
     return f"{found.owner}/{found.name}"
 
 
-async def alter(call: Call, found: Table, spec: TableSpec) -> Table:
-    """The table with another spec, which every server knows then."""
+async def alter(
+    call: Call, change: Callable[[Table], TableSpec], version: int | None = None
+) -> Table:
+    """The table with another spec, which every server knows then; nothing that others change
+    meanwhile is undone.
+
+    Args: version: that its schema must have; None: any.
+    Raises: VersionConflict: it has another one; as the broker's ``alter``.
+    """
     call.exchange.extend(ALTER_S)
-    try:
-        return await call.broker.table_admin.alter(call.caller, name_of(found), spec)
-    except InvalidName as error:  # of a stream's topic
-        raise Unusable(str(error)) from error
+    admin, attempts = call.broker.table_admin, 1 if version is not None else ALTER_ATTEMPTS_MAX
+    while True:
+        attempts -= 1
+        found = await table_of(call, fresh=True)
+        expected = found.schema.version if version is None else version
+        try:
+            check_version(found, expected)
+            return await admin.alter(call.caller, name_of(found), change(found), expected)
+        except InvalidName as error:  # of a stream's topic
+            raise Unusable(str(error)) from error
+        except VersionConflict:
+            if not attempts:
+                raise
 
 
-def shown(found: Table) -> dict[str, Any]:
+async def _described(call: Call, found: Table) -> dict[str, Any]:
     """A table as JSON."""
     return {
         "name": found.name,
@@ -149,6 +172,7 @@ def shown(found: Table) -> dict[str, Any]:
         "read_capacity": found.read_capacity,
         "write_capacity": found.write_capacity,
         "quota_bytes": found.quota_bytes,
+        "used_bytes": await call.broker.table_admin.used_bytes(found),
         "apps": {who: _names(_APP_RIGHTS, rights) for who, rights in found.app_acl.items()},
         "teams": {who: _names(_TEAM_RIGHTS, rights) for who, rights in found.team_acl.items()},
         "when_full": found.when_full.value,
@@ -212,9 +236,19 @@ ROUTES = (
         notes=(
             "Keys, hash and slices cannot be changed, indexes only be dropped, and no column goes "
             "that a key, an index or an enabled stream names. apps and teams replace what was "
-            "granted before. The answer means that every server knows the new form."
+            "granted before. schema_version is the one that the table must still have, else "
+            "nothing is changed (409); each change counts it up. The answer means that every "
+            "server knows the new form."
         ),
-        body=Body(fields(optional={**table_format.CHANGE_FIELDS, **_DECIDED})),
+        body=Body(
+            fields(
+                optional={
+                    **table_format.CHANGE_FIELDS,
+                    **_DECIDED,
+                    "schema_version": whole(1, I32_MAX, about="As the table was described."),
+                }
+            )
+        ),
     ),
     Route(
         method="DELETE", path=_PATH, handler=drop_table, tag=_TAG, status=204,
