@@ -17,7 +17,8 @@ from functools import partial
 from http.client import HTTPException
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 from tests.cluster_load import Program
 from tests.cluster_processes import rest_get, wait_until
@@ -69,9 +70,7 @@ class TableLoad:
 
     def start(self) -> None:
         """Topics, table, load; returns when every program was answered."""
-        self.resources = [
-            Sdk(self.servers[0]).topic(topic, partitions=PARTITIONS) for topic in self.streams
-        ]
+        self.resources = [self.make_topic(topic) for topic in self.streams]
         views = {topic: view.name for topic, view in self.streams.items()}
         made = self._run("load_create", table=self.table, streams=views, slices=SLICES)
         self.uuid = str(made["uuid"])
@@ -92,6 +91,14 @@ class TableLoad:
         self._watcher.start()
         self.wait_progress()
 
+    def make_topic(self, topic: str) -> str:
+        """Create a stream's topic; its resource name."""
+        return Sdk(self.servers[0]).topic(topic, partitions=PARTITIONS)
+
+    def stream_path(self, topic: str) -> str:
+        """REST of a stream."""
+        return f"/rest/v1/tables/{self.table}/streams/{quote(topic, safe='')}"
+
     def _watch_marks(self) -> None:
         """Ask each server in turn how far the streams are; one that is away tells nothing."""
         asked = itertools.cycle(itertools.product(self.servers, self.streams))
@@ -100,7 +107,7 @@ class TableLoad:
             args = {"table": self.table, "topic": topic}
             mark = self.recorder.invoke("marks", "mark", **args)
             try:
-                told = rest_get(server, f"/rest/v1/tables/{self.table}/streams/{topic}")["mark"]
+                told = rest_get(server, self.stream_path(topic))["mark"]
             except (OSError, HTTPException, AssertionError) as error:
                 self.recorder.fail(mark, repr(error))
                 continue
@@ -284,6 +291,9 @@ def change_of(view: StreamView, record: Record) -> dict[str, Any]:
     }
 
 
+AnyLoad = TypeVar("AnyLoad", bound=TableLoad)
+
+
 @contextmanager
 def table_load(
     servers: Sequence[ServerProcess],
@@ -296,7 +306,15 @@ def table_load(
 
     Args: last_harm: done after the last mutations; nobody calls the table any more.
     """
-    load = TableLoad(servers, folder, pause_s)
+    with judged(TableLoad(servers, folder, pause_s), fault, last_harm) as load:
+        yield load
+
+
+@contextmanager
+def judged(
+    load: AnyLoad, fault: str, last_harm: Callable[[], None] = lambda: None
+) -> Iterator[AnyLoad]:
+    """As ``table_load``, for any load."""
     try:
         load.start()
         yield load
@@ -306,7 +324,7 @@ def table_load(
         load.read_streams()
         load.judge(fault)
     except BaseException:
-        said = "\n".join(server.stderr() for server in servers)
+        said = "\n".join(server.stderr() for server in load.servers)
         sys.stdout.write(f"\n{fault} failed; the servers said\n{said}\n")
         raise
     finally:
