@@ -65,11 +65,20 @@ def _scalar(kind: DataType, name: str, value: Any) -> Scalar:
         if isinstance(value, bool):
             return value
     elif kind is DataType.STRING:
-        if isinstance(value, str):
+        if isinstance(value, str) and _is_text(value):
             return value
     elif isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     raise ValidationFailed(f"column {name!r} is {kind.name}, which cannot hold {value!r}")
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be sent: a half of a surrogate pair cannot."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _number(kind: DataType, name: str, value: float) -> float:

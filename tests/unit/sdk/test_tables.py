@@ -130,6 +130,7 @@ def test_typed_values_need_no_schema(servers: FakeTables) -> None:
         {"tags": [1]},
         {"tags": 1},
         {"nowhere": 1},
+        {"text": "\ud800"},
     ],
 )
 def test_a_value_that_does_not_fit_is_not_sent(servers: FakeTables, record: Any) -> None:
