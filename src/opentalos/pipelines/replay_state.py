@@ -8,6 +8,7 @@ key and ``_deleted``.
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,13 +21,15 @@ from opentalos.model.table import TableSchema
 from opentalos.pipelines.lake import HashTable
 from opentalos.sdk.stream import Replica, StoredState, StreamDecoder
 
+SCANNED_ROWS: Final = 1_000  # of a scan, in one batch
 PARTS: Final = 8  # of a table's state, by hash of the key; each is replaced as a whole
 PART: Final = "_part"
 _TIME: Final = "_timestamp_ms"  # of the record's last change
 _SEQUENCE: Final = "_sequence"
 _DELETED: Final = "_deleted"
 _BEGUN: Final = "_begun_ms"
-_OWN: Final = (PART, _TIME, _SEQUENCE, _DELETED, _BEGUN)
+MISFITS: Final = "_misfits"  # increments whose amount did not give the value that they told
+_OWN: Final = (PART, _TIME, _SEQUENCE, _DELETED, _BEGUN, MISFITS)
 _ARROW: Final[dict[DataType, Any]] = {
     DataType.BOOL: pa.bool_(),
     DataType.INT8: pa.int8(),
@@ -53,14 +56,15 @@ MESSAGE: Final = pa.schema(
 class Replay:
     """What is replayed: the stream's messages of one table. Sent to Spark's Python workers.
 
-    ``complete``: every record's first change must be there; ``parts``: never another number for
-    the same lake.
+    ``complete``: every record's first change must be there; ``strict``: amounts that do not fit
+    end the run; ``parts``: never another number for the same lake.
     """
 
     table: str
     schema: TableSchema
     view: StreamView
     complete: bool = True
+    strict: bool = True
     parts: int = PARTS
 
     def __post_init__(self) -> None:
@@ -82,7 +86,23 @@ class Replay:
         fields += [pa.field(PART, pa.int32(), False)]
         fields += [pa.field(_TIME, pa.int64(), False), pa.field(_SEQUENCE, pa.int64(), False)]
         fields += [pa.field(_DELETED, pa.bool_(), False), pa.field(_BEGUN, pa.int64(), False)]
+        fields += [pa.field(MISFITS, pa.int32())]  # None in states of before there was one
         return pa.schema(fields)
+
+    def scanned(self, states: Iterable[StoredState]) -> Iterator[pa.RecordBatch]:
+        """A scan's records as rows of the state."""
+        states = iter(states)
+        while some := list(islice(states, SCANNED_ROWS)):
+            rows = [self._row_of(self._part_of(state.key.values()), state) for state in some]
+            yield pa.RecordBatch.from_pylist(rows, self.state_schema())
+
+    def states(self, rows: pa.Table) -> Iterator[StoredState]:
+        """Rows of the state as they were stored."""
+        return map(self._state_of, rows.to_pylist())
+
+    def _part_of(self, key: Iterable[Any]) -> int:
+        # Nothing is 0 here: 0.0 and -0.0 are the same key.
+        return zlib.crc32(repr([value or 0 for value in key]).encode()) % self.parts
 
     def parted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Messages of this table with the part that their record is in. Raises:
@@ -95,9 +115,7 @@ class Replay:
             for value, number in zip(values.to_pylist(), numbers.to_pylist(), strict=True):
                 table, change = decoder.payload(value, number)
                 if table == self.table:
-                    # Nothing is 0 here: 0.0 and -0.0 are the same key.
-                    key = repr([change.key[name].value or 0 for name in self.schema.key_columns])
-                    part = zlib.crc32(key.encode()) % self.parts
+                    part = self._part_of(change.key[name].value for name in self.schema.key_columns)
                     rows.append({PART: part, "value": value, "sequence_number": number})
             yield pa.RecordBatch.from_pylist(rows, MESSAGE)
 
@@ -107,9 +125,9 @@ class Replay:
         Raises: ChangeMissing, ChangeContradicts; ValidationFailed: the schema has changed.
         """
         decoder = StreamDecoder(self.schema, self.view)
-        replica = Replica(self.schema, self.view, complete=self.complete)
-        for row in stored.to_pylist():
-            replica.restore(self._state_of(row))
+        replica = Replica(self.schema, self.view, complete=self.complete, strict=self.strict)
+        for state in self.states(stored):
+            replica.restore(state)
         changes = [
             decoder.payload(value, number)[1]
             for value, number in zip(
@@ -131,16 +149,17 @@ class Replay:
 
     def _state_of(self, row: dict[str, Any]) -> StoredState:
         times = row.pop(_TIME), row.pop(_SEQUENCE)
-        deleted, begun_ms = row.pop(_DELETED), row.pop(_BEGUN)
+        deleted, begun_ms, misfits = row.pop(_DELETED), row.pop(_BEGUN), row.pop(MISFITS) or 0
         row.pop(PART)
         record = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
         key = {name: record[name] for name in self.schema.key_columns}
         there = {name: value for name, value in record.items() if value is not None}
-        return StoredState(key, None if deleted else there, *times, begun_ms)
+        return StoredState(key, None if deleted else there, *times, begun_ms, misfits)
 
     def _row_of(self, part: int, state: StoredState) -> dict[str, Any]:
-        own = (part, state.timestamp_ms, state.sequence, state.record is None, state.begun_ms)
-        return {**state.key, **(state.record or {}), **dict(zip(_OWN, own, strict=True))}
+        _, record, timestamp_ms, sequence, begun_ms, misfits = state
+        own = (part, timestamp_ms, sequence, record is None, begun_ms, misfits)
+        return {**state.key, **(record or {}), **dict(zip(_OWN, own, strict=True))}
 
 
 def _arrow(kind: DataType) -> Any:

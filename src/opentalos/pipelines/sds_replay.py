@@ -1,23 +1,27 @@
 """The pipeline ``sds-replay``: a structured table's state, made of its stream, as Parquet."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from opentalos.model.errors import ConfigError
+from opentalos.model.table import TableSchema
 from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.replay_begin import Beginning, check_same, store, stored
 from opentalos.pipelines.replay_state import MESSAGE, PART, Replay
 from opentalos.sdk import ClientConfig
 from opentalos.sdk.config import split_key, split_urls
 from opentalos.sdk.stream import StreamDecoder
-from opentalos.sdk.tables import TableAdmin
+from opentalos.sdk.tables import TableAdmin, TableRange, TalosTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +31,12 @@ TABLE: Final = "table"
 TOPIC: Final = "topic"
 COMPLETE: Final = "complete"
 ROWS_AT_ONCE: Final = 100_000  # of the state, in the driver's memory, unless one part has more
+BOOTSTRAP: Final = "bootstrap"
+MISFITS: Final = "misfits"
+POSITION: Final = "starting-position"
 _YES, _NO = "yes", "no"
+_NONE, _SCAN = "none", "scan"
+_STOP, _COUNT = "stop", "count"
 _COLUMNS: Final = "value,sequence_number"
 
 
@@ -40,36 +49,80 @@ class SdsReplay:
         {
             TABLE: "name of the table",
             TOPIC: "topic of its stream; default: the only one that tells values",
+            BOOTSTRAP: "scan: begin with the table's records as they are, for a stream that is "
+            "younger than the table; none (default): with the stream's start",
             COMPLETE: "yes (default): the stream has every record's first change; no: take what "
             "there is",
-            "starting-position": 'earliest (default), latest, or as format("talos") has it',
+            MISFITS: "stop (default): end when an increment's amount does not give its value; "
+            "count: take the value, and count it in _misfits",
+            POSITION: 'earliest (default), latest, or as format("talos") has it',
             "group": "consumer group that shows the progress; default: pipeline-sds-replay-TABLE",
         }
     )
 
     def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
-        """Start the stream. Raises: ConfigError: an option cannot be used; TableNotExist."""
-        replay, topic = replay_of(settings)
-        given = settings.options
+        """Start the stream, at the first time with ``bootstrap`` behind a scan of the table.
+
+        Raises: ConfigError: an option cannot be used; TableNotExist: also if the table is another
+                one than at the first time.
+        """
+        followed = followed_by(settings)
+        given, table = settings.options, followed.replay.table
+        writer = ReplayWriter(followed.replay, settings.home, followed.look)
+        begun = _begun(spark, settings, followed, writer)
+        first = given.get(POSITION, "earliest") if begun.offsets is None else begun.position
         messages = (
             spark.readStream.format("talos")
             .option("url", settings.url)
             .option("key", settings.key)
-            .option("topic", topic)
+            .option("topic", followed.topic)
             .option("columns", _COLUMNS)
-            .option("startingPosition", given.get("starting-position", "earliest"))
-            .option("group", given.get("group", f"pipeline-{self.name}-{replay.table}"))
+            .option("startingPosition", first)
+            .option("group", given.get("group", f"pipeline-{self.name}-{table}"))
             .option("maxMessagesPerTrigger", settings.max_messages_per_trigger)
             .load()
         )
         stream = (
             messages.writeStream.queryName(self.name)
-            .foreachBatch(ReplayWriter(replay, settings.home))
-            .option("checkpointLocation", str(settings.checkpoint(f"{self.name}/{replay.table}")))
+            .foreachBatch(writer)
+            .option("checkpointLocation", str(checkpoint(settings, table)))
         )
         if settings.available_now:
             return stream.trigger(availableNow=True).start()
         return stream.trigger(processingTime=f"{settings.trigger_s} seconds").start()
+
+
+def checkpoint(settings: PipelineSettings, table: str) -> Path:
+    """Where Spark keeps how far the replay of a table is."""
+    return settings.checkpoint(f"{SdsReplay.name}/{table}")
+
+
+def _begun(
+    spark: "SparkSession", settings: PipelineSettings, followed: "Followed", writer: "ReplayWriter"
+) -> Beginning:
+    """How the replay began; at the first time it begins here."""
+    table, home = followed.replay.table, settings.home
+    scan = _choice(settings.options, BOOTSTRAP, (_NONE, _SCAN)) == _SCAN
+    if scan and POSITION in settings.options:
+        raise ConfigError(f"sds-replay.{BOOTSTRAP}={_SCAN} says where to start, not {POSITION}")
+    known = stored(home, table)
+    if known is not None:
+        known.check(table, followed.table_uuid, followed.topic)
+    if scan and (checkpoint(settings, table).exists() if known is None else known.offsets is None):
+        raise ConfigError(
+            f"the replay of {table} has begun without a scan; give another --home to begin with one"
+        )
+    if known is not None:
+        return known
+    begun = Beginning(followed.table_uuid, followed.topic, None)
+    if scan:
+        with TableAdmin(followed.config) as admin:
+            mark = admin.mark(table, followed.topic)
+        writer.begin(followed.scanned(spark))
+        followed.look()  # still the table of the mark
+        begun = replace(begun, offsets=mark.offsets)
+    store(home, table, begun)
+    return begun
 
 
 class ReplayWriter:
@@ -77,29 +130,57 @@ class ReplayWriter:
 
     A part is replaced as a whole, and changes that it has are known by their times and numbers:
     so a batch that is repeated, after a crash between any two parts, ends the same.
+
+    Args: look: the table's schema as it is now; it may raise.
     """
 
-    def __init__(self, replay: Replay, home: Path) -> None:
-        self._replay, self._lake = replay, replay.lake(home)
+    def __init__(
+        self, replay: Replay, home: Path, look: Callable[[], TableSchema] | None = None
+    ) -> None:
+        self._replay, self._home, self._look = replay, home, look
+        self._lake = replay.lake(home)
+        self._widened = False
 
     def __call__(self, messages: DataFrame, batch_id: int) -> None:
         """Take one batch, entirely or (an error) again later."""
+        self._follow_schema(messages.sparkSession)
         parted = messages.mapInArrow(_parted(self._replay), from_arrow_schema(MESSAGE)).persist()
         try:
             parts = sorted(part for (part,) in parted.select(PART).distinct().collect())
-            if not parts:
-                return
-            after = self._joined(parted, parts).persist()
-            try:
-                counts: dict[int, int] = dict(after.groupBy(PART).count().collect())
-                for some in together(counts):
-                    rows = after.where(F.col(PART).isin(some)).toArrow()
-                    for part in some:
-                        self._lake.replace(part, rows.filter(pc.equal(rows.column(PART), part)))
-            finally:
-                after.unpersist()
+            if parts:
+                self._store(self._joined(parted, parts), parts)
         finally:
             parted.unpersist()
+
+    def begin(self, scanned: DataFrame) -> None:
+        """Make a scan's rows the whole state, whatever there was."""
+        self._store(scanned, range(self._replay.parts))
+
+    def _follow_schema(self, spark: "SparkSession") -> None:
+        """Take new columns of the table into every part, so that all files have the same."""
+        schema = self._look() if self._look is not None else self._replay.schema
+        if schema != self._replay.schema:
+            self._replay, self._widened = replace(self._replay, schema=schema), False
+            self._lake = self._replay.lake(self._home)
+        if not self._widened:
+            wanted = set(self._replay.state_schema().names)
+            files = zip(self._lake.parts(), self._lake.files(), strict=True)
+            narrow = [part for part, file in files if wanted - set(pq.read_schema(file).names)]
+            if narrow:
+                self._store(self._lake.read(spark, narrow), narrow)
+            self._widened = True
+
+    def _store(self, rows: DataFrame, parts: Iterable[int]) -> None:
+        """Make ``rows`` all that these parts have."""
+        kept = rows.persist()
+        try:
+            found: dict[int, int] = dict(kept.groupBy(PART).count().collect())
+            for some in together(dict.fromkeys(parts, 0) | found):
+                chosen = kept.where(F.col(PART).isin(some)).toArrow()
+                for part in some:
+                    self._lake.replace(part, chosen.filter(pc.equal(chosen.column(PART), part)))
+        finally:
+            kept.unpersist()
 
     def _joined(self, messages: DataFrame, parts: list[int]) -> DataFrame:
         stored = self._lake.read(messages.sparkSession, parts)
@@ -122,7 +203,34 @@ def together(counts: Mapping[int, int]) -> Iterator[list[int]]:
         yield some
 
 
-def replay_of(settings: PipelineSettings) -> tuple[Replay, str]:
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The table and stream that options name, as they were found."""
+
+    replay: Replay
+    table_uuid: str
+    topic: str
+    config: ClientConfig
+
+    def look(self) -> TableSchema:
+        """The table's schema now. Raises: TableNotExist: also if another table has its name."""
+        with TalosTable(self.config, self.replay.table) as table:
+            uuid, schema = table.identity()
+        check_same(self.replay.table, self.table_uuid, uuid)
+        return schema
+
+    def scanned(self, spark: "SparkSession") -> DataFrame:
+        """All records as rows of the state, also removed ones: a task for each slice, page by
+        page."""
+        with TalosTable(self.config, self.replay.table) as table:
+            parts = table.splits()
+        schema = from_arrow_schema(self.replay.state_schema())
+        numbers = spark.range(0, len(parts), 1, len(parts))
+        found: DataFrame = numbers.mapInArrow(_scanned(self, parts), schema)
+        return found
+
+
+def followed_by(settings: PipelineSettings) -> Followed:
     """What the options say is to be replayed, and the topic of its stream.
 
     Raises: ConfigError: an option is missing or wrong; TableNotExist, ValidationFailed: the table
@@ -132,13 +240,12 @@ def replay_of(settings: PipelineSettings) -> tuple[Replay, str]:
     table = given.get(TABLE, "")
     if not table:
         raise ConfigError(f"sds-replay needs -o sds-replay.{TABLE}=NAME")
-    complete = given.get(COMPLETE, _YES)
-    if complete not in (_YES, _NO):
-        raise ConfigError(f"sds-replay.{COMPLETE} is {_YES} or {_NO}, not {complete!r}")
+    complete = _choice(given, COMPLETE, (_YES, _NO)) == _YES
+    strict = _choice(given, MISFITS, (_STOP, _COUNT)) == _STOP
     key_id, secret = split_key(settings.key, "key")
     config = ClientConfig(endpoints=split_urls(settings.url), key_id=key_id, secret=secret)
-    with TableAdmin(config) as admin:
-        schema = admin.describe(table).schema
+    with TalosTable(config, table) as looked_at:
+        uuid, schema = looked_at.identity()
     topic = given.get(TOPIC, "")
     if not topic:
         streams = [name for name, one in schema.streams.items() if one.enabled]
@@ -146,7 +253,27 @@ def replay_of(settings: PipelineSettings) -> tuple[Replay, str]:
             raise ConfigError(f"give sds-replay.{TOPIC}: {table} has streams into {streams}")
         (topic,) = streams
     view = StreamDecoder.of(schema, topic).view
-    return Replay(table, schema, view, complete == _YES), topic
+    return Followed(Replay(table, schema, view, complete, strict), uuid, topic, config)
+
+
+def _choice(given: Mapping[str, str], name: str, choices: tuple[str, str]) -> str:
+    """An option of two values; the first is its default. Raises: ConfigError."""
+    chosen = given.get(name, choices[0])
+    if chosen not in choices:
+        raise ConfigError(f"sds-replay.{name} is {' or '.join(choices)}, not {chosen!r}")
+    return chosen
+
+
+def _scanned(followed: Followed, parts: Sequence[TableRange]) -> Any:
+    columns = followed.replay.schema.streams[followed.topic].attributes
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+        with TalosTable(followed.config, followed.replay.table) as table:
+            for number in numbers:
+                yield from followed.replay.scanned(table.states(parts[number], columns))
+
+    return run
 
 
 def _parted(replay: Replay) -> Any:

@@ -39,6 +39,7 @@ class StoredState(NamedTuple):
     timestamp_ms: int  # of the last change
     sequence: int  # of the last change
     begun_ms: int = 0  # of change 1, if the row was there before and forgotten
+    misfits: int = 0  # increments whose amount did not give the value that they told
 
 
 @dataclass(slots=True)
@@ -47,6 +48,7 @@ class ReplicaCounters:
 
     applied: int = 0
     repeated: int = 0  # seen before, also by the scan it began with
+    misfits: int = 0  # applied increments whose amount does not give the value that they tell
     late: int = 0  # applied, though a mark had said that nothing so old is missing
 
 
@@ -55,6 +57,7 @@ class _Row(NamedTuple):
     timestamp_ms: int
     sequence: int
     begun_ms: int = 0
+    misfits: int = 0
 
 
 class Replica:
@@ -65,17 +68,27 @@ class Replica:
     Give it the changes of a row in the order of their partition; changes may be there several
     times.
 
-    Args:   complete: the first change of a row that is not known must be its first one ever.
+    Args:   complete: the first change of a row that is not known must be its first one ever;
+            strict: refuse an increment whose amount does not give the value that it tells, else
+            take the value and count it.
     Raises: NotSupported: the view does not tell values.
     """
 
-    def __init__(self, schema: TableSchema, view: StreamView, *, complete: bool = True) -> None:
+    def __init__(
+        self,
+        schema: TableSchema,
+        view: StreamView,
+        *,
+        complete: bool = True,
+        strict: bool = True,
+    ) -> None:
         if view is StreamView.KEYS_ONLY:
             raise NotSupported("a stream of view KEYS_ONLY does not tell a table's values")
         self.schema, self.view = schema, view
         self.counters = ReplicaCounters()
         self.resolved_ms = 0  # everything up to here has been applied
         self._rows: dict[Key, _Row] = {}
+        self._strict = strict
         self._exact = complete  # rows are what the table had after their last change
         self._first = 0 if complete else _UNKNOWN
 
@@ -123,7 +136,7 @@ class Replica:
         key = self._identity(change.key)
         row = self._rows.get(key) or _Row(None, 0, self._first)
         if self._is_new_life(row, change):
-            row = _Row(None, 0, 0, change.timestamp_ms)
+            row = _Row(None, 0, 0, change.timestamp_ms, row.misfits)
         if self._is_repeated(row, change):
             self.counters.repeated += 1
             return False
@@ -132,10 +145,15 @@ class Replica:
                 f"{_named(change)}: the change before it is {row.sequence}, those between never "
                 "came; begin anew with a scan"
             )
+        misfit = self._misfit(row, change)
+        if misfit and self._strict:
+            raise ChangeContradicts(misfit)
         record = self._record_after(row, change)
         sequence = change.sequence or row.sequence
-        self._rows[key] = _Row(record, change.timestamp_ms, sequence, row.begun_ms)
+        misfits = row.misfits + bool(misfit)
+        self._rows[key] = _Row(record, change.timestamp_ms, sequence, row.begun_ms, misfits)
         self.counters.applied += 1
+        self.counters.misfits += bool(misfit)
         if change.timestamp_ms <= self.resolved_ms:
             self.counters.late += 1
             _LOG.warning("%s came after the mark %d", _named(change), self.resolved_ms)
@@ -173,9 +191,22 @@ class Replica:
                 raise ChangeContradicts(f"{_named(change)} removes columns of no row")
             return {n: v for n, v in (before or plain_row(change.key)).items()
                     if n not in change.columns}  # fmt: skip
-        if change.kind is ChangeKind.INCREMENT and self._exact:
-            _verify(before or {}, change)
         return _written(before or plain_row(change.key), change.columns)
+
+    def _misfit(self, row: _Row, change: Change) -> str:
+        """Why an increment's amounts do not give what it tells; empty if they do."""
+        if not self._exact or not change.amounts or change.kind is not ChangeKind.INCREMENT:
+            return ""
+        before = self._alive(row, change.timestamp_ms) or {}
+        for name, amount in change.amounts.items():
+            old, new = before.get(name) or 0, change.columns[name].value
+            added = amount.value
+            if not (isinstance(old, int) and isinstance(added, int)):
+                return f"{_named(change)} cannot be added to {name} = {old!r}"
+            if old + added != new:
+                text = f"adds {added} to {name} = {old} and says that this makes {new!r}"
+                return f"{_named(change)} {text}"
+        return ""
 
     def _alive(self, row: _Row, now_ms: int | None) -> Row | None:
         ttl_s = self.schema.ttl_s
@@ -190,17 +221,6 @@ class Replica:
 def _written(before: Row, columns: Columns) -> Row:
     """Null is stored as no value at all."""
     return {n: v for n, v in (before | plain_row(columns)).items() if v is not None}
-
-
-def _verify(before: Row, change: Change) -> None:
-    for name, amount in change.amounts.items():
-        old, new = before.get(name) or 0, change.columns[name].value
-        added = amount.value
-        if not (isinstance(old, int) and isinstance(added, int)):
-            raise ChangeContradicts(f"{_named(change)} cannot be added to {name} = {old!r}")
-        if old + added != new:
-            text = f"adds {added} to {name} = {old} and says that this makes {new!r}"
-            raise ChangeContradicts(f"{_named(change)} {text}")
 
 
 def _named(change: Change) -> str:

@@ -1,6 +1,7 @@
 """Batches of a stream's messages become the table's state, also repeated and torn ones."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from tests.unit.sdk.stream_model import BEGIN_MS, SCHEMA, ModelTable, sorted_rows
+from tests.unit.sdk.stream_model import BEGIN_MS, SCHEMA, ModelTable, sorted_rows, typed
 
 from opentalos.model.change import Change, ChangeKind, StreamView
 from opentalos.model.datum import DataType
@@ -132,6 +133,42 @@ def test_a_missing_change_ends_the_run_and_leaves_the_state(
     assert cause.kind == "ChangeMissing"
     assert "change 3 of row id='a'" in cause.text
     assert one.state() == before
+
+
+def test_amounts_that_do_not_fit_end_the_run_or_are_counted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    one = Replaying(spark, tmp_path, StreamView.MUTATE_LOG)
+    one.take([one.table.put("a", n=1)])
+    wrong = one.table.increment("a", 2)._replace(amounts=typed(n=5))
+    with pytest.raises(PySparkException) as caught:
+        one.take([wrong])
+    assert cause_of(caught.value).kind == "ChangeContradicts"
+    one.writer = ReplayWriter(replace(one.replay, strict=False), tmp_path)
+    one.take([wrong, wrong])
+    one.take([one.table.increment("a", 1)])
+    assert one.state() == [{"id": "a", "n": 4}]
+    files = map(pq.ParquetFile, one.lake.files())
+    assert [row["_misfits"] for file in files for row in file.read().to_pylist()] == [1]
+
+
+class Gone(Exception):
+    """The table is not what it was."""
+
+
+def test_a_batch_is_not_taken_if_the_table_is_another_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    one = Replaying(spark, tmp_path, StreamView.MUTATE_LOG)
+    one.take([one.table.put("a", n=1)])
+
+    def gone() -> TableSchema:
+        raise Gone
+
+    one.writer = ReplayWriter(one.replay, tmp_path, gone)
+    with pytest.raises(Gone):
+        one.take([one.table.put("a", n=2)])
+    assert one.state() == [{"id": "a", "n": 1}]
 
 
 def test_a_state_keeps_every_type(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,23 +1,27 @@
 """What the pipeline makes of a real table's streams is the table."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.conftest import TalosServer
+from tests.spark.sds.replaying import (
+    PLAIN,
+    ordered,
+    run,
+    send_again,
+    settings,
+    settled,
+    state,
+    streamed,
+    write,
+)
 
 from opentalos.model.errors import ConfigError, NotSupported, TableNotExist, ValidationFailed
-from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.sds_replay import SDS_REPLAY
-from opentalos.sdk import Client, Message, SimpleConsumer, SimpleProducer, TalosAdmin
-from opentalos.sdk.stream import TableFollower
+from opentalos.sdk import Client, TalosAdmin
 from opentalos.sdk.tables import (
-    DataType,
-    Increment,
     KeyPart,
-    Put,
-    Remove,
     StreamSpec,
     StreamView,
     TableAdmin,
@@ -27,71 +31,6 @@ from opentalos.sdk.tables import (
 
 TABLE = "visits"
 VIEWS = {"visits-log": StreamView.MUTATE_LOG, "visits-rows": StreamView.RECORD_IMAGE}
-SCHEMA = TableSchema(
-    group=(KeyPart("user"),),
-    hashed=True,
-    primary=(KeyPart("page"),),
-    attributes={
-        "user": DataType.STRING, "page": DataType.STRING, "n": DataType.INT64,
-        "tags": DataType.STRING_SET,
-    },
-    slices=2,
-    streams={topic: StreamSpec(view=view) for topic, view in VIEWS.items()},
-)  # fmt: skip
-
-
-def settings(server: TalosServer, home: Path, **options: str) -> PipelineSettings:
-    return PipelineSettings(
-        url=server.url, key=server.key, home=home, available_now=True, options=options
-    )
-
-
-def run(spark: SparkSession, given: PipelineSettings) -> None:
-    query = SDS_REPLAY.start(spark, given)
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
-
-
-def write(table: TalosTable, number: int) -> None:
-    """Some updates of all kinds; another ``number`` does something else."""
-    keys = [{"user": user, "page": f"page-{n}"} for user in ("ann", "bob") for n in range(5)]
-    outcomes = table.batch([Put({**key, "n": number, "tags": {"a", f"t{number}"}}) for key in keys])
-    outcomes += table.batch([Increment(key, {"n": 10 + number}) for key in keys[number:]])
-    outcomes += table.batch([Remove(keys[number]), Remove(keys[number + 1], ["tags"])])
-    assert not [one for one in outcomes if isinstance(one, Exception)]
-
-
-def settled(client: Client, topic: str) -> None:
-    """Everything that was written is in the topic."""
-    with TableFollower(client, TABLE, topic, complete=True) as follower:
-        follower.catch_up()
-
-
-def send_again(client: Client, topic: str) -> None:
-    """The second half of each partition, as a publisher that does not know what arrived."""
-    with SimpleConsumer(client, topic) as consumer:
-        for partition, kept in consumer.offsets().items():
-            if kept.next > kept.start:
-                again = consumer.fetch(partition, (kept.start + kept.next) // 2)
-                with SimpleProducer(client, topic, partition) as producer:
-                    producer.put(
-                        [Message(one.data, one.partition_key, one.sequence_number) for one in again]
-                    )
-
-
-def state(spark: SparkSession, home: Path) -> list[Any]:
-    rows = spark.read.parquet(str(home / "lake" / "tables" / TABLE)).where("NOT _deleted")
-    return ordered(
-        {name: tuple(v) if isinstance(v, list) else v for name, v in row.asDict().items()
-         if v is not None and not name.startswith("_")}
-        for row in rows.collect()
-    )  # fmt: skip
-
-
-def ordered(rows: Any) -> list[Any]:
-    return sorted(rows, key=lambda row: (row["user"], row["page"]))
 
 
 def test_the_replayed_state_is_the_table_in_both_views(
@@ -101,16 +40,16 @@ def test_the_replayed_state_is_the_table_in_both_views(
         with TalosAdmin(client) as topics:
             for topic in VIEWS:
                 topics.topics.create(topic, partitions=2)
-        TableAdmin(client).create(TABLE, SCHEMA)
+        TableAdmin(client).create(TABLE, streamed(VIEWS))
         table = TalosTable(client, TABLE)
         for number in range(2):
             write(table, number)
             for topic in VIEWS:
-                settled(client, topic)
+                settled(client, TABLE, topic)
                 send_again(client, topic)
                 home = tmp_path / topic
                 run(spark, settings(server, home, table=TABLE, topic=topic))
-                assert state(spark, home) == ordered(table.scan()), (number, topic)
+                assert state(spark, home, TABLE) == ordered(table.scan()), (number, topic)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +57,22 @@ def test_the_replayed_state_is_the_table_in_both_views(
     [
         ({}, ConfigError, "needs -o sds-replay.table=NAME"),
         ({"table": "refusals", "complete": "maybe"}, ConfigError, "yes or no"),
+        (
+            {"table": "refusals", "topic": "refusals-log", "bootstrap": "yes"},
+            ConfigError,
+            "none or scan",
+        ),
+        ({"table": "refusals", "misfits": "no"}, ConfigError, "stop or count"),
+        (
+            {
+                "table": "refusals",
+                "topic": "refusals-log",
+                "bootstrap": "scan",
+                "starting-position": "latest",
+            },
+            ConfigError,
+            "says where to start",
+        ),
         ({"table": "refusals-nowhere"}, TableNotExist, "refusals-nowhere"),
         ({"table": "refusals"}, ConfigError, "give sds-replay.topic"),
         ({"table": "refusals", "topic": "other"}, ValidationFailed, "no stream into other"),
@@ -143,7 +98,7 @@ def refusals(server: TalosServer) -> TalosServer:
         "refusals-keys": StreamSpec(view=StreamView.KEYS_ONLY),
         "refusals-log": StreamSpec(),
     }
-    schema = TableSchema(primary=(KeyPart("user"),), attributes=SCHEMA.attributes, streams=streams)
+    schema = TableSchema(primary=(KeyPart("user"),), attributes=PLAIN.attributes, streams=streams)
     with Client(server.config) as client, TalosAdmin(client) as topics:
         for topic in streams:
             topics.topics.create(topic, partitions=1)
