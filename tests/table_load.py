@@ -149,7 +149,7 @@ class TableLoad:
         kept, removed = set(self._last["kept"]), set(self._last["removed"])
         for topic, view in self.streams.items():
             stream = Stream(topic, view)
-            with Client(self._config()) as client:
+            with Client(self.config()) as client:
                 wait_until(
                     partial(stream.ended, client, kept, removed),
                     f"{topic} has the last changes",
@@ -163,7 +163,8 @@ class TableLoad:
         if self._watcher.is_alive():
             self._watcher.join()
 
-    def _config(self) -> ClientConfig:
+    def config(self) -> ClientConfig:
+        """Of clients that ask the servers that run now."""
         endpoints = tuple(server.url for server in self.servers if server.process is not None)
         return ClientConfig(endpoints=endpoints, key_id=ROOT_KEY.key_id, secret=ROOT_KEY.secret)
 

@@ -99,7 +99,7 @@ class TwoOwners(TableLoad):
 
     def rows(self) -> int:
         """How many rows a scan finds now."""
-        with Client(self._config()) as client, TalosTable(client, self.table) as table:
+        with Client(self.config()) as client, TalosTable(client, self.table) as table:
             return len(list(table.scan()))
 
     def told_before(self, topic: str, end_ms: int) -> set[tuple[str, int]]:

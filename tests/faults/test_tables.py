@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from tests.cluster_processes import SESSION_S, ClusterProcesses
 from tests.conftest import RunningBackends
-from tests.table_load import table_load
+from tests.faults.slice_owners import slice_owner
+from tests.faults.table_followers import Followers
+from tests.table_load import PARTITIONS, SLICES, TableLoad, judged, table_load
 
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(1200)]
 
@@ -23,19 +25,39 @@ def quiet(_text: str) -> None:
     """No progress lines."""
 
 
+def owner_of(cluster: ClusterProcesses, load: TableLoad, number: int) -> str:
+    """In turn who has a slice of the table, and a partition of one of its streams' topics."""
+    kind, number = number % 2, number // 2
+    if kind == 0:
+        return slice_owner(cluster, load.uuid, number % SLICES)
+    return cluster.owners(load.resources[number % len(load.resources)])[number % PARTITIONS]
+
+
 def test_kill_9_of_owners_of_slices_and_of_the_topics_partitions(
     cluster: ClusterProcesses, tmp_path: Path, full: bool
 ) -> None:
+    """Followers keep up meanwhile; one of each stream begins after the kills."""
     servers = list(cluster.servers.values())
-    with table_load(servers, tmp_path, "tables: kill -9 of owners", PAUSE_S) as load:
+    load = TableLoad(servers, tmp_path, PAUSE_S)
+    followers = Followers(load)
+    with judged(load, "tables: kill -9 of owners", last_harm=followers.check):
+        followers.begin()
         for number in range(KILLS_FULL if full else 2):
-            # In turn who has a partition of a stream and any server: each has slices, too.
-            owners = cluster.owners(load.resources[number % len(load.resources)])
-            victim = owners[0] if number % 2 == 0 else cluster.names[number % len(servers)]
+            victim = owner_of(cluster, load, number)
             cluster.kill(victim)
             load.wait_progress()  # before it is back
             cluster.start(victim)
             cluster.wait_settled()
+        followers.begin()
+
+
+def test_kill_9_of_all_servers(cluster: ClusterProcesses, tmp_path: Path, full: bool) -> None:
+    servers = list(cluster.servers.values())
+    with table_load(servers, tmp_path, "tables: kill -9 of all servers", PAUSE_S) as load:
+        for _ in range(ROUNDS_FULL if full else 1):
+            cluster.kill()
+            cluster.start()
+            load.wait_progress()
 
 
 def test_the_region_server_restarts(
@@ -56,8 +78,8 @@ def test_a_server_that_was_paused_longer_than_its_session(
 ) -> None:
     servers = list(cluster.servers.values())
     with table_load(servers, tmp_path, "tables: SIGSTOP longer than the session", PAUSE_S) as load:
-        for number in range(ROUNDS_FULL if full else 1):
-            victim = cluster.owners(load.resources[number % len(load.resources)])[0]
+        for number in range(2 * ROUNDS_FULL if full else 2):
+            victim = owner_of(cluster, load, number)
             with cluster.paused(victim):
                 time.sleep(LONGER_THAN_SESSION_S)
                 load.wait_progress()  # with another owner
