@@ -402,6 +402,8 @@ class SdsLimits:
     waiting_max: int = 10_000  # mutations of one slice that wait for the group under way
     pending_entries_max: int = 100_000  # of one slice: not published, or not cleared
     pending_bytes_max: int = 64 << 20  # of one slice
+    server_pending_entries_max: int = 500_000  # of all slices of a server, about
+    server_pending_bytes_max: int = 512 << 20  # of all slices of a server, about
     refused_max_s: float = 30.0  # a topic that refuses for so long has refused "for long"
     write_deadline_s: float = 10.0  # of one group's write; a later one is given up as unknown
     settle_s: float = 30.0  # no mark of a slice for so long after it was taken from another server
@@ -420,6 +422,11 @@ class SdsLimits:
         _need(self.record_bytes_max <= 1 << 20, "need record_bytes_max <= 1 MiB")
         _need(self.record_bytes_max <= self.group_bytes_max, "need record_ <= group_bytes_max")
         _need(self.record_bytes_max <= self.pending_bytes_max, "need record_ <= pending_bytes_max")
+        _need(
+            self.pending_entries_max <= self.server_pending_entries_max
+            and self.pending_bytes_max <= self.server_pending_bytes_max,
+            "need pending_ <= server_pending_entries_max, _bytes_max",
+        )
         _need(self.record_bytes_max <= self.batch_bytes_max, "need record_ <= batch_bytes_max")
         counts = (self.batch_items_max, self.scan_records_max, self.scan_rows_max)
         _need(min(counts) > 0, "need batch_items_max, scan_records_max, scan_rows_max > 0")

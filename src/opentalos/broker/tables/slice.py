@@ -345,7 +345,10 @@ class Slice:
 
     async def _open_outbox(self) -> None:
         """Take the slice from whoever had it, and all that is pending in it."""
-        server = self._server
+        server, table = self._server, self._view.table
+        # Each claim raises the epoch: none is made while the rows cannot be read anyway.
+        start, _ = slice_range(table.schema, self.number)
+        await server.stores.rows.get(rows_of(table), [start or b"\0"])
         self._held, former = await claim(server.meta, self._path, server.context.config.server)
         now_s = asyncio.get_running_loop().time()
         self._floor_ms = self._held.record.mark_ms
@@ -423,9 +426,7 @@ class Slice:
         if outbox is None or publisher is None:
             return
         now_s = asyncio.get_running_loop().time()
-        full = (
-            outbox.entries >= limits.pending_entries_max or outbox.bytes >= limits.pending_bytes_max
-        )
+        full = self._server.pending.why_full(outbox)
         refused = publisher.refused()
         gap = self._view.table.when_full is WhenFull.GAP
         late_s = now_s - limits.refused_max_s
@@ -439,12 +440,12 @@ class Slice:
             self._full_since_s = now_s
             asyncio.get_running_loop().call_later(limits.hold_s, self._wake.set)
         elif now_s - self._full_since_s >= limits.hold_s:
-            self._refuse_waiting(refused)
+            self._refuse_waiting(refused[0].refusal if refused else full)
 
-    def _refuse_waiting(self, refused: list[Lane]) -> None:
-        why = refused[0].refusal if refused else "its topic is slower than its table"
+    def _refuse_waiting(self, why: TalosError | str | None) -> None:
         count = self.outbox.entries if self.outbox is not None else 0
         error = ExcessivePending(f"{count} changes of this slice wait for their stream: {why}")
+        self._server.counts.refused_full += len(self._queue)
         while self._queue:
             settle(self._queue.popleft(), error)
 

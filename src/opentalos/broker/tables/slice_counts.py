@@ -15,3 +15,4 @@ class SliceCounts:
     fenced: int = 0  # another server had opened the slice
     gaps: int = 0  # streams that were stopped
     opened: int = 0  # slices
+    refused_full: int = 0  # mutations, since too many changes waited for their topics

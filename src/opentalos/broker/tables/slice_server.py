@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.tables.pending_room import PendingRoom
 from opentalos.broker.tables.slice_counts import SliceCounts
 from opentalos.broker.tables.slice_writer import Stores
 from opentalos.broker.tables.stream_puts import StreamPuts
@@ -21,5 +22,6 @@ class Server:
     meta: MetaStore
     tables: TableCatalog
     puts: StreamPuts
+    pending: PendingRoom
     counts: SliceCounts = field(default_factory=SliceCounts)
     principal_of: Callable[[str], Principal | None] = lambda _owner: None

@@ -9,6 +9,8 @@ from opentalos.broker.cluster.peer_calls import PeerCalls
 from opentalos.broker.cluster.remote_logs import RemoteLogs
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.tables.index_writes import IndexWrites
+from opentalos.broker.tables.outbox import Outbox
+from opentalos.broker.tables.pending_room import PendingRoom
 from opentalos.broker.tables.publisher import topic_of
 from opentalos.broker.tables.remote_slices import (
     answering,
@@ -76,6 +78,7 @@ class SliceFigures(NamedTuple):
     resent: int = 0
     fenced: int = 0
     gaps: int = 0
+    refused_full: int = 0
 
 
 class Slices:
@@ -98,6 +101,7 @@ class Slices:
             meta=meta,
             tables=tables,
             puts=self._puts,
+            pending=PendingRoom(limits, self._outboxes),
             principal_of=principal_of,
         )
         self._logs = RemoteLogs(context)
@@ -201,7 +205,7 @@ class Slices:
     def figures(self) -> SliceFigures:
         """Sums over the slices of this server."""
         counts, now_ms = self._server.counts, self._context.clock.wall_ms()
-        boxes = [one.outbox for one in self._slices.values() if one.outbox is not None]
+        boxes = self._outboxes()
         oldest_ms = min(
             (entry.timestamp_ms for box in boxes for entry in box.waiting()), default=now_ms
         )
@@ -216,7 +220,11 @@ class Slices:
             resent=counts.resent,
             fenced=counts.fenced,
             gaps=counts.gaps,
+            refused_full=counts.refused_full,
         )
+
+    def _outboxes(self) -> list[Outbox]:
+        return [one.outbox for one in self._slices.values() if one.outbox is not None]
 
     # --- mutations ------------------------------------------------------------------------------
 

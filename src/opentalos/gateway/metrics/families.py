@@ -233,6 +233,8 @@ def _tables(figures: Figures) -> Iterator[Metric]:
     text = "Times that a topic knew of a later owner of a slice."
     yield _counter("stream_fenced", text, slices.fenced)
     yield _counter("stream_gaps", "Streams that this server stopped.", slices.gaps)
+    text = "Mutations refused since too many changes wait for their topics."
+    yield _counter("stream_full_refusals", text, slices.refused_full)
     text = "Streams that stand still and lack changes, of all tables."
     yield _gauge("streams_stopped", text, figures.stopped_streams)
 
