@@ -15,6 +15,7 @@ from tests.cluster_processes import wait_until
 from tests.compat.conftest import Sdk
 from tests.compat.test_sdk_access import new_key
 from tests.e2e.rest.client import rest
+from tests.e2e.test_disk import RESERVE_BYTES, fill, small_disk
 from tests.e2e.test_metrics import get, samples
 from tests.server_process import Key, ServerProcess
 from tests.table_load import PARTITIONS, TableLoad, group_of, judged
@@ -23,6 +24,8 @@ from opentalos.model.change import StreamView
 from opentalos.sdk.client import Client
 from opentalos.sdk.tables import TalosTable
 from opentalos.testing.checks.table_view import table_views
+
+__all__ = ["small_disk"]  # a fixture
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -37,6 +40,7 @@ OTHER, OWNER = "alice", "root"  # of the topic, of the table
 READ = ("GET_MESSAGE", "DESCRIBE_TOPIC")
 PAUSE_S = 0.01  # between two calls of one thread
 READY_TIMEOUT_S = 60.0
+SPACE_BYTES = 4 << 20  # less than the reserve is free
 WAIT_S = 60.0
 
 
@@ -81,22 +85,6 @@ class TwoOwners(TableLoad):
         """What REST tells of a stream."""
         return self.rest("GET", self.stream_path(topic).removeprefix("/rest/v1/"))
 
-    def wait_refused(self) -> None:
-        """Wait until mutations of every group of rows were refused that began from now on."""
-        groups = {group_of(each) for each in self.history().of("mutate") if each.ok}
-        began_s = time.monotonic()
-
-        def refused() -> bool:
-            found = [
-                each
-                for each in self.history().of("mutate")
-                if each.began_s > began_s and "wait for their stream" in each.error
-            ]
-            assert all(each.error.startswith("SERVICE_UNAVAILABLE") for each in found)
-            return {group_of(each) for each in found} >= groups
-
-        wait_until(refused, f"every group of {self.table} is refused", WAIT_S)
-
     def rows(self) -> int:
         """How many rows a scan finds now."""
         with Client(self.config()) as client, TalosTable(client, self.table) as table:
@@ -113,6 +101,23 @@ class TwoOwners(TableLoad):
             for change in changes
             if change.timestamp_ms < end_ms
         }
+
+
+def wait_refused(load: TableLoad) -> None:
+    """Wait until mutations of every group of rows were refused that began from now on."""
+    groups = {group_of(each) for each in load.history().of("mutate") if each.ok}
+    began_s = time.monotonic()
+
+    def refused() -> bool:
+        found = [
+            each
+            for each in load.history().of("mutate")
+            if each.began_s > began_s and "wait for their stream" in each.error
+        ]
+        assert all(each.error.startswith("SERVICE_UNAVAILABLE") for each in found)
+        return {group_of(each) for each in found} >= groups
+
+    wait_until(refused, f"every group of {load.table} is refused", WAIT_S)
 
 
 @pytest.fixture
@@ -142,14 +147,33 @@ def test_a_table_that_refuses_loses_nothing_and_goes_on(
 ) -> None:
     with judged(load, "a topic that took nothing, and writes were refused"):
         load.permit(*READ)
-        load.wait_refused()
+        wait_refused(load)
         assert load.rows()
         assert {load.stream(topic)["state"] for topic in load.streams} == {"running"}
         wait_metric(server, "stream_pending_entries", lambda count: count >= PENDING_MAX)
         server.kill()  # what it owed the topic is in the rows
         server.start()
-        load.wait_refused()
+        wait_refused(load)
         load.permit("PUT_MESSAGE", *READ)
+
+
+@pytest.fixture
+def small_server(small_disk: Path) -> Iterator[ServerProcess]:
+    """Its data are on a disk that a test can fill."""
+    config = f"{CONFIG}[log]\nspace_reserve_bytes = {RESERVE_BYTES}\n"
+    made = ServerProcess(small_disk, config, ready_timeout_s=READY_TIMEOUT_S).start()
+    yield made
+    made.stop()
+
+
+def test_a_disk_that_is_nearly_full_refuses_writes_of_tables_with_streams(
+    small_server: ServerProcess, small_disk: Path, tmp_path: Path
+) -> None:
+    load = TableLoad([small_server], tmp_path / "load", PAUSE_S)
+    with judged(load, "a disk that was nearly full"):
+        ballast = fill(small_disk, RESERVE_BYTES - SPACE_BYTES)
+        wait_refused(load)
+        ballast.unlink()
 
 
 class Cause(NamedTuple):
