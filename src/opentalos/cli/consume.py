@@ -1,7 +1,7 @@
 """``talos consume``: messages of a topic to stdout, by our SDK."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -108,9 +108,7 @@ def consume(
     Example: talos consume orders --from 2h --output '%p %o %k: %s\\n'
              talos consume orders --follow --format json | jq .text
     """
-    import asyncio  # takes its time, which --help does not need
-
-    from opentalos.cli.record_source import Wanted
+    from opentalos.cli.record_source import Wanted  # takes its time, which --help does not need
 
     if group_name is not None and partitions:
         raise click.UsageError("--partition cannot be had with --group, which shares them out")
@@ -119,9 +117,25 @@ def consume(
     renders = {"text": render, "json": render_json, "tsv": render_tsv}
     server.rest().reach()
     wanted = Wanted(topic, start, tuple(dict.fromkeys(partitions)), follow, group_name, idle_s)
-    copy = _Copy(Sink(), renders[form], count)
     if form == "tsv":
         click.echo("\t".join(TSV_COLUMNS))
+    copy_messages(server, wanted, renders[form], count)
+
+
+def copy_messages(
+    server: ServerOptions,
+    wanted: "Wanted",
+    render: "Callable[[Record], bytes | None]",
+    count: int | None,
+) -> None:
+    """Write messages to stdout until there are no more, or ``count`` are written.
+
+    Args:   render: None leaves the message out.
+    Raises: TalosError; Interrupted: Ctrl-C.
+    """
+    import asyncio
+
+    copy = _Copy(Sink(), render, count)
     try:
         asyncio.run(copy.run(server.config(), wanted))
     except KeyboardInterrupt:
@@ -133,7 +147,7 @@ class _Copy:
     """From a topic to stdout. The writes block the loop, so that a slow reader slows us down."""
 
     sink: Sink
-    render: Render
+    render: "Callable[[Record], bytes | None]"
     count: int | None
 
     async def run(self, config: Any, wanted: "Wanted") -> None:
@@ -148,7 +162,8 @@ class _Copy:
                     async with aclosing(source.batches()) as batches:
                         async for records in batches:
                             chosen = self._chosen(records)
-                            self.sink.write([self.render(record) for record in chosen])
+                            rendered = [self.render(record) for record in chosen]
+                            self.sink.write([one for one in rendered if one is not None])
                             await source.written(chosen[-1])
                             self._show(progress, source.total)
                             if self.sink.messages == self.count:

@@ -10,6 +10,7 @@ from opentalos.cli.connection import ServerOptions, with_server
 from opentalos.cli.names import table_argument
 from opentalos.cli.output import Output, with_format
 from opentalos.cli.rest_path import place
+from opentalos.cli.table_follow import follow
 from opentalos.cli.table_rows import ROW_COMMANDS
 from opentalos.cli.table_schema import (
     RIGHTS,
@@ -35,6 +36,7 @@ def table() -> None:
 for _command in ROW_COMMANDS:
     table.add_command(_command)
 table.add_command(stream)
+table.add_command(follow)
 
 
 @table.command("list")

@@ -135,6 +135,64 @@ def test_a_stream_is_enabled_followed_and_disabled(talos: Commands) -> None:
     assert talos.stored(topic) == 4
 
 
+VIEWS = ("mutate-log", "record-image", "keys-only")
+
+
+def test_changes_are_shown_to_people_and_programs_in_every_view(talos: Commands) -> None:
+    table = made(talos, "watched", "--column", "s:string", "--column", "b:binary")
+    topics = {view: talos.topic(f"watched-{view}", 1) for view in VIEWS}
+    for view, topic in topics.items():
+        talos("table", "stream", "enable", table, topic, "--view", view)
+    talos("table", "put", table, '{"k": "a", "n": 1, "s": "x y", "b": "/w=="}')
+    talos("table", "increment", table, "k=a", "--by", "n=4")
+    talos("table", "remove", table, "k=a", "--column", "s")
+    talos("table", "remove", table, "k=a")
+    for topic in topics.values():
+        talos.wait_for(topic, 4)
+    log = talos("table", "follow", table, topics["mutate-log"], "--format", "json").rows
+    assert [one["kind"] for one in log] == ["put", "increment", "remove", "remove"]
+    assert [one["sequence"] for one in log] == [1, 2, 3, 4]
+    assert [one["offset"] for one in log] == [0, 1, 2, 3]
+    assert log[0]["columns"] == {"n": 1, "s": "x y", "b": "/w=="}
+    assert (log[1]["columns"], log[1]["amounts"]) == ({"n": 5}, {"n": 4})
+    assert [one["row_deleted"] for one in log] == [False, False, False, True]
+    assert all(one["key"] == {"k": "a"} for one in log)
+    images = talos("table", "follow", table, topics["record-image"], "--format", "json").rows
+    assert [one["columns"].get("n") for one in images] == [1, 5, 5, None]
+    keys = talos("table", "follow", table, topics["keys-only"], "--format", "json").rows
+    assert [one["kind"] for one in keys] == ["change"] * 4
+    lines = talos("table", "follow", table, topics["mutate-log"]).out.splitlines()
+    shown = ["  ".join(line.split("  ")[1:]) for line in lines]
+    assert shown == [
+        '0:0  #1  put        k="a"  n=1 s="x y" b="/w=="',
+        '0:1  #2  increment  k="a"  n=5  n+4',
+        '0:2  #3  remove     k="a"  -s',
+        '0:3  #4  remove     k="a"',
+    ]
+    some = talos("table", "follow", table, topics["keys-only"], "-n", 2, "--format", "tsv").out
+    header, *rest = some.splitlines()
+    assert header.split("\t")[:5] == ["partition", "offset", "timestamp_ms", "sequence", "kind"]
+    assert [line.split("\t")[5] for line in rest] == ['{"k": "a"}'] * 2
+    refused = talos("table", "follow", table, status=2).err
+    assert "say which stream of watched; it has: watched-mutate-log" in refused
+    assert "no stream into other" in talos("table", "follow", table, "other", status=2).err
+
+
+def test_a_message_that_tells_no_change_is_shown_as_bad(talos: Commands) -> None:
+    topic, table = talos.topic("spoilt-changes", 1), made(talos, "spoilt")
+    talos("produce", topic, stdin="no change at all\n")
+    talos("table", "stream", "enable", table, topic)
+    talos("table", "put", table, "k=a", "n=1")
+    talos.wait_for(topic, 2)
+    bad, good = talos("table", "follow", table, "--format", "json").rows
+    assert (bad["kind"], bad["offset"]) == ("bad", 0)
+    assert "tells no change" in bad["error"]
+    assert good["columns"] == {"n": 1}
+    first, second = talos("table", "follow", table).out.splitlines()
+    assert first.startswith("0:0  bad  spoilt-changes[0] offset 0 tells no change")
+    assert 'k="a"' in second
+
+
 def test_rights_are_given_and_taken(talos: Commands) -> None:
     table = made(talos, "shared")
     key = row(talos, "user", "create", "reader")
