@@ -1,5 +1,6 @@
 """REST of structured tables: what is made, described and changed."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -106,3 +107,54 @@ async def test_a_table_that_cannot_be_is_refused(
     refused = await call("POST", "tables", {**PEOPLE, **change})
     assert refused.status == status, refused
     assert (await call("GET", "tables")).document == {"tables": []}
+
+
+async def test_a_change_is_made_only_to_the_version_that_was_seen(call: Rest) -> None:
+    made = (await call("POST", "tables", PEOPLE, by="alice")).document
+    version = made["schema_version"]
+    change = {"description": "new", "schema_version": version}
+    changed = await call("PATCH", "tables/people", change, by="alice")
+    assert (changed.status, changed.document["schema_version"]) == (200, version + 1)
+    for other in (version, version + 2):
+        late = {"description": "late", "schema_version": other}
+        refused = await call("PATCH", "tables/people", late, by="alice")
+        assert (refused.status, refused.document["title"]) == (409, "VersionConflict")
+        assert f"has schema version {version + 1}, not {other}" in refused.document["detail"]
+    found = (await call("GET", "tables/people", by="alice")).document
+    assert (found["description"], found["schema_version"]) == ("new", version + 1)
+
+
+async def test_changes_at_the_same_time_undo_nothing(call: Rest) -> None:
+    await call("POST", "tables", PEOPLE, by="alice")
+    names = [f"c{number}" for number in range(6)]
+    changes = [{"columns": {name: "int32"}} for name in names]
+    answers = await asyncio.gather(
+        *(call("PATCH", "tables/people", change, by="alice") for change in changes)
+    )
+    assert [one.status for one in answers] == [200] * len(names)
+    columns = (await call("GET", "tables/people", by="alice")).document["columns"]
+    assert set(names) <= set(columns)
+
+
+async def test_a_quota_is_held_and_told(call: Rest) -> None:
+    made = (await call("POST", "tables", {**PEOPLE, "quota_bytes": 300}, by="alice")).document
+    assert (made["quota_bytes"], made["used_bytes"]) == (300, 0)
+    row = {"city": "rome", "name": "ann", "born": 1990}
+    put = await call("POST", "tables/people/rows/put", {"row": row}, by="alice")
+    assert put.status == 200
+    used = (await call("GET", "tables/people", by="alice")).document["used_bytes"]
+    assert 0 < used < 300
+    assert (await call("GET", "tables", by="alice")).document["tables"][0]["used_bytes"] == used
+    large = {"row": {**row, "name": "x" * 300}}
+    refused = await call("POST", "tables/people/rows/put", large, by="alice")
+    assert (refused.status, refused.document["title"]) == (403, "QuotaExceeded")
+    assert f"limit 300 bytes, measured {used} bytes stored" in refused.document["detail"]
+    low = await call("PATCH", "tables/people", {"quota_bytes": used - 1}, by="alice")
+    assert (low.status, low.document["title"]) == (422, "ValidationFailed")
+    none = await call("PATCH", "tables/people", {"quota_bytes": None}, by="alice")
+    assert (none.document["quota_bytes"], none.document["used_bytes"]) == (None, None)
+    assert (await call("POST", "tables/people/rows/put", large, by="alice")).status == 200
+    for wrong in (0, -1, 1.5, "1"):
+        assert (
+            await call("PATCH", "tables/people", {"quota_bytes": wrong}, by="alice")
+        ).status == 400
