@@ -17,12 +17,15 @@ import pytest
 from tests.simulation.cluster_mutants import CRASHES as CLUSTER_CRASHES
 from tests.simulation.mutants import CRASHES, Mutant, _names
 
+from opentalos.broker.tables import admin as table_admin
 from opentalos.broker.tables import row_work
+from opentalos.broker.tables import upkeep as table_upkeep
 from opentalos.broker.tables.outbox import Outbox
 from opentalos.broker.tables.publisher import Lane
 from opentalos.broker.tables.slice import Slice
 from opentalos.broker.tables.slice_record import HeldRecord, claim
 from opentalos.broker.tables.slice_writer import SliceWriter
+from opentalos.catalog.table_change import new_table
 from opentalos.model.errors import OutcomeUnknown, VersionConflict
 from opentalos.sds.cell_format import HEADER_CELL, encode_header
 from opentalos.sds.mutation import apply
@@ -33,11 +36,15 @@ from opentalos.testing.faults import (
     RowFaults,
     WorldFaults,
 )
+from opentalos.testing.kills import Kill
+from opentalos.testing.table_steps import Step
 
 TABLED = replace(
     CRASHES,
     chaos_s=8.0,
     tabled=1.0,
+    kills=(),
+    recreated=0.0,
     messages=False,
     think_s=0.1,
     files=FileFaults(commit_slow=0.1),
@@ -57,9 +64,21 @@ RIVALS = replace(CALM_ROWS, chaos_s=14.0, world=WorldFaults(usurped=0.5, pause_s
 FEW_CRASHES = replace(CALM_ROWS, chaos_s=5.0, world=WorldFaults(process_crash=0.3))
 SLOW = replace(CALM_ROWS, files=FileFaults(commit_slow=0.5))
 JUMPS = replace(CALM_ROWS, world=WorldFaults(clock_jump=0.6, clock_jump_s=5.0))
+# A server is killed at named steps, and nothing else happens; see test_named_kills.py.
+NAMED = replace(CALM_ROWS, chaos_s=5.0, files=FileFaults(), world=WorldFaults())
+AFTER_WRITES = replace(NAMED, kills=(Kill(Step.WRITE, after=True, nth=3),) * 4)
+BEFORE_WRITES = replace(NAMED, kills=(Kill(Step.WRITE, after=False, nth=3),) * 4)
+AFTER_CLEARS = replace(
+    NAMED,
+    files=FileFaults(commit_slow=0.5),
+    kills=(Kill(Step.CLEAR, after=True, nth=2),) * 4,
+)
+RECREATED = replace(NAMED, recreated=1.0)
 TAKE_OVERS = replace(
     CLUSTER_CRASHES,
     tabled=1.0,
+    kills=(),
+    recreated=0.0,
     messages=False,
     think_s=0.1,
     files=FileFaults(commit_slow=0.1),
@@ -156,6 +175,24 @@ def epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
         return held, former
 
     patch.setattr("opentalos.broker.tables.slice.claim", not_raised)
+
+
+# --- drops ----------------------------------------------------------------------------------------
+
+
+def rows_outlive_their_table(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(table_upkeep, "row_tables", lambda table: ())
+
+
+def same_rows_for_the_same_name(patch: pytest.MonkeyPatch) -> None:
+    """A recreated table has the id of the former one, and finds its rows."""
+    rows_outlive_their_table(patch)
+    real = new_table
+
+    def named(spec: Any, place: tuple[str, str], uuid: str, *rest: Any) -> Any:
+        return real(spec, place, place[1].encode().hex(), *rest)
+
+    patch.setattr(table_admin, "new_table", named)
 
 
 # --- what a mutation does -------------------------------------------------------------------------
@@ -327,6 +364,31 @@ TABLE_MUTANTS = (
         _names("resend-differs", "cdc-row-inversion"),
         stale_row_after_a_conflict,
         RIVALS,
+    ),
+    Mutant(
+        "no look at opening, killed after a write",
+        _names("left-behind", "missing-mutation"),
+        no_look_at_opening,
+        AFTER_WRITES,
+    ),
+    Mutant(
+        "clear before the ack, killed after a clear",
+        _names("missing-mutation"),
+        clear_before_the_ack,
+        AFTER_CLEARS,
+    ),
+    Mutant(
+        "outbox entry in a second write, killed before it",
+        _names("missing-mutation"),
+        outbox_in_a_second_write,
+        BEFORE_WRITES,
+    ),
+    Mutant("rows outlive their table", _names("left-behind"), rows_outlive_their_table, RECREATED),
+    Mutant(
+        "same rows for the same name",
+        _names("table-differs"),
+        same_rows_for_the_same_name,
+        RECREATED,
     ),
     Mutant("mark by the clock", _names("mark-too-early"), mark_by_the_clock, SLOW),
     Mutant(

@@ -51,8 +51,10 @@ class Nemesis:
             (faults.disk_full, self._fill_disk),
         ]
         until_s = world.loop.time() + world.config.chaos_s
+        world.disk.kills.armed = True
         while world.loop.time() < until_s:
             await asyncio.sleep(TICK_S * (0.5 + rng.random()))
+            self._wake_the_killed()
             self._tasks = [task for task in self._tasks if not task.done()]
             for probability, event in events:
                 if rng.random() < probability * TICK_S and len(self._tasks) < EVENTS_AT_ONCE:
@@ -60,6 +62,15 @@ class Nemesis:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _wake_the_killed(self) -> None:
+        """Start what died at a named step, unless something else happens to that host."""
+        world = self._world
+        for host, server in world.hosts.items():
+            dead = server is not None and server.name in world.killed
+            if dead and host not in world.gone and host not in self._busy:
+                self._busy[host] = None
+                self._tasks.append(asyncio.create_task(self._back(host), name="nemesis"))
 
     async def _play(self, event: Event) -> None:
         await event()

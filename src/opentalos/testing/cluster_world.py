@@ -25,6 +25,8 @@ from opentalos.testing.control_view import ControlView
 from opentalos.testing.disk import CAPACITY_BYTES
 from opentalos.testing.faults import ENABLED, ClusterFaults
 from opentalos.testing.history import History
+from opentalos.testing.kills import Kill
+from opentalos.testing.loop import SimulatedProcess
 from opentalos.testing.network import SimulatedNetwork
 from opentalos.testing.peers import Directory, address_of
 from opentalos.testing.server import PlainSecretBox, ServerLost, UnansweredBug, server_rng
@@ -175,6 +177,12 @@ class ClusterWorld(World):
             server.crash()
             self.disk.lose_process(server.process)
 
+    def _kill(self, process: SimulatedProcess, kill: Kill) -> None:
+        super()._kill(process, kill)
+        for host, server in self.hosts.items():
+            if server is not None and server.process is process:
+                self.recorder.note("process-crash", server=server.name, host=host)
+
     def _new_process(self, host: str) -> ClusterServer:
         number = len(self._made) + 1
         rng = server_rng(self.seed, number)
@@ -220,6 +228,7 @@ class ClusterWorld(World):
 
     async def heal(self) -> None:
         """End all faults; every host runs that is not gone."""
+        self.disk.kills.armed = False
         self.disk.healed = True
         self.disk.capacity_bytes = CAPACITY_BYTES
         self.network.mend_all()

@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from opentalos.model.errors import StorageFull, TalosError
 from opentalos.model.message import Durability
+from opentalos.testing.kills import Kills
 from opentalos.testing.loop import SimulatedProcess, SimulationLoop
 from opentalos.testing.refusal import Refusals
 from opentalos.testing.stored_logs import WatchedRecords
@@ -77,6 +78,7 @@ class SimulatedDisk:
         self.used_bytes = 0
         self.observers: list[Callable[[DiskEvent], None]] = []
         self.healed = False  # True: no more injected faults
+        self.kills = Kills()
         self.refusals = Refusals(loop, refusals or random.Random(0))
         self._context: Context = copy_context()
 

@@ -15,9 +15,10 @@ from opentalos.model.errors import (
     WriterDead,
 )
 from opentalos.model.message import Durability
-from opentalos.testing.disk import SimulatedDisk, SimulatedFile
+from opentalos.testing.disk import SEGMENT_SUFFIX, SimulatedDisk, SimulatedFile
 from opentalos.testing.faults import FileFaults
 from opentalos.testing.loop import SimulatedProcess
+from opentalos.testing.table_steps import Step, steps_of_blocks
 
 WRITE_S = 0.0005  # mean of a write into the page cache
 SYNC_S = 0.002  # mean of a sync
@@ -77,13 +78,23 @@ class FaultyAppendFile:
         elif disk.hits(faults.commit_hangs):
             slow_s = disk.rng.random() * faults.hang_s
         file.in_flight = data
-        await disk.after(store.delay(WRITE_S), lambda: disk.write(file, written if fails else data))
+        steps: list[Step] = []
+        if not fails and self._path.endswith(SEGMENT_SUFFIX) and disk.kills.watches(store.process):
+            steps += steps_of_blocks(data)
+
+        def write() -> None:
+            file.in_flight = b""  # what a kill before the write must not tear
+            disk.kills.before(store.process, steps)
+            disk.write(file, written if fails else data)
+
+        def sync() -> None:
+            disk.sync(file, to_platter=to_platter, fails=lies)
+            disk.kills.after(store.process, steps)
+
+        await disk.after(store.delay(WRITE_S), write)
         to_platter = file.durability is Durability.SYNCED or disk.hits(faults.writeback)
         lies = fails and (len(written) < len(data) or disk.hits(faults.sync_lies))
-        await disk.after(
-            store.delay(SYNC_S) + slow_s,
-            lambda: disk.sync(file, to_platter=to_platter, fails=lies),
-        )
+        await disk.after(store.delay(SYNC_S) + slow_s, sync)
         if fails:
             raise OutcomeUnknown(f"{self._path}: simulated failure of a commit")
 

@@ -5,7 +5,7 @@ refusals, and watches that lag behind. A write is never applied after its answer
 services that play this port order the calls of one session.
 """
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from opentalos.adapters.memory import MemoryMetaStore
@@ -13,7 +13,9 @@ from opentalos.model.errors import OutcomeUnknown, StoreUnavailable
 from opentalos.ports.meta_store import Record, Session
 from opentalos.testing.disk import SimulatedDisk
 from opentalos.testing.faults import MetaFaults
+from opentalos.testing.kills import stepped
 from opentalos.testing.loop import SimulatedProcess
+from opentalos.testing.table_steps import Step, steps_of_record
 
 T = TypeVar("T")
 
@@ -48,15 +50,17 @@ class FaultyMetaStore:
 
     async def create(self, path: str, value: bytes, *, ephemeral: bool = False) -> int:
         """Add a record; see the port."""
-        return await self._write(lambda: self._inner.create(path, value, ephemeral=ephemeral))
+        return await self._write(
+            lambda: self._inner.create(path, value, ephemeral=ephemeral), path, value
+        )
 
     async def replace(self, path: str, value: bytes, expected: int) -> int:
         """Compare-and-set; see the port."""
-        return await self._write(lambda: self._inner.replace(path, value, expected))
+        return await self._write(lambda: self._inner.replace(path, value, expected), path, value)
 
     async def delete(self, path: str, expected: int) -> None:
         """Compare-and-remove; see the port."""
-        await self._write(lambda: self._inner.delete(path, expected))
+        await self._write(lambda: self._inner.delete(path, expected), path, None)
 
     async def watch(self, prefix: str) -> AsyncIterator[Mapping[str, Record]]:
         """States in order, some of them late; see the port."""
@@ -99,21 +103,31 @@ class FaultyMetaStore:
             raise StoreUnavailable("simulated: the meta store does not answer")
         return await disk.after(self._delay(READ_S), lambda: run_now(call()))
 
-    async def _write(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _write(
+        self, call: Callable[[], Coroutine[Any, Any, T]], path: str, value: bytes | None
+    ) -> T:
         disk, faults = self._disk, self._faults
+        apply = lambda: self._apply(call, path, value)  # noqa: E731  # shared by two uses
         if disk.hits(faults.unavailable):
             raise StoreUnavailable("simulated: the meta store does not answer")
         if not disk.hits(faults.unknown):
-            return await disk.after(self._delay(WRITE_S), lambda: self._apply(call))
+            return await disk.after(self._delay(WRITE_S), apply)
         if disk.hits(0.5):
-            await disk.after(self._delay(WRITE_S), lambda: self._apply(call))
+            await disk.after(self._delay(WRITE_S), apply)
         raise OutcomeUnknown("simulated: the answer of the meta store was lost")
 
-    def _apply(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def _apply(
+        self, call: Callable[[], Coroutine[Any, Any, T]], path: str, value: bytes | None
+    ) -> T:
         # A crash between sending and applying leaves it open whether the write happens.
         if self._process.crashed and self._disk.rng.random() < 0.5:
             raise OutcomeUnknown("nobody hears this")
-        return run_now(call())
+
+        def steps() -> Iterator[Step]:
+            kept = self._disk.records.records.get(path)
+            return steps_of_record(path, kept.record.value if kept else None, value)
+
+        return stepped(self._disk.kills, self._process, lambda: run_now(call()), steps)
 
     def _delay(self, mean_s: float) -> float:
         delay_s = mean_s * (0.2 + 1.6 * self._disk.rng.random())

@@ -1,6 +1,6 @@
 """FaultyRowStore: the RowStore port in simulated memory, with every fault the port allows."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
 
 from opentalos.adapters.memory import MemoryRowStore
@@ -10,9 +10,17 @@ from opentalos.ports.row_store import FamilyName, Row, RowMutation
 from opentalos.testing.disk import SimulatedDisk
 from opentalos.testing.faults import RowFaults
 from opentalos.testing.faulty_meta import READ_S, WRITE_S, run_now
+from opentalos.testing.kills import stepped
 from opentalos.testing.loop import SimulatedProcess
+from opentalos.testing.table_steps import (
+    ROW_TABLES,
+    Step,
+    is_index,
+    steps_of_mutation,
+)
 
 T = TypeVar("T")
+Steps = Callable[[], Iterator[Step]]
 
 LATE_S = 5.0  # a write whose answer was lost is applied so much later at most
 
@@ -30,7 +38,7 @@ class FaultyRowStore:
 
     async def drop_table(self, table: str) -> None:
         """Remove the table; see the port."""
-        await self._read(lambda: self._inner.drop_table(table))
+        await self._read(lambda: self._inner.drop_table(table), lambda: _of_drop(table))
 
     async def get(
         self, table: str, keys: Sequence[bytes], *, family: FamilyName = FamilyName.DATA
@@ -44,12 +52,13 @@ class FaultyRowStore:
         if disk.hits(faults.unavailable):
             raise StoreUnavailable("simulated: the row store does not answer")
         call = lambda: self._inner.mutate(table, mutation)  # noqa: E731  # shared by three uses
+        steps = lambda: steps_of_mutation(table, mutation)  # noqa: E731
         if not disk.hits(faults.unknown):
-            return await disk.after(self._delay(WRITE_S), lambda: self._apply(call))
+            return await disk.after(self._delay(WRITE_S), lambda: self._apply(call, steps))
         if disk.hits(faults.unknown_later):
             disk.later(disk.rng.random() * LATE_S, lambda: _apply_late(call))
         elif disk.hits(0.5):
-            await disk.after(self._delay(WRITE_S), lambda: self._apply(call))
+            await disk.after(self._delay(WRITE_S), lambda: self._apply(call, steps))
         raise OutcomeUnknown("simulated: the answer of the row store was lost")
 
     async def mutate_many(
@@ -80,30 +89,46 @@ class FaultyRowStore:
         return await self._read(
             lambda: self._inner.scan(
                 table, start, stop, limit=limit, reverse=reverse, family=family
-            )
+            ),
+            lambda: self._of_scan(table, family),
         )
 
     async def close(self) -> None:
         """Let go of the storage."""
         await self._inner.close()
 
-    async def _read(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _read(
+        self, call: Callable[[], Coroutine[Any, Any, T]], steps: Steps = lambda: iter(())
+    ) -> T:
         disk = self._disk
         if disk.hits(self._faults.unavailable):
             raise StoreUnavailable("simulated: the row store does not answer")
-        return await disk.after(self._delay(READ_S), lambda: run_now(call()))
+        return await disk.after(self._delay(READ_S), lambda: self._stepped(call, steps))
 
-    def _apply(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def _apply(self, call: Callable[[], Coroutine[Any, Any, T]], steps: Steps) -> T:
         # A crash between sending and applying leaves it open whether the write happens.
         if self._process.crashed and self._disk.rng.random() < 0.5:
             raise OutcomeUnknown("nobody hears this")
-        return run_now(call())
+        return self._stepped(call, steps)
+
+    def _stepped(self, call: Callable[[], Coroutine[Any, Any, T]], steps: Steps) -> T:
+        return stepped(self._disk.kills, self._process, lambda: run_now(call()), steps)
+
+    def _of_scan(self, table: str, family: FamilyName) -> Iterator[Step]:
+        of_rows = table.startswith(ROW_TABLES) and not is_index(table)
+        if of_rows and family is FamilyName.PENDING and self._disk.kills.opens(self._process):
+            yield Step.LOOK
 
     def _delay(self, mean_s: float) -> float:
         delay_s = mean_s * (0.2 + 1.6 * self._disk.rng.random())
         if self._disk.hits(self._faults.slow):
             delay_s += self._disk.rng.random() * self._faults.slow_s
         return delay_s
+
+
+def _of_drop(table: str) -> Iterator[Step]:
+    if table.startswith(ROW_TABLES) and not is_index(table):
+        yield Step.DROP_ROWS
 
 
 def _apply_late(call: Callable[[], Coroutine[Any, Any, object]]) -> None:

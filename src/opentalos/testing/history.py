@@ -55,7 +55,10 @@ Notes are facts without an outcome.
 | usage-topic | topic uuid of __usage |
 | file-commit | path of the segment, process |
 | verify-fault, left-behind | text |
-| table | table, streams: {topic: view} that it has from its beginning, with all columns |
+| table | table, streams: {topic: view} that it has from its beginning, with all columns; former: |
+| | tables that had its name before: what is unknown of them may have been done to this one |
+| table-dropped | table: what its streams have not told is lost |
+| killed-at | server, step: it died right before or after it |
 | stream-gap | table, topic: the stream stopped, so that changes are missing |
 | unanswered, answered-twice, unhandled-error, deadlock | text |
 | never-rebalanced, stale-schedule, forward-loop | text |

@@ -1,15 +1,17 @@
 """The last look at tables: everything is published, and streams and rows are read to their end."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from opentalos.adapters.memory import MemoryRowStore
+from opentalos.adapters.memory import MemoryRowStore, MemoryStorage
 from opentalos.broker.broker import Broker
 from opentalos.broker.plain_messages import Bounds, PlainMessage, Spot
 from opentalos.broker.tables.values import ScanQuery
+from opentalos.catalog.tables import TABLES
 from opentalos.model.change import ChangeKind, StreamView
 from opentalos.model.datum import Columns
 from opentalos.model.errors import TalosError
@@ -21,7 +23,6 @@ from opentalos.testing.table_clients import (
     HOT_ROWS,
     INDEX,
     INDEXED,
-    TABLE,
     LiveTable,
     MarkReader,
     Switcher,
@@ -30,6 +31,7 @@ from opentalos.testing.table_clients import (
     row_name,
     text,
 )
+from opentalos.testing.table_steps import ROW_TABLES, uuid_of
 from opentalos.testing.world import World
 from opentalos.wire.change import decode_change
 
@@ -38,7 +40,6 @@ READ_S = 20.0  # for one reading of all of a stream
 PAGE = Bounds(messages_max=10_000, bytes_max=8 << 20)
 SCAN_RECORDS = 3  # of one page, so that there are several
 KEY = ("g", "id")
-ROW_TABLES = "sds."  # beginning of the names of tables of the row store
 _KINDS = {ChangeKind.PUT: "put", ChangeKind.INCREMENT: "increment", ChangeKind.DELETE: "delete"}
 
 
@@ -60,11 +61,17 @@ class TableAuditor(TableClient):
     async def read_all(self) -> None:
         """Rows, index and streams, once these tell of each row's last change; and their marks."""
         await self._until(self._all_cleared)
-        await self._until(partial(self._scan, _all_rows(), {}))
-        await self._until(partial(self._scan, _all_entries(), {"index": INDEX, "column": INDEXED}))
+        rows, entries = _all_rows(self.table.name), _all_entries(self.table.name)
+        await self._until(partial(self._scan, rows, {}))
+        await self._until(partial(self._scan, entries, {"index": INDEX, "column": INDEXED}))
+        await self.read_streams()
+        for name in self.table.streams:
+            await self._until(partial(self._mark, name))
+
+    async def read_streams(self) -> None:
+        """All that the streams told; what was not probed before is not waited for."""
         for name, view in self.table.streams.items():
             await self._until(partial(self._read, name, view))
-            await self._until(partial(self._mark, name))
 
     @property
     def _rotten(self) -> bool:
@@ -98,11 +105,17 @@ class TableAuditor(TableClient):
         return mark.ok
 
     async def _all_cleared(self, late: bool) -> bool:
-        """No entry waits any more to be published or cleared, as the storage itself has it."""
+        """No entry waits any more to be published or cleared, and nothing is left of a dropped
+        table, as the storage itself has it."""
         records = self.world.disk.records
         rows = MemoryRowStore(records)
+        known = _table_uuids(records)
         for table in records.tables:
             if table.startswith(ROW_TABLES):
+                if uuid_of(table) not in known:
+                    if late:
+                        self.world.recorder.note("left-behind", text=f"rows of {table}, dropped")
+                    return False
                 left = await rows.scan(table, b"", b"", limit=1, family=FamilyName.PENDING)
                 if left and late and not self._rotten:
                     text = f"entries of {left[0].key!r} in {table}: {len(left[0].cells)}"
@@ -115,7 +128,7 @@ class TableAuditor(TableClient):
         self, queries: Sequence[ScanQuery], index: Mapping[str, str], late: bool
     ) -> bool:
         server = await self.server()
-        args = {"table": self.table.name, "server": server.name, **index, **self._healed(late)}
+        args = {"table": self.table.title, "server": server.name, **index, **self._healed(late)}
         operation = self.world.recorder.invoke(self.name, "scan", final=True, **args)
 
         async def scan(broker: Broker) -> list[Columns]:
@@ -143,7 +156,7 @@ class TableAuditor(TableClient):
         if missing and not late:
             return False
         for partition, told in enumerate(changes):
-            args = {"table": self.table.name, "topic": topic.resource, "partition": partition}
+            args = {"table": self.table.title, "topic": topic.resource, "partition": partition}
             operation = self.world.recorder.invoke(self.name, "changes", **args)
             end = told[-1][0] + 1 if told else 0
             self.world.recorder.ok(operation, start=0, next=end, changes=told)
@@ -151,20 +164,29 @@ class TableAuditor(TableClient):
 
     def _not_read(self, topic: LiveTopic, error: str) -> bool:
         operation = self.world.recorder.invoke(
-            self.name, "changes", table=self.table.name, topic=topic.resource, **self._healed(True)
+            self.name, "changes", table=self.table.title, topic=topic.resource, **self._healed(True)
         )
         self.world.recorder.fail(operation, error)
         return False
 
 
-def _all_rows() -> list[ScanQuery]:
-    return [ScanQuery(table=TABLE, limit=SCAN_RECORDS)]
+def _table_uuids(records: MemoryStorage) -> set[str]:
+    """Of the tables that are there, or being dropped."""
+    return {
+        json.loads(kept.record.value)["uuid"]
+        for path, kept in records.records.items()
+        if path.startswith(f"{TABLES}/")
+    }
 
 
-def _all_entries() -> list[ScanQuery]:
+def _all_rows(table: str) -> list[ScanQuery]:
+    return [ScanQuery(table=table, limit=SCAN_RECORDS)]
+
+
+def _all_entries(table: str) -> list[ScanQuery]:
     within = [{"g": text(group)} for group in GROUPS]
     return [
-        ScanQuery(table=TABLE, index=INDEX, start=group, stop=group, limit=SCAN_RECORDS)
+        ScanQuery(table=table, index=INDEX, start=group, stop=group, limit=SCAN_RECORDS)
         for group in within
     ]
 

@@ -36,7 +36,8 @@ GIVEN_AWAY = 997  # amounts of one client lie so far apart; no two clients have 
 
 @dataclass(slots=True, eq=False)
 class LiveTable:
-    """The table as the clients know it. ``streams``: topics with the view each is of."""
+    """The table as the clients know it. ``streams``: topics with the view each is of; ``title``:
+    what histories call it, which no other table is called."""
 
     name: str
     streams: dict[str, StreamView]
@@ -44,6 +45,10 @@ class LiveTable:
     switched: str = ""  # a stream that is switched off and on
     tags: dict[str, str] = field(default_factory=dict)  # last known, by row
     actors: int = 0
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        self.title = self.title or self.name
 
     @property
     def schema(self) -> TableSchema:
@@ -101,7 +106,7 @@ class TableClient(Client):
             told["columns"] = plain(mutation.columns)
         if mutation.condition is not None:
             told["condition"] = _shown(mutation.condition)
-        place = {"table": self.table.name, "key": row_name(mutation.key), "server": server.name}
+        place = {"table": self.table.title, "key": row_name(mutation.key), "server": server.name}
         return self.world.recorder.invoke(self.name, "mutate", **place, **told, **args)
 
     async def write(
@@ -176,11 +181,12 @@ class Mutator(TableClient):
             server = await self.server()
             if self.rng.random() < 0.12:
                 count = self.rng.choice(BATCH_ITEMS)
-                await self.batch(server, [self._any() for _ in range(count)])
+                await self.batch(server, [self.any_mutation() for _ in range(count)])
             else:
-                await self.write(server, self._any())
+                await self.write(server, self.any_mutation())
 
-    def _any(self) -> Mutation:
+    def any_mutation(self) -> Mutation:
+        """A mutation of a row that others change too, or of one of its own."""
         kind = self.rng.random()
         if kind < COLD:
             return self.put_of((self.rng.choice(GROUPS), f"{self.name}.{self._number}"))
@@ -227,7 +233,7 @@ class Switcher(Client):
         operation = self.world.recorder.invoke(
             self.name,
             "stream",
-            table=self.table.name,
+            table=self.table.title,
             topic=self.table.topics[name].resource,
             enabled=enabled,
             server=server.name,
@@ -265,7 +271,7 @@ class MarkReader(Client):
         operation = self.world.recorder.invoke(
             self.name,
             "mark",
-            table=self.table.name,
+            table=self.table.title,
             topic=self.table.topics[name].resource,
             server=server.name,
             **args,

@@ -32,7 +32,13 @@ from opentalos.testing.clock import SimulatedClock
 from opentalos.testing.disk import CAPACITY_BYTES, DiskEvent, SimulatedDisk
 from opentalos.testing.faults import FileFaults, MetaFaults, RowFaults, WorldFaults
 from opentalos.testing.history import History, Recorder
-from opentalos.testing.loop import SimulationDeadlock, SimulationLoop, SimulationRunaway
+from opentalos.testing.kills import Kill, Kills, draw_kills
+from opentalos.testing.loop import (
+    SimulatedProcess,
+    SimulationDeadlock,
+    SimulationLoop,
+    SimulationRunaway,
+)
 from opentalos.testing.server import (
     PlainSecretBox,
     ServerLost,
@@ -111,6 +117,9 @@ class WorldConfig:
     metered: float = 0.5  # probability that a seed meters
     minute_ms: int = 2_000  # of metering
     tabled: float = 0.2  # probability that a seed has a structured table
+    switched: float = 0.5  # probability that such a table has a stream that is switched
+    recreated: float = 0.3  # probability that there is also one that is dropped and made again
+    kills: tuple[Kill, ...] | None = None  # at named steps of tables; None: drawn as well
     sds: SdsLimits = SDS_LIMITS
     messages: bool = True  # also clients that use topics themselves
 
@@ -135,11 +144,18 @@ class World:
         self.faults = self.config.world or WorldFaults.draw(rng)
         self.metered = self.rng("metering").random() < self.config.metered
         self.tabled = self.rng("tables").random() < self.config.tabled
+        self.killed: dict[str, Kill] = {}  # by the name of the server
+        self.disk.kills = Kills(self._plan(), self._kill)
         self.current: SimulatedServer | None = None
         self.zombies: list[SimulatedServer] = []
         self._servers: list[SimulatedServer] = []
         self._jump_ms = 0
         self._nemesis = self.rng("nemesis")
+
+    def _plan(self) -> tuple[Kill, ...]:
+        if self.config.kills is not None:
+            return self.config.kills
+        return draw_kills(self.rng("kills")) if self.tabled else ()
 
     def rng(self, what: str) -> random.Random:
         """A stream of chances of its own, so that one actor does not disturb another."""
@@ -218,7 +234,8 @@ class World:
             try:
                 await server.stop()
             except (TalosError, ServerLost, UnansweredBug) as error:
-                self.recorder.note("unhandled-error", text=f"{server.name} close: {error!r}")
+                if server.name not in self.killed:
+                    self.recorder.note("unhandled-error", text=f"{server.name} close: {error!r}")
             self.disk.lose_process(server.process)
 
     def _new_server(self, name: str) -> SimulatedServer:
@@ -248,6 +265,14 @@ class World:
             server.crash()
             self.disk.lose_process(server.process)
 
+    def _kill(self, process: SimulatedProcess, kill: Kill) -> None:
+        """Storage is at a named step of this process, which dies there."""
+        for server in self._servers:
+            if server.process is process and server.alive:
+                self.killed[server.name] = kill
+                self.recorder.note("killed-at", server=server.name, step=str(kill))
+                self._end_process(server)
+
     # --- the nemesis ---------------------------------------------------------------------------
 
     async def trouble(self) -> None:
@@ -264,14 +289,18 @@ class World:
             (faults.disk_full, self._fill_disk),
             (faults.rot, self._rot),
         ]
+        self.disk.kills.armed = True
         while self.loop.time() < until_s:
             await asyncio.sleep(TICK_S * (0.5 + rng.random()))
+            if self.current is not None and self.current.name in self.killed:
+                await self._down()
             for probability, event in events:
                 if rng.random() < probability * TICK_S:
                     await event()
 
     async def heal(self) -> None:
         """End all faults; exactly one server is left, running."""
+        self.disk.kills.armed = False
         self.disk.healed = True
         self.disk.capacity_bytes = CAPACITY_BYTES
         self.recorder.note("healed")

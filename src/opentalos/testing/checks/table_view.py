@@ -61,13 +61,15 @@ class StreamView:
     """What a topic has of a table's changes.
 
     ``whole``: it was never switched, and read from its first message to its end. ``on_s``: from
-    then on it certainly has every change.
+    then on it certainly has every change. ``cut``: its table was dropped, so that the last changes
+    of each row may be missing.
     """
 
     topic: str
     view: str
     whole: bool = False
     on_s: float = NEVER_S
+    cut: bool = False
     rows: dict[str, list[Delivered]] = field(default_factory=dict)  # by key, in stored order
 
     def firsts(self, key: str) -> dict[int, Delivered]:
@@ -169,12 +171,18 @@ def _view(history: History, note: Mapping[str, Any]) -> TableView:
                 found.index_scans.append(operation)
             else:
                 found.rows = dict(operation.result["rows"])
-    found.mutations = dict(mutations)
     found.rivals = bool(history.noted("usurped"))
+    late = set(note.get("former", ()))  # what is unknown there may have been done here
+    for operation in history.of("mutate"):
+        if operation.args.get("table") in late and ended_s(operation) == NEVER_S:
+            mutations[operation.args["key"]].append(operation)
+    found.mutations = dict(mutations)
+    dropped = {each.args["table"] for each in history.noted("table-dropped")}
     gone = {each.args["topic"] for each in history.noted("stream-gap")}
     for topic, view in note["streams"].items():
         mine = [each for each in told if each.args.get("topic") == topic]
         stream = _stream(StreamView(topic, view), mine, topic in gone)
+        stream.cut = found.name in dropped
         if found.rivals and not stream.whole:
             stream.on_s = NEVER_S  # the rival may not know that it is on again
         found.streams.append(stream)

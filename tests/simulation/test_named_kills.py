@@ -1,0 +1,77 @@
+"""A server dies right before or right after each named step of a table's life; see table_steps.
+
+What it leaves is found by whoever comes next: nothing is missing, invented or out of order.
+"""
+
+from dataclasses import replace
+
+import pytest
+from tests.simulation.table_mutants import CALM_ROWS, TAKE_OVERS
+
+from opentalos.testing.cluster_world import ClusterConfig
+from opentalos.testing.faults import ClusterFaults, FileFaults, RowFaults, WorldFaults
+from opentalos.testing.kills import Kill
+from opentalos.testing.simulation import Report, run_cluster_seed, run_seed
+from opentalos.testing.table_steps import Step
+
+ALONE = replace(
+    CALM_ROWS,
+    chaos_s=5.0,
+    files=FileFaults(),
+    world=WorldFaults(),
+    switched=1.0,
+    recreated=1.0,
+)
+CLUSTER = replace(
+    TAKE_OVERS,
+    chaos_s=5.0,
+    files=FileFaults(),
+    rows=RowFaults(),
+    cluster=ClusterFaults(),
+    switched=1.0,
+    recreated=1.0,
+)
+FIRST_WRITE = Kill(Step.WRITE, after=True, nth=2)  # leaves something behind, and ends an opening
+OPENINGS = (Step.CLAIM, Step.LOOK)
+OFTEN = (
+    Step.ENTRY,
+    Step.WRITE,
+    Step.ENTRY_GONE,
+    Step.ANNOUNCE,
+    Step.APPEND,
+    Step.CLEAR,
+    Step.WRITE_AND_CLEAR,
+)
+SEED = 1
+
+
+def plan(step: Step, after: bool) -> tuple[Kill, ...]:
+    """Two kills where that is cheap: the second one is of a server that had to take over."""
+    if step in OPENINGS:
+        return FIRST_WRITE, Kill(step, after), Kill(step, after, nth=2)
+    return (Kill(step, after, nth=2), Kill(step, after)) if step in OFTEN else (Kill(step, after),)
+
+
+def check(report: Report, kills: tuple[Kill, ...]) -> None:
+    """Every kill happened, and no promise was broken."""
+    happened = [note.args["step"] for note in report.history.noted("killed-at")]
+    assert happened == [str(kill) for kill in kills]
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", Step, ids=lambda step: step.value)
+def test_a_kill_at_each_step(step: Step, after: bool) -> None:
+    kills = plan(step, after)
+    stops = WorldFaults(stop=1.0) if step is Step.LEAVE else WorldFaults()
+    check(run_seed(SEED, replace(ALONE, kills=kills, world=stops)), kills)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", Step, ids=lambda step: step.value)
+@pytest.mark.timeout(60)
+def test_a_kill_at_each_step_in_a_cluster(step: Step, after: bool) -> None:
+    kills = plan(step, after)
+    stops = ClusterFaults(restart=1.0) if step is Step.LEAVE else ClusterFaults()
+    config: ClusterConfig = replace(CLUSTER, kills=kills, cluster=stops)
+    check(run_cluster_seed(SEED, config), kills)
