@@ -12,6 +12,7 @@ from opentalos.wire._generated.sds import ErrorCode, TableState
 pytestmark = pytest.mark.timeout(120)
 
 ROWS = 23
+ROWS_SLOW = 70  # more than a page, and than the rate lets through at once
 ENABLED, DISABLED = TableState.ENABLED, TableState.DISABLED
 INT64_MAX = 2**63 - 1
 
@@ -142,3 +143,8 @@ def test_errors_are_all_judged_and_nothing_was_applied(errors: dict[str, Any]) -
 
 def test_the_missing_topic_is_named(errors: dict[str, Any]) -> None:
     assert "no-such-topic" in errors["no-topic"][2]
+
+
+def test_the_clients_scanner_gets_through_a_table_that_is_over_its_rate(sds: Sdk) -> None:
+    said = sds.run("table_slow", streams={}, slices=1, rows=ROWS_SLOW)
+    assert said == [{"ids": list(reversed(range(ROWS_SLOW)))}]

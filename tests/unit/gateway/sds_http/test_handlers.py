@@ -111,6 +111,34 @@ async def test_scan_asks_for_its_range_and_gives_a_page(bench: Bench) -> None:
     assert (await bench.result("scan", request)).nextStartKey is None
 
 
+@pytest.mark.parametrize("versions", [None, True])
+async def test_a_scan_under_way_that_is_over_its_rate_is_a_page_cut_short(
+    bench: Bench, versions: bool | None
+) -> None:
+    bench.tables.error = ThrottleRejected("slow")
+    request = sds.ScanRequest(tableName="t", startKey=KEYS, withVersions=versions)
+    page = await bench.result("scan", request)
+    assert (page.records, page.nextStartKey, page.throttled) == ([], KEYS, True)
+    assert page.timestamps == ([] if versions else None)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        sds.ScanRequest(tableName="t"),
+        sds.ScanRequest(
+            tableName="t", startKey=KEYS, action=sds.ScanAction(action=sds.ScanOp.DELETE)
+        ),
+    ],
+    ids=["no-start", "action"],
+)
+async def test_what_has_no_place_to_go_on_from_is_refused_over_its_rate(
+    bench: Bench, request_: Any
+) -> None:
+    bench.tables.error = ThrottleRejected("slow")
+    assert await bench.code("scan", request_) == sds.ErrorCode.THROUGHPUT_EXCEED
+
+
 PUT_N = sds.Request(putRequest=sds.PutRequest(record=columns_to(N)))
 INCREMENT_N = sds.Request(incrementRequest=sds.IncrementRequest(amounts=columns_to(N)))
 REMOVE_N = sds.Request(removeRequest=sds.RemoveRequest(attributes=["n"]))

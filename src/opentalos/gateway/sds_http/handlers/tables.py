@@ -7,6 +7,7 @@ from opentalos.broker.tables.values import (
     RowVersion,
     ScanAction,
     ScanActionKind,
+    ScanPage,
     ScanQuery,
     Written,
 )
@@ -21,7 +22,7 @@ from opentalos.gateway.sds_http.handlers.values import (
     remove_from,
 )
 from opentalos.model.datum import DataType, Datum
-from opentalos.model.errors import ValidationFailed
+from opentalos.model.errors import ThrottleRejected, ValidationFailed
 from opentalos.model.identity import Principal
 from opentalos.model.mutation import Mutation, Operation
 from opentalos.wire._generated import sds
@@ -84,7 +85,7 @@ async def scan(services: Services, caller: Principal, arguments: Arguments) -> s
         action=None if request.action is None else _action(request.action),
         versions=request.withVersions is True,
     )
-    page = await services.tables.scan(caller, query)
+    page = await _page(services, caller, query)
     records = [columns_to(record) for record in page.records]
     if page.count is not None:
         records = [columns_to({COUNT: Datum(DataType.INT64, page.count)})]
@@ -94,6 +95,20 @@ async def scan(services: Services, caller: Principal, arguments: Arguments) -> s
         throttled=page.throttled,
         **(_versions(page.versions) if query.versions else {}),
     )
+
+
+async def _page(services: Services, caller: Principal, query: ScanQuery) -> ScanPage:
+    """A page; for a scan under way that its table's rate refuses, an empty one.
+
+    Clients' scanners wait after a page that was cut short, but end with an error. Without a start
+    key there is no place that the page could name: an empty one means the end.
+    """
+    try:
+        return await services.tables.scan(caller, query)
+    except ThrottleRejected:
+        if not query.start or query.action is not None:
+            raise
+        return ScanPage(next_key=query.start, throttled=True)
 
 
 def _versions(found: Sequence[RowVersion]) -> dict[str, Any]:
