@@ -53,6 +53,8 @@ class TableMaker(Client):
             table = await broker.table_admin.describe(OWNER, live.name)
             if table.state is not TableState.ENABLED:
                 raise TableNotEnabled(f"it is {table.state.name}")
+            if table.streams.keys() != live.streams.keys():
+                raise TableNotEnabled("it is a former one, as a server that is cut off knows it")
             return table
 
         table = await self.done(

@@ -72,9 +72,7 @@ class Recreator(TableMaker):
             topics={name: await self.topic(name)},
         )
         self.incarnations.append(live)
-        table = await self.create_table(live, former=former)
-        if table.streams.keys() != live.streams.keys():
-            self.world.recorder.note("unhandled-error", text=f"{live.title} is a former table")
+        await self.create_table(live, former=former)
         self._there = True
 
     async def _drop(self) -> None:
