@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from tests.table_load import TableLoad
@@ -10,7 +11,9 @@ from opentalos.sdk.client import Client
 from opentalos.sdk.stream import TableFollower
 from opentalos.sdk.tables import TalosTable
 
-END_TIMEOUT_S = 120.0  # a slice that moved gives no mark for 30 s
+# A slice that moved gives no mark for 30 s, and each further move begins them anew.
+MARK_TIMEOUT_S = 180.0
+END_TIMEOUT_S = MARK_TIMEOUT_S + 60.0
 
 
 class Follower(threading.Thread):
@@ -20,13 +23,16 @@ class Follower(threading.Thread):
         super().__init__(name=f"follower of {topic}", daemon=True)
         self._load, self._topic = load, topic
         self._ending = threading.Event()
+        self.began = threading.Event()  # or it failed
         self._problem: BaseException | None = None
         self.late = 0  # changes that came after a mark which they are older than
         self.rows: list[Any] = []
 
     def run(self) -> None:
         try:
-            with TableFollower(self._load.config(), self._load.table, self._topic) as follower:
+            config = replace(self._load.config(), deadline_s=MARK_TIMEOUT_S)
+            with TableFollower(config, self._load.table, self._topic) as follower:
+                self.began.set()
                 while not self._ending.is_set():
                     follower.step()
                 follower.catch_up()
@@ -34,6 +40,7 @@ class Follower(threading.Thread):
                 self.late = follower.replica.counters.late
         except BaseException as error:  # told by ``end``
             self._problem = error
+            self.began.set()
 
     def end(self) -> None:
         """Wait for its replica; fail with what made it fail."""
@@ -52,11 +59,16 @@ class Followers:
         self._running: list[Follower] = []
 
     def begin(self) -> None:
-        """One more for each stream: a scan of the table as it is now, and what comes after it."""
+        """One more for each stream: a scan of the table, and what comes after it."""
         begun = [Follower(self._load, topic) for topic in self._load.streams]
         for one in begun:
             one.start()
         self._running += begun
+
+    def wait_begun(self) -> None:
+        """Wait until each has scanned the table."""
+        for one in self._running:
+            assert one.began.wait(MARK_TIMEOUT_S), one.name
 
     def check(self) -> None:
         """Nobody mutates the table any more: each has it."""

@@ -42,6 +42,7 @@ def test_kill_9_of_owners_of_slices_and_of_the_topics_partitions(
     followers = Followers(load)
     with judged(load, "tables: kill -9 of owners", last_harm=followers.check):
         followers.begin()
+        followers.wait_begun()
         for number in range(KILLS_FULL if full else 2):
             victim = owner_of(cluster, load, number)
             cluster.kill(victim)
