@@ -24,3 +24,13 @@ struct ScanResult {
   1002: optional list<i64> sequences;   // the number of that change
   1003: optional list<bool> removed;
 }
+
+// Another number after each enabling of the stream: changes between two of them are missing.
+struct StreamCheckpoint {
+  1001: optional i32 enabling;
+}
+
+// alterTable only if the table's schema has this version now; else UNSUPPORTED_VERSION.
+struct TableSpec {
+  1001: optional i32 expectedVersion;
+}

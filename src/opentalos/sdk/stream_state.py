@@ -29,6 +29,7 @@ class StreamMark(NamedTuple):
 
     timestamp_ms: int
     offsets: Mapping[int, int]  # the next one, by partition
+    enabling: int = 0  # another number if the stream was off, or stopped, since another mark
 
 
 class StoredState(NamedTuple):

@@ -11,9 +11,9 @@ from tests.unit.sdk.fake_tables import FakeTables
 from tests.unit.sdk.stream_model import SCHEMA, ModelTable, key_of, sorted_rows
 
 from opentalos.model.change import Change, StreamView
-from opentalos.model.errors import Unavailable, ValidationFailed
+from opentalos.model.errors import TableNotExist, Unavailable, ValidationFailed
 from opentalos.model.table import StreamSpec, TableSchema, TableSpec
-from opentalos.sdk.aio.stream import MARK_WAIT_S, ChangeReader, TableFollower
+from opentalos.sdk.aio.stream import LOOK_S, MARK_WAIT_S, ChangeReader, TableFollower
 from opentalos.sdk.errors import ChangeMissing, ClientClosed
 from opentalos.sdk.table_values import typed_columns
 from opentalos.sdk.values import Message
@@ -37,6 +37,8 @@ class World:
     table: ModelTable = field(default_factory=ModelTable)
     servers: FakeTables = field(default_factory=FakeTables)
     scans: int = 0
+    uuid: str = "first"
+    enabling: int = 1
 
     def __post_init__(self) -> None:
         streams = {TOPIC: StreamSpec(view=self.view)}
@@ -44,7 +46,7 @@ class World:
             primary=SCHEMA.primary, attributes=SCHEMA.attributes, streams=streams
         )
         self.topic = FakeGroup(partitions=PARTITIONS, servers=self.servers)
-        self.servers.on(S1, "describeTable", lambda _: spec_to(TableSpec(schema=self.schema)))
+        self.servers.on(S1, "describeTable", lambda _: self._described())
         self.servers.on(S1, "getServerTime", lambda _: self.now_ms() // 1000)
         self.servers.on(S1, "getLatestStreamCheckpoint", self._mark)
         self.servers.on(S1, "scan", self._scan)
@@ -59,16 +61,23 @@ class World:
         self.send(change)
         return change
 
-    def send(self, change: Change, table: str = "users") -> None:
+    def send(self, change: Change, table: str = "users", partition: int | None = None) -> None:
         data = encode_change(self.view, table, change, None)
-        partition = ord(key_of(change)) % PARTITIONS
+        if partition is None:
+            partition = ord(key_of(change)) % PARTITIONS
         self.topic.append(partition, [Message(data, sequence_number=str(change.sequence))])
 
     def follower(self, **settings: Any) -> TableFollower:
         return TableFollower(self.topic.client(), "users", TOPIC, **settings)
 
     def offsets(self) -> dict[int, int]:
-        return {one: self.topic.next(one) for one in range(PARTITIONS)}
+        return {one: self.topic.next(one) for one in range(self.topic.partitions)}
+
+    def _described(self) -> sds.TableSpec:
+        found = spec_to(TableSpec(schema=self.schema))
+        assert found.metadata is not None
+        found.metadata.tableId = self.uuid
+        return found
 
     def _mark(self, _: Any) -> sds.StreamCheckpoint:
         states = [
@@ -76,7 +85,9 @@ class World:
             for one, end in self.offsets().items()
         ]
         return sds.StreamCheckpoint(
-            timestamp=self.now_ms() - 1 - self.lag_ms, partitionStates=states
+            timestamp=self.now_ms() - 1 - self.lag_ms,
+            partitionStates=states,
+            enabling=self.enabling,
         )
 
     def _scan(self, _: Any) -> sds.ScanResult:
@@ -153,6 +164,53 @@ def test_a_missing_change_is_told_again_and_again() -> None:
                 with pytest.raises(ChangeMissing):
                     await follower.step()
             assert follower.replica.get({"id": "a"}) == {"id": "a", "n": 1}
+
+    run(scenario())
+
+
+def test_what_comes_before_the_change_it_follows_waits_once_the_topic_has_grown() -> None:
+    """Rows moved to other partitions, whose order among each other nobody keeps."""
+
+    async def scenario() -> None:
+        world = World()
+        world.do("put", "b", n=1)  # partition 0
+        async with world.follower() as follower:
+            await follower.catch_up()
+            world.topic.partitions = PARTITIONS + 1
+            world.table.now_ms = world.now_ms()
+            second, third = world.table.put("b", n=2), world.table.increment("b", 5)
+            world.send(third, partition=2)
+            for _ in range(2):
+                await follower.step()
+            assert follower.replica.get({"id": "b"}) == {"id": "b", "n": 1}
+            world.send(second)
+            await follower.catch_up()
+            assert follower.replica.get({"id": "b"}) == {"id": "b", "n": 7}
+            world.table.put("b", n=3)  # nobody tells of it
+            world.send(world.table.put("b", n=4), partition=1)
+            with pytest.raises(ChangeMissing):
+                await follower.catch_up()
+
+    run(scenario())
+
+
+def test_a_follower_that_only_steps_looks_now_and_then() -> None:
+    async def scenario() -> None:
+        world = World()
+        async with world.follower() as follower:
+            world.topic.partitions = PARTITIONS + 1
+            await asyncio.sleep(LOOK_S)
+            await follower.step()
+            assert follower.positions.keys() == {0, 1, 2}
+            world.enabling += 1
+            await asyncio.sleep(LOOK_S)
+            with pytest.raises(ChangeMissing, match="was off or has stopped"):
+                await follower.step()
+            world.enabling -= 1
+            world.uuid = "second"
+            await asyncio.sleep(LOOK_S)
+            with pytest.raises(TableNotExist, match="another one has its name"):
+                await follower.step()
 
     run(scenario())
 

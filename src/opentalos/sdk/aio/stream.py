@@ -1,18 +1,19 @@
 """Follows a table's stream, for asyncio: as one of a group, or into a replica in memory."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from typing import Final, Self
 
-from opentalos.model.errors import Unavailable
+from opentalos.model.change import Change
+from opentalos.model.errors import TableNotExist, Unavailable, ValidationFailed
 from opentalos.sdk.aio.client import Client, attach
 from opentalos.sdk.aio.consumer import TalosConsumer
 from opentalos.sdk.aio.simple_consumer import SimpleConsumer
 from opentalos.sdk.aio.tables import TableAdmin, TalosTable
 from opentalos.sdk.config import ClientConfig
 from opentalos.sdk.consumer_settings import ConsumerSettings
-from opentalos.sdk.errors import ClientClosed
+from opentalos.sdk.errors import ChangeMissing, ClientClosed
 from opentalos.sdk.stream_decode import StreamChange, StreamDecoder
 from opentalos.sdk.stream_state import Replica, StreamMark
 
@@ -20,6 +21,8 @@ CLOCK_SPREAD_MS: Final = 1_000  # clocks of a service's servers differ by less
 MARK_PAUSE_S: Final = 0.2  # at least, between two looks at a mark that is not far enough
 MARK_PAUSE_S_MAX: Final = 5.0
 MARK_WAIT_S: Final = 60.0  # for a mark that is
+LOOK_S: Final = 10.0  # between two looks at the table
+HELD_MAX: Final = 10_000  # changes that wait for the one before them, once the topic has grown
 _MS: Final = 1000
 
 
@@ -101,9 +104,15 @@ class TableFollower:
         self._client, self._owned = attach(client)
         self._table, self._topic, self._complete = table, topic, complete
         self._admin = TableAdmin(self._client)
+        self._followed = TalosTable(self._client, table)
         self._consumer = SimpleConsumer(self._client, topic)
         self._state: tuple[StreamDecoder, Replica] | None = None
+        self._uuid = ""  # of the table
+        self._enabling: int | None = None  # of the stream
+        self._looked_s = 0.0
         self._positions: dict[int, int] = {}
+        self._begun_with = 0  # partitions
+        self._held: list[Change] = []  # read before those that they follow
         self._goal: StreamMark | None = None  # behind which the replica is consistent
 
     async def __aenter__(self) -> Self:
@@ -137,29 +146,35 @@ class TableFollower:
         """
         if self._state is not None:
             return
-        table = TalosTable(self._client, self._table)
-        schema = await table.schema(refresh=True)
+        self._uuid, schema = await self._followed.identity()
         decoder = StreamDecoder.of(schema, self._topic)
         replica = Replica(schema, decoder.view)
         if self._complete:
             retained = await self._consumer.offsets()
             self._positions = {partition: one.start for partition, one in retained.items()}
+            self._begun_with = len(self._positions)
         else:
-            begin = await self._admin.mark(self._table, self._topic)
-            self._positions = dict(begin.offsets)
-            async for state in table.states(columns=schema.streams[self._topic].attributes):
+            self._positions = dict((await self._looked_at()).offsets)
+            self._begun_with = len(self._positions)
+            async for state in self._followed.states(
+                columns=schema.streams[self._topic].attributes
+            ):
                 replica.restore(state)
             self._goal = await self._mark()
+        self._looked_s = asyncio.get_running_loop().time()
         self._state = decoder, replica
 
     async def step(self) -> int:
-        """Apply what the topic's partitions have next; waits a moment if that is nothing.
+        """Apply what the topic's partitions have next; waits a moment if that is nothing. Now and
+        then it looks at the table, and takes new columns and partitions over.
 
         Returns: how many changes were new.
         Raises:  ChangeMissing, ChangeContradicts: begin anew with another follower;
-                 PositionExpired: it came too late; MessageFormatError.
+                 TableNotExist: also if another table has its name; ValidationFailed: the stream is
+                 off or has stopped; PositionExpired: it came too late; MessageFormatError.
         """
         decoder, replica = self._started()
+        await self._look()
         before = replica.counters.applied
         places = sorted(self._positions.items())
         fetched = await asyncio.gather(*(self._consumer.fetch(*place) for place in places))
@@ -167,10 +182,11 @@ class TableFollower:
             for record in records:
                 found = decoder.record(record)
                 if found.table == self._table:
-                    replica.apply(found.change)
+                    await self._apply(found.change)
                 self._positions[record.partition] = record.offset + 1
+        self._apply_held()
         if self._goal is not None and self._reached(self._goal):
-            replica.resolved(self._goal.timestamp_ms)
+            self._resolve(self._goal)
             self._goal = None
         return replica.counters.applied - before
 
@@ -181,10 +197,11 @@ class TableFollower:
         Raises:  as ``step``; Unavailable: the stream itself is behind, or cannot tell how far it
                  is.
         """
+        await self._look_at_table()
         mark = await self._mark()
         while self._goal is not None or not self._reached(mark):
             await self.step()
-        self.replica.resolved(mark.timestamp_ms)
+        self._resolve(mark)
         return mark.timestamp_ms
 
     async def close(self) -> None:
@@ -199,10 +216,9 @@ class TableFollower:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + MARK_WAIT_S
         while True:
-            mark = await self._admin.mark(self._table, self._topic)
+            mark = await self._looked_at()
             if mark.timestamp_ms >= wanted_ms:
-                for partition in mark.offsets:
-                    self._positions.setdefault(partition, 0)  # the topic has got more of them
+                self._extend(mark.offsets)
                 return mark
             late_ms = wanted_ms - mark.timestamp_ms
             if loop.time() > until_s:
@@ -210,6 +226,78 @@ class TableFollower:
                 raise Unavailable(text)
             # A mark costs servers a write for each slice, so it is not asked for in vain.
             await asyncio.sleep(min(max(MARK_PAUSE_S, late_ms / _MS), MARK_PAUSE_S_MAX))
+
+    async def _looked_at(self) -> StreamMark:
+        """Any mark of the same enabling of the stream. Raises: ChangeMissing: of a later one."""
+        mark = await self._admin.mark(self._table, self._topic)
+        if self._enabling is None:
+            self._enabling = mark.enabling
+        elif mark.enabling != self._enabling:
+            raise ChangeMissing(
+                f"the stream of {self._table} into {self._topic} was off or has stopped in "
+                "between: changes are missing; begin anew with a scan"
+            )
+        return mark
+
+    async def _look(self) -> None:
+        """See whether table and stream are still the same."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._looked_s < LOOK_S:
+            return
+        self._looked_s = now_s
+        await self._look_at_table()
+        try:
+            self._extend((await self._looked_at()).offsets)
+        except Unavailable:  # a slice has just moved; the next look tells
+            return
+
+    async def _look_at_table(self) -> None:
+        uuid, schema = await self._followed.identity()
+        if uuid != self._uuid:
+            raise TableNotExist(
+                f"the table {self._table} that was followed does not exist; another one has its "
+                "name: begin anew with another follower"
+            )
+        decoder, replica = self._started()
+        if StreamDecoder.of(schema, self._topic).view is not decoder.view:
+            raise ValidationFailed(f"the stream into {self._topic} has another view now")
+        replica.schema = schema
+
+    async def _apply(self, change: Change) -> None:
+        """Apply it; if the topic has grown, the one before it may lie in another partition."""
+        replica = self.replica
+        try:
+            replica.apply(change)
+        except ChangeMissing:
+            if len(self._held) >= HELD_MAX or not await self._has_grown():
+                raise
+            self._held.append(change)
+
+    def _apply_held(self) -> None:
+        """Those whose turn it is now."""
+        held, self._held = sorted(self._held, key=lambda change: change.timestamp_ms), []
+        for change in held:
+            try:
+                self.replica.apply(change)
+            except ChangeMissing:
+                self._held.append(change)
+
+    def _resolve(self, mark: StreamMark) -> None:
+        """Everything below the mark was read. Raises: ChangeMissing: one is not there."""
+        for change in self._held:
+            if change.timestamp_ms <= mark.timestamp_ms:
+                self.replica.apply(change)
+        self.replica.resolved(mark.timestamp_ms)
+
+    async def _has_grown(self) -> bool:
+        if len(self._positions) == self._begun_with:
+            topic = await self._client.topic(self._topic, refresh=True)
+            self._extend(range(topic.consumer_partitions))
+        return len(self._positions) > self._begun_with
+
+    def _extend(self, partitions: Iterable[int]) -> None:
+        for partition in partitions:
+            self._positions.setdefault(partition, 0)
 
     def _reached(self, mark: StreamMark) -> bool:
         return all(self._positions.get(one, 0) >= behind for one, behind in mark.offsets.items())

@@ -141,4 +141,4 @@ def mark_of(checkpoint: sds.StreamCheckpoint) -> StreamMark:
     states = checkpoint.partitionStates or ()
     offsets = {one.partitionId: one.offset for one in states
                if one.partitionId is not None and one.offset is not None}  # fmt: skip
-    return StreamMark(checkpoint.timestamp or 0, offsets)
+    return StreamMark(checkpoint.timestamp or 0, offsets, checkpoint.enabling or 0)

@@ -540,6 +540,7 @@ class TableSpec(ThriftStruct):
 
     schema: TableSchema | None = None
     metadata: TableMetadata | None = None
+    expectedVersion: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -930,6 +931,7 @@ class StreamCheckpoint(ThriftStruct):
     timestamp: int | None = None
     topicName: str | None = None
     partitionStates: list[TopicPartitionState] | None = None
+    enabling: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -1145,6 +1147,7 @@ TableSpec.SPEC = struct_spec(
     TableSpec,
     Field(1, "schema", struct_of(TableSchema)),
     Field(2, "metadata", struct_of(TableMetadata)),
+    Field(1001, "expectedVersion", I32),
 )
 SimpleCondition.SPEC = struct_spec(
     SimpleCondition,
@@ -1415,6 +1418,7 @@ StreamCheckpoint.SPEC = struct_spec(
     Field(1, "timestamp", I64),
     Field(2, "topicName", STRING),
     Field(3, "partitionStates", list_of(struct_of(TopicPartitionState))),
+    Field(1001, "enabling", I32),
 )
 TableStatus.SPEC = struct_spec(
     TableStatus,

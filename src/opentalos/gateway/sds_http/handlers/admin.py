@@ -32,7 +32,7 @@ async def alter_table(services: Services, caller: Principal, arguments: Argument
     if spec.schema.slices == 1:
         table = await services.admin.describe(caller, name)
         spec = replace(spec, schema=replace(spec.schema, slices=table.schema.slices))
-    await services.admin.alter(caller, name, spec)
+    await services.admin.alter(caller, name, spec, arguments[1].expectedVersion)
 
 
 async def drop_table(services: Services, caller: Principal, arguments: Arguments) -> None:
@@ -110,6 +110,7 @@ async def get_latest_stream_checkpoint(
     return sds.StreamCheckpoint(
         timestamp=mark.timestamp_ms,
         topicName=topic,
+        enabling=table.streams[topic].id,
         partitionStates=[
             sds.TopicPartitionState(partitionId=partition, offset=offset)
             for partition, offset in sorted(mark.offsets.items())
