@@ -62,7 +62,7 @@ class Slice:
         self, server: Server, table: Table, number: int, ended: Callable[["Slice"], None]
     ) -> None:
         self._server, self.table_uuid, self.number = server, table.uuid, number
-        self._place = (table.owner, table.name)
+        self.place = (table.owner, table.name)
         self._path = slice_path(table.uuid, number)
         self._ended = ended
         self._limits = server.stores.limits
@@ -322,7 +322,7 @@ class Slice:
         """Know every change of the table that was made before this opening."""
         self._server.counts.opened += 1
         if self._server.context.peers is not None:
-            await self._server.tables.refresh(*self._place)
+            await self._server.tables.refresh(*self.place)
         self.check()
         await self._follow_table()
 
@@ -330,7 +330,7 @@ class Slice:
         """Work by the newest record; begin an outbox if the table has its first stream now."""
         table = self._server.tables.by_uuid(self.table_uuid)
         if table is None:
-            raise table_not_exist(self._place[1])
+            raise table_not_exist(self.place[1])
         if table is not self._view.table or self.state is State.OPENING or self._unwanted:
             self._unwanted = False
             self._view = view_of(table, await self._server.tables.spaces.of(table))

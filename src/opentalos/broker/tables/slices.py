@@ -189,8 +189,8 @@ class Slices:
 
     def forget(self, table_uuid: str) -> None:
         """The table is being dropped: nothing more is written to it here."""
-        for key in [key for key in self._slices if key[0] == table_uuid]:
-            self._slices[key].end(table_not_exist(table_uuid))
+        for one in [one for key, one in self._slices.items() if key[0] == table_uuid]:
+            one.end(table_not_exist(one.place[1]))
 
     def ownership_changed(self) -> None:
         """Slices came or left."""

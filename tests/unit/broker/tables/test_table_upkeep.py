@@ -1,6 +1,8 @@
 """What goes on without a caller: half-done changes, streams without topic, old rows."""
 
+import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.broker.support import World, world
@@ -197,3 +199,29 @@ async def test_a_sweep_passes_over_every_table() -> None:
         w.clock.now_ms += 1  # a removal is later than what was put
         w.clock.now_ms += DAY_MS
         assert await sweep(w) == 3
+
+
+async def test_what_waits_while_its_table_is_dropped_is_told_the_tables_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world() as w:
+        table = await make(w.broker)
+        asked, go_on = asyncio.Event(), asyncio.Event()
+        mutate_many = store_of(w).mutate_many
+
+        async def slow(*arguments: Any) -> Any:
+            asked.set()
+            await go_on.wait()
+            return await mutate_many(*arguments)
+
+        monkeypatch.setattr(store_of(w), "mutate_many", slow)
+        first = asyncio.create_task(w.broker.tables.write(ALICE, "people", put("ann", 1)))
+        await asked.wait()
+        second = asyncio.create_task(w.broker.tables.write(ALICE, "people", put("bob", 1)))
+        for _ in range(10):  # until it waits for the first one's group
+            await asyncio.sleep(0)
+        w.broker.slices.forget(table.uuid)
+        go_on.set()
+        with pytest.raises(TableNotExist, match="table people does not exist"):
+            await second
+        await asyncio.gather(first, return_exceptions=True)
