@@ -148,6 +148,20 @@ def _streams(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     metavar="SECONDS",
     help="Rows vanish so long after their last write; 0: never.",
 )
+@click.option(
+    "--quota",
+    "quota_bytes",
+    type=click.IntRange(0),
+    metavar="BYTES",
+    help="That its rows may take; 0: no limit.",
+)
+@click.option(
+    "--if-version",
+    "schema_version",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Only if it still has this schema_version.",
+)
 @click.option("--description", help="Free text.")
 @click.option(
     "--allow",
@@ -170,17 +184,19 @@ def alter(
     server: ServerOptions,
     **others: Any,
 ) -> None:
-    """Change columns, time to live, description or rights of TABLE, or drop an index.
+    """Change columns, time to live, quota, description or rights of TABLE, or drop an index.
 
     Keys, hash and slices cannot be changed, nor indexes be added. Streams: talos table stream.
 
     \b
     Example: talos table alter people --column city:string --ttl 86400
              talos table alter people --allow reporting:app-read
+             talos table alter people --quota 10000000000 --if-version 3
     """
     wanted: dict[str, Any] = {name: one for name, one in others.items() if one is not None}
-    if wanted.get("ttl_s") == 0:
-        wanted["ttl_s"] = None
+    for name in ("ttl_s", "quota_bytes"):
+        if wanted.get(name) == 0:
+            wanted[name] = None
     if columns or removed:
         wanted["columns"] = columns_of(columns) | dict.fromkeys(removed)
     if dropped:
@@ -190,7 +206,7 @@ def alter(
         rights = dict(map(rights_of, allowed)) | dict.fromkeys(forbid)
         apps = call("GET", path)["apps"] | rights
         wanted["apps"] = {who: one for who, one in apps.items() if one}
-    if not wanted:
+    if not wanted.keys() - {"schema_version"}:
         raise click.UsageError("nothing to change: give --column, --ttl or the like")
     changed = call("PATCH", path, wanted)
     output.done(f"changed {table}", **changed)

@@ -100,7 +100,7 @@ def follow(
 
 def _topic_of(schema: "TableSchema", table: str, topic: str | None) -> str:
     """The topic of a stream, also of one that is disabled. Raises: click.UsageError."""
-    known = ", ".join(schema.streams) or "none"
+    known = ", ".join(sorted(schema.streams)) or "none"
     if topic is None:
         if len(schema.streams) != 1:
             raise click.UsageError(f"say which stream of {table}; it has: {known}")

@@ -23,6 +23,8 @@ def with_schema_options(command: CommandT) -> CommandT:
         click.option("--schema", "file", type=click.File("r"), help="JSON as REST takes it."),
         click.option("--ttl", "ttl_s", type=click.IntRange(1), metavar="SECONDS",
                      help="Rows vanish so long after their last write."),
+        click.option("--quota", "quota_bytes", type=click.IntRange(1), metavar="BYTES",
+                     help="That its rows may take."),
         click.option("--stream", "streams", metavar="TOPIC[:VIEW[:COLUMN,...]]", multiple=True,
                      help=f"View: {', '.join(VIEWS)} (default mutate-log)."),
         click.option("--index", "indexes", metavar="NAME:COLUMN[,...][:MODE]", multiple=True,

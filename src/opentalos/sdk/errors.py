@@ -52,6 +52,7 @@ from opentalos.model.errors import (
     Unavailable,
     UnexpectedOffset,
     ValidationFailed,
+    VersionConflict,
 )
 from opentalos.model.message import OffsetRange
 from opentalos.wire._generated.common import GalaxyTalosException
@@ -107,6 +108,7 @@ __all__ = [
     "Unavailable",
     "UnexpectedOffset",
     "ValidationFailed",
+    "VersionConflict",
 ]
 
 
@@ -229,6 +231,7 @@ BY_CALL: Final[dict[tuple[str, int], type[TalosError]]] = {
     ("updateTopicGroup", 5): model.TopicGroupNotExist,
     ("lookupTopics", 5): model.TopicGroupNotExist,
     ("createTable", 26): TopicNotExist,
+    ("alterTable", 29): VersionConflict,
 }
 
 BY_STATUS: Final[dict[int, type[TalosError]]] = {

@@ -195,13 +195,17 @@ class TableAdmin:
         """
         return self._on(lambda admin: admin.create(name, spec))
 
-    def alter(self, name: str, spec: TableSpec | TableSchema) -> None:
+    def alter(
+        self, name: str, spec: TableSpec | TableSchema, *, version: int | None = None
+    ) -> None:
         """Give a table another schema, as a whole: what is not in it goes, its streams too. Keys,
         hashing and slices cannot change.
 
-        Raises: as ``create``; TableNotExist.
+        Args:   version: the schema's, as ``describe`` gave it; of a table that was changed since
+                nothing is changed. None: whatever it is now.
+        Raises: as ``create``; TableNotExist; VersionConflict: not done.
         """
-        self._on(lambda admin: admin.alter(name, spec))
+        self._on(lambda admin: admin.alter(name, spec, version=version))
 
     def drop(self, name: str) -> None:
         """Delete a table with all its records. Raises: TableNotExist, PermissionDenied."""

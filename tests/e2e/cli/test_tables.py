@@ -48,6 +48,27 @@ def test_a_table_from_the_first_option_to_the_end(talos: Commands) -> None:
     assert "table whole does not exist" in talos.fails("table", "describe", "whole")
 
 
+def test_a_quota_is_held_and_shown(talos: Commands) -> None:
+    table = made(talos, "small", "--quota", 120)
+    assert row(talos, "table", "describe", table)["used_bytes"] == 0
+    talos("table", "put", table, "k=a", "n=1")
+    shown = row(talos, "table", "describe", table)
+    assert shown["quota_bytes"] == 120
+    assert 0 < shown["used_bytes"] < 120
+    assert "used bytes" in talos("table", "describe", table).out
+    long = f"k={'x' * 100}"
+    assert "limit 120 bytes, measured" in talos.fails("table", "put", table, long)
+    assert "remove rows first" in talos.fails("table", "alter", table, "--quota", 1)
+    version = shown["schema_version"]
+    talos("table", "alter", table, "--quota", 0, "--if-version", version)
+    refused = talos.fails("table", "alter", table, "--ttl", 60, "--if-version", version)
+    assert f"has schema version {version + 1}, not {version}" in refused
+    talos("table", "put", table, long)
+    assert row(talos, "table", "describe", table)["used_bytes"] is None
+    refused = talos("table", "alter", table, "--if-version", 1, status=2).err
+    assert "nothing to change" in refused
+
+
 def test_a_table_of_a_file(talos: Commands) -> None:
     schema = {"key": ["k"], "columns": {"k": "string", "n": "int32"}}
     (talos.folder / "schema.json").write_text(json.dumps(schema))
@@ -174,7 +195,7 @@ def test_changes_are_shown_to_people_and_programs_in_every_view(talos: Commands)
     assert header.split("\t")[:5] == ["partition", "offset", "timestamp_ms", "sequence", "kind"]
     assert [line.split("\t")[5] for line in rest] == ['{"k": "a"}'] * 2
     refused = talos("table", "follow", table, status=2).err
-    assert "say which stream of watched; it has: watched-mutate-log" in refused
+    assert "say which stream of watched; it has: watched-keys-only, watched-m" in refused
     assert "no stream into other" in talos("table", "follow", table, "other", status=2).err
 
 

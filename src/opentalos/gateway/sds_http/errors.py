@@ -50,7 +50,7 @@ CODES: Final[dict[type[TalosError], ErrorCode]] = {
     errors.ConfigError: ErrorCode.INTERNAL_ERROR,
     errors.AlreadyExists: ErrorCode.INTERNAL_ERROR,
     errors.NotFound: ErrorCode.INTERNAL_ERROR,
-    errors.VersionConflict: ErrorCode.RESOURCE_UNAVAILABLE,
+    errors.VersionConflict: ErrorCode.UNSUPPORTED_VERSION,
     errors.NewerFormat: ErrorCode.UNSUPPORTED_VERSION,
     errors.CorruptLog: ErrorCode.INTERNAL_ERROR,
     errors.PartitionNotServing: ErrorCode.SERVICE_UNAVAILABLE,

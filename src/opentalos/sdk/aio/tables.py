@@ -269,13 +269,19 @@ class TableAdmin:
         found = await self._client.call(ADMIN_SERVICE, "createTable", (name, spec_to(_spec(spec))))
         return structs.info_of(found)
 
-    async def alter(self, name: str, spec: TableSpec | TableSchema) -> None:
+    async def alter(
+        self, name: str, spec: TableSpec | TableSchema, *, version: int | None = None
+    ) -> None:
         """Give a table another schema, as a whole: what is not in it goes, its streams too. Keys,
         hashing and slices cannot change.
 
-        Raises: as ``create``; TableNotExist.
+        Args:   version: the schema's, as ``describe`` gave it; of a table that was changed since
+                nothing is changed. None: whatever it is now.
+        Raises: as ``create``; TableNotExist; VersionConflict: not done.
         """
-        await self._client.call(ADMIN_SERVICE, "alterTable", (name, spec_to(_spec(spec))))
+        wanted = spec_to(_spec(spec))
+        wanted.expectedVersion = version
+        await self._client.call(ADMIN_SERVICE, "alterTable", (name, wanted))
 
     async def drop(self, name: str) -> None:
         """Delete a table with all its records. Raises: TableNotExist, PermissionDenied."""

@@ -1,6 +1,7 @@
 """The table client with a real server: plain values in and out, conditions, pages, batches."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from opentalos.sdk.tables import (
     RowExists,
     TableAdmin,
     TableSchema,
+    TableSpec,
     TableState,
     TalosTable,
     Where,
@@ -199,3 +201,33 @@ def test_asyncio_does_the_same(config: ClientConfig) -> None:
             assert (await table.schema()).attributes == TYPES
 
     asyncio.run(scenario())
+
+
+def test_a_table_is_altered_only_as_it_was_seen(client: Client, admin: TableAdmin) -> None:
+    make(client, admin, "versions", FLAT)
+    seen = admin.describe("versions")
+    admin.alter("versions", replace(seen, description="new"), version=seen.schema.version)
+    with pytest.raises(errors.VersionConflict, match="schema version 2, not 1"):
+        admin.alter("versions", replace(seen, description="late"), version=seen.schema.version)
+    now = admin.describe("versions")
+    assert (now.description, now.schema.version) == ("new", seen.schema.version + 1)
+    admin.alter("versions", seen)
+
+
+def test_a_table_over_its_quota_takes_nothing_that_grows(client: Client, admin: TableAdmin) -> None:
+    admin.create("full", TableSpec(schema=FLAT, quota_bytes=400))
+    table = TalosTable(client, "full")
+    table.put({"id": 1, "name": "x" * 200})
+    with pytest.raises(errors.QuotaExceeded, match="limit 400 bytes"):
+        table.put({"id": 2, "name": "x" * 200})
+    outcomes = table.batch(
+        [Put({"id": 1, "name": "y" * 200}), Put({"id": 2, "name": "x" * 300}), Get({"id": 1})]
+    )
+    assert outcomes[0] is True
+    assert isinstance(outcomes[1], errors.QuotaExceeded)
+    assert outcomes[2] == {"id": 1, "name": "y" * 200}
+    with pytest.raises(errors.ValidationFailed, match="quota of 100 bytes"):
+        admin.alter("full", TableSpec(schema=FLAT, quota_bytes=100))
+    assert table.remove({"id": 1})
+    assert table.put({"id": 2, "name": "x" * 200})
+    assert admin.describe("full").quota_bytes == 400
