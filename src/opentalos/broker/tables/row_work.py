@@ -37,11 +37,13 @@ class Told(NamedTuple):
 
 
 class TableView(NamedTuple):
-    """A table as the groups of a slice need it. ``space``: None if it has no quota."""
+    """A table as the groups of a slice need it. ``space``: None if it has no quota. ``gap_ms``: no
+    change is older, so that those before a gap stay those that were told (clocks may go back)."""
 
     table: Table
     told: Sequence[Told]
     space: TableSpace | None = None
+    gap_ms: int = 0
 
     @property
     def streams(self) -> dict[int, StreamState]:
@@ -56,7 +58,8 @@ def view_of(table: Table, space: TableSpace | None = None) -> TableView:
         state = table.streams.get(content.topic)
         if state is not None and state.live:
             told.append(Told(state, content))
-    return TableView(table, told, space)
+    gap_ms = max((state.gap_ms or 0 for state in table.streams.values()), default=0)
+    return TableView(table, told, space, gap_ms)
 
 
 class RowWork:

@@ -109,7 +109,8 @@ class SliceWriter:
         may be older than another server's write, which a write would find out.
         """
         await self._load(works)
-        now_ms, bytes_max = self._steps.now_ms(), self._stores.limits.record_bytes_max
+        now_ms = max(self._steps.now_ms(), self._view.gap_ms)
+        bytes_max = self._stores.limits.record_bytes_max
         for work in works:
             work.decide(self._view, now_ms, bytes_max)
         remembered = [work for work in works if not work.cells and work.cached]
