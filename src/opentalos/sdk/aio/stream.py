@@ -22,6 +22,7 @@ MARK_PAUSE_S: Final = 0.2  # at least, between two looks at a mark that is not f
 MARK_PAUSE_S_MAX: Final = 5.0
 MARK_WAIT_S: Final = 60.0  # for a mark that is
 LOOK_S: Final = 10.0  # between two looks at the table
+LOOK_WAIT_S: Final = 2.0  # for what a look asks
 HELD_MAX: Final = 10_000  # changes that wait for the one before them, once the topic has grown
 _MS: Final = 1000
 
@@ -245,11 +246,12 @@ class TableFollower:
         if now_s - self._looked_s < LOOK_S:
             return
         self._looked_s = now_s
-        await self._look_at_table()
         try:
-            self._extend((await self._looked_at()).offsets)
-        except Unavailable:  # a slice has just moved; the next look tells
-            return
+            async with asyncio.timeout(LOOK_WAIT_S):
+                await self._look_at_table()
+                self._extend((await self._looked_at()).offsets)
+        except (Unavailable, TimeoutError):  # such as a slice that has just moved
+            return  # reading goes on meanwhile; the next look tells
 
     async def _look_at_table(self) -> None:
         uuid, schema = await self._followed.identity()
