@@ -23,7 +23,7 @@ from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
 from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.server import HttpServer
 from opentalos.model.address import TLS_SCHEME
-from opentalos.model.limits import ClusterLimits, GroupLimits, LogLimits, TlsSettings
+from opentalos.model.limits import ClusterLimits, GroupLimits, LogLimits, SdsLimits, TlsSettings
 from opentalos.server.config import Config
 from opentalos.server.gateways import Gateways, Port, open_gateways
 from opentalos.server.loop_watch import LoopWatch
@@ -48,6 +48,7 @@ class MemoryServer:
     storage: MemoryStorage
     tls: TlsSettings = field(default_factory=TlsSettings)
     trust: ssl.SSLContext | None = None  # of its clients, if the port has TLS
+    sds: SdsLimits = field(default_factory=SdsLimits)
     http: HttpServer = field(init=False)
     broker: Broker = field(init=False)
     gateways: Gateways = field(init=False)
@@ -96,6 +97,7 @@ class MemoryServer:
                 cluster=CLUSTER,
                 log=LogLimits(close_s=3.0),
                 group=GroupLimits(),
+                sds=self.sds,
             ),
             peers=peers,
         )
@@ -117,12 +119,19 @@ class MemoryServer:
 
 @asynccontextmanager
 async def memory_cluster(
-    count: int = 3, *, tls: TlsSettings = PLAIN, trust: ssl.SSLContext | None = None
+    count: int = 3,
+    *,
+    tls: TlsSettings = PLAIN,
+    trust: ssl.SSLContext | None = None,
+    sds: SdsLimits | None = None,
 ) -> AsyncIterator[list[MemoryServer]]:
     """Servers that all take part."""
     storage = MemoryStorage()
     async with AsyncExitStack() as undo:
-        servers = [MemoryServer(f"s{number + 1}", storage, tls, trust) for number in range(count)]
+        servers = [
+            MemoryServer(f"s{number + 1}", storage, tls, trust, sds or SdsLimits())
+            for number in range(count)
+        ]
         for server in servers:
             await server.start()
             undo.push_async_callback(server.stop)

@@ -1,20 +1,23 @@
 """Tables of a cluster: any server answers any call, also of what another has just changed."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from tests.e2e.memory_cluster import MemoryServer, memory_cluster
 from tests.unit.broker.tables.support import (
     ALICE,
     ATTRIBUTES,
+    BOB,
     HASHED,
     PLAIN,
     integer,
     key,
     put,
+    streamed,
     string,
 )
 
@@ -23,15 +26,26 @@ from opentalos.broker.tables.values import (
     Got,
     ReadItem,
     ScanQuery,
+    Table,
     TableSpec,
     WriteItem,
     Written,
 )
+from opentalos.broker.values import NewTopic
+from opentalos.catalog.authorize import permissions_of
+from opentalos.catalog.table import StreamState
 from opentalos.model.datum import DataType
-from opentalos.model.errors import TableNotEnabled, TableNotExist, Unavailable
-from opentalos.model.identity import Principal
+from opentalos.model.errors import (
+    PartitionNotServing,
+    TableNotEnabled,
+    TableNotExist,
+    Unavailable,
+)
+from opentalos.model.identity import Permission, Principal
+from opentalos.model.limits import SdsLimits
 from opentalos.model.mutation import Mutation, Operation
-from opentalos.model.table import AppRight, TableState
+from opentalos.model.table import AppRight, TableState, WhenFull
+from opentalos.sds.key_format import row_key, slice_of
 
 pytestmark = pytest.mark.timeout(90)
 WAIT_S = 30.0
@@ -71,8 +85,10 @@ async def gone(server: MemoryServer, name: str) -> None:
 
 
 @asynccontextmanager
-async def servers_of(count: int = 2) -> AsyncIterator[list[MemoryServer]]:
-    async with memory_cluster(count) as servers:
+async def servers_of(
+    count: int = 2, sds: SdsLimits | None = None
+) -> AsyncIterator[list[MemoryServer]]:
+    async with memory_cluster(count, sds=sds) as servers:
         async with asyncio.timeout(WAIT_S):
             for server in servers:
                 while len(server.ring()) < count:  # noqa: ASYNC110
@@ -185,3 +201,56 @@ async def test_records_outlive_the_server_that_wrote_them() -> None:
             await write(two, "people", put(f"u{user}", 7))
         query = ScanQuery(table="people", limit=100)
         assert len((await two.broker.tables.scan(ALICE, query)).records) == 15
+
+
+def user_at(server: MemoryServer, table: Table) -> str:
+    """A user whose rows this server writes."""
+    for user in map("u{}".format, range(1_000)):
+        number = slice_of(table.schema, row_key(table.schema, key(user, 0)))
+        with suppress(PartitionNotServing):
+            server.broker.context.ownership.check_slice(table.uuid, number)
+            return user
+    raise AssertionError("this server has no slice")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_a_gap_begins_with_the_oldest_change_of_any_server() -> None:
+    small = SdsLimits(pending_entries_max=8, hold_s=0.05, refused_max_s=3_600.0)
+    async with servers_of(sds=small) as servers:
+        one, two = servers
+        topic = await one.broker.topics.create_topic(BOB, NewTopic(name="t", partitions=2))
+        allow = partial(one.broker.permissions.grant_to, BOB, topic.resource, ALICE.id)
+        await allow(Permission.PUT_MESSAGE | Permission.GET_MESSAGE)
+        schema = streamed(replace(HASHED, slices=32), "bob/t")
+        spec = TableSpec(schema=schema, when_full=WhenFull.GAP)
+        table = await one.broker.table_admin.create(ALICE, "people", spec)
+
+        def states() -> list[StreamState | None]:
+            known = [server.broker.catalogs.tables.by_uuid(table.uuid) for server in servers]
+            return [each.streams["bob/t"] if each is not None else None for each in known]
+
+        def may_put() -> list[bool]:
+            known = [server.broker.context.topics.by_resource(topic.resource) for server in servers]
+            rights = [0 if each is None else permissions_of(ALICE, each) for each in known]
+            return [bool(mask & Permission.PUT_MESSAGE) for mask in rights]
+
+        await until(lambda: None not in states() and all(may_put()))
+        await allow(Permission.GET_MESSAGE)
+        await until(lambda: not any(may_put()))
+        clock = one.broker.context.clock
+        began_ms = clock.wall_ms()
+        await write(one, "people", put(user_at(one, table), 0))
+        ended_ms = clock.wall_ms()
+        await until(lambda: clock.wall_ms() > ended_ms)
+        for number in range(small.pending_entries_max + 1):  # so many stop the stream at the other
+            await write(two, "people", put(user_at(two, table), number))
+
+        def gaps() -> list[int | None]:
+            return [None if state is None else state.gap_ms for state in states()]
+
+        await until(lambda: all(gap and began_ms <= gap <= ended_ms for gap in gaps()))
