@@ -10,6 +10,7 @@ from opentalos.cli.connection import ServerOptions, with_server
 from opentalos.cli.names import table_argument
 from opentalos.cli.output import Output, with_format
 from opentalos.cli.rest_path import place
+from opentalos.cli.table_check import check
 from opentalos.cli.table_follow import follow
 from opentalos.cli.table_rows import ROW_COMMANDS
 from opentalos.cli.table_schema import (
@@ -37,6 +38,7 @@ for _command in ROW_COMMANDS:
     table.add_command(_command)
 table.add_command(stream)
 table.add_command(follow)
+table.add_command(check)
 
 
 @table.command("list")
@@ -156,6 +158,18 @@ def _streams(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     help="That its rows may take; 0: no limit.",
 )
 @click.option(
+    "--read-capacity",
+    type=click.IntRange(0),
+    metavar="UNITS",
+    help="Read units per second; 0: as many as the server gives each table.",
+)
+@click.option(
+    "--write-capacity",
+    type=click.IntRange(0),
+    metavar="UNITS",
+    help="Write units per second; 0: as many as the server gives each table.",
+)
+@click.option(
     "--if-version",
     "schema_version",
     type=click.IntRange(1),
@@ -184,7 +198,7 @@ def alter(
     server: ServerOptions,
     **others: Any,
 ) -> None:
-    """Change columns, time to live, quota, description or rights of TABLE, or drop an index.
+    """Change columns, time to live, quota, rates or rights of TABLE, or drop an index.
 
     Keys, hash and slices cannot be changed, nor indexes be added. Streams: talos table stream.
 
@@ -194,7 +208,7 @@ def alter(
              talos table alter people --quota 10000000000 --if-version 3
     """
     wanted: dict[str, Any] = {name: one for name, one in others.items() if one is not None}
-    for name in ("ttl_s", "quota_bytes"):
+    for name in ("ttl_s", "quota_bytes", "read_capacity", "write_capacity"):
         if wanted.get(name) == 0:
             wanted[name] = None
     if columns or removed:

@@ -69,6 +69,16 @@ def test_a_quota_is_held_and_shown(talos: Commands) -> None:
     assert "nothing to change" in refused
 
 
+def test_a_table_has_rates_until_they_are_taken_away(talos: Commands) -> None:
+    table = made(talos, "rated")
+    talos("table", "alter", table, "--read-capacity", 700, "--write-capacity", 50)
+    shown = row(talos, "table", "describe", table)
+    assert (shown["read_capacity"], shown["write_capacity"]) == (700, 50)
+    talos("table", "alter", table, "--write-capacity", 0)
+    shown = row(talos, "table", "describe", table)
+    assert (shown["read_capacity"], shown["write_capacity"]) == (700, None)
+
+
 def test_a_table_of_a_file(talos: Commands) -> None:
     schema = {"key": ["k"], "columns": {"k": "string", "n": "int32"}}
     (talos.folder / "schema.json").write_text(json.dumps(schema))
