@@ -261,6 +261,20 @@ def test_wrong_administration_says_what_with_a_documented_code(
     assert text_ in caught.value.errorMessage
 
 
+def test_an_alteration_that_does_not_name_rights_of_teams_keeps_them(sds_calls: Sds) -> None:
+    wanted = spec()
+    wanted.metadata = SDS.TableMetadata(acl={"CI7": [SDS.Permission.READ]})
+    sds_calls.call("admin", "createTable", "wire-teams", wanted)
+    for metadata in (None, SDS.TableMetadata(description="more")):
+        wanted.metadata = metadata  # as of a client that does not know the field
+        sds_calls.call("admin", "alterTable", "wire-teams", wanted)
+        described = sds_calls.call("admin", "describeTable", "wire-teams")
+        assert described.metadata.acl == {"CI7": [SDS.Permission.READ]}
+    wanted.metadata = SDS.TableMetadata(acl={})
+    sds_calls.call("admin", "alterTable", "wire-teams", wanted)
+    assert sds_calls.call("admin", "describeTable", "wire-teams").metadata.acl == {}
+
+
 def test_an_alteration_without_pre_splits_keeps_the_slices(sds_calls: Sds) -> None:
     group = SDS.EntityGroupSpec([SDS.KeySpec("v", True)], True)
     sds_calls.call("admin", "createTable", "wire-slices", spec(entityGroup=group, preSplits=4))

@@ -25,13 +25,19 @@ async def create_table(
 async def alter_table(services: Services, caller: Principal, arguments: Arguments) -> None:
     """The whole of what its owner decides about a table, replaced.
 
-    ``preSplits`` counts only at creation, and a specification that was written anew has 1: the
-    slices stay. Another number would be a wish that is not met, and is refused.
+    What clients may leave out without a wish stays as it is: the number of slices, since
+    ``preSplits`` counts only at creation and is 1 in a specification that was written anew (any
+    other number is a wish that is not met, and refused); and the rights of teams, since older
+    clients do not know them and lose them between describeTable and alterTable.
     """
     name, spec = needed(arguments[0], TABLE), _spec(arguments[1])
-    if spec.schema.slices == 1:
-        table = await services.admin.describe(caller, name)
-        spec = replace(spec, schema=replace(spec.schema, slices=table.schema.slices))
+    unsaid_rights = arguments[1].metadata is None or arguments[1].metadata.acl is None
+    if spec.schema.slices == 1 or unsaid_rights:
+        table = await services.admin.describe(caller, name, fresh=True)
+        if spec.schema.slices == 1:
+            spec = replace(spec, schema=replace(spec.schema, slices=table.schema.slices))
+        if unsaid_rights:
+            spec = replace(spec, team_acl=table.team_acl)
     await services.admin.alter(caller, name, spec, arguments[1].expectedVersion)
 
 
