@@ -148,3 +148,15 @@ def test_the_missing_topic_is_named(errors: dict[str, Any]) -> None:
 def test_the_clients_scanner_gets_through_a_table_that_is_over_its_rate(sds: Sdk) -> None:
     said = sds.run("table_slow", streams={}, slices=1, rows=ROWS_SLOW)
     assert said == [{"ids": list(reversed(range(ROWS_SLOW)))}]
+
+
+def test_a_table_that_is_full_refuses_what_grows(sds: Sdk) -> None:
+    said = sds.run("table_full", streams={}, slices=1, quota=1_500)
+    told = {name: one for line in said for name, one in line.items()}
+    full, wrong = int(ErrorCode.QUOTA_EXCEED), int(ErrorCode.VALIDATION_FAILED)
+    assert told["none"] == wrong
+    assert told["told"] == 1_500
+    assert told["puts"] == [0, 0, full, full]
+    assert told["batch"] == [0, full, 0]
+    assert told["lower"] == wrong
+    assert told["again"] == 0
