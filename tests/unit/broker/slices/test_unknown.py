@@ -20,6 +20,7 @@ from tests.unit.broker.slices.stream_support import (
 from tests.unit.broker.support import World, world
 from tests.unit.broker.tables.support import ALICE, HASHED, PLAIN, integer, key, put
 
+from opentalos.broker.tables.values import TableSpec
 from opentalos.catalog.table import Table, stopped_stream
 from opentalos.model.errors import (
     ExcessivePending,
@@ -131,6 +132,20 @@ async def test_a_refusing_topic_holds_then_refuses_mutations(one: World) -> None
     await until_cleared(one.broker)
     (more,) = await apply(one.broker, table, add())
     assert more.amounts["count"] == integer(done + 1)
+
+
+async def test_a_stream_that_is_switched_off_refuses_no_longer(one: World) -> None:
+    table, topic = await streaming(one)
+    puts = break_puts(one.broker)
+    puts.errors = [(PartitionNotServing("moves"), False)] * 100_000
+    async with asyncio.timeout(PATIENCE_S):
+        while not isinstance((await one.broker.slices.apply(table, [add()]))[0], ExcessivePending):
+            pass
+    plain = await one.broker.table_admin.alter(ALICE, table.name, TableSpec(schema=PLAIN))
+    await until_cleared(one.broker)
+    (done,) = await apply(one.broker, plain, add())
+    assert done.amounts["count"] == integer(SMALL.pending_entries_max + 1)
+    assert await heard(one.broker, topic) == []
 
 
 async def test_a_table_that_prefers_gaps_goes_on(one: World) -> None:
