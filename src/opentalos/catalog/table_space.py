@@ -22,6 +22,7 @@ from opentalos.model.errors import (
     QuotaExceeded,
     StoreUnavailable,
     TalosError,
+    Unavailable,
     VersionConflict,
 )
 from opentalos.ports.meta_store import MetaStore
@@ -226,6 +227,8 @@ class TableSpaces:
                 await self._tell(table_uuid, space)
             except TalosError as error:
                 _log.warning("space of table %s was not told: %s", space.name, error)
+                if isinstance(error, Unavailable):
+                    return  # the others would wait for the store, too
 
     async def _tell(self, table_uuid: str, space: TableSpace) -> None:
         own, changed = space.own_bytes, space.changed_bytes

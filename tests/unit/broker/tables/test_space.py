@@ -25,6 +25,7 @@ from opentalos.catalog.table_space import TELL_S, SpaceRecord, decode_space, enc
 from opentalos.model.errors import (
     CorruptLog,
     NewerFormat,
+    OutcomeUnknown,
     QuotaExceeded,
     StoreUnavailable,
     TalosError,
@@ -317,3 +318,96 @@ def test_a_record_comes_back_as_it_was_stored() -> None:
     for damaged in (b"", b"{", b"[]", b'{"version":1,"bytes":1}', b'{"version":1,"bytes":"x"}'):
         with pytest.raises(CorruptLog):
             decode_space(damaged)
+
+
+async def test_a_table_that_gets_a_quota_is_counted_at_once() -> None:
+    async with world() as w:
+        table = await make(w.broker)
+        await fill(w.broker, users=1, each=5)
+        await sweep(w)  # it rests for an hour
+        await limit(w, ROOMY)
+        await w.broker.catalogs.tables.spaces.begin(table.uuid, 17)
+        await sweep(w)
+        assert await told(w) == await stored_bytes(w, table)
+        await w.broker.catalogs.tables.spaces.begin(table.uuid, 17)
+        await sweep(w)
+        assert await told(w) == 17  # now it rests
+        w.time.advance(3_600.0)
+        await sweep(w)
+        assert await told(w) == await stored_bytes(w, table)
+
+
+async def test_a_pass_that_broke_off_is_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(sds=SdsLimits(sweep_rows_max=2)) as w:
+        table = await make(w.broker, quota_bytes=ROOMY)
+        await fill(w.broker, users=1, each=5)
+        await tell(w)
+        spaces, of_tables = w.broker.catalogs.tables.spaces, w.broker._table_upkeep._sweep
+        await spaces.begin(table.uuid, 17)
+        await of_tables.run_once()
+
+        async def broken(*_: object, **__: object) -> None:
+            raise StoreUnavailable("down")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(w.broker._table_upkeep._access.rows, "scan", broken)
+            with pytest.raises(StoreUnavailable):
+                await of_tables.run_once()
+        w.time.advance(60.0)
+        await sweep(w)
+        assert await told(w) == await stored_bytes(w, table)
+
+
+async def test_a_server_that_does_not_lead_tells_and_counts_no_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world() as w:
+        table = await make(w.broker, quota_bytes=ROOMY)
+        monkeypatch.setattr(w.broker.context.ownership, "leads", lambda: False)
+        await fill(w.broker, users=1, each=5)
+        await tell(w)
+        assert await told(w) == await stored_bytes(w, table)
+        await w.broker.catalogs.tables.spaces.begin(table.uuid, 17)
+        await sweep(w)
+        assert await told(w) == 17
+
+
+async def test_what_cannot_be_told_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as w:
+        table = await make(w.broker, quota_bytes=1_000)
+        await write(w, put("u", 1, city=string("x" * 900)))
+        meta = w.broker.catalogs.tables.spaces._meta
+
+        async def broken(*_: object, **__: object) -> None:
+            raise StoreUnavailable("down")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(meta, "get", broken)
+            await tell(w)
+            assert await used(w) is None  # nobody knows now
+            with pytest.raises(QuotaExceeded):  # what this server knows counts
+                await write(w, put("u", 2, city=string("x" * 900)))
+        assert await told(w) == 0
+        await tell(w)
+        assert await told(w) == await stored_bytes(w, table)
+
+
+async def test_a_count_that_may_have_been_told_is_not_told_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world() as w:
+        table = await make(w.broker, quota_bytes=1_000)
+        await write(w, put("u", 1, city=string("x" * 500)))
+        meta = w.broker.catalogs.tables.spaces._meta
+        replaced = meta.replace
+
+        async def unsure(path: str, value: bytes, expected: int) -> int:
+            await replaced(path, value, expected)
+            raise OutcomeUnknown("no answer")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(meta, "replace", unsure)
+            await tell(w)
+        assert await used(w) == await stored_bytes(w, table)
+        await tell(w)
+        assert await told(w) == await used(w) == await stored_bytes(w, table)
