@@ -6,7 +6,7 @@ last change, so a row that was changed after the mark is known, and left out.
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -53,7 +53,7 @@ class SdsCheck:
     newer: int  # changed after the mark, so not compared
     misfits: int  # increments whose amount did not give the value that they told
     differing: int
-    rows: list[Mapping[str, Any]]
+    rows: Sequence[Mapping[str, Any]]
 
 
 def check(
