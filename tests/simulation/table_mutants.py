@@ -19,12 +19,14 @@ from tests.simulation.mutants import CRASHES, Mutant, _names
 
 from opentalos.broker.tables import admin as table_admin
 from opentalos.broker.tables import row_work
+from opentalos.broker.tables import slice as slice_module
 from opentalos.broker.tables import upkeep as table_upkeep
 from opentalos.broker.tables.outbox import Outbox
 from opentalos.broker.tables.publisher import Lane
 from opentalos.broker.tables.slice import Slice
 from opentalos.broker.tables.slice_record import HeldRecord, claim
 from opentalos.broker.tables.slice_writer import SliceWriter
+from opentalos.broker.tables.stream_gap import stop_stream
 from opentalos.catalog.table_change import new_table
 from opentalos.model.errors import OutcomeUnknown, VersionConflict
 from opentalos.sds.cell_format import HEADER_CELL, encode_header
@@ -45,6 +47,7 @@ TABLED = replace(
     tabled=1.0,
     kills=(),
     recreated=0.0,
+    gapped=0.0,
     messages=False,
     think_s=0.1,
     files=FileFaults(commit_slow=0.1),
@@ -73,12 +76,14 @@ AFTER_CLEARS = replace(
     files=FileFaults(commit_slow=0.5),
     kills=(Kill(Step.CLEAR, after=True, nth=2),) * 4,
 )
+GAPPED = replace(CALM_ROWS, chaos_s=16.0, gapped=1.0)
 RECREATED = replace(NAMED, recreated=1.0)
 TAKE_OVERS = replace(
     CLUSTER_CRASHES,
     tabled=1.0,
     kills=(),
     recreated=0.0,
+    gapped=0.0,
     messages=False,
     think_s=0.1,
     files=FileFaults(commit_slow=0.1),
@@ -175,6 +180,27 @@ def epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
         return held, former
 
     patch.setattr("opentalos.broker.tables.slice.claim", not_raised)
+
+
+# --- gaps -----------------------------------------------------------------------------------------
+
+
+def gap_from_the_newest_change_on(patch: pytest.MonkeyPatch) -> None:
+    real = stop_stream
+
+    async def stop(tables: Any, table: Any, lane: Any, waiting: Any) -> Any:
+        newest = sorted(waiting, key=lambda entry: entry.timestamp_ms)[-1:]
+        return await real(tables, table, lane, newest)
+
+    patch.setattr(slice_module, "stop_stream", stop)
+    forget_what_other_slices_drop(patch)
+
+
+def forget_what_other_slices_drop(patch: pytest.MonkeyPatch) -> None:
+    async def record(*args: Any) -> None:
+        return
+
+    patch.setattr(slice_module, "record_gaps", record)
 
 
 # --- drops ----------------------------------------------------------------------------------------
@@ -382,6 +408,18 @@ TABLE_MUTANTS = (
         _names("missing-mutation"),
         outbox_in_a_second_write,
         BEFORE_WRITES,
+    ),
+    Mutant(
+        "gap from the newest change on",
+        _names("missing-mutation"),
+        gap_from_the_newest_change_on,
+        GAPPED,
+    ),
+    Mutant(
+        "gap of one slice only",
+        _names("missing-mutation"),
+        forget_what_other_slices_drop,
+        GAPPED,
     ),
     Mutant("rows outlive their table", _names("left-behind"), rows_outlive_their_table, RECREATED),
     Mutant(

@@ -16,7 +16,7 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from opentalos.model.errors import StorageFull, TalosError
+from opentalos.model.errors import StorageFull, StoreUnavailable, TalosError
 from opentalos.model.message import Durability
 from opentalos.testing.kills import Kills
 from opentalos.testing.loop import SimulatedProcess, SimulationLoop
@@ -79,6 +79,7 @@ class SimulatedDisk:
         self.observers: list[Callable[[DiskEvent], None]] = []
         self.healed = False  # True: no more injected faults
         self.kills = Kills()
+        self.stuck: dict[str, None] = {}  # topics (uuids) whose files take nothing
         self.refusals = Refusals(loop, refusals or random.Random(0))
         self._context: Context = copy_context()
 
@@ -111,6 +112,11 @@ class SimulatedDisk:
     def hits(self, probability: float) -> bool:
         """Draw whether a fault of this probability happens now."""
         return probability > 0 and not self.healed and self.rng.random() < probability
+
+    def check_stuck(self, path: str) -> None:
+        """Raises: StoreUnavailable: nothing can be written below this topic's folder now."""
+        if not self.healed and path.partition("/")[0] in self.stuck:
+            raise StoreUnavailable(f"{path}: simulated: this topic's storage takes nothing")
 
     def write(self, file: SimulatedFile, data: bytes) -> None:
         """Put bytes into the page cache. Raises: StorageFull, with a part written."""

@@ -39,6 +39,7 @@ class FaultyAppendFile:
         self._check_alive()
         before_bytes = len(self._file.content)
         try:
+            self._store.disk.check_stuck(self._path)
             await self._commit(b"".join(chunks))
             self._check_fence()
         except BaseException as error:
@@ -125,6 +126,7 @@ class FaultyFileStore:
         self._check_open()
         check_file_path(path)
         disk = self.disk
+        disk.check_stuck(path)
         if disk.hits(self.faults.create_fails):
             raise StoreUnavailable(f"{path}: simulated failure of create")
         unknown = disk.hits(self.faults.create_unknown)
@@ -139,6 +141,7 @@ class FaultyFileStore:
         self._check_open()
         check_file_path(path)
         disk = self.disk
+        disk.check_stuck(path)
         if not disk.healed and disk.refusals.refuses(path, self.faults):
             disk.observe("recover-refused", path, self.process, 0)
             raise StoreUnavailable(f"{path}: simulated refusal of recover")

@@ -59,7 +59,7 @@ Notes are facts without an outcome.
 | | tables that had its name before: what is unknown of them may have been done to this one |
 | table-dropped | table: what its streams have not told is lost |
 | killed-at | server, step: it died right before or after it |
-| stream-gap | table, topic: the stream stopped, so that changes are missing |
+| stream-gap | table, topic: the stream stopped; gap_ms: from this time on changes are missing |
 | unanswered, answered-twice, unhandled-error, deadlock | text |
 | never-rebalanced, stale-schedule, forward-loop | text |
 | assigned | topic uuid, owners by partition: what a cluster's controller published |

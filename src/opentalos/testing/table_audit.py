@@ -50,6 +50,7 @@ class TableAuditor(TableClient):
         super().__init__(world, "table auditor", table)
         self._marks, self._switcher = MarkReader(world, table), Switcher(world, table)
         self._last: dict[str, None] = {}  # tags of the last put of each row
+        self._gaps: dict[str, None] = {}  # streams that stopped
 
     async def probe(self) -> None:
         """Every stream is on and every row takes a put, whose change is the row's last one."""
@@ -61,12 +62,14 @@ class TableAuditor(TableClient):
     async def read_all(self) -> None:
         """Rows, index and streams, once these tell of each row's last change; and their marks."""
         await self._until(self._all_cleared)
+        await self._until(self._look_for_gaps)
         rows, entries = _all_rows(self.table.name), _all_entries(self.table.name)
         await self._until(partial(self._scan, rows, {}))
         await self._until(partial(self._scan, entries, {"index": INDEX, "column": INDEXED}))
         await self.read_streams()
         for name in self.table.streams:
-            await self._until(partial(self._mark, name))
+            if name not in self._gaps:
+                await self._until(partial(self._mark, name))
 
     async def read_streams(self) -> None:
         """All that the streams told; what was not probed before is not waited for."""
@@ -124,6 +127,26 @@ class TableAuditor(TableClient):
                     return False
         return True
 
+    async def _look_for_gaps(self, late: bool) -> bool:
+        """Which streams have stopped, and from which time on changes are missing there."""
+        server = await self.server()
+        args = {"table": self.table.title, "server": server.name, **self._healed(late)}
+        operation = self.world.recorder.invoke(self.name, "streams", **args)
+        table = await self.ask(
+            server, operation, lambda broker: broker.table_admin.describe(OWNER, self.table.name)
+        )
+        if table is None:
+            return False
+        self.world.recorder.ok(operation)
+        for name, state in table.streams.items():
+            if state.gap_ms is not None:
+                topic = self.table.topics[name].resource
+                self._gaps[name] = None
+                self.world.recorder.note(
+                    "stream-gap", table=self.table.title, topic=topic, gap_ms=state.gap_ms
+                )
+        return True
+
     async def _scan(
         self, queries: Sequence[ScanQuery], index: Mapping[str, str], late: bool
     ) -> bool:
@@ -152,7 +175,8 @@ class TableAuditor(TableClient):
             return self._not_read(topic, f"{type(error).__name__}: {error}") if late else False
         changes = [[_told(view, one) for one in messages] for messages in found]
         tags = {_tag(told) for partition in changes for _, told in partition}
-        missing = [tag for tag in self._last if tag not in tags]
+        wanted = {} if name in self._gaps else self._last
+        missing = [tag for tag in wanted if tag not in tags]
         if missing and not late:
             return False
         for partition, told in enumerate(changes):

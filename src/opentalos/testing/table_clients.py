@@ -16,7 +16,14 @@ from opentalos.model.change import StreamView
 from opentalos.model.datum import Columns, DataType, Datum
 from opentalos.model.errors import TalosError
 from opentalos.model.mutation import NOTHING, Condition, ConditionOperator, Mutation, Operation
-from opentalos.model.table import IndexMode, KeyPart, LocalIndex, StreamSpec, TableSchema
+from opentalos.model.table import (
+    IndexMode,
+    KeyPart,
+    LocalIndex,
+    StreamSpec,
+    TableSchema,
+    WhenFull,
+)
 from opentalos.testing import history
 from opentalos.testing.clients import OWNER, RETRY_S, Client, LiveTopic
 from opentalos.testing.server import ServerLost, SimulatedServer, UnansweredBug
@@ -30,6 +37,7 @@ HOT_ROWS = (("a", "1"), ("a", "2"), ("b", "1"), ("c", "1"))
 MOODS = ("calm", "glad", "sour")
 COLD = 0.12  # of mutations make a row that nobody touches again
 ADMIN_S = 6.0  # for an answer to a change of the table
+STUCK_S = (3.0, 10.0)  # a topic that takes nothing; some longer than a table waits
 BATCH_ITEMS = (2, 3, 5)
 GIVEN_AWAY = 997  # amounts of one client lie so far apart; no two clients have the same ones
 
@@ -46,6 +54,7 @@ class LiveTable:
     tags: dict[str, str] = field(default_factory=dict)  # last known, by row
     actors: int = 0
     title: str = ""
+    when_full: WhenFull | None = None  # None: the server's default
 
     def __post_init__(self) -> None:
         self.title = self.title or self.name
@@ -229,7 +238,7 @@ class Switcher(Client):
         schema = self.table.schema
         streams: Mapping[str, StreamSpec] = schema.streams
         streams = {**streams, name: replace(streams[name], enabled=enabled)}
-        spec = TableSpec(schema=replace(schema, streams=streams))
+        spec = TableSpec(schema=replace(schema, streams=streams), when_full=self.table.when_full)
         operation = self.world.recorder.invoke(
             self.name,
             "stream",
@@ -251,6 +260,26 @@ class Switcher(Client):
             self.world.recorder.ok(operation)
             self._on = enabled
         return operation.ok
+
+
+class Refuser(Client):
+    """Makes one topic of a table take nothing for long, once."""
+
+    def __init__(self, world: World, table: LiveTable) -> None:
+        super().__init__(world, "refuser")
+        self.table = table
+
+    async def run(self) -> None:
+        """Until it is done, or cancelled."""
+        world = self.world
+        names = [name for name in self.table.streams if name != self.table.switched]
+        topic = self.table.topics[self.rng.choice(names)]
+        await asyncio.sleep(self.rng.random() * world.config.chaos_s / 3)
+        world.recorder.note("topic-stuck", topic=topic.resource)
+        world.disk.stuck[topic.uuid] = None
+        await asyncio.sleep(self.rng.uniform(*STUCK_S))
+        del world.disk.stuck[topic.uuid]
+        world.recorder.note("topic-takes-more", topic=topic.resource)
 
 
 class MarkReader(Client):

@@ -47,7 +47,7 @@ class TableMaker(Client):
 
     async def create_table(self, live: LiveTable, **args: Any) -> Table:
         """A new table of the owner, with its streams. ``args``: for the checker."""
-        spec = TableSpec(schema=live.schema)
+        spec = TableSpec(schema=live.schema, when_full=live.when_full)
 
         async def find(broker: Broker) -> Table:
             table = await broker.table_admin.describe(OWNER, live.name)

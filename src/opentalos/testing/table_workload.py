@@ -1,8 +1,16 @@
 """The structured tables of a world: their topics and clients, and the last look at them."""
 
 from opentalos.model.change import StreamView
+from opentalos.model.table import WhenFull
 from opentalos.testing.table_audit import TableAuditor
-from opentalos.testing.table_clients import TABLE, LiveTable, MarkReader, Mutator, Switcher
+from opentalos.testing.table_clients import (
+    TABLE,
+    LiveTable,
+    MarkReader,
+    Mutator,
+    Refuser,
+    Switcher,
+)
 from opentalos.testing.table_making import TableMaker
 from opentalos.testing.table_recreator import Recreator
 from opentalos.testing.world import World
@@ -12,7 +20,7 @@ STREAMS = {"changes": StreamView.MUTATE_LOG, "images": StreamView.RECORD_IMAGE}
 SWITCHED_STREAM = "sometimes"
 PARTITIONS = {"changes": 2}  # of a topic; others have one
 
-TableUser = Mutator | Switcher | MarkReader | Recreator
+TableUser = Mutator | Switcher | Refuser | MarkReader | Recreator
 
 
 class TableScene(TableMaker):
@@ -34,7 +42,9 @@ class TableScene(TableMaker):
             switched = SWITCHED_STREAM
             streams[switched] = StreamView.MUTATE_LOG
         topics = {name: await self.topic(name, PARTITIONS.get(name, 1)) for name in streams}
-        self._table = LiveTable(TABLE, streams, topics, switched)
+        gap = world.rng("gaps").random() < world.config.gapped
+        when_full = WhenFull.GAP if gap else None
+        self._table = LiveTable(TABLE, streams, topics, switched, when_full=when_full)
         await self.create_table(self._table)
         self._auditors = [TableAuditor(world, self._table)]
         if world.rng("recreated").random() < world.config.recreated:
@@ -48,6 +58,7 @@ class TableScene(TableMaker):
         found: list[TableUser] = [MarkReader(self.world, table)]
         found += [Mutator(self.world, f"mutator{number}", table) for number in range(MUTATORS)]
         found += [Switcher(self.world, table)] if table.switched else []
+        found += [Refuser(self.world, table)] if table.when_full is WhenFull.GAP else []
         return found + ([self._recreator] if self._recreator is not None else [])
 
     async def probe(self) -> None:

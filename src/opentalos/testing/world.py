@@ -118,6 +118,7 @@ class WorldConfig:
     minute_ms: int = 2_000  # of metering
     tabled: float = 0.2  # probability that a seed has a structured table
     switched: float = 0.5  # probability that such a table has a stream that is switched
+    gapped: float = 0.25  # that it prefers a gap, and one of its topics takes nothing for long
     recreated: float = 0.3  # probability that there is also one that is dropped and made again
     kills: tuple[Kill, ...] | None = None  # at named steps of tables; None: drawn as well
     sds: SdsLimits = SDS_LIMITS

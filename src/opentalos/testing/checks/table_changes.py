@@ -48,9 +48,21 @@ def missing_mutations(table: TableView) -> Iterator[Anomaly]:
                 for sequence in range(1, _last_sequence(table, key) + 1):
                     if sequence not in told:
                         yield Anomaly("missing-mutation", f"{text}: {key}#{sequence} never came")
+        if stream.gap_ms is not None:
+            yield from _missing_before_the_gap(table, stream, stream.gap_ms)
         for key, mutations in table.mutations.items() if not stream.cut else ():
             for mutation in _untold(stream, key, mutations):
                 yield Anomaly("missing-mutation", f"{text}: nothing tells of {mutation}")
+
+
+def _missing_before_the_gap(table: TableView, stream: StreamView, gap_ms: int) -> Iterator[Anomaly]:
+    for other in table.streams:
+        for key in other.rows:
+            told = stream.firsts(key)
+            for sequence, change in other.firsts(key).items():
+                if change.timestamp_ms < gap_ms and sequence not in told:
+                    text = f"{change} of {change.timestamp_ms} is before its gap at {gap_ms}"
+                    yield Anomaly("missing-mutation", f"{table.name} in {stream.topic}: {text}")
 
 
 def _last_sequence(table: TableView, key: str) -> int:

@@ -62,7 +62,7 @@ class StreamView:
 
     ``whole``: it was never switched, and read from its first message to its end. ``on_s``: from
     then on it certainly has every change. ``cut``: its table was dropped, so that the last changes
-    of each row may be missing.
+    of each row may be missing. ``gap_ms``: it stopped, and has every change before that time.
     """
 
     topic: str
@@ -70,6 +70,7 @@ class StreamView:
     whole: bool = False
     on_s: float = NEVER_S
     cut: bool = False
+    gap_ms: int | None = None
     rows: dict[str, list[Delivered]] = field(default_factory=dict)  # by key, in stored order
 
     def firsts(self, key: str) -> dict[int, Delivered]:
@@ -178,10 +179,10 @@ def _view(history: History, note: Mapping[str, Any]) -> TableView:
             mutations[operation.args["key"]].append(operation)
     found.mutations = dict(mutations)
     dropped = {each.args["table"] for each in history.noted("table-dropped")}
-    gone = {each.args["topic"] for each in history.noted("stream-gap")}
+    gaps = {each.args["topic"]: each.args.get("gap_ms") for each in history.noted("stream-gap")}
     for topic, view in note["streams"].items():
         mine = [each for each in told if each.args.get("topic") == topic]
-        stream = _stream(StreamView(topic, view), mine, topic in gone)
+        stream = _stream(StreamView(topic, view), mine, gaps)
         stream.cut = found.name in dropped
         if found.rivals and not stream.whole:
             stream.on_s = NEVER_S  # the rival may not know that it is on again
@@ -211,7 +212,7 @@ def in_order(stream: StreamView, table: TableView, key: str) -> list[Delivered]:
     A stream that was switched begins anew each time; what was under way may come late.
     """
     firsts = stream.firsts(key)
-    if stream.whole:
+    if stream.whole or stream.gap_ms is not None:
         return [*firsts.values()]
     made = matched(stream, key, table.mutations.get(key, []))
     return [
@@ -221,13 +222,17 @@ def in_order(stream: StreamView, table: TableView, key: str) -> list[Delivered]:
     ]
 
 
-def _stream(stream: StreamView, told: list[Operation], stopped: bool) -> StreamView:
+def _stream(
+    stream: StreamView, told: list[Operation], gaps: Mapping[str, int | None]
+) -> StreamView:
     reads = {each.args["partition"]: each for each in told if each.action == "changes" and each.ok}
     switches = [each for each in told if each.action == "stream" and each.may_be_done]
     complete = bool(reads) and all(each.result["start"] == 0 for each in reads.values())
-    if complete and not stopped:
+    if complete and stream.topic not in gaps:
         stream.whole = not switches
         stream.on_s = _on_s(switches)
+    elif complete and not switches:
+        stream.gap_ms = gaps[stream.topic]
     rows: dict[str, list[Delivered]] = defaultdict(list)
     for partition in sorted(reads):
         for change in _delivered(reads[partition]):

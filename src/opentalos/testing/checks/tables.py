@@ -193,6 +193,10 @@ def marks_too_early(table: TableView) -> Iterator[Anomaly]:
         firsts = [change for key in stream.rows for change in in_order(stream, table, key)]
         for mark in marks:
             ends = dict(mark.result["offsets"])
+            if stream.gap_ms is not None and stream.gap_ms <= mark.result["timestamp_ms"]:
+                yield Anomaly(
+                    "mark-too-early", f"{table.name}: its gap at {stream.gap_ms} is before {mark}"
+                )
             for change in firsts:
                 within = change.timestamp_ms <= mark.result["timestamp_ms"]
                 if within and change.offset >= ends.get(change.partition, 0):
