@@ -27,6 +27,14 @@ def encode_column(sequence: int, stream: int) -> bytes:
     return _COLUMN.pack(sequence, stream)
 
 
+def stream_of(column: bytes) -> int:
+    """The stream that a column is for. Raises: CorruptLog."""
+    try:
+        return int(_COLUMN.unpack(column)[1])
+    except struct.error as error:
+        raise CorruptLog(f"a pending column {column.hex()} cannot be read") from error
+
+
 def encode_pending(timestamp_ms: int, message: bytes) -> bytes:
     """The cell."""
     return _TIME.pack(timestamp_ms) + message

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.tables.access import TableAccess
+from opentalos.broker.tables.dead_cells import remove_dead_cells
 from opentalos.broker.tables.row_tables import entries_of, rows_of
 from opentalos.broker.tables.space_pass import SpacePasses
 from opentalos.broker.tables.values import Table
@@ -66,8 +67,10 @@ class TableSweep:
         found = [(row, decode_row(row.cells)) for row in rows]
         self._spaces.add(table, found, now_ms)
         await self._remove(table, [one for one in found if self._is_old(table, one[1], now_ms)])
-        if len(rows) == most:
-            self._places[table.uuid] = rows[-1].key + b"\x00"
+        end = rows[-1].key + b"\x00" if len(rows) == most else b""
+        await remove_dead_cells(self._access.rows, table, (place, end), most, self._token)
+        if end:
+            self._places[table.uuid] = end
         else:
             self._spaces.end(table)
 
@@ -129,5 +132,7 @@ class TableSweep:
         return found
 
     def _end(self, key: bytes, version: int) -> RowMutation:
-        write_id = self._context.clock.token(WRITE_ID_BYTES)
-        return RowMutation(key=key, expected=version, write_id=write_id, delete=True)
+        return RowMutation(key=key, expected=version, write_id=self._token(), delete=True)
+
+    def _token(self) -> bytes:
+        return self._context.clock.token(WRITE_ID_BYTES)
