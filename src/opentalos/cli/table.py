@@ -216,14 +216,28 @@ def alter(
     if dropped:
         wanted["indexes"] = dict.fromkeys(dropped)
     call, path = server.rest(), place("tables", table)
-    if allowed or forbid:
-        rights = dict(map(rights_of, allowed)) | dict.fromkeys(forbid)
-        apps = call("GET", path)["apps"] | rights
-        wanted["apps"] = {who: one for who, one in apps.items() if one}
+    if removed or dropped or allowed or forbid:
+        found = call("GET", path)
+        _check_there(("column", removed, found["columns"]), ("index", dropped, found["indexes"]),
+                     ("principal with rights", forbid, found["apps"]))  # fmt: skip
+        if allowed or forbid:
+            rights = dict(map(rights_of, allowed)) | dict.fromkeys(forbid)
+            apps = found["apps"] | rights
+            wanted["apps"] = {who: one for who, one in apps.items() if one}
     if not wanted.keys() - {"schema_version"}:
         raise click.UsageError("nothing to change: give --column, --ttl or the like")
     changed = call("PATCH", path, wanted)
     output.done(f"changed {table}", **changed)
+
+
+def _check_there(*named: tuple[str, Sequence[str], Mapping[str, Any]]) -> None:
+    """Each: what it is, the names given to be taken away, those that are there. The server takes
+    away what is not there without a word. Raises: UsageError."""
+    for what, names, there in named:
+        for name in names:
+            if name not in there:
+                known = ", ".join(sorted(there)) or "none"
+                raise click.UsageError(f"the table has no {what} {name!r}; it has {known}")
 
 
 @table.command()

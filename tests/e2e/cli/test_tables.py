@@ -79,6 +79,16 @@ def test_a_table_has_rates_until_they_are_taken_away(talos: Commands) -> None:
     assert (shown["read_capacity"], shown["write_capacity"]) == (700, None)
 
 
+def test_what_is_not_there_is_not_taken_away_in_silence(talos: Commands) -> None:
+    table = made(talos, "sparse")
+    for option, told in (
+        ("--remove-column", "no column 'odd'; it has k, n"),
+        ("--drop-index", "no index 'odd'; it has none"),
+        ("--forbid", "no principal with rights 'odd'; it has none"),
+    ):
+        assert told in talos("table", "alter", table, option, "odd", status=2).err
+
+
 def test_a_table_of_a_file(talos: Commands) -> None:
     schema = {"key": ["k"], "columns": {"k": "string", "n": "int32"}}
     (talos.folder / "schema.json").write_text(json.dumps(schema))
