@@ -36,7 +36,7 @@ def refused(name: str, call: Callable[..., Any], *arguments: Any) -> None:
     except ServiceException as error:
         told = ["code", error.errorCode, error.errorMessage]
     except SdsTransportException as error:
-        told = ["status", error.httpStatusCode]
+        told = ["status", error.httpStatusCode, error.errorMessage]
     say(name=name, told=told)
 
 

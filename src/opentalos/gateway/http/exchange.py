@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from opentalos.gateway.http.reply_format import TEXT, head
+from opentalos.gateway.http.reply_format import TEXT, head, head_saying
 from opentalos.model.errors import TalosError
 from opentalos.model.histogram import Histogram
 
@@ -136,11 +136,17 @@ class Exchange:
         """The stream that answered it is closed."""
         self._connection = self.late = self.drained = None
 
-    def reply_text(self, status: int, reason: str, extra: bytes = b"") -> None:
-        """Answer with a plain text reason."""
+    def reply_text(
+        self, status: int, reason: str, extra: bytes = b"", *, in_status: bool = False
+    ) -> None:
+        """Answer with a plain text reason.
+
+        Args: in_status: also instead of the status's own words, for clients that show no body.
+        """
         if status >= _ERRORS:
             self.failure = self.failure or f"http_{status}"
-        self.reply(head(status, TEXT), reason.encode("utf-8", "replace") + b"\n", extra)
+        prefix = head_saying(status, TEXT, reason) if in_status else head(status, TEXT)
+        self.reply(prefix, reason.encode("utf-8", "replace") + b"\n", extra)
 
 
 def _query_value(query: bytes, name: bytes) -> bytes:

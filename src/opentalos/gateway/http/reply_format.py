@@ -1,5 +1,6 @@
 """Bytes of an HTTP reply's head."""
 
+import re
 from email.utils import formatdate
 from functools import lru_cache
 
@@ -29,6 +30,9 @@ _REASONS = {
     504: b"Gateway Timeout",
 }
 
+_REASON_BYTES_MAX = 200  # of a text in the status line
+_UNSAYABLE = re.compile(rb"[^\x20-\x7e]")
+
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -38,7 +42,16 @@ def head(status: int, content_type: bytes) -> bytes:
 
     Source: talos-http.md section 4: the Python client looks for the exact ``Content-Type``.
     """
-    reason = _REASONS.get(status, b"Status")
+    return _head(status, content_type, _REASONS.get(status, b"Status"))
+
+
+def head_saying(status: int, content_type: bytes, reason: str) -> bytes:
+    """``head`` with a text in place of the status's own words, as far as it can stand there."""
+    said = _UNSAYABLE.sub(b"?", reason.encode("ascii", "replace"))
+    return _head(status, content_type, said[:_REASON_BYTES_MAX])
+
+
+def _head(status: int, content_type: bytes, reason: bytes) -> bytes:
     return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: " % (
         status,
         reason,

@@ -77,7 +77,7 @@ class SdsGateway:
 
     def _serve(self, service: ServiceSpec, exchange: Exchange) -> None:
         if len(exchange.body) > BODY_BYTES_MAX:
-            exchange.reply_text(413, f"a call may have {BODY_BYTES_MAX} bytes")
+            exchange.reply_text(413, f"a call may have {BODY_BYTES_MAX} bytes", in_status=True)
             self._tasks.failures += 1
             return
         try:
@@ -85,11 +85,11 @@ class SdsGateway:
                 raise BadRequest("an SDS call is a POST")
             caller = self._authenticator.caller(exchange)
         except TalosError as error:
-            reply_no_caller(exchange, error)
+            reply_no_caller(exchange, error, in_status=True)
             self._tasks.failures += 1
             return
         read = _read_hot(exchange, service) or read_call(
-            exchange, service, ThriftProtocol.BINARY, partial=True
+            exchange, service, ThriftProtocol.BINARY, partial=True, in_status=True
         )
         if read is None:
             self._tasks.failures += 1

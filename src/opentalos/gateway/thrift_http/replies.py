@@ -40,18 +40,19 @@ def read_call(
     default: ThriftProtocol | None = None,
     *,
     partial: bool = False,
+    in_status: bool = False,
 ) -> tuple[Call, CallForm] | None:
     """Decode a request; None if it was answered with why it is no call.
 
     Args: default: of a request without a content type; None: such a one is refused. partial:
-    arguments may be missing.
+    arguments may be missing. in_status: as ``Exchange.reply_text`` has it.
     """
     sent = exchange.headers.get(b"content-type", b"")
     protocol = _ECHOED.get(sent) or protocol_of(sent.decode("latin-1"))
     if protocol is None and not sent:
         protocol = default
     if protocol is None:
-        exchange.reply_text(400, "Content-Type names no Thrift protocol")
+        exchange.reply_text(400, "Content-Type names no Thrift protocol", in_status=in_status)
         return None
     # The reply's: what was sent if it is one of the known spellings.
     content_type = sent if sent in _ECHOED else protocol.value.encode()
@@ -62,7 +63,7 @@ def read_call(
         exchange.reply(head(STATUS_OK, content_type), body)
         return None
     except ThriftError as error:
-        reply_refusal(exchange, error)
+        reply_refusal(exchange, error, in_status=in_status)
         return None
     return call, CallForm(protocol, content_type, call.method, call.seqid)
 
@@ -76,19 +77,21 @@ def reply_error(exchange: Exchange, call: CallForm, error: TalosError) -> None:
     exchange.reply(head(form.status, call.content_type), body)
 
 
-def reply_refusal(exchange: Exchange, error: TalosError, extra: bytes = b"") -> None:
+def reply_refusal(
+    exchange: Exchange, error: TalosError, extra: bytes = b"", *, in_status: bool = False
+) -> None:
     """Answer a request that is no call yet: plain text with the status of the error."""
     form = form_of(error)
     exchange.failure = type(error).__name__
     status = form.status if form.status != STATUS_OK else 400
-    exchange.reply_text(status, str(error), extra)
+    exchange.reply_text(status, str(error), extra, in_status=in_status)
 
 
-def reply_no_caller(exchange: Exchange, error: TalosError) -> None:
+def reply_no_caller(exchange: Exchange, error: TalosError, *, in_status: bool = False) -> None:
     """Answer a request whose caller was not accepted; a skewed one is told the time."""
     extra = b""
     if isinstance(error, ClockSkewed):
         extra = b"X-Xiaomi-Timestamp: %d\r\n" % int(time.time())
     elif isinstance(error, InvalidCredential):
         extra = b"WWW-Authenticate: Galaxy-V3\r\n"
-    reply_refusal(exchange, error, extra)
+    reply_refusal(exchange, error, extra, in_status=in_status)
