@@ -170,8 +170,8 @@ class PartitionWriter(PutQueue):
     async def write_step(self) -> float:
         """Open, or commit one group; seconds to wait before the next step."""
         segment = self.segment
-        if segment is not None and segment.empty and self._outdated(segment):
-            self._give_up(segment)  # nothing in it, so there is nothing to roll
+        if segment is not None and not segment.has_messages and self._outdated(segment):
+            self._give_up(segment)  # a roll would make the very same file
             self.let_go()
             segment = None
         if segment is None:
@@ -401,7 +401,7 @@ class PartitionWriter(PutQueue):
         return segment.durability is not self.settings.durability
 
     def _roll_due(self, segment: OpenSegment) -> bool:
-        if segment.empty:
+        if not segment.has_messages:
             return False
         if self._outdated(segment):
             return True

@@ -93,6 +93,11 @@ class OpenSegment:
         """Whether no block was written into it yet."""
         return self.view.end_position == self.first_position
 
+    @property
+    def has_messages(self) -> bool:
+        """Whether the next segment would begin at another offset: announcements take none."""
+        return self.view.next_offset > self.view.base_offset
+
     def fill(self, group: Group, queue: deque[Queued], limits: LogLimits, now_ms: int) -> None:
         """Take blocks from the queue and give them offsets and one append time.
 

@@ -1,15 +1,29 @@
 """Idempotent producers: each (id, epoch, sequence) is stored once, also over restarts."""
 
+from dataclasses import replace
+
 import pytest
-from tests.unit.log.bed import Answers, block, crash, open_bed, payloads, put, put_block, until
+from tests.unit.log.bed import (
+    LIMITS,
+    TOPIC,
+    Answers,
+    block,
+    crash,
+    open_bed,
+    payloads,
+    put,
+    put_block,
+    until,
+)
 from tests.unit.log.faults import FailOnce, FaultyFiles, Steps
 
 from opentalos.adapters.memory import MemoryStorage
 from opentalos.log import producers
 from opentalos.log.producers import BATCHES_KEPT, ProducerTable
+from opentalos.log.results import TopicLogSettings
 from opentalos.log.state_format import LogState
 from opentalos.model.errors import CorruptLog, OutcomeUnknown, ProducerFenced, SequenceGap
-from opentalos.model.message import MessageBlock, ProducerStamp
+from opentalos.model.message import Durability, MessageBlock, ProducerStamp
 
 
 def stamped(sequence: int, *, epoch: int = 0, messages: int = 1) -> MessageBlock:
@@ -98,6 +112,35 @@ async def test_an_announcement_alone_survives_clean_and_unclean_ends() -> None:
         with pytest.raises(ProducerFenced):
             await put_block(bed.log(), stamped(0, epoch=2))
     assert await put(bed.log(), b"a") == 0
+    await bed.store.close()
+
+
+async def test_a_segment_with_announcements_only_is_not_rolled() -> None:
+    """The next one would begin at the same offset: the same file."""
+    bed = await open_bed(limits=replace(LIMITS, segment_bytes_max=1 << 10))
+    for epoch in range(1, 21):
+        await bed.log().fence_producer(9, epoch)
+    assert await put_block(bed.log(), stamped(0, epoch=20)) == 0
+    assert await put_block(bed.log(), stamped(1, epoch=20)) == 1  # this one after a roll
+    counters = bed.store.counters
+    assert (counters.commit_failures, counters.openings, counters.rolls) == (0, 1, 1)
+    await bed.store.close()
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+async def test_a_changed_durability_holds_behind_announcements_only(crashed: bool) -> None:
+    bed = await open_bed()
+    flushed = TopicLogSettings(TOPIC.topic_uuid, Durability.FLUSHED, 1e6)
+    log = bed.store.partition(flushed, 0)
+    await log.fence_producer(9, 3)
+    if crashed:
+        await crash(bed)
+        bed = await open_bed(bed.storage)
+    bed.store.update_topic(TOPIC)
+    assert await put_block(bed.store.partition(TOPIC, 0), stamped(0, epoch=3)) == 0
+    assert bed.store.counters.commit_failures == 0
+    with pytest.raises(ProducerFenced):
+        await put_block(bed.log(), stamped(1, epoch=2))
     await bed.store.close()
 
 
