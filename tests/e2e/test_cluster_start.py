@@ -123,6 +123,7 @@ async def test_while_the_backends_are_awaited_the_port_answers_not_done(bed: Bed
         assert await _status(port, b"GET /healthz") == 200
         assert await _status(port, b"GET /readyz") == 503
         assert await _status(port, b"GET /rest/v1/cluster") == 503
+        assert await _status(port, b"POST /v1/api/table", b"Authorization: {}\r\n") == 500
         bed.up = True
         server = await opening
         assert await _status(port, b"GET /readyz") == 200
@@ -213,7 +214,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-async def _status(port: int, request: bytes) -> int:
+async def _status(port: int, request: bytes, headers: bytes = b"") -> int:
     """Status of one request; waits until the port listens."""
     async with asyncio.timeout(START_S):
         while True:
@@ -222,7 +223,7 @@ async def _status(port: int, request: bytes) -> int:
                 break
             except ConnectionRefusedError:
                 await asyncio.sleep(0.01)
-        writer.write(request + b" HTTP/1.1\r\nConnection: close\r\n\r\n")
+        writer.write(request + b" HTTP/1.1\r\n" + headers + b"Connection: close\r\n\r\n")
         line = await reader.readline()
         writer.close()
     return int(line.split()[1])
