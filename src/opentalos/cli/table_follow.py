@@ -82,32 +82,38 @@ def follow(
              talos table follow people changes --follow --format json | jq .key
     """  # fmt: skip
     from opentalos.cli.record_source import Wanted
-    from opentalos.sdk.stream_decode import StreamDecoder
+    from opentalos.sdk.stream_decode import StreamDecoder, told_name, topic_name
     from opentalos.sdk.tables import TalosTable
 
     server.rest().reach()
     with TalosTable(server.config(), table) as found:
         schema = found.schema()
-    topic = _topic_of(schema, table, topic)
-    view = schema.streams[topic].view
-    changes = _Changes(table.rpartition("/")[2], StreamDecoder(schema, view), _SHOW[form])
+    key = _stream_of(schema, table, topic)
+    changes = _Changes(
+        told_name(table), StreamDecoder(schema, schema.streams[key].view), _SHOW[form]
+    )
     if form == "tsv":
         click.echo("\t".join(_TSV_COLUMNS))
     place = start if start is not None else "end" if goes_on else "start"
-    wanted = Wanted(topic, place, tuple(dict.fromkeys(partitions)), goes_on)
+    wanted = Wanted(
+        topic or topic_name(table, key), place, tuple(dict.fromkeys(partitions)), goes_on
+    )
     copy_messages(server, wanted, changes.render, count)
 
 
-def _topic_of(schema: "TableSchema", table: str, topic: str | None) -> str:
-    """The topic of a stream, also of one that is disabled. Raises: click.UsageError."""
+def _stream_of(schema: "TableSchema", table: str, topic: str | None) -> str:
+    """The stream by its name in the schema, also one that is disabled. Raises: click.UsageError."""
+    from opentalos.sdk.stream_decode import stream_key
+
     known = ", ".join(sorted(schema.streams)) or "none"
     if topic is None:
         if len(schema.streams) != 1:
             raise click.UsageError(f"say which stream of {table}; it has: {known}")
-        (topic,) = schema.streams
-    if topic not in schema.streams:
+        return next(iter(schema.streams))
+    key = stream_key(schema, table, topic)
+    if key not in schema.streams:
         raise click.UsageError(f"{table} has no stream into {topic}; it has: {known}")
-    return topic
+    return key
 
 
 class _Changes:
@@ -127,7 +133,7 @@ class _Changes:
             data = record.data[:_SHOWN_BYTES]
             bad = {"kind": "bad", "error": str(error), "base64": base64.b64encode(data).decode()}
             return self._show(place | bad)
-        if told.table.rpartition("/")[2] != self._table:
+        if told.table != self._table:
             return None
         return self._show(place | _fields(told.change, self._decoder.view))
 

@@ -20,6 +20,7 @@ from opentalos.model.errors import ConfigError, ValidationFailed
 from opentalos.model.table import TableSchema
 from opentalos.pipelines.lake import HashTable
 from opentalos.sdk.stream import Replica, StoredState, StreamDecoder
+from opentalos.sdk.stream_decode import told_name
 
 SCANNED_ROWS: Final = 1_000  # of a scan, in one batch
 PARTS: Final = 8  # of a table's state, by hash of the key; each is replaced as a whole
@@ -114,7 +115,7 @@ class Replay:
             rows = []
             for value, number in zip(values.to_pylist(), numbers.to_pylist(), strict=True):
                 table, change = decoder.payload(value, number)
-                if table == self.table:
+                if table == told_name(self.table):
                     part = self._part_of(change.key[name].value for name in self.schema.key_columns)
                     rows.append({PART: part, "value": value, "sequence_number": number})
             yield pa.RecordBatch.from_pylist(rows, MESSAGE)

@@ -73,7 +73,7 @@ def check(
     followed = followed_by(replace(settings, options={TABLE: table, TOPIC: begun.topic}))
     begun.check(table, followed.table_uuid, followed.topic)
     with TableAdmin(followed.config) as admin:
-        mark = admin.mark(table, followed.topic)
+        mark = admin.mark(table, followed.stream)
     _wait(checkpoint(settings, table), mark, wait_s)
     replay = followed.replay
     states = replay.lake(home).read(spark)

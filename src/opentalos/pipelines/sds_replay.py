@@ -21,6 +21,7 @@ from opentalos.pipelines.replay_state import MESSAGE, PART, Replay
 from opentalos.sdk import ClientConfig
 from opentalos.sdk.config import split_key, split_urls
 from opentalos.sdk.stream import StreamDecoder
+from opentalos.sdk.stream_decode import stream_key, topic_name
 from opentalos.sdk.tables import TableAdmin, TableRange, TalosTable
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _begun(
     begun = Beginning(followed.table_uuid, followed.topic, None)
     if scan:
         with TableAdmin(followed.config) as admin:
-            mark = admin.mark(table, followed.topic)
+            mark = admin.mark(table, followed.stream)
         writer.begin(followed.scanned(spark))
         followed.look()  # still the table of the mark
         begun = replace(begun, offsets=mark.offsets)
@@ -209,8 +210,13 @@ class Followed:
 
     replay: Replay
     table_uuid: str
-    topic: str
+    topic: str  # as its reader names it
     config: ClientConfig
+
+    @property
+    def stream(self) -> str:
+        """The topic as the table's schema names it."""
+        return stream_key(self.replay.schema, self.replay.table, self.topic)
 
     def look(self) -> TableSchema:
         """The table's schema now. Raises: TableNotExist: also if another table has its name."""
@@ -251,8 +257,8 @@ def followed_by(settings: PipelineSettings) -> Followed:
         streams = [name for name, one in schema.streams.items() if one.enabled]
         if len(streams) != 1:
             raise ConfigError(f"give sds-replay.{TOPIC}: {table} has streams into {streams}")
-        (topic,) = streams
-    view = StreamDecoder.of(schema, topic).view
+        topic = topic_name(table, *streams)
+    view = StreamDecoder.of(schema, topic, table).view
     return Followed(Replay(table, schema, view, complete, strict), uuid, topic, config)
 
 
@@ -265,7 +271,7 @@ def _choice(given: Mapping[str, str], name: str, choices: tuple[str, str]) -> st
 
 
 def _scanned(followed: Followed, parts: Sequence[TableRange]) -> Any:
-    columns = followed.replay.schema.streams[followed.topic].attributes
+    columns = followed.replay.schema.streams[followed.stream].attributes
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         numbers = [number for batch in batches for number in batch.column(0).to_pylist()]

@@ -14,7 +14,7 @@ from opentalos.sdk.config import ClientConfig
 from opentalos.sdk.consumer import TalosConsumer
 from opentalos.sdk.consumer_settings import ConsumerSettings
 from opentalos.sdk.errors import ChangeContradicts, ChangeMissing, ClientClosed
-from opentalos.sdk.stream_decode import StreamChange, StreamDecoder
+from opentalos.sdk.stream_decode import StreamChange, StreamDecoder, told_name
 from opentalos.sdk.stream_state import Replica, ReplicaCounters, StoredState, StreamMark
 from opentalos.sdk.tables import TalosTable
 
@@ -39,7 +39,7 @@ class ChangeReader:
     """As ``opentalos.sdk.aio.stream.ChangeReader``: ``for change in reader``.
 
     Args: client: shared with other objects, or a configuration for a client of its own; topic: as
-    the table's schema names it.
+    the table's schema names it, or OWNER/TOPIC if the table is OWNER/TABLE.
     """
 
     def __init__(
@@ -64,18 +64,18 @@ class ChangeReader:
 
     def __iter__(self) -> Iterator[StreamChange]:
         """Raises: ValidationFailed: the table has no such stream; MessageFormatError."""
-        decoder = StreamDecoder.of(self._table.schema(), self._topic)
+        decoder = StreamDecoder.of(self._table.schema(), self._topic, self._table.name)
         for record in self.consumer:
             change = decoder.record(record)
-            if change.table == self._table.name:
+            if change.table == told_name(self._table.name):
                 yield change
 
     def batches(self) -> Iterator[list[StreamChange]]:
         """What was fetched of one partition, as a list; without end until ``close``."""
-        decoder = StreamDecoder.of(self._table.schema(), self._topic)
+        decoder = StreamDecoder.of(self._table.schema(), self._topic, self._table.name)
         for records in self.consumer.batches():
             found = map(decoder.record, records)
-            yield [change for change in found if change.table == self._table.name]
+            yield [change for change in found if change.table == told_name(self._table.name)]
 
     def commit(self) -> None:
         """Commit all that was handed out so far, also the last one. Raises: LeaseNotHeld."""
@@ -93,8 +93,8 @@ class TableFollower:
     while another thread is in one.
 
     Args: client: shared with other objects, or a configuration for a client of its own; topic: as
-    the table's schema names it; complete: no scan: the stream is as old as the table, and all of
-    it is retained.
+    the table's schema names it, or OWNER/TOPIC if the table is OWNER/TABLE; complete: no scan: the
+    stream is as old as the table, and all of it is retained.
     """
 
     def __init__(

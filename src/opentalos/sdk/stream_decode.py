@@ -22,6 +22,28 @@ class StreamChange(NamedTuple):
     change: Change
 
 
+def told_name(table: str) -> str:
+    """A table's name as messages have it: without its owner."""
+    return table.rpartition("/")[2]
+
+
+def stream_key(schema: TableSchema, table: str, topic: str) -> str:
+    """The name that the schema has for the stream into a topic.
+
+    Whoever is not the owner of both says OWNER/TABLE and OWNER/TOPIC; the owner's schema may name
+    the topic alone.
+    """
+    owner, _, name = topic.rpartition("/")
+    same = bool(owner) and owner == table.rpartition("/")[0]
+    return name if topic not in schema.streams and same else topic
+
+
+def topic_name(table: str, key: str) -> str:
+    """How a reader of the table names the topic that its schema has as ``key``."""
+    owner = table.rpartition("/")[0]
+    return key if "/" in key or not owner else f"{owner}/{key}"
+
+
 class StreamDecoder:
     """Decodes the messages of one stream, for what the table's schema says of its key."""
 
@@ -30,10 +52,10 @@ class StreamDecoder:
         self._key_columns = schema.key_columns
 
     @classmethod
-    def of(cls, schema: TableSchema, topic: str) -> "StreamDecoder":
-        """Of the stream into a topic, as the schema names it. Raises: ValidationFailed: there is
-        none, or it is off."""
-        stream = schema.streams.get(topic)
+    def of(cls, schema: TableSchema, topic: str, table: str = "") -> "StreamDecoder":
+        """Of the stream into a topic, as the schema names it; or, if the table is OWNER/TABLE, as
+        OWNER/TOPIC. Raises: ValidationFailed: there is none, or it is off."""
+        stream = schema.streams.get(stream_key(schema, table, topic))
         if stream is None or not stream.enabled:
             on = ", ".join(name for name, one in schema.streams.items() if one.enabled)
             raise ValidationFailed(f"the table has no stream into {topic}; it has: {on or 'none'}")

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from tests.e2e.cli.conftest import Commands
 
+from opentalos.sdk import ClientConfig
+from opentalos.sdk.stream import TableFollower
+
 READY_S = 60.0  # until a stream has told everything
 
 pytestmark = pytest.mark.timeout(120)
@@ -217,6 +220,27 @@ def test_changes_are_shown_to_people_and_programs_in_every_view(talos: Commands)
     refused = talos("table", "follow", table, status=2).err
     assert "say which stream of watched; it has: watched-keys-only, watched-m" in refused
     assert "no stream into other" in talos("table", "follow", table, "other", status=2).err
+
+
+def test_a_reader_who_is_not_the_owner_names_it(talos: Commands) -> None:
+    topic, table = talos.topic("lent-changes", 1), made(talos, "lent")
+    talos("table", "stream", "enable", table, topic)
+    talos("table", "put", table, "k=a", "n=1")
+    talos.wait_for(topic, 1)
+    key = row(talos, "user", "create", "borrower")
+    as_reader = ("--as", f"{key['key_id']}:{key['secret']}", "--format", "json")
+    talos.fails("table", "follow", f"root/{table}", *as_reader)
+    talos("table", "alter", table, "--allow", "borrower:app-read")
+    talos("acl", "grant", topic, "borrower", "get", "describe")
+    (one,) = talos("table", "follow", f"root/{table}", *as_reader).rows
+    assert one["columns"] == {"n": 1}
+    (same,) = talos("table", "follow", f"root/{table}", f"root/{topic}", *as_reader).rows
+    assert same == one
+    config = ClientConfig(endpoints=(talos.server.url,), key_id=key["key_id"], secret=key["secret"])
+    with TableFollower(config, f"root/{table}", f"root/{topic}") as follower:
+        talos("table", "put", table, "k=b", "n=2")
+        follower.catch_up()
+        assert sorted(one["k"] for one in follower.replica.rows()) == ["a", "b"]
 
 
 def test_a_message_that_tells_no_change_is_shown_as_bad(talos: Commands) -> None:

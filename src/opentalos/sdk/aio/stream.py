@@ -14,7 +14,7 @@ from opentalos.sdk.aio.tables import TableAdmin, TalosTable
 from opentalos.sdk.config import ClientConfig
 from opentalos.sdk.consumer_settings import ConsumerSettings
 from opentalos.sdk.errors import ChangeMissing, ClientClosed
-from opentalos.sdk.stream_decode import StreamChange, StreamDecoder
+from opentalos.sdk.stream_decode import StreamChange, StreamDecoder, stream_key, told_name
 from opentalos.sdk.stream_state import Replica, StreamMark
 
 CLOCK_SPREAD_MS: Final = 1_000  # clocks of a service's servers differ by less
@@ -35,7 +35,7 @@ class ChangeReader:
     that out, or whoever keeps timestamp and sequence of each row's last change.
 
     Args: client: shared with other objects, or a configuration for a client of its own; topic: as
-    the table's schema names it.
+    the table's schema names it, or OWNER/TOPIC if the table is OWNER/TABLE.
     """
 
     def __init__(
@@ -60,19 +60,19 @@ class ChangeReader:
 
     async def __aiter__(self) -> AsyncGenerator[StreamChange, None]:
         """Raises: ValidationFailed: the table has no such stream; MessageFormatError."""
-        decoder = StreamDecoder.of(await self._table.schema(), self._topic)
+        decoder = StreamDecoder.of(await self._table.schema(), self._topic, self._table.name)
         async for record in self.consumer:
             change = decoder.record(record)
-            if change.table == self._table.name:
+            if change.table == told_name(self._table.name):
                 yield change
 
     async def batches(self) -> AsyncGenerator[list[StreamChange], None]:
         """What was fetched of one partition, as a list; without end until ``close``."""
-        decoder = StreamDecoder.of(await self._table.schema(), self._topic)
+        decoder = StreamDecoder.of(await self._table.schema(), self._topic, self._table.name)
         async with aclosing(self.consumer.batches()) as batches:
             async for records in batches:
                 found = map(decoder.record, records)
-                yield [change for change in found if change.table == self._table.name]
+                yield [change for change in found if change.table == told_name(self._table.name)]
 
     async def commit(self) -> None:
         """Commit all that was handed out so far, also the last one. Raises: LeaseNotHeld."""
@@ -95,8 +95,8 @@ class TableFollower:
     been applied. Memory: the table's records, and the number of each row's last change.
 
     Args: client: shared with other objects, or a configuration for a client of its own; topic: as
-    the table's schema names it; complete: no scan: the stream is as old as the table, and all of
-    it is retained.
+    the table's schema names it, or OWNER/TOPIC if the table is OWNER/TABLE; complete: no scan: the
+    stream is as old as the table, and all of it is retained.
     """
 
     def __init__(
@@ -109,6 +109,7 @@ class TableFollower:
         self._consumer = SimpleConsumer(self._client, topic)
         self._state: tuple[StreamDecoder, Replica] | None = None
         self._uuid = ""  # of the table
+        self._stream = topic  # as its schema names it
         self._enabling: int | None = None  # of the stream
         self._looked_s = 0.0
         self._positions: dict[int, int] = {}
@@ -148,7 +149,8 @@ class TableFollower:
         if self._state is not None:
             return
         self._uuid, schema = await self._followed.identity()
-        decoder = StreamDecoder.of(schema, self._topic)
+        decoder = StreamDecoder.of(schema, self._topic, self._table)
+        self._stream = stream_key(schema, self._table, self._topic)
         replica = Replica(schema, decoder.view)
         if self._complete:
             retained = await self._consumer.offsets()
@@ -158,7 +160,7 @@ class TableFollower:
             self._positions = dict((await self._looked_at()).offsets)
             self._begun_with = len(self._positions)
             async for state in self._followed.states(
-                columns=schema.streams[self._topic].attributes
+                columns=schema.streams[self._stream].attributes
             ):
                 replica.restore(state)
             self._goal = await self._mark()
@@ -182,7 +184,7 @@ class TableFollower:
         for records in fetched:
             for record in records:
                 found = decoder.record(record)
-                if found.table == self._table:
+                if found.table == told_name(self._table):
                     await self._apply(found.change)
                 self._positions[record.partition] = record.offset + 1
         self._apply_held()
@@ -230,7 +232,7 @@ class TableFollower:
 
     async def _looked_at(self) -> StreamMark:
         """Any mark of the same enabling of the stream. Raises: ChangeMissing: of a later one."""
-        mark = await self._admin.mark(self._table, self._topic)
+        mark = await self._admin.mark(self._table, self._stream)
         if self._enabling is None:
             self._enabling = mark.enabling
         elif mark.enabling != self._enabling:
@@ -261,7 +263,7 @@ class TableFollower:
                 "name: begin anew with another follower"
             )
         decoder, replica = self._started()
-        if StreamDecoder.of(schema, self._topic).view is not decoder.view:
+        if StreamDecoder.of(schema, self._topic, self._table).view is not decoder.view:
             raise ValidationFailed(f"the stream into {self._topic} has another view now")
         replica.schema = schema
 
