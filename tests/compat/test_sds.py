@@ -1,11 +1,14 @@
 """The unmodified third-party SDS client against a real server: what works, and what is refused."""
 
+import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compat.conftest import Sdk
+from tests.compat.conftest import ROOT, SDS_PYTHON, Sdk, sdk_environment
 from tests.compat.test_sdk_access import new_key
-from tests.server_process import ServerProcess
+from tests.server_process import ROOT_KEY, ServerProcess
 
 from opentalos.wire._generated.sds import ErrorCode, TableState
 
@@ -169,3 +172,21 @@ def test_a_table_that_is_full_refuses_what_grows(sds: Sdk) -> None:
     assert told["batch"] == [0, full, 0]
     assert told["lower"] == wrong
     assert told["again"] == 0
+
+
+def test_the_example_of_the_reference_runs(server: ServerProcess, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "reference" / "sds.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    words = {"http://127.0.0.1:9420": server.url, "KEYID": ROOT_KEY.key_id}
+    for word, real in {**words, "SECRET": ROOT_KEY.secret}.items():
+        assert code.count(word) == 1
+        code = code.replace(word, real)
+    (tmp_path / "example.py").write_text(code)
+    done = subprocess.run(
+        [str(SDS_PYTHON), str(tmp_path / "example.py")],
+        env=sdk_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "{'name': 'ann', 'visits': 1}\n", done.stderr
