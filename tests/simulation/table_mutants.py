@@ -23,12 +23,16 @@ from opentalos.broker.tables import slice as slice_module
 from opentalos.broker.tables import upkeep as table_upkeep
 from opentalos.broker.tables.outbox import Outbox
 from opentalos.broker.tables.publisher import Lane
+from opentalos.broker.tables.row_work import RowWork
 from opentalos.broker.tables.slice import Slice
 from opentalos.broker.tables.slice_record import HeldRecord, claim
 from opentalos.broker.tables.slice_writer import SliceWriter
 from opentalos.broker.tables.stream_gap import stop_stream
 from opentalos.catalog.table_change import new_table
+from opentalos.model.change import ChangeKind, StreamView
 from opentalos.model.errors import OutcomeUnknown, VersionConflict
+from opentalos.model.table import NEVER
+from opentalos.sds import mutation as mutation_module
 from opentalos.sds.cell_format import HEADER_CELL, encode_header
 from opentalos.sds.mutation import apply
 from opentalos.testing.faults import (
@@ -48,6 +52,8 @@ TABLED = replace(
     kills=(),
     recreated=0.0,
     gapped=0.0,
+    expiring=0.0,
+    keyed=0.0,
     messages=False,
     think_s=0.1,
     files=FileFaults(commit_slow=0.1),
@@ -84,6 +90,8 @@ TAKE_OVERS = replace(
     kills=(),
     recreated=0.0,
     gapped=0.0,
+    expiring=0.0,
+    keyed=0.0,
     messages=False,
     think_s=0.1,
     files=FileFaults(commit_slow=0.1),
@@ -180,6 +188,31 @@ def epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
         return held, former
 
     patch.setattr("opentalos.broker.tables.slice.claim", not_raised)
+
+
+# --- expiry and keys ------------------------------------------------------------------------------
+
+
+def expired_rows_come_back(patch: pytest.MonkeyPatch) -> None:
+    """A write sees what no reader sees any more."""
+    real = mutation_module.live_columns
+
+    def live(schema: Any, stored: Any, now_ms: int) -> Any:
+        return real(replace(schema, ttl_s=NEVER), stored, now_ms)
+
+    patch.setattr(mutation_module, "live_columns", live)
+
+
+def keys_of_removals_left_out(patch: pytest.MonkeyPatch) -> None:
+    real = RowWork._tell
+
+    def tell(self: Any, view: Any, change: Any) -> None:
+        if change.kind is ChangeKind.DELETE:
+            others = [one for one in view.told if one.content.view is not StreamView.KEYS_ONLY]
+            view = view._replace(told=others)
+        real(self, view, change)
+
+    patch.setattr(RowWork, "_tell", tell)
 
 
 # --- gaps -----------------------------------------------------------------------------------------
@@ -420,6 +453,18 @@ TABLE_MUTANTS = (
         _names("missing-mutation"),
         forget_what_other_slices_drop,
         GAPPED,
+    ),
+    Mutant(
+        "expired rows come back",
+        _names("cdc-double-increment", "table-differs"),
+        expired_rows_come_back,
+        replace(CALM_ROWS, expiring=1.0),
+    ),
+    Mutant(
+        "keys of removals left out",
+        _names("missing-mutation"),
+        keys_of_removals_left_out,
+        replace(CALM_ROWS, keyed=1.0),
     ),
     Mutant("rows outlive their table", _names("left-behind"), rows_outlive_their_table, RECREATED),
     Mutant(

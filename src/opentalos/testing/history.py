@@ -56,7 +56,8 @@ Notes are facts without an outcome.
 | file-commit | path of the segment, process |
 | verify-fault, left-behind | text |
 | table | table, streams: {topic: view} that it has from its beginning, with all columns; former: |
-| | tables that had its name before: what is unknown of them may have been done to this one |
+| | tables that had its name before: what is unknown of them may have been done to this one; |
+| | ttl_ms: a row is gone so long after its last change |
 | table-dropped | table: what its streams have not told is lost |
 | killed-at | server, step: it died right before or after it |
 | stream-gap | table, topic: the stream stopped; gap_ms: from this time on changes are missing |

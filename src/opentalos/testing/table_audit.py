@@ -157,10 +157,16 @@ class TableAuditor(TableClient):
         async def scan(broker: Broker) -> list[Columns]:
             return [row for query in queries for row in await _scanned(broker, query)]
 
+        began_ms = min(self._clocks_ms())
         found = await self.ask(server, operation, scan)
         if found is not None:
-            self.world.recorder.ok(operation, rows=[[row_name(row), _others(row)] for row in found])
+            rows = [[row_name(row), _others(row)] for row in found]
+            wall_ms = [began_ms, max(self._clocks_ms())]
+            self.world.recorder.ok(operation, rows=rows, wall_ms=wall_ms)
         return operation.ok
+
+    def _clocks_ms(self) -> list[int]:
+        return [server.clock.wall_ms() for server in self.world.running()]
 
     async def _read(self, name: str, view: StreamView, late: bool) -> bool:
         """All of a stream; recorded once it has the last changes, or when it is late."""
@@ -175,7 +181,7 @@ class TableAuditor(TableClient):
             return self._not_read(topic, f"{type(error).__name__}: {error}") if late else False
         changes = [[_told(view, one) for one in messages] for messages in found]
         tags = {_tag(told) for partition in changes for _, told in partition}
-        wanted = {} if name in self._gaps else self._last
+        wanted = {} if name in self._gaps or view is StreamView.KEYS_ONLY else self._last
         missing = [tag for tag in wanted if tag not in tags]
         if missing and not late:
             return False

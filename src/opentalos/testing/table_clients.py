@@ -17,6 +17,7 @@ from opentalos.model.datum import Columns, DataType, Datum
 from opentalos.model.errors import TalosError
 from opentalos.model.mutation import NOTHING, Condition, ConditionOperator, Mutation, Operation
 from opentalos.model.table import (
+    NEVER,
     IndexMode,
     KeyPart,
     LocalIndex,
@@ -55,6 +56,7 @@ class LiveTable:
     actors: int = 0
     title: str = ""
     when_full: WhenFull | None = None  # None: the server's default
+    ttl_s: int = NEVER
 
     def __post_init__(self) -> None:
         self.title = self.title or self.name
@@ -72,6 +74,7 @@ class LiveTable:
             attributes=columns,
             indexes={INDEX: LocalIndex(columns=(KeyPart(INDEXED),), mode=IndexMode.EAGER)},
             streams={name: StreamSpec(view=view) for name, view in self.streams.items()},
+            ttl_s=self.ttl_s,
         )
 
 

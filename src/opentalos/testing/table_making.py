@@ -8,8 +8,9 @@ from opentalos.broker.broker import Broker
 from opentalos.broker.tables.values import Table, TableSpec
 from opentalos.broker.values import NewTopic, Topic
 from opentalos.model.errors import TableNotEnabled, TalosError
-from opentalos.model.table import TableState
+from opentalos.model.table import NEVER, TableState
 from opentalos.testing.clients import OWNER, RETRY_S, Client, LiveTopic
+from opentalos.testing.clock import MS_PER_S
 from opentalos.testing.server import ServerLost, UnansweredBug
 from opentalos.testing.table_clients import ADMIN_S, LiveTable
 
@@ -61,6 +62,8 @@ class TableMaker(Client):
             lambda broker: broker.table_admin.create(OWNER, live.name, spec), find
         )
         views = {live.topics[name].resource: view.name for name, view in live.streams.items()}
+        if live.ttl_s != NEVER:
+            args["ttl_ms"] = live.ttl_s * MS_PER_S
         self.world.recorder.note("table", table=live.title, streams=views, **args)
         return table
 

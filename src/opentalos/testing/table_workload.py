@@ -1,7 +1,7 @@
 """The structured tables of a world: their topics and clients, and the last look at them."""
 
 from opentalos.model.change import StreamView
-from opentalos.model.table import WhenFull
+from opentalos.model.table import NEVER, WhenFull
 from opentalos.testing.table_audit import TableAuditor
 from opentalos.testing.table_clients import (
     TABLE,
@@ -18,6 +18,7 @@ from opentalos.testing.world import World
 MUTATORS = 2
 STREAMS = {"changes": StreamView.MUTATE_LOG, "images": StreamView.RECORD_IMAGE}
 SWITCHED_STREAM = "sometimes"
+TTL_S = 1  # of rows that expire: hot ones do now and then
 PARTITIONS = {"changes": 2}  # of a topic; others have one
 
 TableUser = Mutator | Switcher | Refuser | MarkReader | Recreator
@@ -41,10 +42,13 @@ class TableScene(TableMaker):
         if self.rng.random() < world.config.switched:
             switched = SWITCHED_STREAM
             streams[switched] = StreamView.MUTATE_LOG
+        if world.rng("keys").random() < world.config.keyed:
+            streams["keys"] = StreamView.KEYS_ONLY
         topics = {name: await self.topic(name, PARTITIONS.get(name, 1)) for name in streams}
         gap = world.rng("gaps").random() < world.config.gapped
         when_full = WhenFull.GAP if gap else None
-        self._table = LiveTable(TABLE, streams, topics, switched, when_full=when_full)
+        ttl_s = TTL_S if world.rng("ttl").random() < world.config.expiring else NEVER
+        self._table = LiveTable(TABLE, streams, topics, switched, when_full=when_full, ttl_s=ttl_s)
         await self.create_table(self._table)
         self._auditors = [TableAuditor(world, self._table)]
         if world.rng("recreated").random() < world.config.recreated:

@@ -119,6 +119,8 @@ class WorldConfig:
     tabled: float = 0.2  # probability that a seed has a structured table
     switched: float = 0.5  # probability that such a table has a stream that is switched
     gapped: float = 0.25  # that it prefers a gap, and one of its topics takes nothing for long
+    expiring: float = 0.25  # that its rows have a ttl
+    keyed: float = 0.25  # that it also has a stream of keys only
     recreated: float = 0.3  # probability that there is also one that is dropped and made again
     kills: tuple[Kill, ...] | None = None  # at named steps of tables; None: drawn as well
     sds: SdsLimits = SDS_LIMITS

@@ -81,7 +81,8 @@ def _untold(stream: StreamView, key: str, mutations: list[Operation]) -> Iterato
     by_tag: dict[str, list[Operation]] = defaultdict(list)
     for mutation in needed:
         remove = mutation.args["operation"] == "remove"
-        if not remove or (spans is not None and not _idle(mutation, steps, spans)):
+        never_idle = spans is not None and not stream.ttl_ms
+        if not remove or (never_idle and not _idle(mutation, steps, spans or [])):
             by_tag[tag_of(mutation)].append(mutation)
     told = Counter(step.change.tag for step in steps)
     for tag, mine in by_tag.items():

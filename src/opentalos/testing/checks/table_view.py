@@ -71,6 +71,7 @@ class StreamView:
     on_s: float = NEVER_S
     cut: bool = False
     gap_ms: int | None = None
+    ttl_ms: int = 0  # a row is gone so long after its last change; 0: never
     rows: dict[str, list[Delivered]] = field(default_factory=dict)  # by key, in stored order
 
     def firsts(self, key: str) -> dict[int, Delivered]:
@@ -85,10 +86,14 @@ class StreamView:
         steps: list[Step] = []
         state: State = None
         firsts = self.firsts(key)
+        last_ms = 0
         for sequence in sorted(firsts):
-            after = _after(state, firsts[sequence])
-            steps.append(Step(firsts[sequence], state, after))
-            state = after
+            change = firsts[sequence]
+            if self.ttl_ms and change.timestamp_ms - last_ms >= self.ttl_ms:
+                state = None
+            after = _after(state, change)
+            steps.append(Step(change, state, after))
+            state, last_ms = after, change.timestamp_ms
         return steps
 
 
@@ -101,6 +106,8 @@ class TableView:
     streams: list[StreamView] = field(default_factory=list)
     marks: list[Operation] = field(default_factory=list)  # answered
     rows: Mapping[str, Values] | None = None  # by key, as the last final scan told
+    scanned_ms: tuple[int, int] = (0, 0)  # times of servers' clocks when it began and when it ended
+    ttl_ms: int = 0
     index_scans: list[Operation] = field(default_factory=list)  # final, answered
     rivals: bool = False  # two lone servers had it at once, each sure that only it writes
 
@@ -159,7 +166,7 @@ def _after(state: State, change: Delivered) -> State:
 
 
 def _view(history: History, note: Mapping[str, Any]) -> TableView:
-    found = TableView(note["table"])
+    found = TableView(note["table"], ttl_ms=note.get("ttl_ms", 0))
     told = [each for each in history.operations if each.args.get("table") == found.name]
     mutations: dict[str, list[Operation]] = defaultdict(list)
     for operation in told:
@@ -172,6 +179,7 @@ def _view(history: History, note: Mapping[str, Any]) -> TableView:
                 found.index_scans.append(operation)
             else:
                 found.rows = dict(operation.result["rows"])
+                found.scanned_ms = tuple(operation.result.get("wall_ms", (0, 0)))
     found.rivals = bool(history.noted("usurped"))
     late = set(note.get("former", ()))  # what is unknown there may have been done here
     for operation in history.of("mutate"):
@@ -183,6 +191,7 @@ def _view(history: History, note: Mapping[str, Any]) -> TableView:
     for topic, view in note["streams"].items():
         mine = [each for each in told if each.args.get("topic") == topic]
         stream = _stream(StreamView(topic, view), mine, gaps)
+        stream.ttl_ms = found.ttl_ms
         stream.cut = found.name in dropped
         if found.rivals and not stream.whole:
             stream.on_s = NEVER_S  # the rival may not know that it is on again

@@ -27,8 +27,8 @@ from opentalos.testing.history import Operation
 
 def lost_row_writes(table: TableView) -> Iterator[Anomaly]:
     """An acknowledged write that nothing can have replaced is not in the table."""
-    if table.rows is None:
-        return
+    if table.rows is None or table.ttl_ms:
+        return  # what expires is judged by what the streams lead to
     for key, mutations in table.mutations.items():
         row = table.rows.get(key)
         for mutation in mutations:
@@ -83,7 +83,9 @@ def table_differs(table: TableView) -> Iterator[Anomaly]:
     for key in table.keys:
         ends = [(log.topic, steps[-1].after if (steps := log.steps(key)) else None) for log in logs]
         ends += [(stream.topic, _last_image(stream, key)) for stream in images]
-        for topic, end in ends:
+        expired, sure = _expired(table, [*logs, *images], key)
+        for topic, end in ends if sure else ():
+            end = None if expired else end
             if table.rows is not None and table.rows.get(key) != end:
                 yield Anomaly(
                     "table-differs",
@@ -93,6 +95,15 @@ def table_differs(table: TableView) -> Iterator[Anomaly]:
         for log in logs:
             for stream in images:
                 yield from _images_differ(table, key, log, stream)
+
+
+def _expired(table: TableView, streams: list[StreamView], key: str) -> tuple[bool, bool]:
+    """Whether a row was gone when the table was scanned, and whether that is sure."""
+    times = [each.timestamp_ms for stream in streams for each in stream.rows.get(key, ())]
+    if not table.ttl_ms or not times:
+        return False, True
+    until_ms, (began_ms, ended_ms) = max(times) + table.ttl_ms, table.scanned_ms
+    return until_ms <= began_ms, not began_ms < until_ms <= ended_ms
 
 
 def _last_image(stream: StreamView, key: str) -> State:
@@ -212,6 +223,8 @@ def index_differs(table: TableView) -> Iterator[Anomaly]:
         column, told = scan.args["column"], dict(scan.result["rows"])
         rows = table.rows or {}
         held = {key: row for key, row in rows.items() if row.get(column) is not None}
+        if table.ttl_ms:  # some may have expired between the two scans
+            held = {key: row for key, row in held.items() if key in told}
         if table.rows is not None and told != held:
             keys = sorted(key for key in {*told, *held} if told.get(key) != held.get(key))
             yield Anomaly(
