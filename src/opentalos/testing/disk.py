@@ -16,7 +16,7 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from opentalos.model.errors import StorageFull, StoreUnavailable, TalosError
+from opentalos.model.errors import StorageFull, TalosError
 from opentalos.model.message import Durability
 from opentalos.testing.kills import Kills
 from opentalos.testing.loop import SimulatedProcess, SimulationLoop
@@ -112,11 +112,6 @@ class SimulatedDisk:
     def hits(self, probability: float) -> bool:
         """Draw whether a fault of this probability happens now."""
         return probability > 0 and not self.healed and self.rng.random() < probability
-
-    def check_stuck(self, path: str) -> None:
-        """Raises: StoreUnavailable: nothing can be written below this topic's folder now."""
-        if not self.healed and path.partition("/")[0] in self.stuck:
-            raise StoreUnavailable(f"{path}: simulated: this topic's storage takes nothing")
 
     def write(self, file: SimulatedFile, data: bytes) -> None:
         """Put bytes into the page cache. Raises: StorageFull, with a part written."""

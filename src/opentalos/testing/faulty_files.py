@@ -39,7 +39,7 @@ class FaultyAppendFile:
         self._check_alive()
         before_bytes = len(self._file.content)
         try:
-            self._store.disk.check_stuck(self._path)
+            _check_stuck(self._store.disk, self._path)
             await self._commit(b"".join(chunks))
             self._check_fence()
         except BaseException as error:
@@ -126,7 +126,7 @@ class FaultyFileStore:
         self._check_open()
         check_file_path(path)
         disk = self.disk
-        disk.check_stuck(path)
+        _check_stuck(disk, path)
         if disk.hits(self.faults.create_fails):
             raise StoreUnavailable(f"{path}: simulated failure of create")
         unknown = disk.hits(self.faults.create_unknown)
@@ -141,7 +141,7 @@ class FaultyFileStore:
         self._check_open()
         check_file_path(path)
         disk = self.disk
-        disk.check_stuck(path)
+        _check_stuck(disk, path)
         if not disk.healed and disk.refusals.refuses(path, self.faults):
             disk.observe("recover-refused", path, self.process, 0)
             raise StoreUnavailable(f"{path}: simulated refusal of recover")
@@ -215,3 +215,9 @@ class FaultyFileStore:
     def _check_open(self) -> None:
         if self.closed:
             raise StoreUnavailable("the file store is closed")
+
+
+def _check_stuck(disk: SimulatedDisk, path: str) -> None:
+    """Raises: StoreUnavailable: nothing can be written below this topic's folder now."""
+    if not disk.healed and path.partition("/")[0] in disk.stuck:
+        raise StoreUnavailable(f"{path}: simulated: this topic's storage takes nothing")
