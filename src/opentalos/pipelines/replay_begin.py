@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from opentalos.model.errors import ConfigError, TableNotExist
+from opentalos.sdk.errors import ChangeMissing
 
 VERSION: Final = 1
 
@@ -20,35 +21,40 @@ VERSION: Final = 1
 @dataclass(frozen=True, slots=True)
 class Beginning:
     """``table_uuid``: another one once the table was dropped and made anew; ``offsets``: where the
-    stream is read from, by partition; None: there was no scan."""
+    stream is read from, by partition; None: there was no scan; ``enabling``: of the stream; None:
+    it was not known."""
 
     table_uuid: str
     topic: str
     offsets: Mapping[int, int] | None
+    enabling: int | None = None
 
     @property
     def position(self) -> str:
         """The option ``startingPosition`` of the stream behind a scan."""
         return json.dumps({self.topic: self.offsets})
 
-    def check(self, table: str, table_uuid: str, topic: str) -> None:
-        """Raises: TableNotExist: the name belongs to another table now. ConfigError: the topic is
-        another one."""
-        if topic != self.topic:
+    def check(self, table: str, now: "Beginning") -> None:
+        """Compare with what a beginning would be now.
+
+        Raises: TableNotExist: the table was dropped, and another one has its name. ChangeMissing:
+                the stream was off in between. ConfigError: the topic is another one.
+        """
+        if now.topic != self.topic:
             raise ConfigError(
-                f"the state of {table} was made of the stream into {self.topic}, not {topic}; give "
-                "another --home"
+                f"the state of {table} was made of the stream into {self.topic}, not {now.topic}; "
+                "give another --home"
             )
-        check_same(table, self.table_uuid, table_uuid)
-
-
-def check_same(table: str, known_uuid: str, table_uuid: str) -> None:
-    """Raises: TableNotExist: the table was dropped, and another one has its name."""
-    if table_uuid != known_uuid:
-        raise TableNotExist(
-            f"the table {table} that was followed does not exist; another one has its name: begin "
-            "anew with another --home"
-        )
+        if now.table_uuid != self.table_uuid:
+            raise TableNotExist(
+                f"the table {table} that was followed does not exist; another one has its name: "
+                "begin anew with another --home"
+            )
+        if None not in (self.enabling, now.enabling) and now.enabling != self.enabling:
+            raise ChangeMissing(
+                f"the stream of {table} into {self.topic} was off or has stopped in between: "
+                "changes are missing; begin anew, with bootstrap=scan and another --home"
+            )
 
 
 def stored(home: Path, table: str) -> Beginning | None:
@@ -61,7 +67,9 @@ def stored(home: Path, table: str) -> Beginning | None:
         offsets = found["offsets"]
         if offsets is not None:
             offsets = {int(partition): int(offset) for partition, offset in offsets.items()}
-        return Beginning(str(found["table_uuid"]), str(found["topic"]), offsets)
+        return Beginning(
+            str(found["table_uuid"]), str(found["topic"]), offsets, found.get("enabling")
+        )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

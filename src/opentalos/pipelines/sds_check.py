@@ -22,7 +22,6 @@ from opentalos.pipelines.replay_begin import stored
 from opentalos.pipelines.replay_state import PART, Replay
 from opentalos.pipelines.sds_replay import TABLE, TOPIC, checkpoint, followed_by
 from opentalos.sdk.stream import StoredState, StreamMark
-from opentalos.sdk.tables import TableAdmin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,17 +62,16 @@ def check(
 
     Args:   settings: with the option ``table``; wait_s: for the replay, if it is behind;
             rows_max: of those that differ, so many are told.
-    Raises: ConfigError: there is no replay of it below ``home``; TableNotExist; Unavailable: the
-            replay is behind.
+    Raises: ConfigError: there is no replay of it below ``home``; TableNotExist, ChangeMissing: it
+            is of another table, or the stream was off in between; Unavailable: it is behind.
     """
     table, home = settings.options[TABLE], settings.home
     begun = stored(home, table)
     if begun is None:
         raise ConfigError(f"{home} has no replay of {table}: run sds-replay with this --home")
     followed = followed_by(replace(settings, options={TABLE: table, TOPIC: begun.topic}))
-    begun.check(table, followed.table_uuid, followed.topic)
-    with TableAdmin(followed.config) as admin:
-        mark = admin.mark(table, followed.stream)
+    begun.check(table, followed.begun)
+    mark = followed.mark()
     _wait(checkpoint(settings, table), mark, wait_s)
     replay = followed.replay
     states = replay.lake(home).read(spark)

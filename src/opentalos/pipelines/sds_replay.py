@@ -13,14 +13,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from opentalos.model.errors import ConfigError
+from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.table import TableSchema
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.replay_begin import Beginning, check_same, store, stored
+from opentalos.pipelines.replay_begin import Beginning, store, stored
 from opentalos.pipelines.replay_state import MESSAGE, PART, Replay
 from opentalos.sdk import ClientConfig
 from opentalos.sdk.config import split_key, split_urls
-from opentalos.sdk.stream import StreamDecoder
+from opentalos.sdk.stream import StreamDecoder, StreamMark
 from opentalos.sdk.stream_decode import stream_key, topic_name
 from opentalos.sdk.tables import TableAdmin, TableRange, TalosTable
 
@@ -108,20 +108,19 @@ def _begun(
         raise ConfigError(f"sds-replay.{BOOTSTRAP}={_SCAN} says where to start, not {POSITION}")
     known = stored(home, table)
     if known is not None:
-        known.check(table, followed.table_uuid, followed.topic)
+        known.check(table, followed.begun)
     if scan and (checkpoint(settings, table).exists() if known is None else known.offsets is None):
         raise ConfigError(
             f"the replay of {table} has begun without a scan; give another --home to begin with one"
         )
     if known is not None:
         return known
-    begun = Beginning(followed.table_uuid, followed.topic, None)
+    begun = followed.begun
     if scan:
-        with TableAdmin(followed.config) as admin:
-            mark = admin.mark(table, followed.stream)
+        mark = followed.mark()
         writer.begin(followed.scanned(spark))
         followed.look()  # still the table of the mark
-        begun = replace(begun, offsets=mark.offsets)
+        begun = replace(begun, offsets=mark.offsets, enabling=mark.enabling)
     store(home, table, begun)
     return begun
 
@@ -209,9 +208,9 @@ class Followed:
     """The table and stream that options name, as they were found."""
 
     replay: Replay
-    table_uuid: str
     topic: str  # as its reader names it
     config: ClientConfig
+    begun: Beginning  # as it would be now, without a scan
 
     @property
     def stream(self) -> str:
@@ -219,11 +218,15 @@ class Followed:
         return stream_key(self.replay.schema, self.replay.table, self.topic)
 
     def look(self) -> TableSchema:
-        """The table's schema now. Raises: TableNotExist: also if another table has its name."""
-        with TalosTable(self.config, self.replay.table) as table:
-            uuid, schema = table.identity()
-        check_same(self.replay.table, self.table_uuid, uuid)
-        return schema
+        """The table's schema now. Raises: as ``Beginning.check``."""
+        found = followed_table(self.config, self.replay, self.topic)
+        self.begun.check(self.replay.table, found.begun)
+        return found.replay.schema
+
+    def mark(self) -> StreamMark:
+        """Of the stream. Raises: Unavailable: there is none now."""
+        with TableAdmin(self.config) as admin:
+            return admin.mark(self.replay.table, self.stream)
 
     def scanned(self, spark: "SparkSession") -> DataFrame:
         """All records as rows of the state, also removed ones: a task for each slice, page by
@@ -251,7 +254,7 @@ def followed_by(settings: PipelineSettings) -> Followed:
     key_id, secret = split_key(settings.key, "key")
     config = ClientConfig(endpoints=split_urls(settings.url), key_id=key_id, secret=secret)
     with TalosTable(config, table) as looked_at:
-        uuid, schema = looked_at.identity()
+        schema = looked_at.schema()
     topic = given.get(TOPIC, "")
     if not topic:
         streams = [name for name, one in schema.streams.items() if one.enabled]
@@ -259,7 +262,19 @@ def followed_by(settings: PipelineSettings) -> Followed:
             raise ConfigError(f"give sds-replay.{TOPIC}: {table} has streams into {streams}")
         topic = topic_name(table, *streams)
     view = StreamDecoder.of(schema, topic, table).view
-    return Followed(Replay(table, schema, view, complete, strict), uuid, topic, config)
+    return followed_table(config, Replay(table, schema, view, complete, strict), topic)
+
+
+def followed_table(config: ClientConfig, replay: Replay, topic: str) -> Followed:
+    """The table of a replay as it is now. Raises: as ``followed_by``."""
+    with TalosTable(config, replay.table) as table:
+        uuid, schema = table.identity()
+    now = replace(replay, schema=schema)
+    found = Followed(now, topic, config, Beginning(uuid, topic, None))
+    try:
+        return replace(found, begun=replace(found.begun, enabling=found.mark().enabling))
+    except Unavailable:  # a slice has just moved; the next look tells
+        return found
 
 
 def _choice(given: Mapping[str, str], name: str, choices: tuple[str, str]) -> str:

@@ -24,6 +24,7 @@ from opentalos.pipelines.lake import LakeTable
 from opentalos.pipelines.replay_begin import Beginning, store
 from opentalos.pipelines.sds_replay import Followed
 from opentalos.sdk import Client, TalosAdmin
+from opentalos.sdk.errors import ChangeMissing
 from opentalos.sdk.tables import DataType, StreamView, TableAdmin, TableSchema, TalosTable
 
 LOG, IMAGE = StreamView.MUTATE_LOG, StreamView.RECORD_IMAGE
@@ -113,6 +114,21 @@ def test_another_table_of_the_name_is_not_taken_for_it(
         fresh = settings(server, tmp_path / "fresh", table=table.name, bootstrap="scan")
         run(spark, fresh)
         assert state(spark, tmp_path / "fresh", table.name) == ordered(table.scan())
+
+
+def test_a_stream_that_was_off_is_told_though_no_record_tells_it(
+    spark: SparkSession, server: TalosServer, tmp_path: Path
+) -> None:
+    with Client(server.config) as client:
+        table, topic = made(client, "switched", LOG)
+        given = settings(server, tmp_path, table=table.name, bootstrap="scan")
+        run(spark, given)
+        admin = TableAdmin(client)
+        admin.alter(table.name, PLAIN)
+        table.remove({"user": "ann", "page": "page-4"})  # no message will tell of it
+        admin.alter(table.name, streamed({topic: LOG}))
+        with pytest.raises(ChangeMissing, match="was off or has stopped"):
+            run(spark, given)
 
 
 def test_a_new_column_comes_into_every_part(
