@@ -1,0 +1,25 @@
+"""Seeds of worlds with tables that found a bug, with what they showed then; see test_seeds.py."""
+
+from dataclasses import replace
+
+import pytest
+from tests.simulation.table_mutants import GAPPED
+
+from opentalos.testing.faults import WorldFaults
+from opentalos.testing.simulation import run_seed
+from opentalos.testing.world import WorldConfig
+
+JUMPS = replace(GAPPED, world=WorldFaults(clock_jump=0.6, clock_jump_s=600.0))
+DRAWN = WorldConfig(tabled=1.0, messages=False, gapped=1.0, kills=(), expiring=0.0, keyed=0.0)
+FOUND = {
+    "the clock went back, and changes after a gap got times from before it": (720027, DRAWN),
+    "a segment with nothing but announcements was rolled for ever": (23, JUMPS),
+}
+
+
+@pytest.mark.parametrize("what", FOUND)
+@pytest.mark.timeout(60)
+def test_a_seed_that_found_a_bug_passes(what: str) -> None:
+    seed, config = FOUND[what]
+    report = run_seed(seed, config)
+    assert report.ok, f"{report}\nonce found: {what}"
