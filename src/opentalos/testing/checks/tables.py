@@ -223,8 +223,9 @@ def index_differs(table: TableView) -> Iterator[Anomaly]:
         column, told = scan.args["column"], dict(scan.result["rows"])
         rows = table.rows or {}
         held = {key: row for key, row in rows.items() if row.get(column) is not None}
-        if table.ttl_ms:  # some may have expired between the two scans
+        if table.ttl_ms:  # others may have expired between the scans, or by one server's clock only
             held = {key: row for key, row in held.items() if key in told}
+            told = {key: row for key, row in told.items() if key in rows}
         if table.rows is not None and told != held:
             keys = sorted(key for key in {*told, *held} if told.get(key) != held.get(key))
             yield Anomaly(
