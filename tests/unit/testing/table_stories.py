@@ -133,6 +133,48 @@ def stopped_with_a_gap(tale: Tale) -> None:
     scan(tale, (KEY, {"tag": "a"}))
 
 
+def all_before_its_gap(tale: Tale) -> None:
+    stopped_at(tale, 20, told_image(1, tag="a"))
+
+
+def stopped_at(tale: Tale, gap_ms: int, *images: dict[str, Any]) -> None:
+    """The log tells changes of 10 and of 20."""
+    table(tale, log="MUTATE_LOG", img="RECORD_IMAGE")
+    put(tale, "a")
+    put(tale, "b")
+    tale.note("stream-gap", table="T", topic="img", gap_ms=gap_ms)
+    stream(tale, told_put(1, "a"), told_put(2, "b"))
+    stream(tale, *images, topic="img")
+    scan(tale, (KEY, {"tag": "b"}))
+
+
+def begins_anew_once_expired(tale: Tale) -> None:
+    after_a_ttl(tale, 3, 159, (KEY, {"n": 3}))
+
+
+def after_a_ttl(tale: Tale, result: int, scanned_ms: int, *rows: tuple[str, Any]) -> None:
+    """A row of 50 ms is put at 10 and incremented by 3 at 110."""
+    tale.note("table", table="T", streams={"log": "MUTATE_LOG"}, ttl_ms=50)
+    put(tale, "a")
+    add(tale, 3, result)
+    stream(tale, told_put(1, "a"), {**told_add(2, 3, result), "timestamp_ms": 110})
+    found = tale.begin("scan", table="T", final=True)
+    tale.ok(found, rows=[list(row) for row in rows], wall_ms=[scanned_ms, scanned_ms])
+
+
+def dropped_before_all_was_told(tale: Tale) -> None:
+    """What is unknown of it may be done to the table that is made after it."""
+    table(tale)
+    put(tale, "a")
+    put(tale, "b")
+    put(tale, "c", "unknown")
+    tale.note("table-dropped", table="T")
+    tale.note("table", table="T2", streams={"log2": "MUTATE_LOG"}, former=["T"])
+    stream(tale, told_put(1, "a"))
+    anew = tale.begin("changes", table="T2", topic="log2", partition=0)
+    tale.ok(anew, start=0, next=1, changes=[[0, told_put(1, "c")]])
+
+
 def replaced_at_once(tale: Tale) -> None:
     """Of two puts at once either may be the last."""
     table(tale)
@@ -148,6 +190,35 @@ def index_agrees(tale: Tale) -> None:
 
 
 # --- bad ones -------------------------------------------------------------------------------------
+
+
+def missing_before_its_gap(tale: Tale) -> None:
+    stopped_at(tale, 20)
+
+
+def mark_behind_its_gap(tale: Tale) -> None:
+    table(tale)
+    mark(tale, 25, 0)
+    tale.note("stream-gap", table="T", topic="log", gap_ms=20)
+    stream(tale)
+
+
+def left_out_before_the_drop(tale: Tale) -> None:
+    table(tale)
+    put(tale, "a")
+    put(tale, "b")
+    tale.note("table-dropped", table="T")
+    stream(tale, told_put(2, "b"))
+
+
+def done_to_a_former_table(tale: Tale) -> None:
+    """Its caller was told that it was done there."""
+    table(tale)
+    put(tale, "a")
+    tale.note("table-dropped", table="T")
+    tale.note("table", table="T2", streams={"log2": "MUTATE_LOG"}, former=["T"])
+    anew = tale.begin("changes", table="T2", topic="log2", partition=0)
+    tale.ok(anew, start=0, next=1, changes=[[0, told_put(1, "a")]])
 
 
 def told(tale: Tale, *changes: dict[str, Any]) -> None:
@@ -344,12 +415,22 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
             not_told_since_it_is_on_again,
             no_image_of_it,
             only_the_other_stream_tells,
+            missing_before_its_gap,
+            left_out_before_the_drop,
         ],
-        [every_kind_once_and_again, two_views_agree, off_for_a_while, stopped_with_a_gap],
+        [
+            every_kind_once_and_again,
+            two_views_agree,
+            off_for_a_while,
+            stopped_with_a_gap,
+            all_before_its_gap,
+            dropped_before_all_was_told,
+            begins_anew_once_expired,
+        ],
     ),
     "cdc-phantom": (
-        [condition_failed_but_told, refused_but_told, told_twice_as_two],
-        [every_kind_once_and_again],
+        [condition_failed_but_told, refused_but_told, told_twice_as_two, done_to_a_former_table],
+        [every_kind_once_and_again, dropped_before_all_was_told],
     ),
     "cdc-row-inversion": (
         [later_change_first, made_before_but_told_after, in_two_partitions],
@@ -360,8 +441,19 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
         [every_kind_once_and_again],
     ),
     "table-differs": (
-        [log_leads_elsewhere, image_is_not_the_row, image_is_not_what_the_log_makes],
-        [two_views_agree],
+        [
+            log_leads_elsewhere,
+            image_is_not_the_row,
+            image_is_not_what_the_log_makes,
+            lambda tale: after_a_ttl(tale, 3, 160, (KEY, {"n": 3})),
+            lambda tale: after_a_ttl(tale, 3, 159, (KEY, {"tag": "a", "n": 3})),
+            lambda tale: after_a_ttl(tale, 3, 159),
+        ],
+        [
+            two_views_agree,
+            begins_anew_once_expired,
+            lambda tale: after_a_ttl(tale, 3, 160),
+        ],
     ),
     "resend-differs": (
         [resent_as_another, another_time_in_the_other_stream],
@@ -376,7 +468,10 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
         [done_against_its_condition, done_though_the_row_was_there],
         [every_kind_once_and_again],
     ),
-    "mark-too-early": ([mark_in_front_of_a_change], [every_kind_once_and_again]),
+    "mark-too-early": (
+        [mark_in_front_of_a_change, mark_behind_its_gap],
+        [every_kind_once_and_again],
+    ),
     "index-differs": (
         [
             lambda tale: scan_by_index(tale, "r", "b"),
