@@ -102,7 +102,8 @@ def consume(
 
     The messages of a partition come in order. With --group it begins behind what the group has
     committed; --from is for partitions without a commit. What was written is committed every few
-    seconds and at the end, so after a crash some messages come again.
+    seconds and at the end, so after a crash some messages come again. What a table's stream put
+    there is shown by talos table follow.
 
     \b
     Example: talos consume orders --from 2h --output '%p %o %k: %s\\n'
