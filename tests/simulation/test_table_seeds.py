@@ -23,3 +23,24 @@ def test_a_seed_that_found_a_bug_passes(what: str) -> None:
     seed, config = FOUND[what]
     report = run_seed(seed, config)
     assert report.ok, f"{report}\nonce found: {what}"
+
+
+@pytest.mark.timeout(120)
+def test_seeds_cover_what_matters() -> None:
+    """A selection of seeds has seen each kind of table, and a kill at many steps."""
+    kinds: set[str] = set()
+    views: set[str] = set()
+    steps: set[str] = set()
+    expiring = 0
+    config = WorldConfig(tabled=1.0, messages=False, chaos_s=12.0, gapped=0.6)
+    for seed in range(24):
+        history = run_seed(seed, config).history
+        kinds |= {note.kind for note in history.notes}
+        steps |= {note.args["step"] for note in history.noted("killed-at")}
+        for note in history.noted("table"):
+            views |= set(note.args["streams"].values())
+            expiring += "ttl_ms" in note.args
+    assert kinds >= {"killed-at", "topic-stuck", "stream-gap", "table-dropped"}
+    assert views == {"MUTATE_LOG", "RECORD_IMAGE", "KEYS_ONLY"}
+    assert len(steps) >= 8
+    assert expiring >= 2
