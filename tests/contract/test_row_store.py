@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 import pytest
+from tests.contract.mutations import one, put, remove
 from tests.contract.openers import LOSING_ROW_STORES, ROW_STORES, Place, Storage, params_of
 
 from opentalos.model.errors import (
@@ -45,37 +46,6 @@ async def other(storage: Storage[RowStore], table: str) -> RowStore:
     client = await storage.client()
     await client.open_table(table)
     return client
-
-
-def put(
-    key: bytes,
-    data: Mapping[bytes, bytes | None] | None = None,
-    *,
-    expected: int = ABSENT,
-    pending: Mapping[bytes, bytes | None] | None = None,
-    write_id: bytes | None = None,
-) -> RowMutation:
-    """A write with a write id of its own unless one is given."""
-    return RowMutation(
-        key=key,
-        expected=expected,
-        write_id=write_id or uuid.uuid4().bytes,
-        data=data or {},
-        pending=pending or {},
-    )
-
-
-def remove(key: bytes, expected: int, write_id: bytes | None = None) -> RowMutation:
-    """A removal of the whole row."""
-    return RowMutation(
-        key=key, expected=expected, write_id=write_id or uuid.uuid4().bytes, delete=True
-    )
-
-
-async def one(
-    store: RowStore, table: str, key: bytes, family: FamilyName = FamilyName.DATA
-) -> Row | None:
-    return (await store.get(table, [key], family=family))[0]
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -156,6 +126,32 @@ async def test_a_mutation_changes_only_the_cells_it_names(store: RowStore, table
         b"k", second, {b"a": b"1", b"b": b"new", b"c": b"5"}
     )
     assert await one(store, table, b"k", PENDING) == Row(b"k", second, {b"q": b"4"})
+
+
+async def test_removing_pending_cells_alone_keeps_the_version(
+    store: RowStore, other: RowStore, table: str
+) -> None:
+    first = put(b"k", {b"a": b"1"}, pending={b"p": b"2", b"q": b"3", b"r": b"4"})
+    version = await store.mutate(table, first)
+    clear = put(b"k", expected=version, pending={b"p": None, b"never": None})
+    for _ in range(2):
+        assert await store.mutate(table, clear) == version
+        assert await one(other, table, b"k", PENDING) == Row(
+            b"k", version, {b"q": b"3", b"r": b"4"}
+        )
+    assert await store.mutate(table, first) == version  # still the row's last write
+    assert await one(other, table, b"k") == Row(b"k", version, {b"a": b"1"})
+    assert await store.mutate_many(
+        table, [put(b"k", expected=version, pending={b"q": None, b"r": None})]
+    ) == [version]
+    assert not await store.scan(table, b"", b"", limit=9, family=PENDING)
+    later = await store.mutate(table, put(b"k", expected=version, pending={b"p": b"5"}))
+    assert later > version
+    with pytest.raises(VersionConflict):
+        await store.mutate(table, clear)
+    with pytest.raises(VersionConflict):
+        await store.mutate(table, put(b"absent", expected=1, pending={b"p": None}))
+    assert await one(other, table, b"k", PENDING) == Row(b"k", later, {b"p": b"5"})
 
 
 async def test_removing_every_cell_leaves_the_row(store: RowStore, table: str) -> None:
@@ -439,14 +435,14 @@ async def test_a_scan_of_pending_cells_gives_only_rows_that_have_some(
         put(key, expected=1, pending={b"p": None}) for key in keys if key[1:] not in (b"01", b"40")
     ]
     assert set(versions) == {1}
-    assert set(await store.mutate_many(table, done[:-1])) == {2}
+    assert set(await store.mutate_many(table, done[:-1])) == {1}
     await store.mutate(table, remove(keys[-1], 1))
     expected = [Row(key, 1, {b"p": key}) for key in (b"001", b"101")][:: -1 if reverse else 1]
     for limit in (1, 2, 100):
         rows = await other.scan(table, b"", b"", limit=limit, reverse=reverse, family=PENDING)
         assert rows == expected[:limit]
     assert not await other.scan(table, b"002", b"101", limit=9, reverse=reverse, family=PENDING)
-    version = await other.mutate(table, put(b"100", expected=2, pending={b"q": b"again"}))
+    version = await other.mutate(table, put(b"100", expected=1, pending={b"q": b"again"}))
     rows = await store.scan(table, b"082", b"101", limit=9, reverse=reverse, family=PENDING)
     assert rows == [Row(b"100", version, {b"q": b"again"})]
 

@@ -250,7 +250,7 @@ def no_row_cas(patch: pytest.MonkeyPatch) -> None:
             return [error] * len(batch)
         for queued, row in zip(batch, rows, strict=True):
             version = row.version if row is not None else ABSENT
-            queued.mutation = replace(queued.mutation, expected=version)
+            queued.mutation = queued.mutation._replace(expected=version)
         return await real(self, batch)
 
     patch.setattr(RowWriter, "_mutate", mutate)

@@ -60,35 +60,51 @@ def check_scan(limit: int) -> None:
         raise BadRequest(f"scan limit {limit} is not positive")
 
 
-def next_state(current: RowState, mutation: RowMutation) -> RowState:
-    """The row after the mutation; ``current`` itself if this very write was applied before.
+def only_clears(mutation: RowMutation) -> bool:
+    """Whether it removes pending cells of a row that is there, and does nothing else."""
+    if mutation.data or mutation.delete or mutation.expected == ABSENT or not mutation.pending:
+        return False
+    return not any(mutation.pending.values()) and None in mutation.pending.values()
+
+
+def next_version(current: RowState, mutation: RowMutation) -> int | None:
+    """The row's version after the mutation; None: this very write was applied before.
 
     The write id is looked at first: a repeat of the last write finds its own version and not the
-    one it expected.
+    one it expected. Of ``current`` the cells are not looked at.
 
     Raises: VersionConflict: not done.
     """
     if current.version > ABSENT and mutation.write_id == current.write_id:
-        return current
+        return None
     visible = ABSENT if current.deleted else current.version
     if mutation.expected != visible:
         raise VersionConflict(
             f"row {mutation.key[:32].hex()}: version {visible}, expected {mutation.expected}"
         )
+    return current.version if only_clears(mutation) else current.version + 1
+
+
+def next_state(current: RowState, mutation: RowMutation) -> RowState:
+    """The row after the mutation; ``current`` itself if this very write was applied before.
+
+    Raises: VersionConflict: not done.
+    """
+    version = next_version(current, mutation)
+    if version is None:
+        return current
     if mutation.delete:
-        return RowState(current.version + 1, mutation.write_id, True, {}, {})
-    return RowState(
-        current.version + 1,
-        mutation.write_id,
-        False,
-        _merged(current.data, mutation.data),
-        _merged(current.pending, mutation.pending),
-    )
+        return RowState(version, mutation.write_id, True, {}, {})
+    pending = merged(current.pending, mutation.pending)
+    if version == current.version:
+        return current._replace(pending=pending)
+    return RowState(version, mutation.write_id, False, merged(current.data, mutation.data), pending)
 
 
-def _merged(
+def merged(
     cells: Mapping[bytes, bytes], changes: Mapping[bytes, bytes | None]
 ) -> Mapping[bytes, bytes]:
+    """A family's cells after the changes; a None removes."""
     if not changes:
         return cells
     merged = dict(cells)

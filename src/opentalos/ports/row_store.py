@@ -1,14 +1,15 @@
 """RowStore: rows of two families with one compare-and-set per row (SQLite, HBase)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from opentalos.model.errors import TalosError
 
 ABSENT = 0  # expected version of a row that must not exist
 Family = Mapping[bytes, bytes]  # column to cell
+NO_CHANGES: Mapping[bytes, bytes | None] = MappingProxyType({})
 
 
 class FamilyName(Enum):
@@ -19,17 +20,18 @@ class FamilyName(Enum):
 
 
 class Row(NamedTuple):
-    """One row's cells of the family that was asked for. ``version`` > 0 grows with each write."""
+    """One row's cells of the family that was asked for. ``version`` > 0 grows with each
+    write, but not with one that only removes pending cells."""
 
     key: bytes
     version: int
     cells: Family
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowMutation:
+class RowMutation(NamedTuple):
     """One atomic write to one row, both families. A None cell is removed.
 
+    One that removes pending cells of a row and does nothing else leaves its version as it is.
     ``write_id`` makes an identical repeat harmless: if the row's last write had this id, the
     repeat succeeds with the version that write gave.
     """
@@ -37,8 +39,8 @@ class RowMutation:
     key: bytes
     expected: int  # version, or ABSENT
     write_id: bytes  # 1 to 16 bytes, unique per intended write
-    data: Mapping[bytes, bytes | None] = field(default_factory=dict)
-    pending: Mapping[bytes, bytes | None] = field(default_factory=dict)
+    data: Mapping[bytes, bytes | None] = NO_CHANGES
+    pending: Mapping[bytes, bytes | None] = NO_CHANGES
     delete: bool = False  # remove the whole row; later creates still get a larger version
 
 

@@ -25,7 +25,7 @@ from opentalos.adapters.hbase.row_format import (
     state_of,
 )
 from opentalos.adapters.java_types import java_types
-from opentalos.adapters.row_rules import RowState
+from opentalos.adapters.row_rules import RowState, only_clears
 from opentalos.model.errors import StoreUnavailable, TalosError
 from opentalos.model.limits import HbaseLimits
 from opentalos.ports.row_store import FamilyName, Row, RowMutation
@@ -40,6 +40,11 @@ class Attempt(NamedTuple):
 
     mutation: RowMutation
     current: RowState
+
+    @property
+    def version(self) -> int:
+        """The row's version if it is applied."""
+        return self.current.version + (not only_clears(self.mutation))
 
 
 class KeyRange(NamedTuple):
@@ -224,7 +229,7 @@ class HbaseClient:
             result = self._table(table).checkAndMutate(self._conditional(attempt))
         except self._java_exception as error:
             return translated(error, table, changes=True)
-        return attempt.current.version + 1 if result.isSuccess() else 0
+        return attempt.version if result.isSuccess() else 0
 
     def _write_batch(
         self, table: str, attempts: Sequence[Attempt]
@@ -241,7 +246,7 @@ class HbaseClient:
         outcomes: list[int | RowState | TalosError] = []
         for attempt, result in zip(attempts, results, strict=True):
             if isinstance(result, self._check_result):
-                outcomes.append(attempt.current.version + 1 if result.isSuccess() else 0)
+                outcomes.append(attempt.version if result.isSuccess() else 0)
             elif isinstance(result, self._java_exception):
                 outcomes.append(translated(result, table, changes=True))
             else:
@@ -268,11 +273,12 @@ class HbaseClient:
             check.ifEquals(self._data, self._state, expected)
         else:
             check.ifNotExists(self._data, self._state)
-        version = current.version + 1
+        version, delete = attempt.version, self._delete(key)
         put = self._put(key, self._long(version))
-        put.addColumn(self._data, self._state, self._bytes(encode_state(version, mutation.delete)))
-        put.addColumn(self._data, self._write, self._bytes(mutation.write_id))
-        delete = self._delete(key)
+        if version != current.version:
+            state = encode_state(version, mutation.delete)
+            put.addColumn(self._data, self._state, self._bytes(state))
+            put.addColumn(self._data, self._write, self._bytes(mutation.write_id))
         former = self._long(current.version)
         for name, changes in (
             (FamilyName.DATA, mutation.data),
@@ -289,6 +295,8 @@ class HbaseClient:
                 delete.addFamily(family, former)
         if delete.isEmpty():
             return check.build(put)
+        if put.isEmpty():
+            return check.build(delete)
         both = self._row_mutations(key)
         both.add(put)
         both.add(delete)

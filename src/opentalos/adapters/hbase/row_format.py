@@ -3,9 +3,10 @@
 Families ``d`` (data) and ``p`` (pending); a column has the prefix ``c``. Two cells of ``d`` are
 ours: ``v`` says the row's version and whether it is removed, ``w`` the id of its last write.
 
-Every cell's timestamp is the version of the row that its write gave, and so is that of every
-delete marker, less one: nothing depends on a clock, a later write is always newer, and a marker
-covers exactly what was there before its write.
+Every cell's timestamp is the version of the row that its write gave, and that of every delete
+marker is the version of the row before: nothing depends on a clock, a later write is always newer,
+and a marker covers exactly what was there before its write. A write that only removes pending
+cells is such markers alone.
 """
 
 import struct

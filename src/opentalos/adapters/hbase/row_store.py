@@ -16,6 +16,7 @@ from opentalos.adapters.row_rules import (
     check_mutations,
     check_scan,
     next_state,
+    only_clears,
 )
 from opentalos.model.errors import (
     ConfigError,
@@ -220,7 +221,8 @@ class _Write:
             applied = next_state(found, self._mutation) is found
         except VersionConflict as conflict:
             # Another write took the version that this one would have given: it was not applied.
-            sure = not self._unknown or found.version == self._mutation.expected + 1
+            taken = found.version == self._mutation.expected + 1
+            sure = not self._unknown or (taken and not only_clears(self._mutation))
             self.outcome = conflict if sure else OutcomeUnknown(str(conflict))
             return
         if applied:

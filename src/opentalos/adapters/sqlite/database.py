@@ -6,7 +6,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
@@ -30,10 +30,11 @@ BATCH_JOBS_MAX = 512  # jobs of one transaction
 BUSY_TIMEOUT_MS = 2000  # for another process that holds the database
 STATEMENTS_CACHED = 64
 _TOKEN_BYTES = 16
-_SETTLE = """
-CREATE TABLE IF NOT EXISTS last_batch (id INTEGER PRIMARY KEY CHECK (id = 1), token BLOB NOT NULL);
-INSERT OR IGNORE INTO last_batch VALUES (1, x'');
-"""
+_SETTLE = (
+    "CREATE TABLE IF NOT EXISTS last_batch"
+    " (id INTEGER PRIMARY KEY CHECK (id = 1), token BLOB NOT NULL)",
+    "INSERT OR IGNORE INTO last_batch VALUES (1, x'')",
+)
 
 
 class Schema(NamedTuple):
@@ -41,8 +42,8 @@ class Schema(NamedTuple):
 
     application_id: int  # of this kind of file
     version: int  # of its format
-    script: str
-    additions: str = ""  # what a file of this version may still lack; run at every open
+    make: Callable[[sqlite3.Connection], None]  # makes its tables
+    upgrades: Mapping[int, Callable[[sqlite3.Connection], None]] = {}  # from a version to the next
 
 
 class _Job(NamedTuple):
@@ -264,7 +265,6 @@ class Database:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync stops at the drive's cache
             self._make_tables(connection)
-            connection.executescript(self._schema.additions)
         except sqlite3.Error as error:
             connection.close()
             raise self._translated(error) from error
@@ -276,7 +276,7 @@ class Database:
     def _check_kind(self, connection: sqlite3.Connection) -> None:
         """Before anything is written: a newer or a foreign file is left as it is."""
         kind = connection.execute("PRAGMA application_id").fetchone()[0]
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        version = self._version(connection)
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if kind != self._schema.application_id and (kind or tables):
             raise ConfigError(f"{self._path}: not a database of this kind")
@@ -284,18 +284,37 @@ class Database:
             raise NewerFormat(f"{self._path}: format {version}, known up to {self._schema.version}")
 
     def _make_tables(self, connection: sqlite3.Connection) -> None:
-        if connection.execute("PRAGMA user_version").fetchone()[0] == self._schema.version:
+        if self._version(connection) == self._schema.version:
             return
-        connection.executescript(
-            f"BEGIN IMMEDIATE; {_SETTLE} {self._schema.script}"
-            f"PRAGMA application_id = {self._schema.application_id};"
-            f"PRAGMA user_version = {self._schema.version}; COMMIT;"
-        )
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._upgrade(connection, self._version(connection))
+            connection.execute("COMMIT")
+        except BaseException:
+            self._roll_back(connection)
+            raise
         directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(directory)  # SQLite does not make a new file's directory entry durable
         finally:
             os.close(directory)
+
+    def _upgrade(self, connection: sqlite3.Connection, version: int) -> None:
+        """In a transaction, so that another process that opens the file finds all or nothing."""
+        schema = self._schema
+        for statement in _SETTLE:
+            connection.execute(statement)
+        if not version:
+            schema.make(connection)
+            version = schema.version
+        for former in range(version, schema.version):
+            _log.warning("%s: from format %d to the next ...", self._path, former)
+            schema.upgrades[former](connection)
+        connection.execute(f"PRAGMA application_id = {schema.application_id}")
+        connection.execute(f"PRAGMA user_version = {schema.version}")
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -18,23 +18,37 @@ Change = tuple[str, Record | None]  # path, its record from now on
 
 CLOSE_S = 2.0  # for calls under way at close
 POLL_S = 0.5  # while something is watched: changes by other processes, sessions that ended
-SCHEMA = Schema(
-    application_id=0x544C4D31,  # "TLM1"
-    version=2,  # 1 had no version_floor
-    script="""
+_TABLES = (
+    """
 CREATE TABLE IF NOT EXISTS records (
     path TEXT PRIMARY KEY,
     value BLOB NOT NULL,
     version INTEGER NOT NULL,
     session TEXT
-);
-CREATE INDEX IF NOT EXISTS records_of_sessions ON records (session) WHERE session IS NOT NULL;
-CREATE TABLE IF NOT EXISTS version_floor (
+)
+""",
+    "CREATE INDEX IF NOT EXISTS records_of_sessions ON records (session) WHERE session IS NOT NULL",
+    """
+CREATE TABLE version_floor (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     version INTEGER NOT NULL  -- the largest version of any record that was removed
-);
-INSERT OR IGNORE INTO version_floor VALUES (1, 0);
+)
 """,
+    "INSERT INTO version_floor VALUES (1, 0)",
+)
+
+
+def _make_tables(db: sqlite3.Connection) -> None:
+    """Also from format 1, which has no floor and may have no index."""
+    for statement in _TABLES:
+        db.execute(statement)
+
+
+SCHEMA = Schema(
+    application_id=0x544C4D31,  # "TLM1"
+    version=2,
+    make=_make_tables,
+    upgrades={1: _make_tables},
 )
 
 

@@ -1,7 +1,7 @@
 """RowStore on one SQLite file."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from opentalos.adapters.row_rules import (
@@ -10,7 +10,8 @@ from opentalos.adapters.row_rules import (
     check_mutation,
     check_mutations,
     check_scan,
-    next_state,
+    merged,
+    next_version,
 )
 from opentalos.adapters.sqlite.cells_format import decode_cells, encode_cells
 from opentalos.adapters.sqlite.database import Database, Schema
@@ -18,26 +19,55 @@ from opentalos.model.errors import NotFound, TalosError
 from opentalos.ports.row_store import FamilyName, Row, RowMutation
 
 CLOSE_S = 2.0  # for calls under way at close
-SCHEMA = Schema(
-    application_id=0x544C5231,  # "TLR1"
-    version=1,
-    script="""
-CREATE TABLE IF NOT EXISTS tables (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE TABLE IF NOT EXISTS rows (
+_TABLES = "CREATE TABLE tables (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)"
+_ROWS = """
+CREATE TABLE rows (
     table_id INTEGER NOT NULL,
     key BLOB NOT NULL,
     version INTEGER NOT NULL,
     write_id BLOB NOT NULL,
     deleted INTEGER NOT NULL,
     data BLOB NOT NULL,
-    pending BLOB NOT NULL,
     PRIMARY KEY (table_id, key)
-) WITHOUT ROWID;
-""",
-    # Rows with pending cells are few among many, and are looked for often.
-    additions="""
-CREATE INDEX IF NOT EXISTS pending_rows ON rows (table_id, key) WHERE pending <> x'';
-""",
+) WITHOUT ROWID
+"""
+# Cells that come and soon go, few at a time: apart from the rows they stay on a few pages.
+_PENDING = """
+CREATE TABLE pending (
+    table_id INTEGER NOT NULL,
+    key BLOB NOT NULL,
+    column BLOB NOT NULL,
+    cell BLOB NOT NULL,
+    PRIMARY KEY (table_id, key, column)
+) WITHOUT ROWID
+"""
+
+
+def _from_format_1(db: sqlite3.Connection) -> None:
+    """There the pending cells of a row are one more value of it, in the form of its data."""
+    db.execute(_PENDING)
+    for table_id, key, cells in db.execute(
+        "SELECT table_id, key, pending FROM rows WHERE pending <> x''"
+    ).fetchall():
+        _put_pending(db, table_id, key, decode_cells(cells))
+    db.execute("ALTER TABLE rows RENAME TO rows_1")
+    db.execute(_ROWS)
+    db.execute(
+        "INSERT INTO rows SELECT table_id, key, version, write_id, deleted, data FROM rows_1"
+    )
+    db.execute("DROP TABLE rows_1")
+
+
+def _make_tables(db: sqlite3.Connection) -> None:
+    for statement in (_TABLES, _ROWS, _PENDING):
+        db.execute(statement)
+
+
+SCHEMA = Schema(
+    application_id=0x544C5231,  # "TLR1"
+    version=2,
+    make=_make_tables,
+    upgrades={1: _from_format_1},
 )
 
 
@@ -63,6 +93,7 @@ class SqliteRowStore:
         def work(db: sqlite3.Connection) -> None:
             named = "(SELECT id FROM tables WHERE name = ?)"
             db.execute(f"DELETE FROM rows WHERE table_id = {named}", (table,))
+            db.execute(f"DELETE FROM pending WHERE table_id = {named}", (table,))
             db.execute("DELETE FROM tables WHERE name = ?", (table,))
 
         await self._database.run(work, write=True)
@@ -74,12 +105,7 @@ class SqliteRowStore:
 
         def work(db: sqlite3.Connection) -> list[Row | None]:
             table_id = _table_id(db, table)
-            query = _SELECT_ROW[family]
-            return [
-                Row(key, found[0], decode_cells(found[1])) if found else None
-                for key in keys
-                for found in (db.execute(query, (table_id, key)).fetchone(),)
-            ]
+            return [_READ[family](db, table_id, key) for key in keys]
 
         return await self._database.run(work, write=False)
 
@@ -114,16 +140,15 @@ class SqliteRowStore:
     ) -> Sequence[Row]:
         """Rows of a key range; see the port."""
         check_scan(limit)
-        query = (
-            f"SELECT key, version, {family.value} FROM rows"
-            f" {_INDEXED[family]} WHERE table_id = ? AND key >= ? AND (? OR key < ?)"
-            f" AND NOT deleted{_HAS_CELLS[family]}"
-            f" ORDER BY key {'DESC' if reverse else 'ASC'} LIMIT ?"
-        )
+        query = _SCAN[family].format(order="DESC" if reverse else "ASC")
 
         def work(db: sqlite3.Connection) -> list[Row]:
-            found = db.execute(query, (_table_id(db, table), start, not stop, stop, limit))
-            return [Row(key, version, decode_cells(cells)) for key, version, cells in found]
+            table_id = _table_id(db, table)
+            found = db.execute(query, (table_id, start, not stop, stop, limit))
+            if family is FamilyName.DATA:
+                return [Row(key, version, decode_cells(data)) for key, version, data in found]
+            rows = [_read_pending(db, table_id, key) for (key,) in found.fetchall()]
+            return [row for row in rows if row is not None]
 
         return await self._database.run(work, write=False)
 
@@ -136,13 +161,32 @@ class SqliteRowStore:
         await self._database.open()
 
 
-_HAS_CELLS = {FamilyName.DATA: "", FamilyName.PENDING: " AND pending <> x''"}
-_INDEXED = {FamilyName.DATA: "", FamilyName.PENDING: "INDEXED BY pending_rows"}
-_SELECT_ROW = {
-    family: f"SELECT version, {family.value} FROM rows"
-    " WHERE table_id = ? AND key = ? AND NOT deleted"
-    for family in FamilyName
+_RANGE = "table_id = ? AND key >= ? AND (? OR key < ?)"
+_SCAN = {
+    FamilyName.DATA: f"SELECT key, version, data FROM rows WHERE {_RANGE} AND NOT deleted"
+    " ORDER BY key {order} LIMIT ?",
+    FamilyName.PENDING: f"SELECT DISTINCT key FROM pending WHERE {_RANGE}"
+    " ORDER BY key {order} LIMIT ?",
 }
+
+
+def _read_data(db: sqlite3.Connection, table_id: int, key: bytes) -> Row | None:
+    found = db.execute(
+        "SELECT version, data FROM rows WHERE table_id = ? AND key = ? AND NOT deleted",
+        (table_id, key),
+    ).fetchone()
+    return Row(key, found[0], decode_cells(found[1])) if found else None
+
+
+def _read_pending(db: sqlite3.Connection, table_id: int, key: bytes) -> Row | None:
+    found = db.execute(
+        "SELECT version FROM rows WHERE table_id = ? AND key = ? AND NOT deleted", (table_id, key)
+    ).fetchone()
+    cells = "SELECT column, cell FROM pending WHERE table_id = ? AND key = ?"
+    return Row(key, found[0], dict(db.execute(cells, (table_id, key)))) if found else None
+
+
+_READ = {FamilyName.DATA: _read_data, FamilyName.PENDING: _read_pending}
 
 
 def _table_id(db: sqlite3.Connection, table: str) -> int:
@@ -162,24 +206,49 @@ def _outcome(db: sqlite3.Connection, table_id: int, mutation: RowMutation) -> in
 def _mutate(db: sqlite3.Connection, table_id: int, mutation: RowMutation) -> int:
     """Reads, decides, writes: nothing comes between, since the thread is the only writer here and
     the transaction keeps other processes out."""
+    key = mutation.key
     found = db.execute(
-        "SELECT version, write_id, deleted, data, pending FROM rows WHERE table_id = ? AND key = ?",
-        (table_id, mutation.key),
+        "SELECT version, write_id, deleted, data FROM rows WHERE table_id = ? AND key = ?",
+        (table_id, key),
     ).fetchone()
-    current = NEVER_WRITTEN
+    current, data = NEVER_WRITTEN, b""
     if found is not None:
-        version, write_id, deleted, data, pending = found
-        current = RowState(
-            version, write_id, bool(deleted), decode_cells(data), decode_cells(pending)
-        )
-    state = next_state(current, mutation)
-    if state is not current:
-        cells = (encode_cells(state.data), encode_cells(state.pending))
-        db.execute(
-            "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (table_id, mutation.key, state.version, state.write_id, int(state.deleted), *cells),
-        )
-    return state.version
+        former, write_id, deleted, data = found
+        current = RowState(former, write_id, bool(deleted), {}, {})
+    version = next_version(current, mutation)
+    if version is None:
+        return current.version
+    if version != current.version:
+        if mutation.delete:
+            data = b""
+            db.execute("DELETE FROM pending WHERE table_id = ? AND key = ?", (table_id, key))
+        elif mutation.data:
+            data = encode_cells(merged(decode_cells(data), mutation.data))
+        db.execute(_PUT_ROW, (table_id, key, version, mutation.write_id, mutation.delete, data))
+    if mutation.pending:
+        _put_pending(db, table_id, key, mutation.pending)
+    return version
+
+
+_PUT_ROW = """
+INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET version = excluded.version,
+    write_id = excluded.write_id, deleted = excluded.deleted, data = excluded.data
+"""
+
+
+def _put_pending(
+    db: sqlite3.Connection, table_id: int, key: bytes, cells: Mapping[bytes, bytes | None]
+) -> None:
+    for column, cell in cells.items():
+        if cell is None:
+            db.execute(
+                "DELETE FROM pending WHERE table_id = ? AND key = ? AND column = ?",
+                (table_id, key, column),
+            )
+        else:
+            db.execute(
+                "INSERT OR REPLACE INTO pending VALUES (?, ?, ?, ?)", (table_id, key, column, cell)
+            )
 
 
 async def open_sqlite_row_store(
