@@ -25,6 +25,7 @@ from opentalos.broker.tables.outbox import Outbox
 from opentalos.broker.tables.publisher import Lane
 from opentalos.broker.tables.row_work import RowWork
 from opentalos.broker.tables.slice import Slice
+from opentalos.broker.tables.slice_hold import SliceHold
 from opentalos.broker.tables.slice_record import HeldRecord, claim
 from opentalos.broker.tables.slice_writer import SliceWriter
 from opentalos.broker.tables.stream_gap import stop_stream
@@ -137,10 +138,10 @@ def outbox_in_a_second_write(patch: pytest.MonkeyPatch) -> None:
     real = SliceWriter._mutate
 
     async def mutate(self: Any, mutations: Any) -> Any:
-        rows = [replace(one, pending={}) if one.data else one for one in mutations]
+        rows = [one._replace(pending={}) if one.data else one for one in mutations]
         outcomes = list(await real(self, rows))
         again = [
-            replace(one, expected=outcome, write_id=one.write_id[::-1], data={})
+            one._replace(expected=outcome, write_id=one.write_id[::-1], data={})
             for one, outcome in zip(mutations, outcomes, strict=True)
             if one.data and one.pending and isinstance(outcome, int)
         ]
@@ -187,7 +188,7 @@ def epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
             held = HeldRecord(held.record._replace(epoch=former.epoch), held.version)
         return held, former
 
-    patch.setattr("opentalos.broker.tables.slice.claim", not_raised)
+    patch.setattr("opentalos.broker.tables.slice_hold.claim", not_raised)
 
 
 # --- expiry and keys ------------------------------------------------------------------------------
@@ -363,10 +364,10 @@ def mark_by_the_clock(patch: pytest.MonkeyPatch) -> None:
 
 
 def mark_forgotten_by_the_next_owner(patch: pytest.MonkeyPatch) -> None:
-    async def write_mark(self: Any, held: Any, mark_ms: int) -> None:
+    async def write_mark(self: Any, mark_ms: int) -> None:
         return
 
-    patch.setattr(Slice, "_write_mark", write_mark)
+    patch.setattr(SliceHold, "write_mark", write_mark)
 
 
 TABLE_MUTANTS = (

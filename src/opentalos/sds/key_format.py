@@ -194,6 +194,16 @@ def slice_of(schema: TableSchema, raw: bytes) -> int:
     return int.from_bytes(raw[:BUCKET_BYTES]) * schema.slices // BUCKETS
 
 
+def share_of(schema: TableSchema, raw: bytes, shares: int) -> int:
+    """Which of so many equal shares a row belongs to, from 0, by its stored key.
+
+    Rows of a hashed group share one, and rows of a slice have few: shares cut the buckets as
+    slices do. Rows of other tables are spread by their whole key.
+    """
+    bucket = raw[:BUCKET_BYTES] if schema.hashed else hash_of(raw)
+    return int.from_bytes(bucket) * shares // BUCKETS
+
+
 def slice_range(schema: TableSchema, slice_: int) -> tuple[bytes, bytes]:
     """First stored key of a slice and the one after its last; empty: the table's end."""
     return _slice_start(schema, slice_), _slice_start(schema, slice_ + 1)

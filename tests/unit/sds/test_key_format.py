@@ -1,6 +1,7 @@
 import math
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cmp_to_key
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,7 @@ from opentalos.sds.key_format import (
     key_of,
     row_key,
     scan_range,
+    share_of,
     slice_of,
     slice_range,
     splits,
@@ -124,6 +126,24 @@ def test_slices_part_the_buckets_evenly(slices: int) -> None:
     for number, edge in enumerate(edges[:-1]):
         assert slice_of(schema, edge.to_bytes(2)) == number
         assert slice_of(schema, (edges[number + 1] - 1).to_bytes(2)) == number
+
+
+@given(st.data(), st.integers(1, 64))
+@steady
+def test_shares_cut_the_buckets_as_slices_do(draw: st.DataObject, shares: int) -> None:
+    schema = draw.draw(keyed())
+    raw = row_key(schema, draw.draw(keys(schema)))
+    share = share_of(schema, raw, shares)
+    assert 0 <= share < shares
+    if schema.hashed:
+        assert slice_of(replace(schema, slices=shares), raw) == share
+
+
+def test_rows_without_a_group_spread_over_shares() -> None:
+    counts = [0] * 8
+    for number in range(800):
+        counts[share_of(PAIR, row_key(PAIR, pair(number, 1)), 8)] += 1
+    assert min(counts) > 50
 
 
 def test_groups_spread_over_slices() -> None:

@@ -1,14 +1,13 @@
 """Publisher: brings the entries of one slice into its streams' topics, each row's in order.
 
 A slice and stream together are one idempotent producer. Each partition has a lane with one block
-on its way; what comes meanwhile is the next block, so there is no timer.
+on its way; what comes meanwhile, or soon after the last one began, is the next block.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Protocol
 
 from opentalos.broker.context import BrokerContext
@@ -29,30 +28,27 @@ from opentalos.model.errors import (
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.message import PRODUCER_ID_MAX, Compression, MessageBlock, ProducerStamp
 from opentalos.model.names import ResourceName
+from opentalos.model.table import TableSchema
+from opentalos.sds.key_format import share_of
 from opentalos.wire.message import Message, encode_block
 
 BLOCK_ENTRIES_MAX = 2_000  # of one block
 BLOCK_BYTES_MAX = 1 << 20  # of one block, unless its first entry is larger
 COMPRESSED_BYTES_MIN = 4 << 10  # a smaller block costs more time than it saves room
 KEY_BYTES_SHOWN = 128  # of a row's key in its messages' partition key
+PACE_S = 0.02  # between blocks of a lane: fewer and larger ones under load
 RETRY_S = 0.02  # before the first repeat; doubles, and some more or less of it
 RETRY_MAX_S = 1.0
 THRIFT_MESSAGE = 3  # source: message.thrift MessageType
 _ID_MARK = PRODUCER_ID_MAX + 1  # apart from ids that producers choose, as those of keys are
 UNPLACED = -1  # partition of entries whose topic this server does not see
 _JITTER_BYTES = 2
-_PLACE_BYTES = 4
 
 
 def producer_id(table_uuid: str, number: int, stream: int) -> int:
     """The id of a slice as the producer of one stream."""
     parts = (table_uuid.encode(), str(number).encode(), str(stream).encode())
     return _ID_MARK | digest_of(parts) & PRODUCER_ID_MAX
-
-
-def partition_of_row(key: bytes, partitions: int) -> int:
-    """The partition that has all messages of a row, as long as the topic has so many."""
-    return int.from_bytes(blake2b(key, digest_size=_PLACE_BYTES).digest()) % partitions
 
 
 class Listener(Protocol):
@@ -76,6 +72,7 @@ class Publishing:
     owner: Callable[[], Principal]  # of the table: its right to put counts
     table_uuid: str
     number: int
+    schema: TableSchema  # of the table, for its keys: they never change
 
 
 class Lane:
@@ -100,6 +97,7 @@ class Lane:
         self._busy = False  # a put, a pause or a larger epoch is awaited
         self._timer: asyncio.TimerHandle | None = None
         self._attempts = 0
+        self._next_s = 0.0  # on the loop's clock: a new block begins then at the earliest
         self._closed = False
         self.refused_since_s: float | None = None  # on the loop's clock
         self.refusal: TalosError | None = None
@@ -109,8 +107,13 @@ class Lane:
         self._queue.append(entry)
 
     def kick(self) -> None:
-        """Send what there is, unless something is on its way."""
+        """Send what there is, unless something is on its way or was a moment ago."""
         if self._busy or self._closed or not (self._block or self._queue):
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._next_s:
+            self._busy = True
+            self._timer = loop.call_at(self._next_s, self._again)
             return
         try:
             topic = topic_of(self._with.context, self._with.owner(), self.stream)
@@ -149,6 +152,7 @@ class Lane:
         if not self._announced:
             return stamped_block(b"", 0, ProducerStamp(self._producer, self._epoch, 0))
         if self._block is None:
+            self._next_s = asyncio.get_running_loop().time() + PACE_S
             self._block = self._take()
         return self._block
 
@@ -274,7 +278,7 @@ class Publisher:
         unplaced = self._lanes.get((stream.id, UNPLACED))
         partition = UNPLACED
         if topic is not None and unplaced is None:
-            partition = partition_of_row(key, topic.partitions)
+            partition = share_of(self._with.schema, key, topic.partitions)
         lane = self._lanes.get((stream.id, partition))
         if lane is None:
             lane = Lane(self._with, stream, partition, self.epoch, self._moved)

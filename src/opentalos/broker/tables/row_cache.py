@@ -38,17 +38,21 @@ class RowCache:
 
     def get(self, opening: int, key: bytes) -> CachedRow | None:
         """The row, if it is here."""
-        found = self._rows.get((opening, key))
+        place = (opening, key)
+        found = self._rows.get(place)
         if found is not None:
-            self._rows.move_to_end((opening, key))
+            self._rows.move_to_end(place)
         return found
 
     def put(self, opening: int, key: bytes, row: CachedRow) -> None:
         """Keep a row, instead of what was known of it."""
-        self.forget(opening, key)
+        place = (opening, key)
+        former = self._rows.pop(place, None)
+        if former is not None:
+            self.bytes -= former.bytes + ROW_OVERHEAD_BYTES
         if row.bytes > ROW_BYTES_MAX:
             return
-        self._rows[opening, key] = row
+        self._rows[place] = row
         self.bytes += row.bytes + ROW_OVERHEAD_BYTES
         while self.bytes > self._bytes_max:
             _, oldest = self._rows.popitem(last=False)

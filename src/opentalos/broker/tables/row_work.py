@@ -1,7 +1,7 @@
 """RowWork: what a group of mutations comes to in one row, decided without a store."""
 
-import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from opentalos.broker.tables.outbox import Entry
@@ -17,7 +17,11 @@ from opentalos.sds.record_size import record_bytes
 from opentalos.sds.stream_content import StreamContent, stream_contents
 from opentalos.wire.change import encode_change
 
+VALUE_BYTES = 16  # of a value that is no text and no bytes
 Outcome = Applied | TalosError
+Answer = Callable[[Outcome], None]  # called once, on the loop
+
+_log = logging.getLogger("opentalos.tables")
 
 
 class Waiting(NamedTuple):
@@ -26,7 +30,20 @@ class Waiting(NamedTuple):
     mutation: Mutation
     key: bytes
     bytes: int
-    answer: "asyncio.Future[Outcome]"
+    answer: Answer
+
+
+def waiting_of(mutation: Mutation, key: bytes, answer: Answer) -> Waiting:
+    """Args: key: of its row."""
+    size = len(key)
+    for _, value in mutation.columns.values():
+        if isinstance(value, str | bytes):
+            size += len(value)
+        elif isinstance(value, tuple):
+            size += sum(len(one) if isinstance(one, str | bytes) else VALUE_BYTES for one in value)
+        else:
+            size += VALUE_BYTES
+    return Waiting(mutation, key, size, answer)
 
 
 class Told(NamedTuple):
@@ -37,18 +54,15 @@ class Told(NamedTuple):
 
 
 class TableView(NamedTuple):
-    """A table as the groups of a slice need it. ``space``: None if it has no quota. ``gap_ms``: no
-    change is older, so that those before a gap stay those that were told (clocks may go back)."""
+    """A table as the groups of a slice need it. ``streams``: those that go on, by id. ``space``:
+    None if it has no quota. ``gap_ms``: no change is older, so that those before a gap stay those
+    that were told (clocks may go back)."""
 
     table: Table
     told: Sequence[Told]
+    streams: Mapping[int, StreamState]
     space: TableSpace | None = None
     gap_ms: int = 0
-
-    @property
-    def streams(self) -> dict[int, StreamState]:
-        """Streams that go on, by id."""
-        return {state.id: state for state in self.table.streams.values() if state.live}
 
 
 def view_of(table: Table, space: TableSpace | None = None) -> TableView:
@@ -58,22 +72,23 @@ def view_of(table: Table, space: TableSpace | None = None) -> TableView:
         state = table.streams.get(content.topic)
         if state is not None and state.live:
             told.append(Told(state, content))
+    streams = {state.id: state for state in table.streams.values() if state.live}
     gap_ms = max((state.gap_ms or 0 for state in table.streams.values()), default=0)
-    return TableView(table, told, space, gap_ms)
+    return TableView(table, told, streams, space, gap_ms)
 
 
 class RowWork:
     """Mutations of one row, in their order, and one write for all of them."""
 
     __slots__ = (
-        "after", "before", "bytes", "cached", "cells", "entries", "key", "loaded", "outcomes",
-        "pending", "space", "taken", "version", "waiting",
+        "after", "answered", "before", "bytes", "cached", "cells", "entries", "key", "loaded",
+        "outcomes", "pending", "space", "taken", "version", "waiting",
     )  # fmt: skip
 
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.waiting: list[Waiting] = []
-        self.loaded = self.cached = False
+        self.loaded = self.cached = self.answered = False
         self.version, self.before, self.bytes = 0, ABSENT, 0
         self.after: StoredRow = ABSENT
         self.outcomes: list[Outcome] = []
@@ -105,16 +120,24 @@ class RowWork:
         self.after = row
 
     def answer(self) -> None:
-        """Tell each caller what came of its mutation."""
+        """Tell each caller what came of its mutation, once."""
+        if self._is_answered():
+            return
         for waiting, outcome in zip(self.waiting, self.outcomes, strict=True):
             settle(waiting, outcome)
 
     def refuse(self, error: TalosError) -> None:
-        """Tell every caller the same."""
+        """Tell every caller the same, unless it was told something before."""
+        if self._is_answered():
+            return
         if not isinstance(error, OutcomeUnknown):
             self._give_back()
         for waiting in self.waiting:
             settle(waiting, error)
+
+    def _is_answered(self) -> bool:
+        before, self.answered = self.answered, True
+        return before
 
     def _take(
         self, view: TableView, space: TableSpace, rows: tuple[StoredRow, StoredRow], now_ms: int
@@ -139,6 +162,8 @@ class RowWork:
 
 
 def settle(waiting: Waiting, outcome: Outcome) -> None:
-    """Answer one caller, unless it has gone."""
-    if not waiting.answer.done():
-        waiting.answer.set_result(outcome)
+    """Answer one caller; nothing may raise here, for others wait behind it (HOTPATH rule 1)."""
+    try:
+        waiting.answer(outcome)
+    except Exception:
+        _log.exception("a caller could not be answered")

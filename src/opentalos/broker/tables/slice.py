@@ -16,7 +16,8 @@ from opentalos.broker.tables.outbox import Entry, Outbox
 from opentalos.broker.tables.publisher import Lane, Publisher, Publishing
 from opentalos.broker.tables.row_tables import rows_of
 from opentalos.broker.tables.row_work import TableView, Waiting, settle, view_of
-from opentalos.broker.tables.slice_record import HeldRecord, change, claim, slice_path
+from opentalos.broker.tables.slice_hold import SliceHold, hold
+from opentalos.broker.tables.slice_record import slice_path
 from opentalos.broker.tables.slice_server import Server
 from opentalos.broker.tables.slice_writer import Opening, SliceWriter
 from opentalos.broker.tables.stream_gap import record_gaps, stop_stream
@@ -24,7 +25,6 @@ from opentalos.catalog.authorize import table_not_exist
 from opentalos.catalog.table import Table
 from opentalos.model.errors import (
     ExcessivePending,
-    OutcomeUnknown,
     PartitionNotServing,
     StoreUnavailable,
     TableNotEnabled,
@@ -72,7 +72,7 @@ class Slice:
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()  # held by each step of the task
         self._view: TableView = view_of(table)
-        self._held: HeldRecord | None = None  # while the table has streams
+        self._hold: SliceHold | None = None  # while the table has streams
         self.outbox: Outbox | None = None
         self._publisher: Publisher | None = None
         self._writer = self._new_writer()
@@ -83,7 +83,6 @@ class Slice:
         self._next_look_s = 0.0
         self._clear_due = self._unwanted = False
         self._clear_timer: asyncio.TimerHandle | None = None
-        self._record_turn = asyncio.Lock()
         self._full_since_s: float | None = None
         self._renewals: dict[asyncio.Task[None], None] = {}
         self._used_s = asyncio.get_running_loop().time()
@@ -99,6 +98,11 @@ class Slice:
             raise ExcessivePending(f"{len(self._queue)} mutations of this slice wait")
         self._queue.append(waiting)
         self._wake.set()
+
+    @property
+    def full(self) -> bool:
+        """``put`` would raise."""
+        return self.state is State.ENDED or len(self._queue) >= self._limits.waiting_max
 
     def end(self, error: TalosError) -> None:
         """Take and write nothing more, at once; what waits is not done."""
@@ -133,8 +137,8 @@ class Slice:
         for task in list(self._renewals):
             task.cancel()
         await asyncio.gather(self._task, *self._renewals, return_exceptions=True)
-        if in_order and not self._writer.doubt:
-            await self._leave()
+        if in_order and not self._writer.doubt and self._hold is not None:
+            await self._hold.leave()
 
     async def settled(self) -> None:
         """Return when no group by an older state of the table is under way."""
@@ -143,9 +147,12 @@ class Slice:
 
     async def mark(self, stream: int) -> int:
         """Every change not after this time is in the stream's topic. Raises: Unavailable."""
-        async with self._record_turn:
-            outbox, held = self.outbox, self._held
-            if self.state is not State.OPEN or outbox is None or held is None:
+        hold_ = self._hold
+        if hold_ is None:
+            raise StoreUnavailable("the slice is being opened")
+        async with hold_.turn:
+            outbox = self.outbox
+            if self.state is not State.OPEN or outbox is None:
                 raise StoreUnavailable("the slice is being opened")
             left_s = self._settled_s - asyncio.get_running_loop().time()
             if left_s > 0:
@@ -156,8 +163,11 @@ class Slice:
             oldest = [entry.timestamp_ms - 1 for entry in outbox.waiting((stream,))]
             mark_ms = max(0, min([mark_ms, *oldest]))
             self._floor_ms = max(self._floor_ms, mark_ms)
-            if mark_ms > held.record.mark_ms:
-                await self._write_mark(held, mark_ms)
+            try:
+                await hold_.write_mark(mark_ms)
+            except VersionConflict as error:
+                self.end(PartitionNotServing(f"slice {self.number}: {error}"))
+                raise StoreUnavailable(str(error)) from error
             return mark_ms
 
     @property
@@ -183,7 +193,9 @@ class Slice:
 
     def pending(self, entries: Iterable[Entry]) -> None:
         """See Steps."""
-        if self._publisher is not None and self._publisher.push(self._view.streams, entries):
+        if self._publisher is None or self.state is State.ENDED:
+            return  # its lanes are gone: new ones would leave out what those did not tell
+        if self._publisher.push(self._view.streams, entries):
             self._unwanted = True  # some; the next step drops them
             self._wake.set()
 
@@ -220,6 +232,7 @@ class Slice:
                 self._wake.set()
             while self.state is State.OPEN:
                 await self._wait()
+                await asyncio.sleep(0)  # requests that have come in already make the group larger
                 async with self._turn:
                     await self._step()
         except TalosError as raised:
@@ -349,9 +362,10 @@ class Slice:
         # Each claim raises the epoch: none is made while the rows cannot be read anyway.
         start, _ = slice_range(table.schema, self.number)
         await server.stores.rows.get(rows_of(table), [start or b"\0"])
-        self._held, former = await claim(server.meta, self._path, server.context.config.server)
+        me = server.context.config.server
+        self._hold, former = await hold(server.meta, self._path, me)
         now_s = asyncio.get_running_loop().time()
-        self._floor_ms = self._held.record.mark_ms
+        self._floor_ms = self._hold.record.mark_ms
         self._settled_s = now_s
         if former is not None and former.owner:
             # A lone server has no rival, but a write of its own may still be on its way.
@@ -367,8 +381,9 @@ class Slice:
             owner=self._owner,
             table_uuid=self.table_uuid,
             number=self.number,
+            schema=self._view.table.schema,
         )
-        self._publisher = Publisher(publishing, self._held.record.epoch)
+        self._publisher = Publisher(publishing, self._hold.record.epoch)
         self._writer = self._new_writer()
         self._look_at = b""
         while self._look_at is not None:
@@ -457,44 +472,16 @@ class Slice:
             self._server.counts.gaps += 1
             await self._follow_table()
 
-    # --- the record -----------------------------------------------------------------------------
-
     async def _renew(self, lane: Lane) -> None:
         """The log has forgotten what a lane sent, so it goes on with a larger epoch."""
+        hold_, publisher = self._hold, self._publisher
+        if hold_ is None or publisher is None:
+            return
         try:
-            async with self._record_turn:
-                held, publisher = self._held, self._publisher
-                if held is None or publisher is None or self.state is State.ENDED:
+            async with hold_.turn:
+                if self.state is State.ENDED:
                     return
-                wanted = held.record._replace(epoch=max(held.record.epoch, publisher.epoch) + 1)
-                self._held = await change(self._server.meta, self._path, held, wanted)
-                if self._held.record != wanted:
-                    raise StoreUnavailable(f"{self._path}: the epoch was not raised")
-                publisher.epoch = wanted.epoch
-            lane.renewed(wanted.epoch)
+                publisher.epoch = epoch = await hold_.raise_epoch(publisher.epoch)
+            lane.renewed(epoch)
         except TalosError as error:
             self.end(PartitionNotServing(f"slice {self.number}: {error}"))
-
-    async def _leave(self) -> None:
-        """No write of this server is on its way: the next owner need not wait before marks."""
-        async with self._record_turn:
-            if self._held is None:
-                return
-            nobody = self._held.record._replace(owner="")
-            try:
-                await change(self._server.meta, self._path, self._held, nobody)
-            except TalosError as error:
-                _log.debug("%s: the next owner waits before its first mark: %s", self._path, error)
-
-    async def _write_mark(self, held: HeldRecord, mark_ms: int) -> None:
-        """Later owners have to know the mark. Raises: Unavailable: it must not be told."""
-        wanted = held.record._replace(mark_ms=mark_ms)
-        try:
-            self._held = await change(self._server.meta, self._path, held, wanted)
-        except VersionConflict as error:
-            self.end(PartitionNotServing(f"slice {self.number}: {error}"))
-            raise StoreUnavailable(str(error)) from error
-        except OutcomeUnknown as error:
-            raise StoreUnavailable(f"the mark may be lost: {error}") from error
-        if self._held.record != wanted:
-            raise StoreUnavailable("the mark was not stored")

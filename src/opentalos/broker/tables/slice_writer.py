@@ -217,6 +217,7 @@ class SliceWriter:
         mutations = [*map(self._mutation, works), *clears]
         outcomes = await self._mutate(mutations)
         overtaken: list[RowWork] = []
+        written: list[RowWork] = []
         removals: dict[Item, int] = {}
         for work, mutation, outcome in zip(works, mutations, outcomes, strict=False):
             if isinstance(outcome, int):
@@ -224,6 +225,7 @@ class SliceWriter:
                     old = self._entry_changes(work).removals
                     removals.update({item: former[item] for item in old if item in former})
                 self._succeeded(work, mutation, outcome)
+                written.append(work)
             else:
                 self._forget(work)
                 if isinstance(outcome, VersionConflict):
@@ -233,14 +235,18 @@ class SliceWriter:
                     work.refuse(outcome)
         for mutation, outcome in zip(clears, outcomes[len(works) :], strict=True):
             self._cleared(mutation, outcome)
+        if self._outbox is not None and written:
+            self._steps.pending([entry for work in written for entry in work.entries])
+        for work in written:
+            work.answer()
         if removals:
             await self._remove_entries(removals)
         return overtaken
 
     def _mutation(self, work: RowWork) -> RowMutation:
         pending = work.pending
-        if self._outbox is not None:
-            pending = {**dict.fromkeys(self._outbox.told_columns(work.key)), **pending}
+        if self._outbox is not None and (told := self._outbox.told_columns(work.key)):
+            pending = {**dict.fromkeys(told), **pending}
         return RowMutation(
             key=work.key,
             expected=work.version,
@@ -259,11 +265,10 @@ class SliceWriter:
         work.version, work.before, work.bytes = version, work.after, work.bytes + cells
         self._keep(work)
         if self._outbox is not None:
-            self._outbox.cleared(work.key, _removed(mutation.pending))
+            if len(mutation.pending) > len(work.pending):
+                self._outbox.cleared(work.key, _removed(mutation.pending))
             for entry in work.entries:
                 self._outbox.add(entry)
-        self._steps.pending(work.entries)
-        work.answer()
 
     async def _remove_entries(self, removals: Mapping[Item, int]) -> None:
         try:
@@ -275,11 +280,14 @@ class SliceWriter:
         """Outcomes in order; what is unknown is repeated, which is harmless, until the deadline."""
         stores, loop = self._stores, asyncio.get_running_loop()
         deadline_s = loop.time() + stores.limits.write_deadline_s
+        found = await self._try(mutations, deadline_s)
+        if not any(isinstance(outcome, OutcomeUnknown) for outcome in found):
+            return list(found)
         outcomes: dict[bytes, int | TalosError] = {}
         unknown: dict[bytes, TalosError] = {}
         left, pause_s = list(mutations), REPEAT_S
         while True:
-            for mutation, outcome in zip(left, await self._try(left, deadline_s), strict=True):
+            for mutation, outcome in zip(left, found, strict=True):
                 if mutation.key in unknown and isinstance(outcome, TalosError):
                     outcome = unknown[mutation.key]  # a conflict may be with the lost write itself
                 elif isinstance(outcome, OutcomeUnknown):
@@ -290,6 +298,7 @@ class SliceWriter:
                 return [outcomes[one.key] for one in mutations]
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, REPEAT_MAX_S)
+            found = await self._try(left, deadline_s)
 
     async def _try(
         self, mutations: Sequence[RowMutation], deadline_s: float
@@ -353,14 +362,10 @@ class SliceWriter:
 
     def _cleared(self, mutation: RowMutation, outcome: int | TalosError) -> None:
         assert self._outbox is not None
-        key, cache = mutation.key, self._stores.cache
         if isinstance(outcome, int):
-            self._outbox.cleared(key, _removed(mutation.pending))
-            found = cache.get(self._number, key)
-            if found is not None:
-                cache.put(self._number, key, found._replace(version=outcome))
-        else:
-            cache.forget(self._number, key)  # looked at again with the next clearing
+            self._outbox.cleared(mutation.key, mutation.pending)
+        else:  # looked at again with the next clearing
+            self._stores.cache.forget(self._number, mutation.key)
 
 
 def _removed(cells: Mapping[bytes, bytes | None]) -> list[bytes]:

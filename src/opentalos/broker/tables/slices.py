@@ -19,7 +19,7 @@ from opentalos.broker.tables.remote_slices import (
     ask_mutations,
 )
 from opentalos.broker.tables.row_cache import RowCache
-from opentalos.broker.tables.row_work import Outcome, Waiting
+from opentalos.broker.tables.row_work import Answer, Outcome, waiting_of
 from opentalos.broker.tables.slice import Slice, State
 from opentalos.broker.tables.slice_server import Server
 from opentalos.broker.tables.slice_writer import Stores
@@ -54,7 +54,6 @@ OPENINGS_AT_ONCE = 32  # of own slices that nobody asked for
 TELL_S = 15.0  # until servers that do not answer are given up
 TELL_PAUSE_S = 0.2
 MARK_S = 5.0  # a mark is looked for so long
-VALUE_BYTES = 16  # of a value that is no text and no bytes
 KeyOf = tuple[str, int]  # a slice: its table's uuid and its number
 
 
@@ -278,16 +277,40 @@ class Slices:
         except TalosError as error:
             return [error] * len(places)
 
+    def offer(
+        self,
+        table: Table,
+        keyed: tuple[bytes, Mutation],
+        admit: Callable[[], bool],
+        answer: Answer,
+    ) -> bool:
+        """See OwnSlices."""
+        key, mutation = keyed
+        number = slice_of(table.schema, key)
+        try:
+            self._context.ownership.check_slice(table.uuid, number)
+        except TalosError:
+            return False
+        found = self._slices.get((table.uuid, number))
+        if found is None or found.full or not admit():
+            return False
+        found.put(waiting_of(mutation, key, answer))
+        return True
+
     def _put(
         self, table: Table, number: int, mutation: Mutation, key: bytes
     ) -> "asyncio.Future[Outcome] | TalosError":
-        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def answer(outcome: Outcome) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
         try:
-            waiting = Waiting(mutation, key, len(key) + _bytes_of(mutation), answer)
-            self._slice(table, number).put(waiting)
+            self._slice(table, number).put(waiting_of(mutation, key, answer))
         except TalosError as error:
             return error
-        return answer
+        return future
 
     async def _apply_here(
         self, name: tuple[str, str, str], mutations: Sequence[Mutation]
@@ -469,16 +492,3 @@ def _not_told(error: NotOwner) -> TalosError:
 def _without_owner(outcome: Outcome) -> Outcome:
     """A NotOwner never gets out of here: the request is not to be forwarded to that server."""
     return PartitionNotServing(str(outcome)) if isinstance(outcome, NotOwner) else outcome
-
-
-def _bytes_of(mutation: Mutation) -> int:
-    """About so many bytes its columns take."""
-    total = 0
-    for _, value in mutation.columns.values():
-        if isinstance(value, str | bytes):
-            total += len(value)
-        elif isinstance(value, tuple):
-            total += sum(len(one) if isinstance(one, str | bytes) else VALUE_BYTES for one in value)
-        else:
-            total += VALUE_BYTES
-    return total

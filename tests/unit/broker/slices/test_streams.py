@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
 from tests.unit.broker.slices.stream_support import (
     apply,
     by_row,
@@ -14,8 +15,11 @@ from tests.unit.broker.slices.stream_support import (
 from tests.unit.broker.support import world
 from tests.unit.broker.tables.support import HASHED, PLAIN, integer, put, remove, string
 
+from opentalos.broker.tables.outbox import Entry
+from opentalos.broker.tables.pending_format import Pending, encode_column
 from opentalos.broker.tables.row_tables import rows_of
 from opentalos.model.change import ChangeKind
+from opentalos.model.errors import PartitionNotServing
 from opentalos.model.mutation import Condition, Mutation, Operation
 from opentalos.ports.row_store import FamilyName
 
@@ -139,3 +143,29 @@ async def test_a_topic_that_grows_gets_new_changes_in_new_partitions() -> None:
         messages = await until_heard(one.broker, grown, 40)
         assert {m.partition for m in messages} == {0, 1, 2, 3}
         assert all(sorted(told) == [1, 2] for told in by_row(messages).values())
+
+
+async def test_changes_that_come_soon_after_a_block_share_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("opentalos.broker.tables.publisher.PACE_S", 0.5)
+    async with world() as one:
+        table, topic = await streaming(one, partitions=1)
+        for number in range(60):
+            await apply(one.broker, table, put("u", number))
+        assert len(await until_heard(one.broker, topic, 60)) == 60
+        assert one.broker.slices._server.counts.blocks < 60
+
+
+async def test_a_slice_that_has_ended_publishes_nothing_more() -> None:
+    """New lanes would leave out what the former ones had not told."""
+    async with world() as one:
+        table, topic = await streaming(one)
+        await apply(one.broker, table, put("u", 1))
+        await until_heard(one.broker, topic, 1)
+        (slice_,) = one.broker.slices._slices.values()
+        slice_.end(PartitionNotServing("another server has opened it"))
+        assert slice_._publisher is not None
+        late = Entry(b"k", encode_column(2, 1), Pending(2, 1, 2, b"later"))
+        slice_.pending([late])
+        assert slice_._publisher.idle
