@@ -32,6 +32,7 @@ from opentalos.broker.system_topics import CALL as SYSTEM_PUT_CALL
 from opentalos.broker.system_topics import SystemTopics
 from opentalos.broker.tables.access import TableAccess
 from opentalos.broker.tables.admin import TableAdminService
+from opentalos.broker.tables.quick_put import QuickPuts
 from opentalos.broker.tables.service import TableService
 from opentalos.broker.tables.slices import Slices
 from opentalos.broker.tables.upkeep import TableUpkeep
@@ -130,6 +131,7 @@ class Broker:
         )
         self._table_upkeep = TableUpkeep(context, access, self.slices, stores.meta)
         self.tables = TableService(context, access, self.slices)
+        self.quick_puts = QuickPuts(context, access, self.slices)
         self.table_admin = TableAdminService(context, access, self.slices, self._table_upkeep)
         self.peer_calls = PeerCalls()
         self.peer_calls.register(SYSTEM_PUT_CALL, self.system_topics.answer)

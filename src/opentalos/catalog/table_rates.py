@@ -50,6 +50,20 @@ class TableRates:
         self.counters.held += 1
         return hold_s
 
+    def admit_now(self, table: Table, reads: int, writes: int) -> bool:
+        """Charge a call if it need not be held at all. False: nothing charged."""
+        read, write = self._of(table)
+        now_s = asyncio.get_running_loop().time()
+        if (reads and read.spent_until_s > now_s) or (writes and write.spent_until_s > now_s):
+            return False
+        if reads:
+            charge((read,), now_s, reads)
+            self.counters.read_units += reads
+        if writes:
+            charge((write,), now_s, writes)
+            self.counters.write_units += writes
+        return True
+
     def charge_reads(self, table: Table, reads: int) -> float:
         """Charge reads that were done; return by how many seconds the table is in debt now."""
         bucket = self._of(table)[0]

@@ -52,9 +52,10 @@ class Applied(NamedTuple):
 
 def split_record(schema: TableSchema, record: Columns) -> tuple[Columns, Columns]:
     """Key columns of a record and its others, as a `Mutation` has them; nothing is checked."""
-    names = layout_of(schema).key_names
-    key = {name: datum for name, datum in record.items() if name in names}
-    return key, {name: datum for name, datum in record.items() if name not in names}
+    columns = dict(record)
+    names = [column.name for column in layout_of(schema).key]
+    key = {name: columns.pop(name) for name in names if name in columns}
+    return key, columns
 
 
 def live_columns(schema: TableSchema, stored: StoredRow, now_ms: int) -> Columns | None:
@@ -73,15 +74,15 @@ def live_columns(schema: TableSchema, stored: StoredRow, now_ms: int) -> Columns
     return stored.columns
 
 
-def check(schema: TableSchema, mutation: Mutation, limits: SdsLimits) -> None:
-    """Refuse what no row could take, before any row is read.
+def check(schema: TableSchema, mutation: Mutation, limits: SdsLimits) -> bytes:
+    """Refuse what no row could take, before any row is read; the key of its row.
 
     Raises: ValidationFailed, SizeExceeded: not done.
     """
     layout = layout_of(schema)
-    key_bytes = len(row_key(schema, mutation.key))
-    if key_bytes > limits.key_bytes_max:
-        raise SizeExceeded(f"the key has {key_bytes} bytes, at most {limits.key_bytes_max}")
+    key = row_key(schema, mutation.key)
+    if len(key) > limits.key_bytes_max:
+        raise SizeExceeded(f"the key has {len(key)} bytes, at most {limits.key_bytes_max}")
     if mutation.operation is Operation.PUT:
         _check_put(layout, mutation.columns)
     elif mutation.operation is Operation.INCREMENT:
@@ -92,6 +93,7 @@ def check(schema: TableSchema, mutation: Mutation, limits: SdsLimits) -> None:
                 raise _unknown(layout, name)
     if mutation.condition is not None:
         check_condition(schema, mutation.condition)
+    return key
 
 
 def _check_put(layout: Layout, columns: Columns) -> None:

@@ -12,7 +12,7 @@ from opentalos.model.datum import DataType, Datum
 from opentalos.model.errors import ValidationFailed
 from opentalos.wire._generated import sds
 from opentalos.wire.datum import CheckedColumns, branch_of, to_single
-from opentalos.wire.thrift.message import Call
+from opentalos.wire.thrift.message import Call, ThriftProtocol, encode_reply
 from opentalos.wire.thrift.spec import MethodSpec, TType
 
 _HEADER: Final = b"\x80\x01\x00\x01"  # strict binary, a call
@@ -91,6 +91,19 @@ _RPCS: Final = {
     b"put": _Rpc(_METHODS["put"], lambda name, found: sds.PutRequest(tableName=name, record=found)),
     b"get": _Rpc(_METHODS["get"], lambda name, found: sds.GetRequest(tableName=name, keys=found)),
 }
+
+
+_REPLIES: Final = {
+    success: encode_reply(ThriftProtocol.BINARY, _METHODS["put"], 0, sds.PutResult(success=success))
+    for success in (False, True)
+}
+_SEQID: Final = len(_HEADER) + 4 + len(b"put")  # where it stands in them
+
+
+def put_reply(seqid: int, *, success: bool) -> bytes:
+    """The reply to a put in the binary protocol."""
+    reply = _REPLIES[success]
+    return reply[:_SEQID] + _i32.pack(seqid) + reply[_SEQID + _i32.size :]
 
 
 def decode_hot(body: bytes) -> Call | None:

@@ -10,8 +10,14 @@ from tests.unit.wire.test_datum import DATUMS
 from opentalos.model.datum import Columns, DataType, Datum
 from opentalos.wire._generated import sds
 from opentalos.wire.datum import columns_from, columns_to
-from opentalos.wire.sds_hot import decode_hot
-from opentalos.wire.thrift import ThriftError, ThriftProtocol, decode_call, encode_call
+from opentalos.wire.sds_hot import decode_hot, put_reply
+from opentalos.wire.thrift import (
+    ThriftError,
+    ThriftProtocol,
+    decode_call,
+    encode_call,
+    encode_reply,
+)
 
 TABLES = sds.SERVICES["TableService"]
 BINARY = ThriftProtocol.BINARY
@@ -90,3 +96,10 @@ def test_damaged_calls_are_read_alike_or_not_at_all(data: st.DataObject) -> None
             decode_call(BINARY, TABLES, body)
         except ThriftError:
             pass
+
+
+@given(st.integers(-(1 << 31), (1 << 31) - 1), st.booleans())
+def test_a_reply_is_what_the_generic_codec_writes(seqid: int, success: bool) -> None:
+    result = sds.PutResult(success=success)
+    expected = encode_reply(BINARY, TABLES.methods["put"], seqid, result)
+    assert put_reply(seqid, success=success) == expected

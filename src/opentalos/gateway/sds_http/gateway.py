@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from opentalos.broker.tables.values import Written
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.sds_http.authentication import SdsAuthenticator
@@ -25,7 +26,7 @@ from opentalos.model.errors import BadRequest, TalosError
 from opentalos.model.identity import Principal
 from opentalos.wire._generated.sds import SERVICES
 from opentalos.wire.latency import Latency
-from opentalos.wire.sds_hot import decode_hot
+from opentalos.wire.sds_hot import decode_hot, put_reply
 from opentalos.wire.thrift.error import ApplicationErrorKind
 from opentalos.wire.thrift.message import (
     Call,
@@ -44,7 +45,9 @@ ADMIN_ANSWER_S: Final = 28.0
 _READS: Final = ("get", "describe", "find", "scan")
 _READ_CALLS: Final = ("get", "scan")
 _TABLES: Final = SERVICES["TableService"]
+_PUT: Final = _TABLES.methods["put"]
 _BINARY: Final = ThriftProtocol.BINARY.value.encode()
+_BINARY_OK: Final = head(STATUS_OK, _BINARY)
 _WRITE_CALLS: Final = ("put", "increment", "remove", "batch", "partialAllowedBatch")
 
 
@@ -88,13 +91,42 @@ class SdsGateway:
             reply_no_caller(exchange, error, in_status=True)
             self._tasks.failures += 1
             return
-        read = _read_hot(exchange, service) or read_call(
+        hot = _read_hot(exchange, service)
+        if hot is not None and hot[0].method is _PUT and self._put(exchange, caller, hot):
+            return
+        read = hot or read_call(
             exchange, service, ThriftProtocol.BINARY, partial=True, in_status=True
         )
         if read is None:
             self._tasks.failures += 1
             return
         self._call(exchange, caller, service, read)
+
+    def _put(self, exchange: Exchange, caller: Principal, read: tuple[Call, CallForm]) -> bool:
+        """A put by callbacks alone; False: it needs a task, and nothing was done."""
+        call, form = read
+        request = call.arguments[0]
+
+        def answer(written: Written | TalosError | None) -> None:
+            if isinstance(written, Written):
+                exchange.reply(_BINARY_OK, put_reply(call.seqid, success=written.success))
+            elif written is not None:
+                self._tasks.refuse(exchange, form, written)
+            elif not exchange.answered:
+                self.calls["put"] -= 1  # it is counted again
+                self._call(exchange, caller, _TABLES, read)
+
+        try:
+            if not self._services.quick_puts.put(caller, request.tableName, request.record, answer):
+                return False
+        except Exception as error:
+            self._tasks.broken(exchange, form, error)
+            return True
+        self.calls["put"] += 1
+        exchange.timed = self.write_s
+        exchange.extend(ANSWER_S)
+        exchange.late = partial(self._tasks.refuse, exchange, form)
+        return True
 
     def _call(
         self,

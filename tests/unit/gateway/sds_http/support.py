@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from opentalos.broker.tables.quick_put import PutAnswer
 from opentalos.broker.tables.values import (
     BatchItem,
     BatchOutcome,
@@ -89,6 +90,19 @@ class Admin:
         return TABLE
 
 
+class Quick:
+    """Leaves each put to the ordinary way, unless it is told to keep them."""
+
+    def __init__(self) -> None:
+        self.keeps = False
+        self.kept: list[tuple[str, Columns, PutAnswer]] = []
+
+    def put(self, caller: Principal, name: str, record: Columns, answer: PutAnswer) -> bool:
+        if self.keeps:
+            self.kept.append((name, record, answer))
+        return self.keeps
+
+
 class Connection:
     """Takes the reply."""
 
@@ -114,7 +128,10 @@ class Bench:
         admin: Any = self.admin
         slices: Any = None
         authenticator: Any = SimpleNamespace(caller=self._caller)
-        self.gateway = SdsGateway(Services(tables, admin, slices), authenticator, handlers)
+        self.quick = Quick()
+        quick: Any = self.quick
+        services = Services(tables, admin, slices, quick)
+        self.gateway = SdsGateway(services, authenticator, handlers)
 
     def _caller(self, exchange: Exchange) -> Principal:
         if self.refusal is not None:

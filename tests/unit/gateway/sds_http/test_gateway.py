@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.gateway.sds_http.support import BINARY, DRAIN_S, Bench
 
+from opentalos.broker.tables.values import Written
 from opentalos.gateway.sds_http.gateway import BODY_BYTES_MAX
 from opentalos.gateway.sds_http.handlers import HANDLERS
 from opentalos.model.errors import (
@@ -67,6 +68,50 @@ async def test_callers_are_refused_by_status(error: TalosError, status: int, hea
     assert got == status
     assert header in head
     assert bench.tables.asked == []
+
+
+QUICK = call("put", sds.PutRequest(tableName="t", record={}))
+
+
+async def test_a_quick_put_is_answered_when_its_row_is_written() -> None:
+    bench = Bench()
+    bench.quick.keeps = True
+    exchange, connection = bench.send(QUICK)
+    ((name, record, answer),) = bench.quick.kept
+    assert (name, record, connection.replies) == ("t", {}, [])
+    answer(Written(True))
+    ((status, _, body),) = connection.replies
+    reply: Any = decode_reply(BINARY, TABLE_SERVICE.methods["put"], body)
+    assert (status, reply.seqid, reply.result) == (200, 7, sds.PutResult(success=True))
+    answer(Written(True))
+    assert len(connection.replies) == 1
+    assert exchange.answered
+    assert bench.tables.asked == []
+    assert (bench.gateway.calls["put"], bench.gateway.failures) == (1, 0)
+
+
+async def test_a_quick_put_that_fails_gets_the_declared_exception() -> None:
+    bench = Bench()
+    bench.quick.keeps = True
+    _, connection = bench.send(QUICK)
+    bench.quick.kept[0][2](OutcomeUnknown("who knows"))
+    ((_, _, body),) = connection.replies
+    reply: Any = decode_reply(BINARY, TABLE_SERVICE.methods["put"], body)
+    assert reply.error.errorCode == sds.ErrorCode.INTERNAL_ERROR
+    assert bench.gateway.failures == 1
+
+
+async def test_a_quick_put_whose_slice_has_moved_goes_the_ordinary_way() -> None:
+    bench = Bench()
+    bench.quick.keeps = True
+    _, connection = bench.send(QUICK)
+    bench.quick.kept[0][2](None)
+    await bench.gateway.drain(DRAIN_S)
+    assert len(bench.tables.asked) == 1
+    ((_, _, body),) = connection.replies
+    assert decode_reply(BINARY, TABLE_SERVICE.methods["put"], body).result == sds.PutResult(
+        success=True
+    )
 
 
 async def test_what_is_no_call_is_refused_by_status() -> None:

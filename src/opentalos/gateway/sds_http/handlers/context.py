@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from opentalos.broker.tables.admin import TableAdminService
+from opentalos.broker.tables.quick_put import QuickPuts
 from opentalos.broker.tables.service import TableService
 from opentalos.broker.tables.slices import Slices
 from opentalos.model.identity import Principal
@@ -15,6 +16,7 @@ class Services(NamedTuple):
     tables: TableService
     admin: TableAdminService
     slices: Slices
+    quick_puts: QuickPuts
 
 
 # (services, caller, arguments; a missing one is None) to the result struct, None for void.
