@@ -13,8 +13,9 @@ from opentalos.adapters.memory import MemoryStorage
 
 Partition = tuple[str, int]  # topic uuid, partition
 _MANIFESTS = "log/"
-_SEGMENT_HEADER_BYTES = 64
-_BLOCK_HEADER = struct.Struct(">IIIIQQQqqQIqBBHHH")  # see log/segment_format.py
+SEGMENT_MAGIC = b"\x89TALOSEG"
+SEGMENT_HEADER_BYTES = 64
+BLOCK_HEADER = struct.Struct(">IIIIQQQqqQIqBBHHH")  # see log/segment_format.py
 _APPEND_MS, _EXTRAS_BYTES = 7, 15  # places in it
 
 
@@ -94,13 +95,13 @@ def _path(key: Partition, base_offset: int, epoch: int) -> str:
 
 def _blocks(content: bytes) -> Iterator[CommittedBlock]:
     """Blocks with messages; the rest of a file that a power loss damaged is left out."""
-    at = _SEGMENT_HEADER_BYTES
-    while at + _BLOCK_HEADER.size <= len(content):
-        header = _BLOCK_HEADER.unpack_from(content, at)
+    at = SEGMENT_HEADER_BYTES
+    while at + BLOCK_HEADER.size <= len(content):
+        header = BLOCK_HEADER.unpack_from(content, at)
         size, messages, base = header[1], header[3], header[4]
-        if size < _BLOCK_HEADER.size or at + size > len(content):
+        if size < BLOCK_HEADER.size or at + size > len(content):
             return
         if messages:
-            payload_bytes = size - _BLOCK_HEADER.size - header[_EXTRAS_BYTES]
+            payload_bytes = size - BLOCK_HEADER.size - header[_EXTRAS_BYTES]
             yield CommittedBlock(base, messages, header[_APPEND_MS], payload_bytes)
         at += size

@@ -10,8 +10,7 @@ from typing import Any
 from opentalos.adapters.memory import MemoryRowStore, MemoryStorage
 from opentalos.broker.broker import Broker
 from opentalos.broker.plain_messages import Bounds, PlainMessage, Spot
-from opentalos.broker.tables.values import ScanQuery
-from opentalos.catalog.tables import TABLES
+from opentalos.broker.tables.values import TABLES, ScanQuery
 from opentalos.model.change import ChangeKind, StreamView
 from opentalos.model.datum import Columns
 from opentalos.model.errors import TalosError

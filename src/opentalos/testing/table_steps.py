@@ -11,11 +11,11 @@ from enum import Enum
 from typing import Any
 
 from opentalos.broker.tables.slice_record import SLICES
-from opentalos.catalog.tables import TABLES
-from opentalos.log.segment_format import BLOCK_HEADER, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC
+from opentalos.broker.tables.values import TABLES
 from opentalos.model.message import PRODUCER_ID_MAX
 from opentalos.model.table import TableState
 from opentalos.ports.row_store import RowMutation
+from opentalos.testing.stored_logs import BLOCK_HEADER, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC
 
 ROW_TABLES = "sds."  # beginning of the names of tables of the row store
 _MESSAGES, _BLOCK_BYTES, _PRODUCER = 3, 1, 6  # places in a block's header

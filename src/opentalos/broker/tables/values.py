@@ -6,12 +6,14 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from opentalos.catalog.table import StreamState, Table
+from opentalos.catalog.tables import TABLES
 from opentalos.model.datum import Columns
 from opentalos.model.errors import TalosError
 from opentalos.model.mutation import NOTHING, Mutation, Operation
 from opentalos.model.table import AppRight, TableSpec, TeamRight, WhenFull
 
 __all__ = [
+    "TABLES",
     "AppRight",
     "BatchItem",
     "BatchOutcome",
