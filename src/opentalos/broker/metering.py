@@ -212,7 +212,8 @@ class Metering:
         writer, meter = log.writer, log.writer.meter
         if meter is None or writer.released is not None:
             return
-        all_known = writer.segment is not None or writer.held.manifest.unsealed is None
+        sealed = writer.held.manifest.unsealed is None and not writer.end_unknown
+        all_known = writer.segment is not None or sealed
         counted = meter.next_offset == writer.next_offset
         quiet = all_known and counted and writer.group is None
         meter.settle(self._context.clock.wall_ms(), quiet=quiet)

@@ -64,6 +64,7 @@ class PartitionWriter(PutQueue):
         "adopted_s",
         "arrivals",
         "dropped",
+        "end_unknown",
         "held",
         "known",
         "last_put_s",
@@ -95,6 +96,7 @@ class PartitionWriter(PutQueue):
         self.arrivals: list[asyncio.Future[None]] | None = None  # readers held at the end
         self.upkeep_waits = False  # an upkeep job is queued or under way
         self._job_turn = False
+        self.end_unknown = False  # an opening has begun, and has not come to the log's end
         self._attempts = 0  # to open, since the last success or the last time all were told
         self._first_attempt_s = 0.0
         self.abandoned: list[AppendFile] | None = None  # still open, but never written again
@@ -113,7 +115,7 @@ class PartitionWriter(PutQueue):
     def adopt(self, held: Held) -> None:
         """Take over a manifest without an unsealed segment as the truth."""
         self._meter_from(held.manifest)
-        self.held, self.known = held, True
+        self.held, self.known, self.end_unknown = held, True, False
         self.adopted_s = asyncio.get_running_loop().time()
         self.next_offset = held.manifest.sealed_next
         self.view = None
@@ -307,6 +309,7 @@ class PartitionWriter(PutQueue):
             self._give_up(opened.segment)
             return 0.0
         self.held, self.segment, self.known = opened.held, opened.segment, True
+        self.end_unknown = False
         self.view = opened.segment.view
         self.next_offset = self.view.next_offset
         self.total_bytes = opened.segment.state.total_bytes
@@ -324,6 +327,7 @@ class PartitionWriter(PutQueue):
         A released partition may have come back meanwhile: then it has another writer here.
         """
         self._meter_from(former)
+        self.end_unknown = True
         if former.instance != self.context.manifests.instance or self.released is not None:
             self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: another owner took over"))
 

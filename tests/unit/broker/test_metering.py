@@ -144,6 +144,25 @@ async def test_after_a_restart_the_log_is_counted_from_the_mark_on(metered: Mete
     assert len(await metered.events()) == before
 
 
+async def test_while_a_log_is_being_opened_the_clock_ends_no_minute(metered: Metered) -> None:
+    """Blocks of a former owner may come to light, with append times of that minute."""
+    await metered.put(2)
+    await metered.world.restart()
+    log = metered.broker.context.partition_log(metered.topic, 0)
+    await log.offsets()
+    log.writer.former_seen(log.writer.held.manifest)
+    metered.minute()
+    await metered.meter()
+    assert await metered.rows() == [(0, 0, 2, 2)]
+    assert metered.mark() == 0
+    await metered.put(1)
+    await metered.meter()
+    metered.minute()
+    await metered.meter()
+    assert metered.mark() == 3
+    assert await metered.rows() == [(0, 0, 2, 2), (0, 2, 3, 1)]
+
+
 async def test_while_usage_takes_nothing_nothing_is_lost(
     metered: Metered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
