@@ -111,6 +111,9 @@ class SideIndex(NamedTuple):
             _HEAD.unpack_from(raw)
         )
         if version > INDEX_VERSION:
+            # Every version ends with this check; a version without it is rot.
+            if _CRC.unpack(raw[-_CRC.size :])[0] != _crc32c(0, raw[: -_CRC.size]):
+                raise CorruptLog("the side index fails its check")
             raise NewerFormat(f"side index version {version}, this server knows {INDEX_VERSION}")
         state_at = _HEAD.size + entries * _COLUMN_ENTRY_BYTES * _COLUMNS
         end = state_at + state_bytes
