@@ -29,6 +29,7 @@ from opentalos.wire.signing import HmacState, string_to_sign
 from opentalos.wire.thrift import ServiceSpec, ThriftProtocol, decode_reply, encode_call
 
 CALL_TIMEOUT_S = 60.0
+IDLE_S = 20.0  # a connection that rested longer may be closed by the server: a new one is made
 
 
 def signed_request(
@@ -57,6 +58,7 @@ class Client:
 
     def __init__(self, port: int) -> None:
         self._http = http.client.HTTPConnection("127.0.0.1", port, timeout=CALL_TIMEOUT_S)
+        self._used_s = time.monotonic()
 
     def call(self, service: ServiceSpec, name: str, *arguments: Any) -> Any:
         """The result, or RuntimeError with the server's text."""
@@ -64,6 +66,10 @@ class Client:
         return self._send(service, name, body)
 
     def _send(self, service: ServiceSpec, name: str, body: bytes) -> Any:
+        now_s = time.monotonic()
+        if now_s - self._used_s > IDLE_S:
+            self._http.close()
+        self._used_s = now_s
         if self._http.sock is None:
             self._http.connect()
         self._http.sock.sendall(signed_request(service.path, body))
