@@ -152,6 +152,8 @@ async def test_removing_pending_cells_alone_keeps_the_version(
     with pytest.raises(VersionConflict):
         await store.mutate(table, put(b"absent", expected=1, pending={b"p": None}))
     assert await one(other, table, b"k", PENDING) == Row(b"k", later, {b"p": b"5"})
+    both = put(b"k", expected=later, pending={b"p": None, b"empty": b""})
+    assert await store.mutate(table, both) > later
 
 
 async def test_removing_every_cell_leaves_the_row(store: RowStore, table: str) -> None:

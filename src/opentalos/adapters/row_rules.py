@@ -64,7 +64,7 @@ def only_clears(mutation: RowMutation) -> bool:
     """Whether it removes pending cells of a row that is there, and does nothing else."""
     if mutation.data or mutation.delete or mutation.expected == ABSENT or not mutation.pending:
         return False
-    return not any(mutation.pending.values()) and None in mutation.pending.values()
+    return all(cell is None for cell in mutation.pending.values())
 
 
 def next_version(current: RowState, mutation: RowMutation) -> int | None:

@@ -113,8 +113,7 @@ class SdsGateway:
             elif written is not None:
                 self._tasks.refuse(exchange, form, written)
             elif not exchange.answered:
-                self.calls["put"] -= 1  # it is counted again
-                self._call(exchange, caller, _TABLES, read)
+                self._start(exchange, caller, _TABLES, read)
 
         try:
             if not self._services.quick_puts.put(caller, request.tableName, request.record, answer):
@@ -122,9 +121,7 @@ class SdsGateway:
         except Exception as error:
             self._tasks.broken(exchange, form, error)
             return True
-        self.calls["put"] += 1
-        exchange.timed = self.write_s
-        exchange.extend(ANSWER_S)
+        self._note(exchange, _TABLES, "put")
         exchange.late = partial(self._tasks.refuse, exchange, form)
         return True
 
@@ -135,14 +132,28 @@ class SdsGateway:
         service: ServiceSpec,
         read: tuple[Call, CallForm],
     ) -> None:
-        call, form = read
-        rpc = call.method.name
+        self._note(exchange, service, read[0].method.name)
+        self._start(exchange, caller, service, read)
+
+    def _note(self, exchange: Exchange, service: ServiceSpec, rpc: str) -> None:
+        """A call has come: count it, time it, and give it as long as its client waits."""
         self.calls[rpc] += 1
         if rpc in _READ_CALLS:
             exchange.timed = self.read_s
         elif rpc in _WRITE_CALLS:
             exchange.timed = self.write_s
         exchange.extend(ADMIN_ANSWER_S if service.name == "AdminService" else ANSWER_S)
+
+    def _start(
+        self,
+        exchange: Exchange,
+        caller: Principal,
+        service: ServiceSpec,
+        read: tuple[Call, CallForm],
+    ) -> None:
+        """Run a call in a task."""
+        call, form = read
+        rpc = call.method.name
         task = self._tasks.spawn(exchange, form, self._run(exchange, caller, service, read))
         writes = rpc == "scan" and call.request is not None and call.request.action is not None
         if rpc.startswith(_READS) and not writes:

@@ -13,13 +13,15 @@ from tests.unit.broker.tables.support import (
     integer,
     key,
     make,
+    put,
     string,
 )
 
 from opentalos.broker.broker import Broker
+from opentalos.broker.tables.row_work import Outcome, RowWork, waiting_of
 from opentalos.broker.tables.values import Written
 from opentalos.model.datum import Columns, DataType, Datum
-from opentalos.model.errors import PartitionNotServing, QuotaExceeded, TalosError
+from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, QuotaExceeded, TalosError
 from opentalos.model.identity import GUEST, Principal
 from opentalos.model.table import TableSchema
 
@@ -131,3 +133,31 @@ async def test_errors_of_the_row_are_told_and_a_moved_slice_is_not_one() -> None
             one.end(PartitionNotServing("it moved"))
         assert answers == [None]
         assert await w.broker.tables.get(ALICE, "people", key("u", 1)) is None
+
+
+async def test_a_caller_that_cannot_be_answered_delays_nobody() -> None:
+    """HOTPATH rule 1: nothing may raise where others wait behind it."""
+    async with world() as w:
+        await make(w.broker)
+        await fill(w.broker, 1, 1)
+
+        def broken(_: object) -> None:
+            raise RuntimeError("its connection is gone in an odd way")
+
+        assert w.broker.quick_puts.put(ALICE, "people", RECORD, broken)
+        taken, answers = quick(w.broker, {**RECORD, "at": integer(2)})
+        assert taken
+        await answers.come()
+        assert answers == [Written(True)]
+        assert await w.broker.tables.get(ALICE, "people", key("u", 1)) == RECORD
+
+
+def test_a_caller_is_answered_once() -> None:
+    told: list[Outcome] = []
+    work = RowWork(b"k")
+    work.waiting.append(waiting_of(put("u", 1), b"k", told.append))
+    error = OutcomeUnknown("the server stopped")
+    for _ in range(2):
+        work.refuse(error)
+    work.answer()
+    assert told == [error]

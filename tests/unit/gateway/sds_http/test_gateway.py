@@ -108,6 +108,7 @@ async def test_a_quick_put_whose_slice_has_moved_goes_the_ordinary_way() -> None
     bench.quick.kept[0][2](None)
     await bench.gateway.drain(DRAIN_S)
     assert len(bench.tables.asked) == 1
+    assert (bench.gateway.calls["put"], bench.gateway.failures) == (1, 0)
     ((_, _, body),) = connection.replies
     assert decode_reply(BINARY, TABLE_SERVICE.methods["put"], body).result == sds.PutResult(
         success=True
