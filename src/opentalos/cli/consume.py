@@ -21,7 +21,7 @@ from opentalos.cli.record_format import (
     render_tsv,
 )
 from opentalos.cli.sink import Sink
-from opentalos.cli.times import TIME_HELP, Place, as_place
+from opentalos.cli.times import TIME_HELP, Place, from_option, partitions_option
 from opentalos.model.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -41,15 +41,8 @@ def _as_render(_ctx: click.Context, _param: click.Parameter, value: str | None) 
 @click.command(epilog=f"{FORMAT_HELP}\n\n{TIME_HELP}")
 @topic_argument
 @click.argument("place", metavar="[-]", type=click.Choice(["-"]), default="-")
-@click.option(
-    "--from",
-    "start",
-    metavar="start|end|TIME|OFFSET",
-    callback=as_place,
-    help="First message.",
-    show_default="end with --follow, else start",
-)
-@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only it.")
+@from_option
+@partitions_option
 @click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 @click.option("--count", "-n", type=click.IntRange(1), help="End after so many messages.")
 @click.option(

@@ -13,7 +13,7 @@ from opentalos.cli.connection import ServerOptions, with_server
 from opentalos.cli.consume import copy_messages
 from opentalos.cli.names import table_argument, topics
 from opentalos.cli.output import escaped
-from opentalos.cli.times import TIME_HELP, Place, as_place
+from opentalos.cli.times import TIME_HELP, Place, from_option, partitions_option
 from opentalos.model.change import Change, ChangeKind, StreamView
 
 if TYPE_CHECKING:
@@ -39,15 +39,8 @@ _Show = Callable[[Mapping[str, Any]], bytes]
 @click.command(epilog=TIME_HELP)
 @table_argument
 @click.argument("topic", required=False, shell_complete=topics)
-@click.option(
-    "--from",
-    "start",
-    metavar="start|end|TIME|OFFSET",
-    callback=as_place,
-    help="First message.",
-    show_default="end with --follow, else start",
-)
-@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only it.")
+@from_option
+@partitions_option
 @click.option("--follow", "-f", "goes_on", is_flag=True, help="Go on with what comes.")
 @click.option("--count", "-n", type=click.IntRange(1), help="End after so many changes.")
 @click.option(

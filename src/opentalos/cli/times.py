@@ -34,6 +34,19 @@ def as_place(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
         raise click.BadParameter(str(error)) from error
 
 
+from_option = click.option(
+    "--from",
+    "start",
+    metavar="start|end|TIME|OFFSET",
+    callback=as_place,
+    help="First message.",
+    show_default="end with --follow, else start",
+)
+partitions_option = click.option(
+    "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only it."
+)
+
+
 def parse_place(text: str, now: datetime) -> Place:
     """A place in a partition. Raises: ValueError, with the forms there are."""
     if text in ("start", "end"):
