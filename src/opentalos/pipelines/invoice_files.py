@@ -19,6 +19,7 @@ from typing import Final
 from urllib.parse import quote
 
 from opentalos.model.errors import ConfigError
+from opentalos.pipelines.durable_files import sync_folder, write_json
 from opentalos.pipelines.month import Month
 
 LINES: Final = "lines.parquet"
@@ -126,7 +127,7 @@ class InvoiceFolder:
             target.write_bytes(content)
         os.sync()  # of thousands of small files at once: one call, not one for each
         os.rename(new, self._versions / name)
-        _sync_folder(self._versions)
+        sync_folder(self._versions)
 
     def _point_at(self, name: str) -> None:
         link = self.folder / _CURRENT
@@ -136,16 +137,10 @@ class InvoiceFolder:
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(Path(_VERSIONS) / name)
         os.replace(fresh, link)
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
 
     def _write_ledger(self, ledger: Ledger) -> None:
-        fresh = self.folder / f"{_NEW}-{_LEDGER}"
-        with fresh.open("w") as file:
-            json.dump(asdict(ledger), file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, self.folder / _LEDGER)
-        _sync_folder(self.folder)
+        write_json(self.folder / _LEDGER, asdict(ledger))
 
     def _sweep(self, wanted: set[str]) -> None:
         for version in self._versions.iterdir():
@@ -159,11 +154,3 @@ def _digest(files: Files) -> str:
         found.update(f"{path}\0{len(content)}\0".encode())
         found.update(content)
     return found.hexdigest()[:_DIGEST_CHARACTERS]
-
-
-def _sync_folder(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

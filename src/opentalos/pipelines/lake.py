@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from opentalos.model.errors import NotFound
+from opentalos.pipelines.durable_files import sync_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,7 +87,7 @@ class LakeTable(ABC):
         fresh = version.with_suffix(".link")
         fresh.symlink_to(Path(_VERSIONS) / version.name)
         os.replace(fresh, link)
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
         self._replaced += 1
         if self._replaced % SWEEP_EVERY == 1:
             self._sweep(version)
@@ -148,7 +149,7 @@ class LakeTable(ABC):
         except BaseException:
             version.unlink(missing_ok=True)
             raise
-        _sync_folder(self._versions)
+        sync_folder(self._versions)
 
     def _supersede(self, link: Path) -> None:
         """The grace of the old version begins now, however long ago it was written."""
@@ -207,11 +208,3 @@ class HashTable(LakeTable):
 
 def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows.select(schema.names).cast(schema)
-
-
-def _sync_folder(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

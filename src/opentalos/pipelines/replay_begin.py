@@ -6,13 +6,13 @@ after it the table is never scanned again.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 from opentalos.model.errors import ConfigError, TableNotExist
+from opentalos.pipelines.durable_files import write_json
 from opentalos.sdk.errors import ChangeMissing
 
 VERSION: Final = 1
@@ -80,17 +80,7 @@ def store(home: Path, table: str, beginning: Beginning) -> None:
     """Keep it; on return it is durable. Raises: OSError."""
     path = _path(home, table)
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(path.name + ".new")
-    with fresh.open("w") as file:
-        json.dump({"version": VERSION, **asdict(beginning)}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write_json(path, {"version": VERSION, **asdict(beginning)})
 
 
 def _path(home: Path, table: str) -> Path:
