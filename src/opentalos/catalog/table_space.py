@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from opentalos.catalog.record_index import record_path
+from opentalos.catalog.record_index import CAS_ATTEMPTS_MAX, record_path
 from opentalos.catalog.table import Table
 from opentalos.model.errors import (
     AlreadyExists,
@@ -32,7 +32,6 @@ FORMAT_VERSION: Final = 1
 TELL_S: Final = 10.0  # what other servers write is known so late
 CLOSE_S: Final = 2.0  # for telling the last, as a server stops
 NEARLY_FULL: Final = 0.9  # of a quota
-ATTEMPTS_MAX: Final = 8  # of a change that others overtake
 _log = logging.getLogger("opentalos.tables")
 
 
@@ -259,7 +258,7 @@ class TableSpaces:
         self, table_uuid: str, change: Callable[[SpaceRecord | None], SpaceRecord]
     ) -> SpaceRecord:
         path = space_path(table_uuid)
-        for _ in range(ATTEMPTS_MAX):
+        for _ in range(CAS_ATTEMPTS_MAX):
             found = await self._meta.get(path)
             former = None if found is None else decode_space(found.value)
             record = change(former)
