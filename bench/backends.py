@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from opentalos.cli.backend.fleet import Fleet
-from opentalos.cli.backend.places import Say
+from opentalos.backends.fleet import Fleet
+from opentalos.backends.places import Say
 
 HOME = Path(__file__).resolve().parent.parent / ".cache" / "bench-backends"
 GIVEN = "OPENTALOS_BACKENDS"  # as the tests have it: a file of addresses

@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from bench.report import Figure
-from opentalos.pipelines.billing import BILLING
-from opentalos.pipelines.lake import HOUR_MS, HourTable
-from opentalos.pipelines.month import Month
+from opentalos.pipelines.billing.billing import BILLING
+from opentalos.pipelines.billing.month import Month
+from opentalos.pipelines.lake.lake import HOUR_MS, HourTable
+from opentalos.pipelines.lake.usage_table import SCHEMA
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.session import open_session
-from opentalos.pipelines.usage_table import SCHEMA
 
 ROWS: Final = 10_000_000
 QUICK_ROWS: Final = 500_000

@@ -22,7 +22,7 @@ from bench.backends import running_backends
 from bench.cluster_plan import ClusterPlan, quick
 from bench.load import MissingTool
 from bench.report import Figure, table, write_json
-from opentalos.cli.backend.places import BackendError
+from opentalos.backends.places import BackendError
 
 OUT = Path(__file__).parent / "out" / "cluster.json"
 GROUPS: dict[str, Callable[[ClusterPlan], Iterator[Figure]]] = {

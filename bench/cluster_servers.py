@@ -16,7 +16,7 @@ from typing import Any
 from bench.backends import Backends
 from bench.client import BenchTopic, Client
 from bench.server import KEY_ID, SECRET, ServerProcess
-from opentalos.cli.backend.ports import free_ports
+from opentalos.backends.ports import free_ports
 from opentalos.wire._generated.message import MESSAGE_SERVICE, GetScheduleInfoRequest
 
 READY_TIMEOUT_S = 150.0  # several Java machines start at once

@@ -43,8 +43,8 @@ from bench.quota_tenants import (
     tenants,
 )
 from bench.report import Figure, at_least, at_most, table, write_json
-from opentalos.catalog.quota_claims import Claims
-from opentalos.catalog.quota_decision import (
+from opentalos.catalog.quota.claims import Claims
+from opentalos.catalog.quota.decision import (
     Decision,
     Outcome,
     Request,
@@ -53,10 +53,10 @@ from opentalos.catalog.quota_decision import (
     decide,
     needed,
 )
-from opentalos.catalog.quota_projection import DAY_MS, Projection
-from opentalos.catalog.quotas import PartitionQuota
+from opentalos.catalog.quota.projection import DAY_MS, Projection
+from opentalos.catalog.quota.quotas import PartitionQuota
 from opentalos.model.limits import QuotaApprovalLimits
-from opentalos.pipelines.quota_projection import HISTORY_DAYS_MAX, projected
+from opentalos.pipelines.quota.quota_projection import HISTORY_DAYS_MAX, projected
 
 OUT = Path(__file__).parent / "out"
 TENANTS = 150

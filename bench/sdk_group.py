@@ -14,7 +14,7 @@ from bench.report import Figure, at_most
 from bench.server import KEY_ID, SECRET, ServerProcess
 from opentalos.sdk import ClientConfig
 from opentalos.sdk.aio import SimpleProducer
-from opentalos.sdk.consumer_settings import ConsumerSettings
+from opentalos.sdk.core.consumer.settings import ConsumerSettings
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TOPIC, GROUP = "shared", "workers"

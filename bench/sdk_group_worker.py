@@ -14,7 +14,7 @@ from typing import Any
 
 from opentalos.sdk import ClientConfig
 from opentalos.sdk.aio import TalosConsumer
-from opentalos.sdk.consumer_settings import Callbacks
+from opentalos.sdk.core.consumer.settings import Callbacks
 
 
 class Seen:

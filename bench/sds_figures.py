@@ -29,7 +29,7 @@ from bench.sds_picture import Line, draw
 from bench.sds_tables import BenchTable
 from bench.sds_visible import visible
 from bench.server import ServerProcess
-from opentalos.cli.backend.places import BackendError
+from opentalos.backends.places import BackendError
 
 OUT = Path(__file__).parent / "out"
 PARTITIONS = 8

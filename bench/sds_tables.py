@@ -6,7 +6,7 @@ from typing import Any
 from bench.client import BenchTopic, Client, signed_request
 from opentalos.model.datum import Columns, DataType, Datum
 from opentalos.wire._generated import sds
-from opentalos.wire.datum import columns_to
+from opentalos.wire.sds.datum import columns_to
 from opentalos.wire.thrift import ThriftProtocol, encode_call
 
 GROUPS = 1_024  # entity groups; their hash spreads them over the slices

@@ -9,10 +9,10 @@ from bench.report import Figure, at_most
 from bench.sds_tables import GROUPS, IDS, KEYS, BenchTable, row
 from bench.server import KEY_ID, SECRET
 from opentalos.model.change import StreamView
-from opentalos.sdk.config import ClientConfig
-from opentalos.sdk.simple_consumer import SimpleConsumer
+from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.sync.simple_consumer import SimpleConsumer
 from opentalos.wire._generated import sds
-from opentalos.wire.change import decode_change
+from opentalos.wire.sds.change import decode_change
 
 WRITERS = 4
 PUTS_PER_S = 200.0  # all writers together: the machine is far from busy

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from bench.client import Client
 from bench.put_figures import UNLIMITED
 from bench.server import KEY_ID, SECRET, ServerProcess
-from opentalos.cli.backend.jars import SPARK_KAFKA, fetch
-from opentalos.cli.backend.kafka import KafkaBackend
+from opentalos.backends.jars import SPARK_KAFKA, fetch
+from opentalos.backends.kafka import KafkaBackend
 from opentalos.pipelines.session import open_session
 
 PARTITIONS: Final = 4

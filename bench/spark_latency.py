@@ -14,13 +14,13 @@ from bench.put_figures import UNLIMITED
 from bench.report import Figure, at_most
 from bench.server import KEY_ID, SECRET, ServerProcess
 from opentalos.model.names import METRICS_TOPIC
-from opentalos.pipelines.monitoring import MONITORING
+from opentalos.pipelines.monitoring.monitoring import MONITORING
 from opentalos.pipelines.olap.opening import open_olap
 from opentalos.pipelines.olap.store import Group, Measure, OlapStore, Selection
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.session import open_session
 from opentalos.sdk import ClientConfig, SimpleProducer
-from opentalos.wire.measurement import Measurement, encode_measurement
+from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 
 TRIGGER_S: Final = 10.0
 GOAL_S: Final = 30.0

@@ -3,8 +3,8 @@
 Quick when they are there. Never fails: what needs no Java must work without it.
 """
 
-from opentalos.cli.backend.jars import CLIENT, PIPELINES, SERVERS, fetch
-from opentalos.cli.backend.places import BackendError
+from opentalos.backends.jars import CLIENT, PIPELINES, SERVERS, fetch
+from opentalos.backends.places import BackendError
 
 
 def say(text: str) -> None:

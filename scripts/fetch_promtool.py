@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from opentalos.cli.backend.places import data_home
+from opentalos.backends.places import data_home
 
 FOLDER = data_home() / "opentalos" / "prometheus"
 PACKAGE = "prometheus"

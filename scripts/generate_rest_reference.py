@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from opentalos.gateway.rest.openapi import document
 from opentalos.gateway.rest.routes import TABLE
+from opentalos.gateway.rest.routing.openapi import document
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "rest.md"
 _I64_MAX = (1 << 63) - 1

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Never
 from xml.etree import ElementTree
 
-from opentalos.cli.backend.fleet import Fleet
-from opentalos.cli.backend.places import BackendError
+from opentalos.backends.fleet import Fleet
+from opentalos.backends.places import BackendError
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"

@@ -59,7 +59,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def sdk_reference() -> str:
     """All public names of the SDK."""
     parts = ["## opentalos.sdk\n\n", module_reference("opentalos.sdk", "###")]
-    admin = importlib.import_module("opentalos.sdk.admin")
+    admin = importlib.import_module("opentalos.sdk.sync.admin")
     parts.append("## Parts of TalosAdmin\n\n`topics`, `permissions`, `quotas` and `groups`.\n\n")
     parts += [f"### {name}\n\n{described(getattr(admin, name))}" for name in _ADMIN]
     parts += ["## opentalos.sdk.aio\n\n", module_reference("opentalos.sdk.aio", "###")]

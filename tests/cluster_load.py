@@ -18,8 +18,8 @@ from tests.compat.conftest import Sdk, sdk_environment
 from tests.raw_client import RawClient, RawTopic, TalosError, idl
 from tests.server_process import ServerProcess
 
-from opentalos.testing.checker import check
-from opentalos.testing.history import History, Recorder
+from opentalos.testing.simulation.checks.checker import check
+from opentalos.testing.simulation.history import History, Recorder
 
 PARTITIONS = 3
 PAUSE_S = 0.04  # between two puts of one writer: two cores carry servers, backends and clients

@@ -17,7 +17,7 @@ from tests.conftest import RunningBackends
 from tests.raw_client import RawClient, idl
 from tests.server_process import ROOT_KEY, ServerProcess
 
-from opentalos.cli.backend.ports import free_ports
+from opentalos.backends.ports import free_ports
 
 READY_TIMEOUT_S = 150.0  # a Java machine starts in each process, several at once
 STOP_TIMEOUT_S = 30.0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from blockbuster import BlockBuster
 
-from opentalos.cli.backend.fleet import Fleet
+from opentalos.backends.fleet import Fleet
 
 STATUS = pytest.StashKey[int]()
 CORE_PACKAGES = ("model", "wire", "ports", "log", "group", "catalog", "placement", "sds", "broker")

@@ -1,7 +1,7 @@
 """What the service's own topics hold, as an administrator reads it."""
 
 from opentalos.broker.broker import Broker
-from opentalos.broker.plain_messages import Bounds, Spot
+from opentalos.broker.messaging.plain_messages import Bounds, Spot
 from opentalos.model.identity import Principal
 
 ROOT = Principal(id="root", number=1, admin=True)

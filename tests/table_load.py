@@ -27,13 +27,13 @@ from tests.server_process import ROOT_KEY, ServerProcess
 
 from opentalos.model.change import StreamView
 from opentalos.model.errors import TalosError
-from opentalos.sdk.client import Client
-from opentalos.sdk.config import ClientConfig
-from opentalos.sdk.simple_consumer import SimpleConsumer
-from opentalos.sdk.values import Record
-from opentalos.testing.checker import check
-from opentalos.testing.history import History, Operation, Recorder
-from opentalos.wire.change import decode_change
+from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.values import Record
+from opentalos.sdk.sync.client import Client
+from opentalos.sdk.sync.simple_consumer import SimpleConsumer
+from opentalos.testing.simulation.checks.checker import check
+from opentalos.testing.simulation.history import History, Operation, Recorder
+from opentalos.wire.sds.change import decode_change
 
 SDS_PYTHON = ROOT / ".sds-venv" / "bin" / "python"
 SDS_PROGRAMS = ROOT / "tests" / "compat" / "sds_programs"

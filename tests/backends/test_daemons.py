@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from opentalos.cli.backend.command import backend
-from opentalos.cli.backend.hdfs import HdfsBackend
-from opentalos.cli.backend.places import BackendError
-from opentalos.cli.backend.ports import free_ports
-from opentalos.cli.backend.zookeeper import ZookeeperBackend
+from opentalos.backends.hdfs import HdfsBackend
+from opentalos.backends.places import BackendError
+from opentalos.backends.ports import free_ports
+from opentalos.backends.zookeeper import ZookeeperBackend
+from opentalos.cli.commands.backend import backend
 
 
 def call(*arguments: str, expected: int = 0) -> str:

@@ -13,12 +13,12 @@ from tests.compat.test_sds_wire import SDS, Sds
 from tests.server_process import ROOT_KEY, ServerProcess
 
 from opentalos.model.change import StreamView
-from opentalos.sdk.client import Client
-from opentalos.sdk.config import ClientConfig
-from opentalos.sdk.simple_consumer import SimpleConsumer
-from opentalos.sdk.values import Record
+from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.values import Record
+from opentalos.sdk.sync.client import Client
+from opentalos.sdk.sync.simple_consumer import SimpleConsumer
 from opentalos.wire._generated.sds import ErrorCode, MutationType
-from opentalos.wire.change import decode_change
+from opentalos.wire.sds.change import decode_change
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -38,12 +38,12 @@ from opentalos.model.limits import HbaseLimits, HdfsLimits, JvmLimits, Zookeeper
 from opentalos.ports.file_store import FileStore
 from opentalos.ports.meta_store import MetaStore
 from opentalos.ports.row_store import RowStore
-from opentalos.testing.disk import SimulatedDisk
-from opentalos.testing.faults import FileFaults, MetaFaults, RowFaults
-from opentalos.testing.faulty_files import FaultyFileStore
-from opentalos.testing.faulty_meta import FaultyMetaStore
-from opentalos.testing.faulty_rows import FaultyRowStore
-from opentalos.testing.loop import SimulatedProcess, SimulationLoop
+from opentalos.testing.simulation.loop import SimulatedProcess, SimulationLoop
+from opentalos.testing.simulation.stores.disk import SimulatedDisk
+from opentalos.testing.simulation.stores.faults import FileFaults, MetaFaults, RowFaults
+from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore
+from opentalos.testing.simulation.stores.faulty_meta import FaultyMetaStore
+from opentalos.testing.simulation.stores.faulty_rows import FaultyRowStore
 
 PATIENCE_S = 15.0  # the slowest backend's take-over, with room
 RECOVER_S = 10.0

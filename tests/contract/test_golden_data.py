@@ -14,8 +14,8 @@ from opentalos.adapters.secret_box import AesGcmSecretBox
 from opentalos.adapters.sqlite import open_sqlite_meta_store, open_sqlite_row_store
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.broker.broker import Broker, BrokerConfig, open_broker
-from opentalos.broker.messages import GetQuery
-from opentalos.log.verify import LogVerifier
+from opentalos.broker.messaging.messages import GetQuery
+from opentalos.log.maintenance.verify import LogVerifier
 from opentalos.model.errors import TalosError
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import MessageBlock, ProducerStamp

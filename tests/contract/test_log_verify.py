@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from opentalos.adapters.system_clock import SystemClock
-from opentalos.cli.log_verify import log
+from opentalos.cli.commands.server.log_verify import log
 from opentalos.model.errors import ConfigError
 from opentalos.server.data_directory import DataDirectory
 

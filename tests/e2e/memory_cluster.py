@@ -26,7 +26,7 @@ from opentalos.model.address import TLS_SCHEME
 from opentalos.model.limits import ClusterLimits, GroupLimits, LogLimits, SdsLimits, TlsSettings
 from opentalos.server.config import Config
 from opentalos.server.gateways import Gateways, Port, open_gateways
-from opentalos.server.loop_watch import LoopWatch
+from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.member import Member
 from opentalos.server.tls import ServerTls
 

@@ -29,10 +29,10 @@ from opentalos.sdk import (
     TalosAdmin,
     TalosConsumer,
 )
-from opentalos.server import backup
-from opentalos.server.backup import make_backup
+from opentalos.server.backup import backup
+from opentalos.server.backup.backup import make_backup
+from opentalos.server.backup.restore import restore_backup
 from opentalos.server.config import Config
-from opentalos.server.restore import restore_backup
 from opentalos.testing import EmbeddedServer
 
 pytestmark = pytest.mark.timeout(120)

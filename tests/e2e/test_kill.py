@@ -13,8 +13,8 @@ import pytest
 from tests.compat.conftest import Sdk, sdk_environment
 from tests.server_process import ServerProcess
 
-from opentalos.testing.checker import check
-from opentalos.testing.history import History
+from opentalos.testing.simulation.checks.checker import check
+from opentalos.testing.simulation.history import History
 
 KILLS = int(os.environ.get("OPENTALOS_KILLS", "5"))
 pytestmark = pytest.mark.timeout(120 + 10 * KILLS)

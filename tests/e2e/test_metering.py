@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.rest.client import rest
 from tests.server_process import ServerProcess
 
-from opentalos.wire.usage import UsageEvent
+from opentalos.wire.metrics.usage import UsageEvent
 
 KILLS = 3
 PARTITIONS = 2

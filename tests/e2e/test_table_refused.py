@@ -21,9 +21,9 @@ from tests.server_process import Key, ServerProcess
 from tests.table_load import PARTITIONS, TableLoad, group_of, judged
 
 from opentalos.model.change import StreamView
-from opentalos.sdk.client import Client
+from opentalos.sdk.sync.client import Client
 from opentalos.sdk.tables import TalosTable
-from opentalos.testing.checks.table_view import table_views
+from opentalos.testing.simulation.checks.view.table_view import table_views
 
 __all__ = ["small_disk"]  # a fixture
 

@@ -6,7 +6,7 @@ import json
 from tests.cluster_processes import ClusterProcesses
 
 from opentalos.adapters.zookeeper import open_zookeeper_meta_store
-from opentalos.broker.tables.slice_record import slice_path
+from opentalos.broker.tables.shard.record import slice_path
 from opentalos.model.limits import ZookeeperLimits
 
 WAIT_S = 60.0

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.table_load import TableLoad
 
-from opentalos.sdk.client import Client
 from opentalos.sdk.stream import TableFollower
+from opentalos.sdk.sync.client import Client
 from opentalos.sdk.tables import TalosTable
 
 # A slice that moved gives no mark for 30 s, and each further move begins them anew.

@@ -13,7 +13,7 @@ from tests.cluster_processes import SESSION_S, ClusterProcesses, wait_until
 from tests.conftest import RunningBackends
 from tests.faults.zookeeper_session import expire
 
-from opentalos.cli.backend.hdfs import HdfsBackend
+from opentalos.backends.hdfs import HdfsBackend
 
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(1200)]
 

@@ -12,7 +12,7 @@ from tests.conftest import RunningBackends
 from tests.faults.namespace import Bridge, Namespace, namespace
 from tests.server_process import ServerProcess
 
-from opentalos.cli.backend.ports import free_ports
+from opentalos.backends.ports import free_ports
 
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(600)]
 

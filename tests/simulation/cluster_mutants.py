@@ -19,24 +19,31 @@ import pytest
 from tests.simulation.mutants import Mutant, _names, no_fence_at_recover
 
 from opentalos.broker.cluster.cluster import Cluster
-from opentalos.broker.cluster.cluster_gate import ClusterGate
 from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
+from opentalos.broker.cluster.control.roster import Roster
 from opentalos.broker.cluster.membership import Membership
-from opentalos.broker.cluster.roster import Roster
+from opentalos.broker.cluster.ownership_guard import ClusterGate
 from opentalos.group.row_format import TABLE
 from opentalos.group.row_writer import RowWriter
-from opentalos.log import opening, partition_jobs, segment_writer
-from opentalos.log.manifest import Manifest
-from opentalos.log.manifest_store import Held, ManifestStore
-from opentalos.log.partition_log import PartitionLog
-from opentalos.log.segment_writer import OpenSegment
-from opentalos.log.state_format import LogState
+from opentalos.log.manifest.manifest import Manifest
+from opentalos.log.manifest.store import Held, ManifestStore
+from opentalos.log.partition import jobs as partition_jobs
+from opentalos.log.partition import opening
+from opentalos.log.partition.partition_log import PartitionLog
+from opentalos.log.segment import writer as segment_writer
+from opentalos.log.segment.state_format import LogState
+from opentalos.log.segment.writer import OpenSegment
 from opentalos.model.errors import NotOwner, OutcomeUnknown, PartitionNotServing, TalosError
 from opentalos.model.limits import GroupLimits
 from opentalos.ports.row_store import ABSENT
-from opentalos.testing.cluster_server import ClusterServer
-from opentalos.testing.cluster_world import ClusterConfig
-from opentalos.testing.faults import ClusterFaults, FileFaults, MetaFaults, RowFaults
+from opentalos.testing.simulation.stores.faults import (
+    ClusterFaults,
+    FileFaults,
+    MetaFaults,
+    RowFaults,
+)
+from opentalos.testing.simulation.world.cluster_server import ClusterServer
+from opentalos.testing.simulation.world.cluster_world import ClusterConfig
 
 CHAOS_S = 10.0
 HOPS_MAX = 2  # of a mutant that forwards again; more would show nothing new

@@ -7,15 +7,17 @@ import pytest
 from tests.simulation.cluster_mutants import CRASHES as CLUSTER_CRASHES
 from tests.simulation.mutants import CRASHES, FULL, TWICE, Mutant, _before_each_commit, _names
 
-from opentalos.broker import metering
-from opentalos.broker.metering import Metering
-from opentalos.log import partition_jobs, partition_writer, upkeep
-from opentalos.log.meter import Mark, Meter
-from opentalos.log.partition_writer import PartitionWriter
-from opentalos.log.retention import droppable
-from opentalos.log.segment_writer import OpenSegment
+from opentalos.broker.quota import metering
+from opentalos.broker.quota.metering import Metering
+from opentalos.log.maintenance import upkeep
+from opentalos.log.maintenance.retention import droppable
+from opentalos.log.metering.meter import Mark, Meter
+from opentalos.log.partition import jobs as partition_jobs
+from opentalos.log.partition import writer as partition_writer
+from opentalos.log.partition.writer import PartitionWriter
+from opentalos.log.segment.writer import OpenSegment
 from opentalos.model.errors import StoreUnavailable, TalosError
-from opentalos.testing.faults import FileFaults, MetaFaults, WorldFaults
+from opentalos.testing.simulation.stores.faults import FileFaults, MetaFaults, WorldFaults
 
 METERED = replace(CRASHES, metered=1.0)
 DUPLICATES = replace(TWICE, metered=1.0)

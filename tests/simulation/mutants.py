@@ -19,31 +19,33 @@ from typing import Any
 
 import pytest
 
-from opentalos.catalog.authorize import Authorizer
+from opentalos.catalog.access.authorize import Authorizer
 from opentalos.group.coordinator import Coordinator
 from opentalos.group.writes import Checkpoint
-from opentalos.log import (
-    opening,
-    partition_jobs,
-    partition_writer,
-    producers,
-    reader,
-    segment_scan,
-    segment_writer,
-    upkeep,
-)
-from opentalos.log.manifest_store import Held, ManifestStore
-from opentalos.log.partition_log import PartitionLog
-from opentalos.log.partition_writer import PartitionWriter
-from opentalos.log.producers import ProducerTable
-from opentalos.log.put_queue import PutQueue
-from opentalos.log.segment_format import block_fault, index_path
-from opentalos.log.segment_writer import OpenSegment
+from opentalos.log.maintenance import upkeep
+from opentalos.log.manifest.store import Held, ManifestStore
+from opentalos.log.partition import jobs as partition_jobs
+from opentalos.log.partition import opening
+from opentalos.log.partition import writer as partition_writer
+from opentalos.log.partition.partition_log import PartitionLog
+from opentalos.log.partition.queue import PutQueue
+from opentalos.log.partition.writer import PartitionWriter
+from opentalos.log.segment import producers, reader
+from opentalos.log.segment import scan as segment_scan
+from opentalos.log.segment import writer as segment_writer
+from opentalos.log.segment.format import block_fault, index_path
+from opentalos.log.segment.producers import ProducerTable
+from opentalos.log.segment.writer import OpenSegment
 from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosError
 from opentalos.model.message import ProducerStamp
-from opentalos.testing.faults import FileFaults, MetaFaults, RowFaults, WorldFaults
-from opentalos.testing.faulty_files import FaultyFileStore
-from opentalos.testing.world import WorldConfig
+from opentalos.testing.simulation.stores.faults import (
+    FileFaults,
+    MetaFaults,
+    RowFaults,
+    WorldFaults,
+)
+from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore
+from opentalos.testing.simulation.world.world import WorldConfig
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 

@@ -6,8 +6,8 @@ from typing import TypeVar
 import pytest
 from tests.simulation.mutants import Mutant
 
-from opentalos.testing.simulation import Report
-from opentalos.testing.world import WorldConfig
+from opentalos.testing.simulation.simulation import Report
+from opentalos.testing.simulation.world.world import WorldConfig
 
 ConfigT = TypeVar("ConfigT", bound=WorldConfig)
 

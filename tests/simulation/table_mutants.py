@@ -17,34 +17,34 @@ import pytest
 from tests.simulation.cluster_mutants import CRASHES as CLUSTER_CRASHES
 from tests.simulation.mutants import CRASHES, Mutant, _names
 
-from opentalos.broker.tables import admin as table_admin
-from opentalos.broker.tables import row_work
-from opentalos.broker.tables import slice as slice_module
-from opentalos.broker.tables import upkeep as table_upkeep
-from opentalos.broker.tables.outbox import Outbox
-from opentalos.broker.tables.publisher import Lane
-from opentalos.broker.tables.row_work import RowWork
-from opentalos.broker.tables.slice import Slice
-from opentalos.broker.tables.slice_hold import SliceHold
-from opentalos.broker.tables.slice_record import HeldRecord, claim
-from opentalos.broker.tables.slice_writer import SliceWriter
-from opentalos.broker.tables.stream_gap import stop_stream
-from opentalos.catalog.table_change import new_table
+from opentalos.broker.tables.api import admin as table_admin
+from opentalos.broker.tables.maintenance import upkeep as table_upkeep
+from opentalos.broker.tables.shard import row_work
+from opentalos.broker.tables.shard import shard as slice_module
+from opentalos.broker.tables.shard.hold import SliceHold
+from opentalos.broker.tables.shard.record import HeldRecord, claim
+from opentalos.broker.tables.shard.row_work import RowWork
+from opentalos.broker.tables.shard.shard import Slice
+from opentalos.broker.tables.shard.writer import SliceWriter
+from opentalos.broker.tables.stream.gap import stop_stream
+from opentalos.broker.tables.stream.outbox import Outbox
+from opentalos.broker.tables.stream.publisher import Lane
+from opentalos.catalog.tables.change import new_table
 from opentalos.model.change import ChangeKind, StreamView
 from opentalos.model.errors import OutcomeUnknown, VersionConflict
 from opentalos.model.table import NEVER
 from opentalos.sds import mutation as mutation_module
 from opentalos.sds.cell_format import HEADER_CELL, encode_header
 from opentalos.sds.mutation import apply
-from opentalos.testing.faults import (
+from opentalos.testing.simulation.stores.faults import (
     ClusterFaults,
     FileFaults,
     MetaFaults,
     RowFaults,
     WorldFaults,
 )
-from opentalos.testing.kills import Kill
-from opentalos.testing.table_steps import Step
+from opentalos.testing.simulation.world.kills import Kill
+from opentalos.testing.simulation.world.table_steps import Step
 
 TABLED = replace(
     CRASHES,
@@ -188,7 +188,7 @@ def epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
             held = HeldRecord(held.record._replace(epoch=former.epoch), held.version)
         return held, former
 
-    patch.setattr("opentalos.broker.tables.slice_hold.claim", not_raised)
+    patch.setattr("opentalos.broker.tables.shard.hold.claim", not_raised)
 
 
 # --- expiry and keys ------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ import pytest
 from tests.simulation.mutants import CRASHES, Mutant, _names
 from tests.simulation.proof import prove_caught
 
-from opentalos.log.producers import Producer, ProducerTable
+from opentalos.log.segment.producers import Producer, ProducerTable
 from opentalos.model.message import ProducerStamp
-from opentalos.testing.batch_producers import run_batch_seed
+from opentalos.testing.simulation.clients.batch_producers import run_batch_seed
 
 SEEDS = 12
 

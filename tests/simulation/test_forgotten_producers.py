@@ -2,10 +2,10 @@
 
 import pytest
 
-from opentalos.log import producers
-from opentalos.testing.cluster_world import ClusterConfig
-from opentalos.testing.simulation import run_cluster_seed, run_seed
-from opentalos.testing.world import WorldConfig
+from opentalos.log.segment import producers
+from opentalos.testing.simulation.simulation import run_cluster_seed, run_seed
+from opentalos.testing.simulation.world.cluster_world import ClusterConfig
+from opentalos.testing.simulation.world.world import WorldConfig
 
 REFUSED = {"false-sequence-gap"}  # who is forgotten has to begin anew
 

@@ -5,8 +5,8 @@ A failure prints its seed and the command that replays it.
 
 import pytest
 
-from opentalos.testing.simulation import run_seed
-from opentalos.testing.world import WorldConfig
+from opentalos.testing.simulation.simulation import run_seed
+from opentalos.testing.simulation.world.world import WorldConfig
 
 SEEDS = 208
 SEEDS_PER_TEST = 8  # a test stays far below the time limit, also on a busy machine

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from tests.simulation.table_mutants import GAPPED, RIVALS
 
-from opentalos.testing.faults import WorldFaults
-from opentalos.testing.simulation import run_seed
-from opentalos.testing.world import WorldConfig
+from opentalos.testing.simulation.simulation import run_seed
+from opentalos.testing.simulation.stores.faults import WorldFaults
+from opentalos.testing.simulation.world.world import WorldConfig
 
 JUMPS = replace(GAPPED, world=WorldFaults(clock_jump=0.6, clock_jump_s=600.0))
 DRAWN = WorldConfig(tabled=1.0, messages=False, gapped=1.0, kills=(), expiring=0.0, keyed=0.0)

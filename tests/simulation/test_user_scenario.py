@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from opentalos.broker.broker import Broker
-from opentalos.broker.messages import GetQuery, GetResult, PutTarget
+from opentalos.broker.messaging.messages import GetQuery, GetResult, PutTarget
 from opentalos.broker.values import NewTopic
 from opentalos.model.identity import Principal
 from opentalos.model.message import MessageBlock

@@ -34,7 +34,7 @@ CALLBACKS = {
     "resume_writing",
 }
 # Where the environment may be read: the composition root, and where Java's tools look there.
-CONFIGURED = {"server", "cli", "opentalos.adapters.jvm", "opentalos.adapters.java_home"}
+CONFIGURED = {"server", "cli", "backends", "opentalos.adapters.jvm", "opentalos.adapters.java_home"}
 # Called from outside: the command, python -m, and what is shipped for users' own tests and jobs.
 ENTRY_MODULES = {"opentalos.cli.main"}
 ENTRY_PACKAGES = {"testing", "sdk", "pipelines"}

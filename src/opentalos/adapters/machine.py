@@ -25,7 +25,7 @@ class DiskSpace(NamedTuple):
 
 
 class MachineUse(NamedTuple):
-    """The machine, as measures of ``wire/measures.py``: counters since its start, and gauges."""
+    """The machine, as measures of ``wire/metrics/measures.py``: counters and gauges."""
 
     counters: dict[str, float]
     gauges: dict[str, float]

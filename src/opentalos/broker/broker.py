@@ -5,54 +5,54 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
+from opentalos.broker.admin.overview import OverviewService
+from opentalos.broker.admin.permissions import PermissionService
+from opentalos.broker.admin.principals import PrincipalService
+from opentalos.broker.admin.topic_groups import TopicGroupService
+from opentalos.broker.admin.topic_state import TopicReader
+from opentalos.broker.admin.topic_upkeep import TopicUpkeep
+from opentalos.broker.admin.topics import TopicService
 from opentalos.broker.cluster.cluster import Cluster
 from opentalos.broker.cluster.ownership import Alone
 from opentalos.broker.cluster.partition_places import PartitionPlaces
-from opentalos.broker.cluster.peer_calls import PeerCalls
-from opentalos.broker.cluster.remote_logs import CALL as PARTITIONS_CALL
-from opentalos.broker.cluster.remote_logs import RemoteLogs
 from opentalos.broker.cluster.service import ClusterService
-from opentalos.broker.consumers import ConsumerService
 from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
-from opentalos.broker.group_members import GroupMemberService
-from opentalos.broker.group_resets import GroupResetService
-from opentalos.broker.messages import MessageService
-from opentalos.broker.metering import Metering
-from opentalos.broker.metrics import MetricService
-from opentalos.broker.overview import OverviewService
-from opentalos.broker.partition_quotas import PartitionQuotaService
-from opentalos.broker.permissions import PermissionService
-from opentalos.broker.plain_messages import PlainMessageService
-from opentalos.broker.principals import PrincipalService
-from opentalos.broker.quotas import QuotaService
-from opentalos.broker.remote_messages import CALL as MESSAGES_CALL
-from opentalos.broker.remote_messages import RemoteMessages
-from opentalos.broker.space_upkeep import SpaceUpkeep
-from opentalos.broker.system_topics import CALL as SYSTEM_PUT_CALL
-from opentalos.broker.system_topics import SystemTopics
-from opentalos.broker.tables.access import TableAccess
-from opentalos.broker.tables.admin import TableAdminService
-from opentalos.broker.tables.quick_put import QuickPuts
-from opentalos.broker.tables.service import TableService
-from opentalos.broker.tables.slices import Slices
-from opentalos.broker.tables.upkeep import TableUpkeep
-from opentalos.broker.topic_consumers import TopicsConsumerService
-from opentalos.broker.topic_groups import TopicGroupService
-from opentalos.broker.topic_state import TopicReader
-from opentalos.broker.topic_upkeep import TopicUpkeep
-from opentalos.broker.topics import TopicService
-from opentalos.broker.usage import UsageService
-from opentalos.catalog.authorize import Authorizer
-from opentalos.catalog.principals import PrincipalDirectory
-from opentalos.catalog.projection_records import ProjectionCatalog
-from opentalos.catalog.quota_records import QuotaCatalog
-from opentalos.catalog.space import SpaceLedger
-from opentalos.catalog.table import Table
-from opentalos.catalog.tables import TableCatalog
-from opentalos.catalog.throttle import Throttle
-from opentalos.catalog.topic import Topic, TopicStatus
-from opentalos.catalog.topic_groups import TopicGroupCatalog
-from opentalos.catalog.topics import TopicCatalog
+from opentalos.broker.groups.consumers import ConsumerService
+from opentalos.broker.groups.members import GroupMemberService
+from opentalos.broker.groups.metrics import MetricService
+from opentalos.broker.groups.resets import GroupResetService
+from opentalos.broker.groups.topic_consumers import TopicsConsumerService
+from opentalos.broker.messaging.messages import MessageService
+from opentalos.broker.messaging.plain_messages import PlainMessageService
+from opentalos.broker.messaging.remote_messages import CALL as MESSAGES_CALL
+from opentalos.broker.messaging.remote_messages import RemoteMessages
+from opentalos.broker.messaging.system_topics import CALL as SYSTEM_PUT_CALL
+from opentalos.broker.messaging.system_topics import SystemTopics
+from opentalos.broker.peer_rpc.peer_calls import PeerCalls
+from opentalos.broker.peer_rpc.remote_logs import CALL as PARTITIONS_CALL
+from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
+from opentalos.broker.quota.metering import Metering
+from opentalos.broker.quota.partition_quotas import PartitionQuotaService
+from opentalos.broker.quota.quotas import QuotaService
+from opentalos.broker.quota.space_upkeep import SpaceUpkeep
+from opentalos.broker.quota.usage import UsageService
+from opentalos.broker.tables.api.access import TableAccess
+from opentalos.broker.tables.api.admin import TableAdminService
+from opentalos.broker.tables.api.put_fast_path import QuickPuts
+from opentalos.broker.tables.api.service import TableService
+from opentalos.broker.tables.maintenance.upkeep import TableUpkeep
+from opentalos.broker.tables.shard.shards import Slices
+from opentalos.catalog.access.authorize import Authorizer
+from opentalos.catalog.principals.principals import PrincipalDirectory
+from opentalos.catalog.quota.projection_records import ProjectionCatalog
+from opentalos.catalog.quota.records import QuotaCatalog
+from opentalos.catalog.quota.space import SpaceLedger
+from opentalos.catalog.quota.throttle import Throttle
+from opentalos.catalog.tables.table import Table
+from opentalos.catalog.tables.tables import TableCatalog
+from opentalos.catalog.topics.groups import TopicGroupCatalog
+from opentalos.catalog.topics.topic import Topic, TopicStatus
+from opentalos.catalog.topics.topics import TopicCatalog
 from opentalos.group.coordinator import Coordinator
 from opentalos.log.log_store import LogStore
 from opentalos.model.errors import TalosError

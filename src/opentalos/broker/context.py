@@ -3,15 +3,15 @@
 from dataclasses import dataclass, field
 
 from opentalos.broker.cluster.ownership import Ownership
-from opentalos.catalog.authorize import Authorizer, topic_not_exist
-from opentalos.catalog.secret_box import SecretBox
-from opentalos.catalog.space import SpaceLedger
-from opentalos.catalog.throttle import Throttle
-from opentalos.catalog.topic import Topic
-from opentalos.catalog.topics import TopicCatalog
+from opentalos.catalog.access.authorize import Authorizer, topic_not_exist
+from opentalos.catalog.principals.secret_box import SecretBox
+from opentalos.catalog.quota.space import SpaceLedger
+from opentalos.catalog.quota.throttle import Throttle
+from opentalos.catalog.topics.topic import Topic
+from opentalos.catalog.topics.topics import TopicCatalog
 from opentalos.log.log_store import LogStore, TopicLogSettings
-from opentalos.log.meter import MINUTE_MS
-from opentalos.log.partition_log import PartitionLog
+from opentalos.log.metering.meter import MINUTE_MS
+from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.model.errors import NothingThere, TopicNotExist
 from opentalos.model.identity import Permission, Principal
 from opentalos.model.limits import (

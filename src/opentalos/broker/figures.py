@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from opentalos.broker.message_counters import HeldCalls, MessageCounters
-from opentalos.broker.metering import MeteringFigures
-from opentalos.broker.position_events import PositionCounters
-from opentalos.broker.tables.slices import SliceFigures
-from opentalos.catalog.table_rates import TableRateCounters
-from opentalos.catalog.table_space import SpaceFigures
-from opentalos.catalog.topics import of_tenants, topic_by_uuid
+from opentalos.broker.messaging.message_counters import HeldCalls, MessageCounters
+from opentalos.broker.messaging.position_events import PositionCounters
+from opentalos.broker.quota.metering import MeteringFigures
+from opentalos.broker.tables.shard.shards import SliceFigures
+from opentalos.catalog.tables.rates import TableRateCounters
+from opentalos.catalog.tables.space import SpaceFigures
+from opentalos.catalog.topics.topics import of_tenants, topic_by_uuid
 from opentalos.group.coordinator import GroupCounters
 from opentalos.group.directory import GroupFigures
 from opentalos.log.counters import LogCounters, LogFigures

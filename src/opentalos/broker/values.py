@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from opentalos.catalog.principals import IssuedKey, KeyInfo, LiveKey, PrincipalInfo
-from opentalos.catalog.quota_decision import Decision, Outcome
-from opentalos.catalog.quota_projection import Projection, projection_fields, projection_of
-from opentalos.catalog.quotas import PartitionQuota, UserQuota
-from opentalos.catalog.topic import BaseQuota, Topic, TopicStatus
-from opentalos.catalog.topic_change import AttributeChange, NewTopic
-from opentalos.catalog.topic_groups import TopicGroup, TopicGroupType
+from opentalos.catalog.principals.principals import IssuedKey, KeyInfo, LiveKey, PrincipalInfo
+from opentalos.catalog.quota.decision import Decision, Outcome
+from opentalos.catalog.quota.projection import Projection, projection_fields, projection_of
+from opentalos.catalog.quota.quotas import PartitionQuota, UserQuota
+from opentalos.catalog.topics.change import AttributeChange, NewTopic
+from opentalos.catalog.topics.groups import TopicGroup, TopicGroupType
+from opentalos.catalog.topics.topic import BaseQuota, Topic, TopicStatus
 
 __all__ = [
     "AttributeChange",

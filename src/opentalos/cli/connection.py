@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import click
 
-from opentalos.cli.explain import explain
 from opentalos.cli.names import profile_names
+from opentalos.cli.output.explain import explain
 from opentalos.model.errors import ConfigError, TalosError
 
 if TYPE_CHECKING:
-    from opentalos.sdk.config import ClientConfig
+    from opentalos.sdk.core.config import ClientConfig
     from opentalos.sdk.rest_client import RestClient
 
 PROFILE_VARIABLE: Final = "TALOS_PROFILE"
@@ -40,7 +40,7 @@ class ServerOptions:
 
         Raises: ConfigError: something is missing or unusable.
         """
-        from opentalos.sdk.config import TlsSettings, split_key, split_urls
+        from opentalos.sdk.core.config import TlsSettings, split_key, split_urls
 
         given: dict[str, Any] = dict(settings)
         if self.url is not None:
@@ -59,7 +59,7 @@ class ServerOptions:
         return RestClient(self.config(), TIMEOUT_S if timeout_s is None else timeout_s)
 
     def _found(self, given: Mapping[str, Any]) -> "ClientConfig":
-        from opentalos.sdk.config import KEY_VARIABLE, URL_VARIABLE, ClientConfig
+        from opentalos.sdk.core.config import KEY_VARIABLE, URL_VARIABLE, ClientConfig
 
         if self.profile is not None:
             return ClientConfig.from_profile(self.profile, **given)
@@ -115,7 +115,7 @@ def with_server(command: Callable[_P, _T]) -> Callable[..., _T]:
 
 def _of_data(data: Path, given: Mapping[str, Any]) -> "ClientConfig":
     """The server of a data directory, with the key of its first administrator."""
-    from opentalos.sdk.config import ClientConfig, split_key
+    from opentalos.sdk.core.config import ClientConfig, split_key
 
     found = dict(given)
     if "endpoints" not in found:
@@ -149,7 +149,7 @@ def _url_of(data: Path) -> str:
 def _has_default_profile() -> bool:
     import tomllib
 
-    from opentalos.sdk.config import PROFILES_FILE
+    from opentalos.sdk.core.config import PROFILES_FILE
 
     try:
         text = (Path.home() / PROFILES_FILE).read_text("utf-8")

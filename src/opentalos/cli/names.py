@@ -48,7 +48,7 @@ def profile_names(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Profiles of this user."""
-    from opentalos.cli.profiles import load_profiles, profiles_path
+    from opentalos.cli.commands.profiles import load_profiles, profiles_path
     from opentalos.model.errors import ConfigError
 
     try:

@@ -13,15 +13,15 @@ from functools import partial
 from html import escape
 
 from opentalos import __version__
+from opentalos.broker.admin.overview import TopicOverview
 from opentalos.broker.broker import Broker
 from opentalos.broker.cluster.service import ClusterStatus
-from opentalos.broker.overview import TopicOverview
-from opentalos.broker.tables.values import StreamState, Table
+from opentalos.broker.tables.api.values import StreamState, Table
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.http.request_scope import request_scope
-from opentalos.gateway.rest.credentials import credentials_of
-from opentalos.gateway.rest.errors import status_of
+from opentalos.gateway.rest.routing.credentials import credentials_of
+from opentalos.gateway.rest.routing.errors import status_of
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import (
     ExcessivePending,

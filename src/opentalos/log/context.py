@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-from opentalos.log.aside import Aside
 from opentalos.log.counters import LogCounters, Traffic
-from opentalos.log.gate import Gate
-from opentalos.log.lanes import Lanes
-from opentalos.log.manifest_store import ManifestStore
-from opentalos.log.segment_view import ViewCache
+from opentalos.log.manifest.store import ManifestStore
+from opentalos.log.partition.ownership_guard import Gate
+from opentalos.log.scheduling.background import Aside
+from opentalos.log.scheduling.lanes import Lanes
+from opentalos.log.segment.view import ViewCache
 from opentalos.log.tail_cache import TailCache
 from opentalos.model.errors import PartitionNotServing, StorageFull, TalosError
 from opentalos.model.limits import LogLimits

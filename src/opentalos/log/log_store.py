@@ -6,20 +6,20 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
 
-from opentalos.log.aside import Aside
 from opentalos.log.context import LogContext
 from opentalos.log.counters import LogCounters, LogFigures, Traffic
-from opentalos.log.gate import Gate, OpenGate
-from opentalos.log.lanes import Lanes
-from opentalos.log.learner import Learner
-from opentalos.log.manifest_store import ROOT, ManifestStore
-from opentalos.log.partition_jobs import close_later, delete, hand_over, seal, stop
-from opentalos.log.partition_log import PartitionLog
-from opentalos.log.partition_writer import PartitionWriter
+from opentalos.log.maintenance.upkeep import Upkeep
+from opentalos.log.manifest.store import ROOT, ManifestStore
+from opentalos.log.partition.jobs import close_later, delete, hand_over, seal, stop
+from opentalos.log.partition.ownership_guard import Gate, OpenGate
+from opentalos.log.partition.partition_log import PartitionLog
+from opentalos.log.partition.recovery import Learner
+from opentalos.log.partition.writer import PartitionWriter
 from opentalos.log.results import TopicLogSettings
-from opentalos.log.segment_view import ViewCache
+from opentalos.log.scheduling.background import Aside
+from opentalos.log.scheduling.lanes import Lanes
+from opentalos.log.segment.view import ViewCache
 from opentalos.log.tail_cache import TailCache
-from opentalos.log.upkeep import Upkeep
 from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import Durability, PartitionKey

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
-from opentalos.log.segment_format import BLOCK_HEADER_BYTES
+from opentalos.log.segment.format import BLOCK_HEADER_BYTES
 from opentalos.model.message import StoredBlock
 
 # What a block takes in memory besides its bytes: the tuple, its numbers, two list places. Measured

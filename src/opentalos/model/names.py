@@ -9,8 +9,10 @@ NAME_CHARS_MAX = 80
 # Topics of the service itself. Their names break the rule for names on purpose: nobody can create
 # or own one of them, and no principal, team or organisation may be called like their owner.
 SYSTEM_TENANT = "system"
-METRICS_TOPIC = "__metrics"  # what servers, machines and clients measured: wire/measurement.py
-USAGE_TOPIC = "__usage"  # what tenants stored: wire/usage.py
+METRICS_TOPIC = (
+    "__metrics"  # what servers, machines and clients measured: wire/metrics/measurement.py
+)
+USAGE_TOPIC = "__usage"  # what tenants stored: wire/metrics/usage.py
 SYSTEM_TOPICS = (METRICS_TOPIC, USAGE_TOPIC)
 _NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9_-]{0,78}[a-zA-Z0-9-])?")
 _SHOWN_CHARS_MAX = 40  # of a refused name in the error's text

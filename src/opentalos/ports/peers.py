@@ -27,8 +27,8 @@ class Peers(Protocol):
 
     ``refuses``: True only if a connection to the port is refused or reset at once, that is, nobody
     listens there; a slow, paused or unreachable server does not refuse. ``ask``: a call of
-    ``broker/cluster/peer_calls.py`` with JSON values; an error of the other server is raised as the
-    same leaf. ``forward``: once, verbatim; the other server never forwards again. Not done:
+    ``broker/peer_rpc/peer_calls.py`` with JSON values; an error of the other server is raised as
+    the same leaf. ``forward``: once, verbatim; the other server never forwards again. Not done:
     Unavailable; sent but not answered: OutcomeUnknown.
     """
 

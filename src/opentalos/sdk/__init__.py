@@ -3,11 +3,10 @@
 Over wire and model; nothing of the server side. This list is the public interface.
 """
 
-from opentalos.sdk.admin import TalosAdmin
-from opentalos.sdk.client import Client
-from opentalos.sdk.config import ClientConfig, TlsSettings
-from opentalos.sdk.consumer import TalosConsumer
-from opentalos.sdk.consumer_settings import Callbacks, ConsumerSettings, Expired
+from opentalos.sdk.core.config import ClientConfig, TlsSettings
+from opentalos.sdk.core.consumer.settings import Callbacks, ConsumerSettings, Expired
+from opentalos.sdk.core.producer.settings import Outcome, ProducerSettings
+from opentalos.sdk.core.values import Compression, Message, Permission, Record, Start, TopicRef
 from opentalos.sdk.errors import (
     BufferFull,
     ClientClosed,
@@ -19,11 +18,12 @@ from opentalos.sdk.errors import (
     TalosError,
     Unavailable,
 )
-from opentalos.sdk.producer import TalosProducer
-from opentalos.sdk.producer_settings import Outcome, ProducerSettings
-from opentalos.sdk.simple_consumer import SimpleConsumer
-from opentalos.sdk.simple_producer import SimpleProducer
-from opentalos.sdk.values import Compression, Message, Permission, Record, Start, TopicRef
+from opentalos.sdk.sync.admin import TalosAdmin
+from opentalos.sdk.sync.client import Client
+from opentalos.sdk.sync.consumer import TalosConsumer
+from opentalos.sdk.sync.producer import TalosProducer
+from opentalos.sdk.sync.simple_consumer import SimpleConsumer
+from opentalos.sdk.sync.simple_producer import SimpleProducer
 
 __all__ = [
     "BufferFull",

@@ -13,7 +13,7 @@ from opentalos.model import errors
 from opentalos.model.errors import OutcomeUnknown, RequestError, TalosError, Unavailable
 
 if TYPE_CHECKING:
-    from opentalos.sdk.config import ClientConfig
+    from opentalos.sdk.core.config import ClientConfig
 
 TIMEOUT_S: Final = 30.0  # of one call: above the 20 s that the server gives itself
 _REPLY_BYTES_MAX: Final = 64 << 20
@@ -99,7 +99,7 @@ class RestClient:
         )
 
     def _tls_context(self) -> ssl.SSLContext:
-        from opentalos.sdk.config import TlsSettings
+        from opentalos.sdk.core.config import TlsSettings
 
         tls = self._config.tls or TlsSettings()
         try:

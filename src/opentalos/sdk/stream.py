@@ -9,13 +9,13 @@ from typing import Self
 
 from opentalos.model.change import Change, ChangeKind, StreamView
 from opentalos.sdk.aio import stream as aio
-from opentalos.sdk.client import Client, attach
-from opentalos.sdk.config import ClientConfig
-from opentalos.sdk.consumer import TalosConsumer
-from opentalos.sdk.consumer_settings import ConsumerSettings
+from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.consumer.settings import ConsumerSettings
+from opentalos.sdk.core.table.stream_decode import StreamChange, StreamDecoder, told_name
+from opentalos.sdk.core.table.stream_state import Replica, ReplicaCounters, StoredState, StreamMark
 from opentalos.sdk.errors import ChangeContradicts, ChangeMissing, ClientClosed
-from opentalos.sdk.stream_decode import StreamChange, StreamDecoder, told_name
-from opentalos.sdk.stream_state import Replica, ReplicaCounters, StoredState, StreamMark
+from opentalos.sdk.sync.client import Client, attach
+from opentalos.sdk.sync.consumer import TalosConsumer
 from opentalos.sdk.tables import TalosTable
 
 __all__ = [

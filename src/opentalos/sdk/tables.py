@@ -19,11 +19,9 @@ from opentalos.model.table import (
     TableState,
 )
 from opentalos.sdk.aio import tables as aio
-from opentalos.sdk.aio.table_scan import ScanPage, ScanPlace, ScanQuery
-from opentalos.sdk.client import Bound, Client, attach
-from opentalos.sdk.config import ClientConfig
-from opentalos.sdk.stream_state import StoredState, StreamMark
-from opentalos.sdk.table_calls import (
+from opentalos.sdk.aio.table.scan import ScanPage, ScanPlace, ScanQuery
+from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.table.calls import (
     BatchItem,
     BatchOutcome,
     Condition,
@@ -36,7 +34,9 @@ from opentalos.sdk.table_calls import (
     TableRange,
     Where,
 )
-from opentalos.sdk.table_values import Given, Row
+from opentalos.sdk.core.table.stream_state import StoredState, StreamMark
+from opentalos.sdk.core.table.values import Given, Row
+from opentalos.sdk.sync.client import Bound, Client, attach
 
 __all__ = [
     "DataType",

@@ -21,7 +21,7 @@ from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.gateway.thrift_http.handlers import HANDLERS
 from opentalos.server.config import Config
-from opentalos.server.loop_watch import LoopWatch
+from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.member import Member
 from opentalos.server.tls import ServerTls
 from opentalos.wire.peer_proof import PeerKey

@@ -26,8 +26,8 @@ from opentalos.model.limits import LogLimits, SystemTopicSettings
 from opentalos.server.config import Config, parse_address
 from opentalos.server.data_directory import DataDirectory
 from opentalos.server.gateways import Gateways, Port, open_gateways
-from opentalos.server.loop_watch import LoopWatch
-from opentalos.server.measuring import Measured, Measuring
+from opentalos.server.measuring.loop_watch import LoopWatch
+from opentalos.server.measuring.measuring import Measured, Measuring
 from opentalos.server.member import Member, become_member
 from opentalos.server.root import RootKey, ensure_root
 from opentalos.server.stores import Stores, open_stores

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from opentalos.adapters.system_clock import SystemClock
+from opentalos.broker.admin.log_verify import VerifySummary, verify_logs
 from opentalos.broker.cluster.records import SERVERS
-from opentalos.broker.log_verify import VerifySummary, verify_logs
 from opentalos.model.errors import ConfigError
 from opentalos.server.config import Config
 from opentalos.server.data_directory import DataDirectory

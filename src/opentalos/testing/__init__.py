@@ -27,37 +27,43 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opentalos.testing.checker import ANOMALIES, Anomaly, check
-    from opentalos.testing.cluster_world import ClusterConfig, ClusterWorld
     from opentalos.testing.embedded import EmbeddedServer
-    from opentalos.testing.faults import (
+    from opentalos.testing.simulation.checks.checker import ANOMALIES, Anomaly, check
+    from opentalos.testing.simulation.history import History, Recorder
+    from opentalos.testing.simulation.loop import SimulationDeadlock, SimulationLoop
+    from opentalos.testing.simulation.simulation import Report, run_cluster_seed, run_seed
+    from opentalos.testing.simulation.stores.faults import (
         ClusterFaults,
         FileFaults,
         MetaFaults,
         RowFaults,
         WorldFaults,
     )
-    from opentalos.testing.faulty_files import FaultyFileStore
-    from opentalos.testing.faulty_meta import FaultyMetaStore
-    from opentalos.testing.faulty_rows import FaultyRowStore
-    from opentalos.testing.history import History, Recorder
-    from opentalos.testing.loop import SimulationDeadlock, SimulationLoop
-    from opentalos.testing.simulation import Report, run_cluster_seed, run_seed
-    from opentalos.testing.world import World, WorldConfig
+    from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore
+    from opentalos.testing.simulation.stores.faulty_meta import FaultyMetaStore
+    from opentalos.testing.simulation.stores.faulty_rows import FaultyRowStore
+    from opentalos.testing.simulation.world.cluster_world import ClusterConfig, ClusterWorld
+    from opentalos.testing.simulation.world.world import World, WorldConfig
 
 # Imported with their first use: pytest loads this package in every run, for its plugin.
 _MODULES = {
-    "checker": ("ANOMALIES", "Anomaly", "check"),
-    "cluster_world": ("ClusterConfig", "ClusterWorld"),
+    "simulation.checks.checker": ("ANOMALIES", "Anomaly", "check"),
+    "simulation.world.cluster_world": ("ClusterConfig", "ClusterWorld"),
     "embedded": ("EmbeddedServer",),
-    "faults": ("ClusterFaults", "FileFaults", "MetaFaults", "RowFaults", "WorldFaults"),
-    "faulty_files": ("FaultyFileStore",),
-    "faulty_meta": ("FaultyMetaStore",),
-    "faulty_rows": ("FaultyRowStore",),
-    "history": ("History", "Recorder"),
-    "loop": ("SimulationDeadlock", "SimulationLoop"),
-    "simulation": ("Report", "run_cluster_seed", "run_seed"),
-    "world": ("World", "WorldConfig"),
+    "simulation.stores.faults": (
+        "ClusterFaults",
+        "FileFaults",
+        "MetaFaults",
+        "RowFaults",
+        "WorldFaults",
+    ),
+    "simulation.stores.faulty_files": ("FaultyFileStore",),
+    "simulation.stores.faulty_meta": ("FaultyMetaStore",),
+    "simulation.stores.faulty_rows": ("FaultyRowStore",),
+    "simulation.history": ("History", "Recorder"),
+    "simulation.loop": ("SimulationDeadlock", "SimulationLoop"),
+    "simulation.simulation": ("Report", "run_cluster_seed", "run_seed"),
+    "simulation.world.world": ("World", "WorldConfig"),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 

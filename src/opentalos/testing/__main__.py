@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from opentalos.testing.history import Operation, dump
-from opentalos.testing.simulation import (
+from opentalos.testing.simulation.history import Operation, dump
+from opentalos.testing.simulation.simulation import (
     ClusterConfig,
     Report,
     WorldConfig,

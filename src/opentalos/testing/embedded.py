@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from opentalos.adapters.system_clock import SystemClock
 from opentalos.sdk import ClientConfig, TalosAdmin, TopicRef
-from opentalos.sdk.loop_thread import LoopThread
+from opentalos.sdk.sync.loop_thread import LoopThread
 from opentalos.server.config import Config
 from opentalos.server.data_directory import DataDirectory
 from opentalos.server.lifecycle import Server, open_server

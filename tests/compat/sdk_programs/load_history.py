@@ -1,4 +1,4 @@
-"""Histories of load programs, in the JSON lines that ``opentalos.testing.history`` reads."""
+"""Histories of load programs, in the JSON lines that ``opentalos.testing`` reads."""
 
 import json
 import sys

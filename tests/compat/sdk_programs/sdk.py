@@ -92,7 +92,7 @@ def error_of(call: Callable[[], Any]) -> dict[str, Any]:
 
 
 def reason(error: Exception) -> str:
-    """Why a call failed, in the words that ``opentalos.testing.checker`` knows."""
+    """Why a call failed, in the words that the history checker knows."""
     code = getattr(error, "errorCode", None)
     known = code == ErrorCode.MESSAGE_OFFSET_OUT_OF_RANGE
     return f"{'OffsetOutOfRange' if known else type(error).__name__}: {error}"[:200]

@@ -7,8 +7,8 @@ import pytest
 
 from opentalos.adapters.hbase import HbaseRowStore, open_hbase_row_store
 from opentalos.adapters.jvm import default_jars
-from opentalos.cli.backend.hbase import HbaseBackend
-from opentalos.cli.backend.jars import CLIENT, fetch
+from opentalos.backends.hbase import HbaseBackend
+from opentalos.backends.jars import CLIENT, fetch
 from opentalos.model.limits import HbaseLimits, JvmLimits
 
 Opener = Callable[[float], Awaitable[HbaseRowStore]]

@@ -9,7 +9,7 @@ from tests.e2e.hbase.conftest import Opener
 
 from opentalos.adapters.hbase import HbaseRowStore, open_hbase_row_store
 from opentalos.adapters.hbase.row_store import CELL_BYTES_MAX
-from opentalos.cli.backend.hbase import HbaseBackend
+from opentalos.backends.hbase import HbaseBackend
 from opentalos.model.errors import (
     ConfigError,
     OutcomeUnknown,

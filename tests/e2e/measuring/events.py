@@ -8,7 +8,7 @@ from tests.server_process import ROOT_KEY
 from opentalos.model.errors import TopicNotExist
 from opentalos.model.names import METRICS_TOPIC
 from opentalos.sdk import ClientConfig, SimpleConsumer
-from opentalos.wire.measurement import Measurement, decode_measurement
+from opentalos.wire.metrics.measurement import Measurement, decode_measurement
 
 WAIT_S = 30.0
 

@@ -19,8 +19,8 @@ from tests.e2e.measuring.events import (
 )
 from tests.server_process import ServerProcess
 
-from opentalos.wire.measurement import Measurement, decode_measurement
-from opentalos.wire.measures import Kind, Scope, names
+from opentalos.wire.metrics.measurement import Measurement, decode_measurement
+from opentalos.wire.metrics.measures import Kind, Scope, names
 
 pytestmark = pytest.mark.timeout(90)
 

@@ -12,9 +12,9 @@ from tests.service_topics import messages_of
 from opentalos.model.errors import TopicNotExist, Unavailable
 from opentalos.model.limits import MeasuringSettings
 from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT, USAGE_TOPIC
-from opentalos.server.loop_watch import LoopWatch
-from opentalos.server.measuring import Measured, Measuring
-from opentalos.wire.measurement import Measurement, decode_measurement
+from opentalos.server.measuring.loop_watch import LoopWatch
+from opentalos.server.measuring.measuring import Measured, Measuring
+from opentalos.wire.metrics.measurement import Measurement, decode_measurement
 
 WAIT_S = 40.0
 

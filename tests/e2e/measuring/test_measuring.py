@@ -22,8 +22,8 @@ from opentalos.model.limits import MeasuringSettings
 from opentalos.sdk import ClientConfig, SimpleConsumer, SimpleProducer, TalosAdmin
 from opentalos.server.config import Config
 from opentalos.testing.embedded import EmbeddedServer
-from opentalos.wire.measures import Kind, Scope, names
-from opentalos.wire.sketch import percentile
+from opentalos.wire.metrics.measures import Kind, Scope, names
+from opentalos.wire.metrics.sketch import percentile
 
 CONFIG = "[measuring]\nstep_s = 1.0\n"
 PUTS, MESSAGES = 40, 3

@@ -12,8 +12,8 @@ from tests.e2e.rest.client import rest
 from tests.e2e.rest.schemathesis_hooks import TABLE as PROBE_NAME
 from tests.server_process import ROOT_KEY, ServerProcess
 
-from opentalos.gateway.rest.openapi import document
 from opentalos.gateway.rest.routes import TABLE
+from opentalos.gateway.rest.routing.openapi import document
 
 HERE = Path(__file__).parent
 SEED = 5

@@ -12,20 +12,20 @@ from tests.tls_files import TlsFolder
 
 from opentalos.model import errors
 from opentalos.sdk import ClientConfig, Compression, Message, Permission, Start, TlsSettings, aio
-from opentalos.sdk.errors import (
-    ClientClosed,
-    ConnectFailed,
-    OutcomeUnknown,
-    PositionExpired,
-    Unavailable,
-)
-from opentalos.sdk.values import (
+from opentalos.sdk.core.values import (
     OffsetRange,
     PartitionQuota,
     Quota,
     TopicRef,
     TopicStatus,
     UserQuota,
+)
+from opentalos.sdk.errors import (
+    ClientClosed,
+    ConnectFailed,
+    OutcomeUnknown,
+    PositionExpired,
+    Unavailable,
 )
 from opentalos.wire._generated import consumer
 from opentalos.wire._generated.consumer import CONSUMER_SERVICE

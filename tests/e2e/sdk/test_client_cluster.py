@@ -10,7 +10,7 @@ from tests.tls_files import TlsFolder
 
 from opentalos.model.limits import TlsSettings as ServerTlsSettings
 from opentalos.sdk import ClientConfig, TlsSettings, aio
-from opentalos.sdk.values import TopicRef
+from opentalos.sdk.core.values import TopicRef
 
 PARTITIONS = 12
 REFRESH_S = 1.1  # a little more than maps are looked at

@@ -9,10 +9,10 @@ from tests.server_process import ServerProcess
 from tests.tcp_proxy import TcpProxy
 
 from opentalos.sdk import Compression, Message, aio
-from opentalos.sdk.aio.client import Client
-from opentalos.sdk.blocks import encode_records
+from opentalos.sdk.aio.connection.client import Client
+from opentalos.sdk.core.blocks import encode_records
+from opentalos.sdk.core.values import ProducerStamp
 from opentalos.sdk.errors import ConnectFailed, OutcomeUnknown
-from opentalos.sdk.values import ProducerStamp
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from tests.server_process import ServerProcess
 from tests.tcp_proxy import TcpProxy
 
 from opentalos.sdk import Compression, Message, Record, aio
-from opentalos.sdk.blocks import encode_records
+from opentalos.sdk.core.blocks import encode_records
+from opentalos.sdk.core.values import ProducerStamp, TopicRef
 from opentalos.sdk.errors import OutcomeUnknown, TalosError
-from opentalos.sdk.values import ProducerStamp, TopicRef
-from opentalos.testing.checker import check
-from opentalos.testing.history import Recorder
+from opentalos.testing.simulation.checks.checker import check
+from opentalos.testing.simulation.history import Recorder
 
 KILLS = int(os.environ.get("OPENTALOS_KILLS", "4"))
 pytestmark = pytest.mark.timeout(90 + 10 * KILLS)

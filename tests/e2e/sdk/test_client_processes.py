@@ -25,7 +25,7 @@ from opentalos.sdk import (
     TlsSettings,
 )
 from opentalos.sdk.errors import ClientClosed
-from opentalos.sdk.loop_thread import LoopThread
+from opentalos.sdk.sync.loop_thread import LoopThread
 
 PROGRAMS = Path(__file__).parent / "programs"
 KEY = f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}"

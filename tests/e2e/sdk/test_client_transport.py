@@ -13,8 +13,8 @@ from tests.e2e.sdk.scripted_server import late, raw, say, scripted
 from tests.tls_files import TlsFolder
 
 from opentalos.model.errors import ConfigError
-from opentalos.sdk.aio.transport import Transport, _Body
-from opentalos.sdk.config import ClientConfig, TlsSettings
+from opentalos.sdk.aio.connection.transport import Transport, _Body
+from opentalos.sdk.core.config import ClientConfig, TlsSettings
 from opentalos.sdk.errors import ConnectFailed, NoReply
 
 HEADERS = {"Content-Type": "application/x-thrift-compact"}

@@ -29,8 +29,8 @@ from opentalos.sdk import (
     TalosConsumer,
     aio,
 )
-from opentalos.sdk.aio.group_member import GroupMember
-from opentalos.sdk.consumer_settings import StartAt
+from opentalos.sdk.aio.consumer.group_member import GroupMember
+from opentalos.sdk.core.consumer.settings import StartAt
 from opentalos.sdk.errors import TopicNotExist
 
 pytestmark = pytest.mark.timeout(60)

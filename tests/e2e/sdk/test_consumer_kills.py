@@ -16,8 +16,8 @@ from tests.server_process import ROOT_KEY, ServerProcess
 
 from opentalos.sdk import aio
 from opentalos.sdk.errors import OutcomeUnknown, TalosError
-from opentalos.testing.checker import check
-from opentalos.testing.history import History, Recorder
+from opentalos.testing.simulation.checks.checker import check
+from opentalos.testing.simulation.history import History, Recorder
 
 KILLS = int(os.environ.get("OPENTALOS_KILLS", "2"))
 pytestmark = pytest.mark.timeout(180 + 30 * KILLS)

@@ -22,9 +22,9 @@ from opentalos.sdk import (
     TalosProducer,
     aio,
 )
+from opentalos.sdk.core.producer.partitioner import partition_of
+from opentalos.sdk.core.values import Compression
 from opentalos.sdk.errors import ClientClosed, TalosError, TopicNotExist
-from opentalos.sdk.partitioner import partition_of
-from opentalos.sdk.values import Compression
 
 pytestmark = pytest.mark.timeout(40)
 

@@ -21,8 +21,8 @@ from opentalos.sdk import (
     TalosProducer,
 )
 from opentalos.sdk.errors import TalosError
-from opentalos.testing.checker import check
-from opentalos.testing.history import Operation, Recorder
+from opentalos.testing.simulation.checks.checker import check
+from opentalos.testing.simulation.history import Operation, Recorder
 
 KILLS = int(os.environ.get("OPENTALOS_KILLS", "5"))
 pytestmark = pytest.mark.timeout(120 + 10 * KILLS)

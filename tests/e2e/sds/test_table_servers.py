@@ -21,7 +21,7 @@ from tests.unit.broker.tables.support import (
     string,
 )
 
-from opentalos.broker.tables.values import (
+from opentalos.broker.tables.api.values import (
     BatchItem,
     Got,
     ReadItem,
@@ -32,8 +32,8 @@ from opentalos.broker.tables.values import (
     Written,
 )
 from opentalos.broker.values import NewTopic
-from opentalos.catalog.authorize import permissions_of
-from opentalos.catalog.table import StreamState
+from opentalos.catalog.access.authorize import permissions_of
+from opentalos.catalog.tables.table import StreamState
 from opentalos.model.datum import DataType
 from opentalos.model.errors import (
     PartitionNotServing,

@@ -10,8 +10,8 @@ from tests.e2e.sds.test_table_servers import servers_of
 from tests.unit.broker.tables.support import ALICE, HASHED, put, remove, string
 
 from opentalos.adapters.memory import MemoryRowStore
+from opentalos.broker.tables.api.values import TableSpec
 from opentalos.broker.tables.row_tables import rows_of
-from opentalos.broker.tables.values import TableSpec
 from opentalos.model.errors import OutcomeUnknown, QuotaExceeded, Unavailable
 from opentalos.model.mutation import Mutation
 from opentalos.sds.cell_format import decode_row
@@ -30,8 +30,8 @@ PLAIN_SLICES = replace(HASHED, indexes={})
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers tell each second, not each ten, and no pass corrects what they tell."""
-    monkeypatch.setattr("opentalos.catalog.table_space.TELL_S", 0.2)
-    monkeypatch.setattr("opentalos.broker.tables.space_pass.TOLD_S", 3_600.0)
+    monkeypatch.setattr("opentalos.catalog.tables.space.TELL_S", 0.2)
+    monkeypatch.setattr("opentalos.broker.tables.maintenance.space_pass.TOLD_S", 3_600.0)
 
 
 @pytest.fixture

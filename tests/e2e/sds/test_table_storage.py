@@ -11,17 +11,17 @@ import pytest
 from tests.unit.broker.tables.support import HASHED, integer, key, put, remove, streamed
 
 from opentalos.broker.broker import Broker
+from opentalos.broker.tables.api.values import ScanQuery, TableSpec, WriteItem, Written
 from opentalos.broker.tables.row_tables import rows_of
-from opentalos.broker.tables.values import ScanQuery, TableSpec, WriteItem, Written
 from opentalos.model.datum import Columns
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Principal
 from opentalos.model.mutation import Mutation, Operation
 from opentalos.sdk import SimpleConsumer
 from opentalos.sdk.stream import StreamDecoder
-from opentalos.server.backup import make_backup
+from opentalos.server.backup.backup import make_backup
+from opentalos.server.backup.restore import restore_backup
 from opentalos.server.config import Config
-from opentalos.server.restore import restore_backup
 from opentalos.testing import EmbeddedServer
 
 pytestmark = pytest.mark.timeout(120)

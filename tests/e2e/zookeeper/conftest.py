@@ -7,8 +7,8 @@ import pytest
 from tests.tcp_proxy import TcpProxy
 
 from opentalos.adapters.zookeeper import ZookeeperMetaStore, open_zookeeper_meta_store
-from opentalos.cli.backend.jars import fetch
-from opentalos.cli.backend.zookeeper import ZookeeperBackend
+from opentalos.backends.jars import fetch
+from opentalos.backends.zookeeper import ZookeeperBackend
 from opentalos.model.limits import ZookeeperLimits
 
 Opener = Callable[..., Awaitable[ZookeeperMetaStore]]

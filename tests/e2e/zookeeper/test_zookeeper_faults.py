@@ -18,7 +18,7 @@ from tests.e2e.zookeeper.conftest import Opener
 from tests.tcp_proxy import TcpProxy
 
 from opentalos.adapters.zookeeper import open_zookeeper_meta_store
-from opentalos.cli.backend.zookeeper import ZookeeperBackend
+from opentalos.backends.zookeeper import ZookeeperBackend
 from opentalos.model.errors import (
     ConfigError,
     CorruptLog,

@@ -18,10 +18,10 @@ from tests.spark.conftest import TalosServer
 from tests.spark.kills.copying import read_all
 from tests.spark.pipeline_process import WAIT_S, PipelineProcess
 
-from opentalos.pipelines.billing import BILLING
+from opentalos.pipelines.billing.billing import BILLING
+from opentalos.pipelines.billing.reconcile import Reconciliation, reconcile
+from opentalos.pipelines.lake.usage_lake import UsageLake
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.reconcile import Reconciliation, reconcile
-from opentalos.pipelines.usage_lake import UsageLake
 from opentalos.sdk import TalosAdmin, TalosProducer
 
 KILLS = int(os.environ.get("OPENTALOS_KILLS", "2"))

@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from opentalos.model.errors import ConfigError
-from opentalos.pipelines.billing import BILLING, BilledWithProblems
-from opentalos.pipelines.lake import HOUR_MS, HourTable
-from opentalos.pipelines.month import Month
+from opentalos.pipelines.billing.billing import BILLING, BilledWithProblems
+from opentalos.pipelines.billing.month import Month
+from opentalos.pipelines.lake.lake import HOUR_MS, HourTable
+from opentalos.pipelines.lake.usage_table import SCHEMA
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.usage_table import SCHEMA
 
 MARCH = Month(2026, 3)
 PLAN = """\

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from tests.spark.dataframes.slow_pricer import lines_of
 
-from opentalos.pipelines.month import Month
-from opentalos.pipelines.price_plan import (
+from opentalos.pipelines.billing.month import Month
+from opentalos.pipelines.billing.price_plan import (
     COUNT_MAX,
     PRICE_MAX,
     PricePlan,
@@ -22,7 +22,7 @@ from opentalos.pipelines.price_plan import (
     Rounding,
     Tier,
 )
-from opentalos.pipelines.pricing import (
+from opentalos.pipelines.billing.pricing import (
     gaps,
     invoice_lines,
     line_items,
@@ -31,7 +31,7 @@ from opentalos.pipelines.pricing import (
     reserved_table,
     topic_totals,
 )
-from opentalos.pipelines.tenant_plans import Assigned
+from opentalos.pipelines.billing.tenant_plans import Assigned
 
 Case = tuple[PricePlan, dict[Resource, int]]
 USAGE = (

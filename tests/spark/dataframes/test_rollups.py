@@ -11,15 +11,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from opentalos.model.errors import ConfigError, StoreUnavailable
-from opentalos.pipelines.events import side_folder
-from opentalos.pipelines.lake import HOUR_MS, HourTable
-from opentalos.pipelines.monitoring import MONITORING, MonitoringWriter
+from opentalos.pipelines.lake.lake import HOUR_MS, HourTable
+from opentalos.pipelines.monitoring.events import side_folder
+from opentalos.pipelines.monitoring.monitoring import MONITORING, MonitoringWriter
+from opentalos.pipelines.monitoring.rollups import LEVEL_0, LEVELS
 from opentalos.pipelines.olap import opening
 from opentalos.pipelines.olap.parquet_store import ParquetStore
 from opentalos.pipelines.olap.store import Group, Measure, Percentile, Selection, Series
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.rollups import LEVEL_0, LEVELS
-from opentalos.wire.measurement import Measurement, encode_measurement
+from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 
 pytestmark = pytest.mark.timeout(300)  # a batch makes six jobs: 1 s on a quiet machine
 HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from opentalos.pipelines.lake import HOUR_MS, HourTable
-from opentalos.pipelines.metering import UsageWriter
+from opentalos.pipelines.billing.metering import UsageWriter
+from opentalos.pipelines.lake.lake import HOUR_MS, HourTable
+from opentalos.pipelines.lake.usage_table import SCHEMA
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.usage_table import SCHEMA
-from opentalos.wire.usage import MINUTE_MS, UsageEvent
+from opentalos.wire.metrics.usage import MINUTE_MS, UsageEvent
 
 HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS
 MESSAGES = "partition INT, offset BIGINT, value BINARY"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from opentalos.cli.backend.druid import DruidBackend
-from opentalos.cli.backend.jars import fetch
-from opentalos.cli.backend.zookeeper import ZookeeperBackend
+from opentalos.backends.druid import DruidBackend
+from opentalos.backends.jars import fetch
+from opentalos.backends.zookeeper import ZookeeperBackend
 from opentalos.pipelines.olap.druid_store import DruidStore
 from opentalos.pipelines.olap.parquet_store import ParquetStore
 from opentalos.pipelines.olap.store import OlapStore

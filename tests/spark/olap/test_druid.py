@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.spark.olap.test_stores import HOUR, TOTAL, answered, selection, table
 
-from opentalos.cli.backend.druid import DruidBackend
-from opentalos.pipelines.monitoring import MonitoringWriter
+from opentalos.backends.druid import DruidBackend
+from opentalos.pipelines.monitoring.monitoring import MonitoringWriter
 from opentalos.pipelines.olap.druid_store import DruidStore
 from opentalos.pipelines.olap.store import Group, Measure, Percentile
-from opentalos.wire.measurement import Measurement, encode_measurement
+from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(300)]
 

@@ -12,14 +12,14 @@ from tests.spark.conftest import TalosServer
 
 from opentalos.model.errors import TalosError
 from opentalos.model.names import METRICS_TOPIC
-from opentalos.pipelines.lake import HOUR_MS, HourTable
-from opentalos.pipelines.monitoring import MONITORING
+from opentalos.pipelines.lake.lake import HOUR_MS, HourTable
+from opentalos.pipelines.monitoring.monitoring import MONITORING
+from opentalos.pipelines.monitoring.rollups import LEVEL_0, LEVELS
 from opentalos.pipelines.olap.opening import open_olap
 from opentalos.pipelines.olap.store import Filter, Measure, Percentile, Selection, Series
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.rollups import LEVEL_0, LEVELS
 from opentalos.sdk import SimpleProducer
-from opentalos.wire.measurement import Measurement, encode_measurement
+from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 
 pytestmark = pytest.mark.timeout(400)  # four runs of a stream; 20 s on a quiet machine
 

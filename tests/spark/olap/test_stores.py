@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from opentalos.model.errors import BadRequest, NotFound
-from opentalos.pipelines.lake import HOUR_MS
+from opentalos.pipelines.lake.lake import HOUR_MS
 from opentalos.pipelines.olap.store import (
     Filter,
     Group,
@@ -20,7 +20,7 @@ from opentalos.pipelines.olap.store import (
     Series,
     Top,
 )
-from opentalos.wire.sketch import RELATIVE_ERROR, bucket_of
+from opentalos.wire.metrics.sketch import RELATIVE_ERROR, bucket_of
 
 HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS
 NEXT = HOUR + HOUR_MS

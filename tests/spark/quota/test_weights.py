@@ -15,12 +15,16 @@ from tests.spark.quota.usage import Use, write_hour
 
 from opentalos.model.errors import ConfigError
 from opentalos.model.message import PartitionKey
-from opentalos.pipelines.lake import HOUR_MS, HourTable
+from opentalos.pipelines.lake.lake import HOUR_MS, HourTable
+from opentalos.pipelines.lake.usage_table import SCHEMA, TABLE
+from opentalos.pipelines.lake.whole_days import DAY_MS
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.reach import client_config
-from opentalos.pipelines.traffic_weights import TRAFFIC_WEIGHTS, partition_days, traffic_by_day
-from opentalos.pipelines.usage_table import SCHEMA, TABLE
-from opentalos.pipelines.whole_days import DAY_MS
+from opentalos.pipelines.runtime.reach import client_config
+from opentalos.pipelines.traffic.traffic_weights import (
+    TRAFFIC_WEIGHTS,
+    partition_days,
+    traffic_by_day,
+)
 from opentalos.sdk.rest_client import RestClient
 
 DAY = 20_000

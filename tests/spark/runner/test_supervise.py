@@ -13,7 +13,7 @@ from tests.spark.pipeline_process import PipelineProcess, until
 
 from opentalos.model.names import METRICS_TOPIC
 from opentalos.sdk import SimpleConsumer, SimpleProducer, TalosAdmin
-from opentalos.wire.measurement import decode_measurement
+from opentalos.wire.metrics.measurement import decode_measurement
 
 TOPIC = "supervised"
 PIDS = re.compile(r"started archive, pid (\d+)")

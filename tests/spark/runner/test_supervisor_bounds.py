@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from opentalos.model.errors import ConfigError
-from opentalos.pipelines.alarm import Alarm
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.run_lock import RunLock
-from opentalos.pipelines.run_plan import Event, PipelineFailed
-from opentalos.pipelines.supervised_child import LifeSigns
-from opentalos.pipelines.supervisor import Supervision, Supervisor
+from opentalos.pipelines.runtime.alarm import Alarm
+from opentalos.pipelines.runtime.run_lock import RunLock
+from opentalos.pipelines.runtime.run_plan import Event, PipelineFailed
+from opentalos.pipelines.runtime.supervised_child import LifeSigns
+from opentalos.pipelines.runtime.supervisor import Supervision, Supervisor
 
 NOBODY = PipelineSettings(url="http://127.0.0.1:9", key="A:secret-of-nobody", home=Path("unused"))
 BEATS = """
 import os, time
 from pathlib import Path
-from opentalos.pipelines.progress import Beat
+from opentalos.pipelines.runtime.progress import Beat
 Beat(os.getpid(), 1, "running").write(Path({home!r}), "archive")
 time.sleep(60)
 """

@@ -16,12 +16,12 @@ from opentalos.model.change import Change, ChangeKind, StreamView
 from opentalos.model.datum import DataType
 from opentalos.model.errors import ConfigError, NotSupported
 from opentalos.model.table import KeyPart, TableSchema
-from opentalos.pipelines.causes import cause_of
-from opentalos.pipelines.lake import LakeTable
-from opentalos.pipelines.replay_state import Replay
-from opentalos.pipelines.sds_replay import ROWS_AT_ONCE, ReplayWriter, together
-from opentalos.sdk.table_values import typed_columns
-from opentalos.wire.change import encode_change
+from opentalos.pipelines.lake.lake import LakeTable
+from opentalos.pipelines.runtime.causes import cause_of
+from opentalos.pipelines.tables.replay_state import Replay
+from opentalos.pipelines.tables.sds_replay import ROWS_AT_ONCE, ReplayWriter, together
+from opentalos.sdk.core.table.values import typed_columns
+from opentalos.wire.sds.change import encode_change
 
 VIEWS = [StreamView.MUTATE_LOG, StreamView.RECORD_IMAGE]
 MESSAGES = pa.schema([("value", pa.binary()), ("sequence_number", pa.string())])

@@ -14,17 +14,17 @@ from tests.spark.kills.copying import read_all
 
 from opentalos.model.errors import NotSupported, ProducerFenced, RequestTooLarge
 from opentalos.model.message import ProducerStamp
-from opentalos.pipelines.datasource import sink_identity
-from opentalos.pipelines.datasource.sink_columns import WriteColumns
-from opentalos.pipelines.datasource.sink_identity import TaskFacts
-from opentalos.pipelines.datasource.sink_lanes import NotTheSameRows, Stored
-from opentalos.pipelines.datasource.sink_options import write_options
-from opentalos.pipelines.datasource.sink_plan import plan_write
-from opentalos.pipelines.datasource.sink_task import WriteJob
+from opentalos.pipelines.datasource.sink import identity as sink_identity
+from opentalos.pipelines.datasource.sink.columns import WriteColumns
+from opentalos.pipelines.datasource.sink.identity import TaskFacts
+from opentalos.pipelines.datasource.sink.lanes import NotTheSameRows, Stored
+from opentalos.pipelines.datasource.sink.options import write_options
+from opentalos.pipelines.datasource.sink.plan import plan_write
+from opentalos.pipelines.datasource.sink.task import WriteJob
 from opentalos.sdk import Client, Message
 from opentalos.sdk.aio import Client as AsyncClient
-from opentalos.sdk.blocks import encode_records
-from opentalos.sdk.values import Compression
+from opentalos.sdk.core.blocks import encode_records
+from opentalos.sdk.core.values import Compression
 from opentalos.testing.embedded import EmbeddedServer
 
 BLOCK = 10  # messages
@@ -121,7 +121,7 @@ def test_a_batch_that_is_written_again_is_stored_once(sink: Sink, again: TaskFac
 def test_a_retry_goes_on_where_the_first_attempt_ended(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opentalos.pipelines.datasource.sink_task.WINDOW_ROWS_MAX", BLOCK)
+    monkeypatch.setattr("opentalos.pipelines.datasource.sink.task.WINDOW_ROWS_MAX", BLOCK)
     with pytest.raises(ConnectionError):
         sink.plan().store(cut_off(sink, 20), FIRST)
     assert sink.held() == ROWS[:20]
@@ -231,7 +231,7 @@ def test_at_least_once_stores_a_retry_again(sink: Sink) -> None:
 def test_a_server_that_cannot_tell_repeated_puts_is_at_least_once_and_says_so(
     sink: Sink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("opentalos.pipelines.datasource.sink_plan._OUR_SERVERS", "no server")
+    monkeypatch.setattr("opentalos.pipelines.datasource.sink.plan._OUR_SERVERS", "no server")
     sink.try_(FIRST)
     assert "cannot tell repeated puts: rows may be stored twice" in caplog.text
     sink.try_(RETRY)

@@ -11,7 +11,7 @@ from tests.spark.conftest import TalosServer
 from tests.spark.source.conftest import create, put, read_all
 
 from opentalos.sdk import Client, Compression, Record, TalosAdmin
-from opentalos.sdk.values import MessageBlock
+from opentalos.sdk.core.values import MessageBlock
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "messages"
 ALL = "topic,partition,offset,key,value,type,tag,create_time,append_time,sequence_number"

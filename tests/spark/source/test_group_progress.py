@@ -9,10 +9,10 @@ from tests.server_process import ROOT_KEY
 from tests.spark.conftest import TalosServer
 from tests.spark.source.conftest import create, put
 
-from opentalos.pipelines.datasource import group_progress
-from opentalos.pipelines.datasource.group_progress import GroupProgress
+from opentalos.pipelines.datasource.source import group_progress
+from opentalos.pipelines.datasource.source.group_progress import GroupProgress
 from opentalos.sdk import Client, ClientConfig, TalosAdmin, TopicRef
-from opentalos.sdk.aio.group_member import GroupMember
+from opentalos.sdk.aio.consumer.group_member import GroupMember
 
 GROUP = "spark-query"
 

@@ -12,8 +12,8 @@ from tests.spark.conftest import TalosServer
 from tests.spark.source.conftest import Reading, create, put, wait_for
 
 from opentalos.sdk import Client, TalosAdmin
+from opentalos.sdk.core.values import MessageBlock
 from opentalos.sdk.rest_client import RestClient
-from opentalos.sdk.values import MessageBlock
 
 
 def refused(spark: SparkSession, server: TalosServer, text: str, **options: Any) -> None:

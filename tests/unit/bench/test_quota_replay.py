@@ -10,7 +10,7 @@ from bench.quota_replay import (
     wrongly_refused,
 )
 
-from opentalos.catalog.quota_decision import Outcome
+from opentalos.catalog.quota.decision import Outcome
 
 TENANTS, DAYS = 40, 30
 pytestmark = pytest.mark.timeout(60)

@@ -15,7 +15,7 @@ from opentalos.adapters.memory import (
     MemoryStorage,
 )
 from opentalos.broker.broker import Broker, BrokerConfig, open_broker
-from opentalos.broker.messages import PutTarget
+from opentalos.broker.messaging.messages import PutTarget
 from opentalos.broker.values import NewTopic, Topic
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Principal

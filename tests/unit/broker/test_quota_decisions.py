@@ -11,8 +11,8 @@ from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE, BOB, CAROL, DAVE, ROOT
 
 from opentalos.broker.values import Outcome, PartitionQuota, Projection
-from opentalos.catalog.quota_projection import DAY_MS, WEEK
-from opentalos.catalog.quota_records import LATEST_MAX, WRITTEN_MS
+from opentalos.catalog.quota.projection import DAY_MS, WEEK
+from opentalos.catalog.quota.records import LATEST_MAX, WRITTEN_MS
 from opentalos.model.errors import BadRequest, PermissionDenied, QuotaAutoApproveFailed
 from opentalos.model.identity import Principal
 from opentalos.model.limits import QuotaApprovalLimits, QuotaLimits

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from opentalos.cli.commands.profiles import profiles_path, to_toml
 from opentalos.cli.connection import ServerOptions
 from opentalos.cli.main import talos
-from opentalos.cli.profiles import profiles_path, to_toml
 from opentalos.model.errors import ConfigError
 from opentalos.sdk import ClientConfig
 

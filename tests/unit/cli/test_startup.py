@@ -28,7 +28,7 @@ SERVER_SIDE = re.compile(
 # What works on a server's own files.
 LOCAL = {"serve", "config", "log_verify", "backup"}
 # What has a port and files of its own; it reaches a server by the SDK as well.
-PROGRAMS = {"agent_program"}
+PROGRAMS = {"program"}
 OURS = {"opentalos.sdk", "opentalos.server", "opentalos.gateway", "opentalos.wire"}
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from opentalos.broker.admin.overview import Rate, TopicOverview
 from opentalos.broker.cluster.service import ClusterStatus, ServerState, ServerStatus
-from opentalos.broker.overview import Rate, TopicOverview
-from opentalos.broker.tables.values import StreamState, Table
+from opentalos.broker.tables.api.values import StreamState, Table
 from opentalos.gateway.status_page import _HEADERS, _STYLE, _size, render
 from opentalos.model.table import KeyPart, TableSchema
 

@@ -7,7 +7,7 @@ from itertools import count
 
 from opentalos.adapters.memory import MemoryFileStore, MemoryMetaStore, MemoryStorage
 from opentalos.log.log_store import LogStore
-from opentalos.log.partition_log import PartitionLog
+from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.results import TopicLogSettings
 from opentalos.model.errors import TalosError
 from opentalos.model.limits import LogLimits

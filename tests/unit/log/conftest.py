@@ -2,7 +2,7 @@
 
 import pytest
 
-from opentalos.log import partition_writer
+from opentalos.log.partition import writer as partition_writer
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ from tests.unit.sdk.fake_servers import S1, FakeServers, client_of
 
 from opentalos.model.errors import OffsetOutOfRange, TalosError, TopicNotExist
 from opentalos.model.message import Compression
-from opentalos.sdk.aio.client import Client
-from opentalos.sdk.blocks import encode_records
-from opentalos.sdk.values import Message
+from opentalos.sdk.aio.connection.client import Client
+from opentalos.sdk.core.blocks import encode_records
+from opentalos.sdk.core.values import Message
 from opentalos.wire._generated import consumer, message, topic
 
 LEASE_S = 30.0

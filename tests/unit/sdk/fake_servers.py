@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 from opentalos.gateway.thrift_http.errors import form_of, text_of
 from opentalos.model.errors import TalosError
-from opentalos.sdk.aio.client import Client
-from opentalos.sdk.aio.transport import Reply, Transport
-from opentalos.sdk.config import ClientConfig
+from opentalos.sdk.aio.connection.client import Client
+from opentalos.sdk.aio.connection.transport import Reply, Transport
+from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.values import TopicRef
 from opentalos.sdk.errors import ConnectFailed, NoReply
-from opentalos.sdk.values import TopicRef
-from opentalos.testing.loop import SimulationLoop
+from opentalos.testing.simulation.loop import SimulationLoop
 from opentalos.wire._generated import message, topic
 from opentalos.wire._generated.common import ErrorCode, GalaxyTalosException
 from opentalos.wire._generated.talos import SERVICES

@@ -7,8 +7,8 @@ from typing import Any
 from opentalos.model.change import Change, ChangeKind
 from opentalos.model.datum import Columns, DataType
 from opentalos.model.table import KeyPart, TableSchema
-from opentalos.sdk.stream_state import StoredState
-from opentalos.sdk.table_values import Row, plain_row, typed_columns
+from opentalos.sdk.core.table.stream_state import StoredState
+from opentalos.sdk.core.table.values import Row, plain_row, typed_columns
 
 SCHEMA = TableSchema(
     primary=(KeyPart("id"),),

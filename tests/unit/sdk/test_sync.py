@@ -8,9 +8,10 @@ from unittest.mock import AsyncMock, MagicMock
 import pytest
 
 from opentalos import sdk
-from opentalos.sdk import admin, aio, tables
-from opentalos.sdk.aio import admin as aio_admin
+from opentalos.sdk import aio, tables
 from opentalos.sdk.aio import tables as aio_tables
+from opentalos.sdk.aio.admin import admin as aio_admin
+from opentalos.sdk.sync import admin
 
 PAIRS: list[tuple[type, type]] = [
     (admin.TopicAdmin, aio_admin.TopicAdmin),

@@ -11,16 +11,16 @@ from opentalos.model import errors
 from opentalos.model.datum import DataType, Datum
 from opentalos.model.errors import OutcomeUnknown, TalosError
 from opentalos.model.table import KeyPart, StreamSpec, TableSchema, TableSpec, TableState
-from opentalos.sdk.aio.client import Client
+from opentalos.sdk.aio.connection.client import Client
+from opentalos.sdk.aio.connection.transport import Reply
 from opentalos.sdk.aio.tables import TableAdmin, TalosTable
-from opentalos.sdk.aio.transport import Reply
+from opentalos.sdk.core.table.calls import BatchItem, Get, Increment, Put, Remove, RowExists, Where
+from opentalos.sdk.core.table.stream_state import StreamMark
+from opentalos.sdk.core.table.values import typed_columns
 from opentalos.sdk.errors import BY_TABLE_CODE, NoReply
-from opentalos.sdk.stream_state import StreamMark
-from opentalos.sdk.table_calls import BatchItem, Get, Increment, Put, Remove, RowExists, Where
-from opentalos.sdk.table_values import typed_columns
 from opentalos.wire._generated import sds
-from opentalos.wire.datum import columns_from, columns_to, to_struct
-from opentalos.wire.table_schema import spec_to
+from opentalos.wire.sds.datum import columns_from, columns_to, to_struct
+from opentalos.wire.sds.table_schema import spec_to
 
 SCHEMA = TableSchema(
     primary=(KeyPart("id"),),

@@ -5,7 +5,7 @@ from typing import Any
 from tests.unit.testing.stories import Story
 from tests.unit.testing.tale import Tale
 
-from opentalos.testing.history import Operation
+from opentalos.testing.simulation.history import Operation
 
 KEY = "r"
 Changes = list[dict[str, Any]]

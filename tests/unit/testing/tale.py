@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from opentalos.testing.history import Operation, Recorder
+from opentalos.testing.simulation.history import Operation, Recorder
 
 
 class Tale:

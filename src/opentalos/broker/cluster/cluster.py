@@ -4,15 +4,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from opentalos.broker.cluster.cluster_gate import ClusterGate
 from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
-from opentalos.broker.cluster.controller import Controller, ControllerContext
+from opentalos.broker.cluster.control.controller import Controller, ControllerContext
 from opentalos.broker.cluster.handover import Handover
 from opentalos.broker.cluster.membership import Membership, Turns
+from opentalos.broker.cluster.ownership_guard import ClusterGate
 from opentalos.broker.cluster.records import RING, ServerRecord
 from opentalos.broker.cluster.state import ClusterState
 from opentalos.broker.context import BrokerConfig
-from opentalos.catalog.topics import TopicCatalog
+from opentalos.catalog.topics.topics import TopicCatalog
 from opentalos.log.log_store import LogStore
 from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.limits import ClusterLimits

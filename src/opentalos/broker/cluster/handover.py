@@ -3,8 +3,8 @@
 import asyncio
 import logging
 
-from opentalos.broker.cluster.cluster_gate import ClusterGate
 from opentalos.broker.cluster.cluster_ownership import ClusterOwnership, own_partitions
+from opentalos.broker.cluster.ownership_guard import ClusterGate
 from opentalos.broker.cluster.records import ASSIGNMENT
 from opentalos.broker.cluster.state import ClusterState
 from opentalos.log.log_store import LogStore

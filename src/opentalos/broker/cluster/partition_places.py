@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from opentalos.broker.context import BrokerContext
-from opentalos.log.manifest_store import ManifestStore
+from opentalos.log.manifest.store import ManifestStore
 from opentalos.model.identity import Principal
 from opentalos.model.message import PartitionKey
 from opentalos.ports.meta_store import MetaStore

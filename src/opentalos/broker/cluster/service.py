@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
-from opentalos.broker.cluster.controller import Controller
-from opentalos.broker.cluster.publication import Move
+from opentalos.broker.cluster.control.controller import Controller
+from opentalos.broker.cluster.control.publication import Move
+from opentalos.broker.cluster.control.weight_choice import WeightChoice, WeightsProposed
 from opentalos.broker.cluster.records import WEIGHTS, LeavingKind, LeavingRecord, WeightsRecord
 from opentalos.broker.cluster.state import ClusterState, leaving_path, put_record
-from opentalos.broker.cluster.weight_choice import WeightChoice, WeightsProposed
 from opentalos.broker.context import BrokerContext
 from opentalos.model.errors import BadRequest, TalosError
 from opentalos.model.identity import Principal

@@ -22,7 +22,7 @@ from opentalos.broker.cluster.records import (
     decode_record,
     encode_record,
 )
-from opentalos.catalog.record_index import Codec, RecordIndex, record_path
+from opentalos.catalog.records.record_index import Codec, RecordIndex, record_path
 from opentalos.model.errors import TalosError
 from opentalos.ports.meta_store import MetaStore
 

@@ -2,7 +2,7 @@
 
 from hashlib import blake2b
 
-from opentalos.catalog.table import Table
+from opentalos.catalog.tables.table import Table
 
 _DIGEST_BYTES = 8
 

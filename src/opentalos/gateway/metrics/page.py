@@ -9,7 +9,7 @@ from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.metrics.families import ServerCollector
 from opentalos.gateway.metrics.sources import Sources
-from opentalos.gateway.rest.credentials import CHALLENGE, credentials_of
+from opentalos.gateway.rest.routing.credentials import CHALLENGE, credentials_of
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import InvalidCredential, PermissionDenied
 from opentalos.model.limits import MetricsSettings

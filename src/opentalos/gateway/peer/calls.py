@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.peer.proofs import ProofReader
-from opentalos.gateway.rest.errors import status_of
+from opentalos.gateway.rest.routing.errors import status_of
 from opentalos.model.errors import BadRequest, ExcessivePending, NotOwner, TalosError
 from opentalos.wire.peer_proof import CALL_PREFIX
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("opentalos.peer")
 
 
 class PeerCalls(Protocol):
-    """What answers the calls: ``broker/cluster/peer_calls.py``."""
+    """What answers the calls: ``broker/peer_rpc/peer_calls.py``."""
 
     def answer(self, call: str, arguments: Mapping[str, Any]) -> Awaitable[Mapping[str, Any]]: ...
 

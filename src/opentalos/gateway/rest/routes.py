@@ -1,26 +1,16 @@
 """All routes of REST in one table."""
 
-from opentalos.gateway.rest import (
-    cluster,
-    events,
-    groups,
-    messages,
-    permissions,
-    principals,
-    quota_projections,
-    quotas,
-    status,
-    table_rows,
-    table_streams,
-    tables,
-    topics,
-    usage,
-    weight_proposals,
-    workers,
-)
-from opentalos.gateway.rest.openapi import get_document
-from opentalos.gateway.rest.route import Route, RouteTable
-from opentalos.gateway.rest.schema import Schema, text, whole
+from opentalos.gateway.rest.cluster import cluster, status, weight_proposals
+from opentalos.gateway.rest.group import groups, workers
+from opentalos.gateway.rest.message import events, messages
+from opentalos.gateway.rest.routing.openapi import get_document
+from opentalos.gateway.rest.routing.route import Route, RouteTable
+from opentalos.gateway.rest.routing.schema import Schema, text, whole
+from opentalos.gateway.rest.table import rows as table_rows
+from opentalos.gateway.rest.table import streams as table_streams
+from opentalos.gateway.rest.table import tables
+from opentalos.gateway.rest.tenant import principals, quota_projections, quotas
+from opentalos.gateway.rest.topic import permissions, topics, usage
 
 PARTITIONS_MAX = 1 << 31
 # What the variable parts of a path may be. What no such thing can be named by does not exist.

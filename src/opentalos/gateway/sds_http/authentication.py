@@ -10,7 +10,7 @@ from opentalos.gateway.thrift_http.authentication import Authenticator, Claim
 from opentalos.model.errors import InvalidCredential
 from opentalos.model.identity import GUEST, Principal
 from opentalos.wire._generated.sds import HttpAuthorizationHeader, UserType
-from opentalos.wire.sds_signing import (
+from opentalos.wire.sds.signing import (
     HEADER_START,
     REQUEST_ID,
     matches,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from opentalos.broker.tables.values import Written
+from opentalos.broker.tables.api.values import Written
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.sds_http.authentication import SdsAuthenticator
@@ -25,8 +25,8 @@ from opentalos.gateway.thrift_http.replies import (
 from opentalos.model.errors import BadRequest, TalosError
 from opentalos.model.identity import Principal
 from opentalos.wire._generated.sds import SERVICES
-from opentalos.wire.latency import Latency
-from opentalos.wire.sds_hot import decode_hot, put_reply
+from opentalos.wire.metrics.latency import Latency
+from opentalos.wire.sds.hot import decode_hot, put_reply
 from opentalos.wire.thrift.error import ApplicationErrorKind
 from opentalos.wire.thrift.message import (
     Call,

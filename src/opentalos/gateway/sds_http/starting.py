@@ -14,7 +14,7 @@ from opentalos.gateway.sds_http.gateway import BODY_BYTES_MAX, reply_error
 from opentalos.gateway.thrift_http.replies import read_call
 from opentalos.model.errors import StoreUnavailable
 from opentalos.wire._generated.sds import SERVICES
-from opentalos.wire.sds_signing import HEADER_START
+from opentalos.wire.sds.signing import HEADER_START
 from opentalos.wire.thrift.message import ThriftProtocol
 from opentalos.wire.thrift.spec import ServiceSpec
 

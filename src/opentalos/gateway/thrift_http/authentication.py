@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from opentalos.broker.principals import PrincipalService
+from opentalos.broker.admin.principals import PrincipalService
 from opentalos.broker.values import LiveKey
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.thrift_http.seen_requests import SeenRequests

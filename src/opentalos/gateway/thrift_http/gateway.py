@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from opentalos.broker.broker import Broker
-from opentalos.broker.messages import GetQuery, GetResult, PutTarget
+from opentalos.broker.messaging.messages import GetQuery, GetResult, PutTarget
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
@@ -23,7 +23,7 @@ from opentalos.model.errors import BadRequest, TalosError
 from opentalos.model.identity import Principal
 from opentalos.model.message import UNKNOWN_OFFSET
 from opentalos.wire._generated.talos import SERVICES
-from opentalos.wire.latency import Latency
+from opentalos.wire.metrics.latency import Latency
 from opentalos.wire.thrift import hot
 from opentalos.wire.thrift.error import ApplicationErrorKind
 from opentalos.wire.thrift.message import (

@@ -3,12 +3,12 @@
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from opentalos.pipelines.datasource.batch_reader import TalosReader
-from opentalos.pipelines.datasource.columns import spark_schema
-from opentalos.pipelines.datasource.options import chosen_columns, read_options
-from opentalos.pipelines.datasource.sink import TalosStreamWriter, TalosWriter
-from opentalos.pipelines.datasource.sink_options import write_options
-from opentalos.pipelines.datasource.stream_reader import TalosStreamReader
+from opentalos.pipelines.datasource.sink.options import write_options
+from opentalos.pipelines.datasource.sink.sink import TalosStreamWriter, TalosWriter
+from opentalos.pipelines.datasource.source.batch_reader import TalosReader
+from opentalos.pipelines.datasource.source.columns import spark_schema
+from opentalos.pipelines.datasource.source.options import chosen_columns, read_options
+from opentalos.pipelines.datasource.source.stream_reader import TalosStreamReader
 
 
 class TalosDataSource(DataSource):

@@ -16,7 +16,7 @@ from opentalos.pipelines.olap.store import (
     Query,
     Top,
 )
-from opentalos.wire.sketch import percentile
+from opentalos.wire.metrics.sketch import percentile
 
 
 def answer(query: Query, rows: pa.Table) -> pa.Table:

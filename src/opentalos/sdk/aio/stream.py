@@ -7,15 +7,20 @@ from typing import Final, Self
 
 from opentalos.model.change import Change
 from opentalos.model.errors import TableNotExist, Unavailable, ValidationFailed
-from opentalos.sdk.aio.client import Client, attach
-from opentalos.sdk.aio.consumer import TalosConsumer
-from opentalos.sdk.aio.simple_consumer import SimpleConsumer
+from opentalos.sdk.aio.connection.client import Client, attach
+from opentalos.sdk.aio.consumer.consumer import TalosConsumer
+from opentalos.sdk.aio.consumer.simple_consumer import SimpleConsumer
 from opentalos.sdk.aio.tables import TableAdmin, TalosTable
-from opentalos.sdk.config import ClientConfig
-from opentalos.sdk.consumer_settings import ConsumerSettings
+from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.consumer.settings import ConsumerSettings
+from opentalos.sdk.core.table.stream_decode import (
+    StreamChange,
+    StreamDecoder,
+    stream_key,
+    told_name,
+)
+from opentalos.sdk.core.table.stream_state import Replica, StreamMark
 from opentalos.sdk.errors import ChangeMissing, ClientClosed
-from opentalos.sdk.stream_decode import StreamChange, StreamDecoder, stream_key, told_name
-from opentalos.sdk.stream_state import Replica, StreamMark
 
 CLOCK_SPREAD_MS: Final = 1_000  # clocks of a service's servers differ by less
 MARK_PAUSE_S: Final = 0.2  # at least, between two looks at a mark that is not far enough

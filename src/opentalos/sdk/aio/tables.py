@@ -7,9 +7,9 @@ from typing import Any, Final, Self
 from opentalos.model.datum import Columns, Datum
 from opentalos.model.errors import TableNotExist, ValidationFailed
 from opentalos.model.table import TableSchema, TableSpec, TableState
-from opentalos.sdk.aio import table_structs as structs
-from opentalos.sdk.aio.client import Client, attach
-from opentalos.sdk.aio.table_scan import (
+from opentalos.sdk.aio.connection.client import Client, attach
+from opentalos.sdk.aio.table import structs
+from opentalos.sdk.aio.table.scan import (
     ScanPage,
     ScanPlace,
     ScanQuery,
@@ -18,9 +18,8 @@ from opentalos.sdk.aio.table_scan import (
     pause,
     versions_of,
 )
-from opentalos.sdk.config import ClientConfig
-from opentalos.sdk.stream_state import StoredState, StreamMark
-from opentalos.sdk.table_calls import (
+from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.table.calls import (
     BatchItem,
     BatchOutcome,
     Condition,
@@ -30,11 +29,12 @@ from opentalos.sdk.table_calls import (
     TableInfo,
     TableRange,
 )
-from opentalos.sdk.table_values import Given, Row, typed_columns
+from opentalos.sdk.core.table.stream_state import StoredState, StreamMark
+from opentalos.sdk.core.table.values import Given, Row, typed_columns
 from opentalos.wire._generated import sds
 from opentalos.wire._generated.sds import ADMIN_SERVICE, TABLE_SERVICE
-from opentalos.wire.datum import columns_from
-from opentalos.wire.table_schema import spec_from, spec_to
+from opentalos.wire.sds.datum import columns_from
+from opentalos.wire.sds.table_schema import spec_from, spec_to
 
 SCHEMA_AGE_S_MAX: Final = 60.0  # so long a table's column types are believed
 _NO_KEY: Final[Mapping[str, Given]] = {}

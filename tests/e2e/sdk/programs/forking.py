@@ -5,7 +5,7 @@ import sys
 import threading
 
 from opentalos.sdk import Client, ClientConfig, SimpleConsumer, SimpleProducer, TlsSettings
-from opentalos.sdk.loop_thread import LoopThread
+from opentalos.sdk.sync.loop_thread import LoopThread
 
 url, key, ca = sys.argv[1:4]
 key_id, _, secret = key.partition(":")

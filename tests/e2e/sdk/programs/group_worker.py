@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from opentalos.sdk import Callbacks, ClientConfig, ConsumerSettings, LeaseNotHeld, aio
-from opentalos.sdk.aio.group_member import GroupMember
+from opentalos.sdk.aio.consumer.group_member import GroupMember
 from opentalos.sdk.errors import OutcomeUnknown, TalosError, Unavailable
-from opentalos.testing.history import Operation, Recorder
+from opentalos.testing.simulation.history import Operation, Recorder
 
 
 class RecordedMember(GroupMember):
@@ -126,7 +126,7 @@ async def main(arguments: dict[str, Any], recorder: Recorder) -> None:
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     # The worker makes its calls through this one.
-    import opentalos.sdk.aio.group_worker as group_worker
+    import opentalos.sdk.aio.consumer.group_worker as group_worker
 
     vars(group_worker)["GroupMember"] = RecordedMember
     with open(given["history"], "w") as sink:

@@ -3,7 +3,7 @@
 import sys
 
 from opentalos.sdk import ClientConfig, aio
-from opentalos.sdk.loop_thread import LoopThread
+from opentalos.sdk.sync.loop_thread import LoopThread
 
 url, key = sys.argv[1:3]
 key_id, _, secret = key.partition(":")

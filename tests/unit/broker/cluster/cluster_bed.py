@@ -28,14 +28,14 @@ from opentalos.broker.cluster.records import (
     encode_record,
 )
 from opentalos.broker.cluster.state import assignment_path
-from opentalos.broker.messages import GetQuery, PutTarget
+from opentalos.broker.messaging.messages import GetQuery, PutTarget
 from opentalos.broker.values import NewTopic, Topic
 from opentalos.model.errors import StoreUnavailable, TalosError
 from opentalos.model.limits import ClusterLimits, LogLimits
 from opentalos.model.message import Durability, MessageBlock, ProducerStamp
 from opentalos.ports.meta_store import Record, Session
 from opentalos.ports.peers import Forwarded, Reply
-from opentalos.testing.loop import SimulatedProcess, SimulationLoop
+from opentalos.testing.simulation.loop import SimulatedProcess, SimulationLoop
 
 T = TypeVar("T")
 META_S = 0.002  # of one call to the coordination

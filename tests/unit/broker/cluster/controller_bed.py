@@ -9,7 +9,7 @@ from tests.unit.broker.cluster.cluster_bed import SessionMeta
 from tests.unit.catalog.support import CountingClock
 
 from opentalos.adapters.memory import MemoryMetaStore, MemoryStorage
-from opentalos.broker.cluster.controller import Controller, ControllerContext
+from opentalos.broker.cluster.control.controller import Controller, ControllerContext
 from opentalos.broker.cluster.records import (
     ASSIGNMENT,
     LEADER,
@@ -28,7 +28,7 @@ from opentalos.model.errors import NotSupported
 from opentalos.model.limits import ClusterLimits
 from opentalos.model.message import PartitionKey
 from opentalos.ports.peers import Forwarded, Reply
-from opentalos.testing.loop import SimulatedProcess, SimulationLoop
+from opentalos.testing.simulation.loop import SimulatedProcess, SimulationLoop
 
 LIMITS = ClusterLimits(virtual_nodes=32, moves_at_once=8)
 TOPICS = {f"topic-{number}": 12 for number in range(5)}  # partitions by uuid

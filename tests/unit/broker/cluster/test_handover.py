@@ -9,7 +9,7 @@ import pytest
 from tests.unit.broker.cluster.cluster_bed import ClusterBed, Server, in_cluster
 
 from opentalos.broker.values import Topic
-from opentalos.log.partition_jobs import drop, seal
+from opentalos.log.partition.jobs import drop, seal
 from opentalos.model.errors import NotOwner, OutcomeUnknown, PartitionNotServing, TalosError
 from opentalos.model.message import ProducerStamp
 

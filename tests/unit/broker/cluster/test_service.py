@@ -18,7 +18,7 @@ from tests.unit.broker.cluster.controller_bed import (
 from opentalos.broker.cluster.records import LeavingKind
 from opentalos.broker.cluster.service import ClusterService, ServerState
 from opentalos.broker.context import BrokerContext
-from opentalos.catalog.authorize import Authorizer
+from opentalos.catalog.access.authorize import Authorizer
 from opentalos.log.counters import LogCounters
 from opentalos.model.errors import (
     BadRequest,

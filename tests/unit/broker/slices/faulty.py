@@ -8,8 +8,8 @@ from tests.unit.broker.support import World, started
 
 from opentalos.adapters.memory import MemoryRowStore
 from opentalos.broker.broker import Broker
-from opentalos.broker.tables.stream_puts import StreamPuts
-from opentalos.catalog.topic import Topic
+from opentalos.broker.tables.stream.stream_puts import StreamPuts
+from opentalos.catalog.topics.topic import Topic
 from opentalos.log.results import AppendWaiter
 from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosError
 from opentalos.model.message import MessageBlock

@@ -10,14 +10,14 @@ from tests.unit.broker.tables.support import ALICE, PLAIN, make, streamed
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.values import Topic
-from opentalos.catalog.table import Table
+from opentalos.catalog.tables.table import Table
 from opentalos.model.change import Change, StreamView
 from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.mutation import Mutation
 from opentalos.model.table import TableSchema
 from opentalos.sds.mutation import Applied
-from opentalos.wire.change import decode_change
 from opentalos.wire.message import decode_block
+from opentalos.wire.sds.change import decode_change
 
 PATIENCE_S = 15.0
 

@@ -22,7 +22,7 @@ from tests.unit.broker.support import World, world
 from tests.unit.broker.tables.support import integer, key
 
 from opentalos.broker.broker import Broker
-from opentalos.catalog.table import Table
+from opentalos.catalog.tables.table import Table
 from opentalos.model.mutation import Mutation, Operation
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from opentalos.broker.broker import Broker
-from opentalos.broker.tables.values import ScanPage, ScanQuery, Table, TableSpec
+from opentalos.broker.tables.api.values import ScanPage, ScanQuery, Table, TableSpec
 from opentalos.model.change import StreamView
 from opentalos.model.datum import Columns, DataType, Datum
 from opentalos.model.identity import Principal

@@ -13,9 +13,9 @@ from tests.unit.broker.support import World, world
 
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.rest.gateway import RestGateway
-from opentalos.gateway.rest.openapi import statuses_of
 from opentalos.gateway.rest.routes import TABLE
-from opentalos.gateway.rest.schema import check
+from opentalos.gateway.rest.routing.openapi import statuses_of
+from opentalos.gateway.rest.routing.schema import check
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.identity import Principal
 from opentalos.model.limits import AuthLimits

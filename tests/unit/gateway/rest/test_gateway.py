@@ -10,8 +10,8 @@ import pytest
 from tests.unit.gateway.rest.support import Rest, exchanged
 
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.rest.openapi import document
 from opentalos.gateway.rest.routes import TABLE
+from opentalos.gateway.rest.routing.openapi import document
 from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, TalosError
 
 AWAY = Exception("an error that nobody planned")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.unit.gateway.rest.support import Rest, rest
-from tests.unit.gateway.rest.test_topics import alice
+from tests.unit.gateway.rest.topic.test_topics import alice
 
 from opentalos.model.identity import Grantee, GrantType, Permission
 from opentalos.model.limits import QuotaApprovalLimits, QuotaLimits

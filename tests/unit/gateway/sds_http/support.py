@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from opentalos.broker.tables.quick_put import PutAnswer
-from opentalos.broker.tables.values import (
+from opentalos.broker.tables.api.put_fast_path import PutAnswer
+from opentalos.broker.tables.api.values import (
     BatchItem,
     BatchOutcome,
     ScanPage,

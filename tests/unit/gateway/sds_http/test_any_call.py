@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from tests.unit.broker.support import world
 from tests.unit.broker.tables.support import ALICE, HASHED, make
 from tests.unit.gateway.sds_http.support import BINARY, DRAIN_S, Connection
-from tests.unit.wire.test_datum import DATUMS
+from tests.unit.wire.sds.test_datum import DATUMS
 
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.sds_http.gateway import SdsGateway
 from opentalos.gateway.sds_http.handlers import Services
 from opentalos.wire._generated import sds
-from opentalos.wire.datum import to_struct
+from opentalos.wire.sds.datum import to_struct
 from opentalos.wire.thrift import decode_reply, encode_call
 
 CALLS = 12  # of one example, on one table

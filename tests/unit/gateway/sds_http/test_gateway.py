@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.gateway.sds_http.support import BINARY, DRAIN_S, Bench
 
-from opentalos.broker.tables.values import Written
+from opentalos.broker.tables.api.values import Written
 from opentalos.gateway.sds_http.gateway import BODY_BYTES_MAX
 from opentalos.gateway.sds_http.handlers import HANDLERS
 from opentalos.model.errors import (

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.unit.gateway.sds_http.support import KEY, TABLE, Bench, N
 
-from opentalos.broker.tables.values import (
+from opentalos.broker.tables.api.values import (
     Got,
     ReadItem,
     ScanAction,
@@ -19,7 +19,7 @@ from opentalos.model.datum import DataType, Datum
 from opentalos.model.errors import ThrottleRejected
 from opentalos.model.mutation import Condition, ConditionOperator, Mutation, Operation
 from opentalos.wire._generated import sds
-from opentalos.wire.datum import columns_to, to_struct
+from opentalos.wire.sds.datum import columns_to, to_struct
 
 VALIDATION_FAILED = sds.ErrorCode.VALIDATION_FAILED
 NINE = Datum(DataType.INT64, 9)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from opentalos.gateway.rest.errors import STATUS, problem
+from opentalos.gateway.rest.routing.errors import STATUS, problem
 from opentalos.gateway.thrift_http.errors import FORMS, form_of, text_of
 from opentalos.model import errors
 from opentalos.model.errors import OutcomeUnknown, TalosError

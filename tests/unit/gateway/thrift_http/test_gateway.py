@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opentalos.broker.messages import GetQuery, GetResult, PutTarget
+from opentalos.broker.messaging.messages import GetQuery, GetResult, PutTarget
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.thrift_http.gateway import ADMIN_BODY_BYTES_MAX, ThriftGateway
 from opentalos.gateway.thrift_http.handlers.context import CallContext

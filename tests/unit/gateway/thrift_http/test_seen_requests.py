@@ -12,7 +12,7 @@ from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.seen_requests import SeenRequests
 from opentalos.model.errors import ExcessivePending, InvalidCredential
 from opentalos.model.limits import AuthLimits
-from opentalos.sdk.aio.signer import Signer
+from opentalos.sdk.aio.connection.signer import Signer
 from opentalos.sdk.errors import OutcomeUnknown, error_of_status
 
 PATH = "/v1/api/message"

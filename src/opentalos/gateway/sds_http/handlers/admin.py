@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import Final
 
-from opentalos.broker.tables.values import Table
+from opentalos.broker.tables.api.values import Table
 from opentalos.gateway.sds_http.handlers.context import Handler, Services
 from opentalos.gateway.sds_http.handlers.values import TABLE, Arguments, needed
 from opentalos.model.errors import NotSupported
 from opentalos.model.identity import Principal
 from opentalos.model.table import TableSpec
 from opentalos.wire._generated import sds
-from opentalos.wire.datum import columns_from, columns_to
-from opentalos.wire.table_schema import spec_from, spec_to
+from opentalos.wire.sds.datum import columns_from, columns_to
+from opentalos.wire.sds.table_schema import spec_from, spec_to
 
 
 async def create_table(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from opentalos.broker.tables.values import (
+from opentalos.broker.tables.api.values import (
     BatchItem,
     BatchOutcome,
     Got,
@@ -25,7 +25,7 @@ from opentalos.gateway.sds_http.handlers.values import (
 from opentalos.model.errors import TalosError, ValidationFailed
 from opentalos.model.identity import Principal
 from opentalos.wire._generated import sds
-from opentalos.wire.datum import columns_from, columns_to
+from opentalos.wire.sds.datum import columns_from, columns_to
 
 _NO_REQUEST: Final = "of each item the request that its action names"
 _CHECKED: Final = (sds.BatchOp.PUT, sds.BatchOp.REMOVE)

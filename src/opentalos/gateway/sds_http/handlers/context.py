@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
-from opentalos.broker.tables.admin import TableAdminService
-from opentalos.broker.tables.quick_put import QuickPuts
-from opentalos.broker.tables.service import TableService
-from opentalos.broker.tables.slices import Slices
+from opentalos.broker.tables.api.admin import TableAdminService
+from opentalos.broker.tables.api.put_fast_path import QuickPuts
+from opentalos.broker.tables.api.service import TableService
+from opentalos.broker.tables.shard.shards import Slices
 from opentalos.model.identity import Principal
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from opentalos.broker.tables.values import (
+from opentalos.broker.tables.api.values import (
     RowVersion,
     ScanAction,
     ScanActionKind,
@@ -26,7 +26,7 @@ from opentalos.model.errors import ThrottleRejected, ValidationFailed
 from opentalos.model.identity import Principal
 from opentalos.model.mutation import Mutation, Operation
 from opentalos.wire._generated import sds
-from opentalos.wire.datum import columns_from, columns_to
+from opentalos.wire.sds.datum import columns_from, columns_to
 
 COUNT: Final = "count"  # the column of what a scan with an action counted; sds.thrift SCAN_COUNT
 

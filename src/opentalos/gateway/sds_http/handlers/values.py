@@ -7,7 +7,7 @@ from opentalos.model.errors import ValidationFailed
 from opentalos.model.identity import Principal
 from opentalos.model.mutation import Condition, ConditionOperator, Mutation, Operation
 from opentalos.wire._generated import sds
-from opentalos.wire.datum import columns_from, from_struct
+from opentalos.wire.sds.datum import columns_from, from_struct
 
 Value = TypeVar("Value")
 

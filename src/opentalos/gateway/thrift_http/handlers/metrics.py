@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from opentalos.broker.broker import Broker
-from opentalos.broker.preview import PreviewedMessage
+from opentalos.broker.messaging.preview import PreviewedMessage
 from opentalos.broker.values import PartitionConsumeUnit
 from opentalos.gateway.thrift_http.handlers import values
 from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler

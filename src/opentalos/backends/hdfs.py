@@ -1,0 +1,191 @@
+"""HDFS: a NameNode and 1 to 3 DataNodes."""
+
+import json
+import subprocess
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from opentalos.backends.conf_files import write_log4j, write_site
+from opentalos.backends.daemon import Launch
+from opentalos.backends.jars import java, need_jars
+from opentalos.backends.places import BackendError, Say
+from opentalos.backends.ports import HOST
+from opentalos.backends.service import Backend
+
+DATANODES_MAX = 3
+_NAMENODE = "nn"
+_HEAPS_MB = {_NAMENODE: 256, "dn": 192}
+_PROBE_TIMEOUT_S = 2.0
+_FORMAT_TIMEOUT_S = 120.0
+_OPENED = (
+    "java.lang", "java.util", "java.util.concurrent", "java.net", "java.nio", "sun.nio.ch"
+)  # fmt: skip
+_SOCKET_TIMEOUT_MS = 5000
+
+
+class HdfsBackend(Backend):
+    """Daemons ``nn``, ``dn1`` .. ``dnN``; clients read ``conf_dir``."""
+
+    kind = "hdfs"
+    default_port = 9820
+
+    @property
+    def url(self) -> str:
+        return f"hdfs://{HOST}:{self.ports['nn']}"
+
+    @property
+    def conf_dir(self) -> Path:
+        """core-site.xml and hdfs-site.xml, for clients and daemons."""
+        return self.home / "conf"
+
+    @property
+    def datanodes(self) -> int:
+        """How many DataNodes it has."""
+        return int(self.settings.get("datanodes", 1))
+
+    def names(self) -> list[str]:
+        return [_NAMENODE, *(f"dn{number}" for number in range(1, self.datanodes + 1))]
+
+    def start(self, say: Say, *, port: int | None = None, datanodes: int | None = None) -> None:
+        """Start; ``datanodes`` None: as many as before, at first one."""
+        wanted = datanodes or self.datanodes
+        if not 1 <= wanted <= DATANODES_MAX:
+            raise BackendError(f"need 1 to {DATANODES_MAX} DataNodes")
+        if self._runs() and wanted < self.datanodes:
+            raise BackendError(f"hdfs runs with {self.datanodes} DataNodes; stop it first")
+        self.home.mkdir(parents=True, exist_ok=True)
+        self._remember(datanodes=wanted)
+        super().start(say, port=port)
+
+    def data_dir(self, name: str) -> Path:
+        """Where a daemon keeps its data."""
+        return self.home / "data" / name
+
+    def missing(self) -> str:
+        """The NameNode is out of safe mode and every DataNode serves it."""
+        state = self._jmx("nn-http", "NameNode", "FSNamesystemState")
+        if state is None or "FSState" not in state:  # it answers before it knows
+            return "the NameNode does not answer"
+        if state["FSState"] != "Operational":
+            return "the NameNode is in safe mode"
+        alive = int(state["NumLiveDataNodes"])
+        if alive < self.datanodes:
+            return f"{alive} of {self.datanodes} DataNodes are known"
+        for name in self.names()[1:]:
+            info = self._jmx(f"{name}-http", "DataNode", "DataNodeInfo")
+            if info is None or "RUNNING" not in str(info.get("BPServiceActorInfo")):
+                return f"{name} has not joined"
+        return ""
+
+    def status(self) -> dict[str, Any]:
+        more = {"conf_dir": str(self.conf_dir), "datanodes": self.datanodes}
+        return {**super().status(), **more}
+
+    def _port_uses(self, first: int) -> Mapping[str, int]:
+        uses = {"nn": first, "nn-http": first + 1}
+        for number in range(1, self.datanodes + 1):
+            start = first + 10 * number
+            name = f"dn{number}"
+            uses |= {name: start, f"{name}-http": start + 1, f"{name}-ipc": start + 2}
+        return uses
+
+    def _jmx(self, port: str, service: str, name: str) -> dict[str, Any] | None:
+        query = f"Hadoop:service={service},name={name}"
+        url = f"http://{HOST}:{self.ports[port]}/jmx?qry={query}"
+        try:
+            with urllib.request.urlopen(url, timeout=_PROBE_TIMEOUT_S) as answer:
+                beans = json.load(answer)["beans"]
+        except (OSError, ValueError, KeyError):
+            return None
+        return cast("dict[str, Any]", beans[0]) if beans else None
+
+    def _prepare(self) -> None:
+        self._write_conf()
+        if not (self.data_dir(_NAMENODE) / "current").exists():
+            command = [*self._java("-Xmx128m"), *_NAMENODE_CLASS, "-format", "-nonInteractive"]
+            log = self.home / "format.log"
+            with log.open("wb") as output:
+                done = subprocess.run(
+                    command, stdout=output, stderr=output, timeout=_FORMAT_TIMEOUT_S
+                )
+            if done.returncode != 0:
+                raise BackendError(f"could not format the NameNode, see {log}")
+
+    def _write_conf(self) -> None:
+        ports = self.ports
+        name_dir = self.data_dir(_NAMENODE)
+        core = {"fs.defaultFS": self.url, "hadoop.tmp.dir": self.home / "data"}
+        site = {
+            "dfs.replication": self.datanodes,
+            "dfs.namenode.rpc-address": f"{HOST}:{ports['nn']}",
+            "dfs.namenode.http-address": f"{HOST}:{ports['nn-http']}",
+            "dfs.namenode.name.dir": f"file://{name_dir}",
+            "dfs.namenode.datanode.registration.ip-hostname-check": False,
+            "dfs.namenode.safemode.extension": 0,
+            "dfs.namenode.fs-limits.min-block-size": 65536,
+            "dfs.namenode.handler.count": 10,
+            # Block recovery is handed out on a heartbeat: take-over time follows it.
+            "dfs.heartbeat.interval": 1,
+            "dfs.namenode.heartbeat.recheck-interval": 2000,  # dead after 14 s without a heartbeat
+            "dfs.namenode.redundancy.interval.seconds": 1,
+            # A DataNode that hangs: left out of recoveries, new blocks and reads after so long.
+            "dfs.namenode.stale.datanode.interval": 6000,
+            "dfs.namenode.avoid.write.stale.datanode": True,
+            "dfs.namenode.avoid.read.stale.datanode": True,
+            # With few DataNodes the average load is so low that one with some open files more
+            # counts as too busy, and new blocks then get fewer replicas than there are nodes.
+            "dfs.namenode.redundancy.considerLoad": False,
+            "dfs.permissions.enabled": True,  # who started the NameNode may do everything
+            # A close otherwise waits 400 ms when the DataNode's report is slower than it.
+            "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": 5,
+            # The DataNodes' too: an idle writer tells that it is there at half its own timeout, so
+            # a client with a longer one would lose every pipeline that rests.
+            "dfs.client.socket-timeout": _SOCKET_TIMEOUT_MS,
+            # With as many DataNodes as replicas nothing replaces a dead one; write on.
+            "dfs.client.block.write.replace-datanode-on-failure.enable": True,
+            "dfs.client.block.write.replace-datanode-on-failure.policy": "DEFAULT",
+            "dfs.client.block.write.replace-datanode-on-failure.best-effort": True,
+        }
+        write_site(self.conf_dir / "core-site.xml", core)
+        write_site(self.conf_dir / "hdfs-site.xml", site)
+        write_log4j(self._daemon_conf, "INFO")
+        # The jar from Maven has no webapps folder, and both HTTP servers want one.
+        for name in ("hdfs", "datanode"):
+            folder = self._daemon_conf / "webapps" / name / "WEB-INF"
+            folder.mkdir(parents=True, exist_ok=True)
+            text = '<web-app xmlns="http://java.sun.com/xml/ns/javaee" version="2.5"/>'
+            (folder / "web.xml").write_text(text)
+        (self._daemon_conf / "webapps" / "static").mkdir(exist_ok=True)
+
+    @property
+    def _daemon_conf(self) -> Path:
+        return self.home / "daemon-conf"
+
+    def _java(self, heap: str) -> list[str]:
+        opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+        path = f"{self.conf_dir}:{self._daemon_conf}:{need_jars(self.kind)}/*"
+        ip = "-Djava.net.preferIPv4Stack=true"
+        return [java(), heap, *self._java_flags, ip, *opened, "-cp", path]
+
+    def _launch(self, name: str) -> Launch:
+        if name == _NAMENODE:
+            return Launch([*self._java(f"-Xmx{_HEAPS_MB[name]}m"), *_NAMENODE_CLASS])
+        ports = self.ports
+        options = {
+            "dfs.datanode.data.dir": f"file://{self.data_dir(name)}",
+            "dfs.datanode.address": f"{HOST}:{ports[name]}",
+            "dfs.datanode.http.address": f"{HOST}:{ports[f'{name}-http']}",
+            "dfs.datanode.ipc.address": f"{HOST}:{ports[f'{name}-ipc']}",
+            # How long a recovery waits for another DataNode that hangs; 60 s otherwise.
+            "dfs.client.socket-timeout": _SOCKET_TIMEOUT_MS,
+        }
+        # Daemons take them as program arguments, not as properties of the JVM.
+        given = [word for key, value in options.items()
+                 for word in ("-D", f"{key}={value}")]  # fmt: skip
+        return Launch([*self._java(f"-Xmx{_HEAPS_MB['dn']}m"), *_DATANODE_CLASS, *given])
+
+
+_NAMENODE_CLASS = ["org.apache.hadoop.hdfs.server.namenode.NameNode"]
+_DATANODE_CLASS = ["org.apache.hadoop.hdfs.server.datanode.DataNode"]

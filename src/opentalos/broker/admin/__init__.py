@@ -1,0 +1,1 @@
+"""Topics, permissions, principals, and what owners and operators ask about them."""

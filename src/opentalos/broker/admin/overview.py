@@ -1,0 +1,104 @@
+"""What a caller may see of all topics: their lists, amounts, rates and lags."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from opentalos.broker.admin.topic_state import TopicReader
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.groups.metrics import MetricService
+from opentalos.broker.values import Topic, TopicDescription
+from opentalos.catalog.access.authorize import permissions_of
+from opentalos.catalog.topics.topics import of_tenants
+from opentalos.model.errors import TalosError
+from opentalos.model.identity import Permission, Principal
+
+TOPICS_MAX = 200  # with amounts and lags in one overview
+SAMPLES_MAX = 10_000  # topics whose amounts are remembered
+SAMPLE_S_MIN = 1.0  # a rate is taken over so long at least
+RATE_S = 60.0  # and over so long if somebody looked in time
+
+
+class _Sample(NamedTuple):
+    at_s: float
+    messages: int  # ever
+    bytes_count: int  # ever
+
+
+class Rate(NamedTuple):
+    """What was appended per second, over about the last minute."""
+
+    messages_per_s: float
+    bytes_per_s: float
+
+
+class TopicOverview(NamedTuple):
+    """A topic with its amounts. ``rate``: None at the first look; ``lags``: messages by group,
+    None where it cannot be told now."""
+
+    description: TopicDescription
+    rate: Rate | None
+    lags: dict[str, int] | None
+
+
+class OverviewService:
+    """Joins what other use cases tell."""
+
+    def __init__(self, context: BrokerContext, reader: TopicReader, metrics: MetricService) -> None:
+        self._context, self._reader, self._metrics = context, reader, metrics
+        self._samples: dict[str, deque[_Sample]] = {}  # of the last minute, oldest first
+
+    def visible_topics(self, caller: Principal) -> Sequence[Topic]:
+        """Every topic that the caller may describe, by name."""
+        bits = int(Permission.DESCRIBE_TOPIC)
+        found = [
+            topic
+            for topic in of_tenants(self._context.topics.all())
+            if permissions_of(caller, topic) & bits
+        ]
+        return sorted(found, key=lambda topic: (topic.name, topic.owner))
+
+    async def overview(self, caller: Principal) -> tuple[Sequence[TopicOverview], int]:
+        """The first topics that the caller may see, and how many more there are."""
+        topics = self.visible_topics(caller)
+        described = await self._reader.describe_all(topics[:TOPICS_MAX])
+        now_s = asyncio.get_running_loop().time()
+        found = [
+            TopicOverview(one, self._rate(one, now_s), await self._lags(caller, one.topic))
+            for one in described
+        ]
+        return found, max(0, len(topics) - TOPICS_MAX)
+
+    async def _lags(self, caller: Principal, topic: Topic) -> dict[str, int] | None:
+        try:
+            units = await self._metrics.consume_units(caller, topic.resource)
+        except TalosError:
+            return None
+        return {group: sum(unit.lag for unit in found) for group, found in units.items()}
+
+    def _rate(self, one: TopicDescription, now_s: float) -> Rate | None:
+        latest = _Sample(
+            now_s,
+            sum(state.total_messages for state in one.partitions),
+            sum(state.total_bytes for state in one.partitions),
+        )
+        uuid = one.topic.uuid
+        samples = self._samples.get(uuid)
+        if samples is None:
+            if len(self._samples) >= SAMPLES_MAX:
+                self._samples.clear()
+            self._samples[uuid] = deque((latest,))
+            return None
+        while len(samples) > 1 and samples[1].at_s <= now_s - RATE_S:
+            samples.popleft()
+        older = samples[0]
+        if now_s - samples[-1].at_s >= SAMPLE_S_MIN:
+            samples.append(latest)
+        passed_s = now_s - older.at_s
+        if passed_s < SAMPLE_S_MIN or latest.messages < older.messages:
+            return None
+        return Rate(
+            (latest.messages - older.messages) / passed_s,
+            max(0, latest.bytes_count - older.bytes_count) / passed_s,
+        )

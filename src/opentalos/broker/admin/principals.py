@@ -1,0 +1,93 @@
+"""Principal use cases: users, teams, organisations and their keys."""
+
+from collections.abc import Sequence
+
+from opentalos.broker.values import IssuedKey, LiveKey, PrincipalInfo
+from opentalos.catalog.access.authorize import Authorizer
+from opentalos.catalog.principals.principals import ROOT_ID, PrincipalDirectory
+from opentalos.model.identity import Principal
+
+
+class PrincipalService:
+    """Who exists and with which keys. Changes are for administrators."""
+
+    def __init__(self, directory: PrincipalDirectory, authorizer: Authorizer) -> None:
+        self._directory, self._authorizer = directory, authorizer
+
+    def key(self, key_id: str) -> LiveKey | None:
+        """The key for a signature check; sync, in memory, for the hot path."""
+        return self._directory.key(key_id)
+
+    async def ensure_root(self, key_id: str, secret: str) -> Principal:
+        """Make the administrator ``root`` with this key if it has not; called by the server."""
+        return await self._directory.ensure_root(key_id, secret)
+
+    def has_root(self) -> bool:
+        """Whether the administrator ``root`` exists (else the server makes a key file)."""
+        return self._directory.get(ROOT_ID) is not None
+
+    async def create(
+        self,
+        caller: Principal,
+        principal_id: str,
+        *,
+        organisation: str = "",
+        team: str = "",
+        admin: bool = False,
+    ) -> Principal:
+        """Add a principal. Raises: PrincipalExists, InvalidName, PermissionDenied."""
+        self._authorizer.authorize_admin(caller, "create a principal", principal_id)
+        return await self._directory.create(principal_id, organisation, team, admin)
+
+    async def create_key(self, caller: Principal, principal_id: str) -> IssuedKey:
+        """Issue a key to a principal; its own, or any for an administrator.
+
+        Raises: QuotaExceeded when two are live already, PrincipalNotExist, PermissionDenied.
+        """
+        if caller.anonymous or caller.id != principal_id:
+            self._authorizer.authorize_admin(caller, "create a key", principal_id)
+        return await self._directory.create_key(principal_id)
+
+    async def rotate_key(self, caller: Principal, key_id: str) -> IssuedKey:
+        """Issue the key that follows this one to its principal; both are valid until one is
+        disabled.
+
+        Raises: QuotaExceeded: two are live already; PrincipalNotExist; PermissionDenied.
+        """
+        key = self._directory.key(key_id)
+        if caller.anonymous or key is None or key.principal.id != caller.id:
+            self._authorizer.authorize_admin(caller, "rotate a key", key_id)
+        return await self._directory.create_key(self._directory.owner_of_key(key_id))
+
+    async def disable_key(self, caller: Principal, key_id: str) -> None:
+        """Disable a key for ever; an administrator, or the principal itself."""
+        key = self._directory.key(key_id)
+        if caller.anonymous or key is None or key.principal.id != caller.id:
+            self._authorizer.authorize_admin(caller, "disable a key", key_id)
+        await self._directory.disable_key(key_id)
+
+    async def set_disabled(self, caller: Principal, principal_id: str, disabled: bool) -> None:
+        """Lock a principal out, or let it in again; for administrators."""
+        self._authorizer.authorize_admin(caller, "disable a principal", principal_id)
+        await self._directory.change(principal_id, disabled=disabled)
+
+    async def set_refuse_replays(self, caller: Principal, principal_id: str, refuse: bool) -> None:
+        """Take each signed request of a principal once only; for administrators.
+
+        Clients that make the same call twice within a second and sign no id are refused then.
+        """
+        self._authorizer.authorize_admin(caller, "change a principal", principal_id)
+        await self._directory.change(principal_id, refuse_replays=refuse)
+
+    def find(self, caller: Principal, principal_id: str) -> PrincipalInfo | None:
+        """One principal, for itself and administrators; others see none."""
+        if caller.anonymous or not (caller.admin or caller.id == principal_id):
+            return None
+        return self._directory.info(principal_id)
+
+    def list_principals(self, caller: Principal) -> Sequence[PrincipalInfo]:
+        """Everybody for an administrator, else the caller alone."""
+        everybody = self._directory.list_all()
+        if caller.admin:
+            return everybody
+        return [info for info in everybody if info.principal.id == caller.id]

@@ -1,0 +1,89 @@
+"""Topic group use cases."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.values import Topic, TopicGroup
+from opentalos.catalog.access.authorize import permissions_of
+from opentalos.catalog.topics.groups import TopicGroupCatalog
+from opentalos.catalog.topics.pattern import Pattern
+from opentalos.catalog.topics.topics import of_tenants
+from opentalos.model.identity import Permission, Principal
+
+NAMES_PER_TURN = 16  # a pattern may take 1 ms per name; other requests get their turn in between
+
+
+class TopicGroupService:
+    """Named sets and patterns of topics; each belongs to the caller's organisation or itself."""
+
+    def __init__(self, context: BrokerContext, groups: TopicGroupCatalog) -> None:
+        self._context, self._groups = context, groups
+
+    async def create_topic_group(self, caller: Principal, group: TopicGroup) -> TopicGroup:
+        """Store a group; ``group.owner`` is ignored: the caller owns it.
+
+        Raises: TopicGroupExists, InvalidName, BadRequest (an unsupported pattern).
+        """
+        owned = self._owned(caller, group)
+        await self._groups.create(owned)
+        return owned
+
+    def describe_topic_group(self, caller: Principal, name: str) -> TopicGroup:
+        """The caller's group of that name. Raises: TopicGroupNotExist."""
+        return self._groups.get(caller.owner_id, name)
+
+    async def update_topic_group(self, caller: Principal, group: TopicGroup) -> None:
+        """Replace the definition. Raises: TopicGroupNotExist."""
+        await self._groups.update(self._owned(caller, group))
+
+    async def delete_topic_group(self, caller: Principal, name: str) -> None:
+        """Remove the group. Raises: TopicGroupNotExist."""
+        await self._groups.delete(caller.owner_id, name)
+
+    def list_topic_groups(self, caller: Principal) -> Sequence[TopicGroup]:
+        """The caller's groups, by name."""
+        return self._groups.owned_by(caller.owner_id)
+
+    async def lookup_topics(self, caller: Principal, name: str) -> Mapping[str, int]:
+        """Resource name to partition count of the group's topics that the caller may read."""
+        matches = self._groups.get(caller.owner_id, name).matcher()
+        found = await self._matching(caller, Permission.GET_MESSAGE, matches)
+        return {topic.resource: topic.consumer_partitions for topic in found}
+
+    async def match_topics(self, caller: Principal, pattern: str, team: str) -> Sequence[str]:
+        """Names of a team's topics that match and that the caller may describe.
+
+        A topic is the team's if it is bound or granted to it; without a team, every topic counts.
+        """
+        matches = Pattern(pattern).matches
+        found = await self._matching(caller, Permission.DESCRIBE_TOPIC, matches)
+        return sorted({topic.name for topic in found if not team or _is_of_team(topic, team)})
+
+    def _owned(self, caller: Principal, group: TopicGroup) -> TopicGroup:
+        if caller.anonymous:
+            self._context.authorizer.refuse(caller, "own a topic group", group.name)
+        return replace(group, owner=caller.owner_id)
+
+    async def _matching(
+        self, caller: Principal, action: Permission, matches: Callable[[str], bool]
+    ) -> Sequence[Topic]:
+        bits = int(action)
+        visible = [
+            topic
+            for topic in of_tenants(self._context.topics.all())
+            if permissions_of(caller, topic) & bits
+        ]
+        found: list[Topic] = []
+        for index, topic in enumerate(visible):
+            if index % NAMES_PER_TURN == NAMES_PER_TURN - 1:
+                await asyncio.sleep(0)
+            if matches(topic.name):
+                found.append(topic)
+        return found
+
+
+def _is_of_team(topic: Topic, team: str) -> bool:
+    granted = any(grantee.identifier == team for grantee in topic.acl)
+    return granted or topic.bound_team == team or topic.owner == team

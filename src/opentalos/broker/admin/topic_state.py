@@ -1,0 +1,68 @@
+"""What a topic's logs and quotas say about it, for callers that may see it."""
+
+import asyncio
+from collections.abc import Sequence
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.peer_rpc.remote_logs import PartitionFacts, Question, RemoteLogs, Wanted
+from opentalos.broker.values import PartitionState, QuotaUse, Topic, TopicDescription
+from opentalos.catalog.access.grants import grants_of
+from opentalos.catalog.quota.quotas import topic_rates
+from opentalos.log.results import PartitionStats
+from opentalos.model.errors import TalosError
+from opentalos.model.identity import Principal
+
+LIST_PARTITIONS_MAX = 1_000  # above it a list of descriptions has no partition states
+
+
+class TopicReader:
+    """Joins catalog and log. It does not authorise: its callers have."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._logs = RemoteLogs(context)
+
+    def owned_by(self, caller: Principal) -> Sequence[Topic]:
+        """Topics of the caller and of its organisation, by name."""
+        if caller.anonymous:
+            return []
+        topics = self._context.topics
+        owned = list(topics.owned_by(caller.owner_id))
+        if caller.id != caller.owner_id:
+            owned += topics.owned_by(caller.id)
+        return sorted(owned, key=lambda topic: (topic.name, topic.owner))
+
+    async def describe(self, topic: Topic) -> TopicDescription:
+        """Everything; a partition that cannot tell its state now is left out."""
+        partitions = range(topic.consumer_partitions)
+        found = await self._logs.look(topic, partitions, Question(Wanted.STATE))
+        states = [
+            _state(partition, facts)
+            for partition, facts in zip(partitions, found, strict=True)
+            if not isinstance(facts, TalosError)
+        ]
+        return self._description(topic, states)
+
+    async def describe_all(self, topics: Sequence[Topic]) -> Sequence[TopicDescription]:
+        """Everything about many topics; partition states only if they are not too many."""
+        if sum(topic.consumer_partitions for topic in topics) > LIST_PARTITIONS_MAX:
+            return [self._description(topic, []) for topic in topics]
+        return await asyncio.gather(*(self.describe(topic) for topic in topics))
+
+    def _description(self, topic: Topic, states: list[PartitionState]) -> TopicDescription:
+        rates = topic_rates(self._context.config.quota, topic.quota)
+        use = QuotaUse(rates, self._context.spaces.used(topic))
+        return TopicDescription(topic, tuple(states), use, grants_of(topic))
+
+
+def _state(partition: int, facts: PartitionFacts) -> PartitionState:
+    stats = facts.stats or PartitionStats(0, 0, 0, 0)
+    return PartitionState(
+        partition,
+        facts.offsets.start,
+        facts.offsets.end,
+        stats.retained_messages,
+        stats.retained_bytes,
+        stats.total_messages,
+        stats.total_bytes,
+    )

@@ -1,0 +1,234 @@
+"""Topic use cases: create, change, delete, describe and list topics."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from opentalos.broker.admin.topic_state import TopicReader
+from opentalos.broker.admin.topic_upkeep import TopicUpkeep
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.values import (
+    AttributeChange,
+    NewTopic,
+    Topic,
+    TopicDescription,
+    TopicStatus,
+)
+from opentalos.catalog.quota.records import QuotaCatalog
+from opentalos.catalog.topics.change import (
+    bound_topic,
+    changed_topic,
+    check_text,
+    new_topic,
+    shrunk_topic,
+    split_name,
+    tombstone,
+    without_attribute,
+)
+from opentalos.model.errors import (
+    AlreadyExists,
+    BadRequest,
+    NotSupported,
+    PermissionDenied,
+    QuotaExceeded,
+    StoreUnavailable,
+    TopicExists,
+)
+from opentalos.model.identity import Permission, Principal
+from opentalos.model.names import SYSTEM_TENANT
+
+UUID_BYTES = 16
+
+
+class TopicService:
+    """Topics as callers see and change them; every method authorises first."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        quotas: QuotaCatalog,
+        reader: TopicReader,
+        upkeep: TopicUpkeep,
+    ) -> None:
+        self._context, self._quotas = context, quotas
+        self._reader, self._upkeep = reader, upkeep
+        # Counting and creating are one step, so that parallel calls cannot pass a limit together.
+        self._counting = asyncio.Lock()
+
+    async def create_topic(self, caller: Principal, new: NewTopic) -> Topic:
+        """Create a topic owned by the caller or its organisation.
+
+        Raises: TopicExists, InvalidName, InvalidTopicParams, QuotaExceeded, PermissionDenied;
+            StoreUnavailable: a deleted topic of that name is not gone yet.
+        """
+        context = self._context
+        if caller.anonymous:
+            context.authorizer.refuse(caller, "create a topic", new.name)
+        try:
+            owner, name = split_name(caller, new.name)
+        except PermissionDenied:
+            context.authorizer.refuse(caller, "create a topic of another owner", new.name)
+        clock = context.clock
+        topic = new_topic(
+            new,
+            (owner, name),
+            clock.token(UUID_BYTES).hex(),
+            clock.wall_ms(),
+            context.config.topic,
+        )
+        await self._make_way(owner, name)  # it may wait for storage: not while others queue
+        try:
+            await self._store(topic)
+        except AlreadyExists:  # this server did not know of it
+            await self._make_way(owner, name)
+            try:
+                await self._store(topic)
+            except AlreadyExists:
+                raise TopicExists(f"topic {name} exists") from None
+        await context.ownership.settled(topic.uuid, topic.partitions)
+        return topic
+
+    async def delete_topic(self, caller: Principal, resource: str) -> None:
+        """Delete a topic by resource name; it is unknown to everybody from then on.
+
+        Its logs are removed at once if storage allows, else later, even after a restart.
+        Raises: BadRequest: it is one of the service's own.
+        """
+        topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
+        if topic.owner == SYSTEM_TENANT:
+            raise BadRequest(f"topic {topic.name} belongs to the service and cannot be deleted")
+        dead = await self._context.topics.change(topic, tombstone)
+        await self._upkeep.remove_soon(dead)
+
+    async def change_attribute(
+        self, caller: Principal, resource: str, change: AttributeChange
+    ) -> Topic:
+        """Change the fields that are set.
+
+        Raises: InvalidTopicParams, ChangePartitionTooFast, QuotaExceeded, TopicNotExist.
+        """
+        context = self._context
+        topic = context.topic(caller, Permission.CHANGE_TOPIC, resource)
+        now_ms = context.clock.wall_ms()
+        async with self._counting:
+            if change.partitions is not None and change.partitions > topic.partitions:
+                changed_topic(topic, change, now_ms, context.config.topic)  # its errors go first
+                self._check_counts(topic.owner, change.partitions - topic.partitions, topics=0)
+            changed = await context.topics.change(
+                topic, lambda now: changed_topic(now, change, now_ms, context.config.topic)
+            )
+        if change.partitions is not None:
+            await context.ownership.settled(changed.uuid, changed.partitions)
+        return changed
+
+    async def delete_attribute(self, caller: Principal, resource: str, key: str) -> Topic:
+        """Remove one key of the free attribute map; an unknown key is no error."""
+        topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
+        return await self._context.topics.change(topic, lambda now: without_attribute(now, key))
+
+    async def change_owner_info(
+        self, caller: Principal, resource: str, charge_id: str, owner_name: str
+    ) -> Topic:
+        """Set the responsible person. Raises: BadRequest: a text is too long."""
+        topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
+        check_text(charge_id, "chargeId")
+        check_text(owner_name, "ownerName")
+        return await self._context.topics.change(
+            topic, lambda now: replace(now, charge_id=charge_id, owner_name=owner_name)
+        )
+
+    def find_topic(self, caller: Principal, name: str) -> Topic:
+        """The topic of getDescribeInfo (``consumer_partitions``) and getTopicAttribute.
+
+        Raises: TopicNotExist, PermissionDenied, InvalidName.
+        """
+        return self._context.find_topic(caller, Permission.DESCRIBE_TOPIC, name)
+
+    async def describe_topic(self, caller: Principal, name: str) -> TopicDescription:
+        """Everything about a topic; a partition that cannot tell its state now is left out."""
+        return await self._reader.describe(self.find_topic(caller, name))
+
+    def list_topics(self, caller: Principal) -> Sequence[Topic]:
+        """Topics that the caller or its organisation owns, by name."""
+        return self._reader.owned_by(caller)
+
+    def bind_topics(self, caller: Principal) -> Sequence[Topic]:
+        """Topics bound to the caller's organisation or team (getBindTopics), by name."""
+        bound = [
+            topic
+            for topic in self._context.topics.all()
+            if (topic.bound_organisation and topic.bound_organisation == caller.organisation)
+            or (topic.bound_team and topic.bound_team == caller.team)
+        ]
+        return sorted(bound, key=lambda topic: (topic.name, topic.owner))
+
+    async def add_sub_resource_name(
+        self, caller: Principal, resource: str, organisation: str, team: str
+    ) -> Topic:
+        """Bind a developer's topic to an organisation and its admin team.
+
+        Raises: SubResourceNameExists: bound already; PermissionDenied: the caller is a member of
+            an organisation (an AK key); InvalidName.
+        """
+        topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
+        if caller.organisation:
+            self._context.authorizer.refuse(caller, "bind a topic", resource)
+        return await self._context.topics.change(
+            topic, lambda now: bound_topic(now, organisation, team)
+        )
+
+    def replicate_topic(self, caller: Principal) -> Topic:
+        """Both replication RPCs. Raises: NotSupported."""
+        raise NotSupported("replication topics are not supported yet")
+
+    async def finish_shrink(self, caller: Principal, resource: str) -> Topic:
+        """End a shrink now, whatever is not consumed yet; for administrators."""
+        self._context.authorizer.authorize_admin(caller, "finish a shrink", resource)
+        topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
+        return await self._context.topics.change(topic, shrunk_topic)
+
+    async def _store(self, topic: Topic) -> None:
+        """Raises: QuotaExceeded; AlreadyExists: live or a tombstone, and known here by now."""
+        async with self._counting:
+            self._check_counts(topic.owner, topic.partitions, topics=1)
+            await self._context.topics.create(topic)
+
+    async def _make_way(self, owner: str, name: str) -> None:
+        """Complete the deletion of a former topic of that name. Raises: TopicExists."""
+        topics = self._context.topics
+        former = topics.record(owner, name)
+        if former is not None and self._context.peers is not None:
+            await topics.unseen.look([(owner, name, former)])  # another server may have deleted it
+            former = topics.record(owner, name)
+        if former is None:
+            return
+        if former.status == TopicStatus.ACTIVE:
+            raise TopicExists(f"topic {name} exists")
+        await self._upkeep.remove_soon(former)
+        if self._context.topics.record(owner, name) is not None:
+            raise StoreUnavailable(f"the former topic {name} is still being deleted")
+
+    def _check_counts(self, owner: str, partitions: int, *, topics: int) -> None:
+        config, owned = self._context.config, self._context.topics.owned_by(owner)
+        all_topics = self._context.topics
+        total = len(all_topics.all()) - len(all_topics.owned_by(SYSTEM_TENANT))
+        if topics and total + topics > config.topic.topics_max:
+            raise QuotaExceeded(
+                f"topics of this service: limit {config.topic.topics_max}, measured {total}"
+            )
+        quota = self._quotas.user(owner)
+        limit = quota.topics if quota and quota.topics is not None else config.quota.user_topics
+        if topics and limit and len(owned) + topics > limit:
+            raise QuotaExceeded(
+                f"topics of {owner}: limit {limit} topics, measured {len(owned)} topics"
+            )
+        if not owner.startswith("CL"):
+            return
+        approved = self._quotas.approved().get(owner)
+        limit = approved.total if approved else config.quota.organisation_partitions
+        used = sum(topic.partitions for topic in owned)
+        if used + partitions > limit:
+            raise QuotaExceeded(
+                f"partitions of organisation {owner}: limit {limit} partitions, measured {used} "
+                f"partitions and {partitions} more asked for"
+            )

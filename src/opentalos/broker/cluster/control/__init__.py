@@ -1,0 +1,1 @@
+"""The controller: failure detection, planning, publication, weights."""

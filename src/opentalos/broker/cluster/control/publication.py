@@ -1,0 +1,202 @@
+"""Publication: an assignment becomes records, each by compare-and-set; and which moves are over."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, TypeVar
+
+from opentalos.broker.cluster.records import RING, AssignmentRecord, RingRecord
+from opentalos.broker.cluster.state import ClusterState, assignment_path
+from opentalos.catalog.records.record_index import RecordIndex
+from opentalos.log.manifest.store import ManifestStore
+from opentalos.model.errors import StoreUnavailable
+from opentalos.model.message import PartitionKey
+from opentalos.placement.values import Assignment
+from opentalos.ports.clock import Clock
+
+T = TypeVar("T")
+WRITES_AT_ONCE = 32
+RECENT_MAX = 200  # moves remembered for the status
+FEWER_KEPT_S = 5.0  # a topic or partition that this server misses may only be not yet known here
+SEALED_AFTER_S = 0.3  # a former owner has heard of the move by then
+SLACK_S = 0.5  # beyond the time that a new owner waits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A partition that changed, or changes, its server. ``planned``: the former one was alive."""
+
+    topic_uuid: str
+    partition: int
+    source: str
+    target: str
+    planned: bool
+    at_ms: int = 0  # when it was published; 0: not known here
+
+
+class Publication:
+    """What is published, and how the leader changes it.
+
+    ``may_write`` is asked before each write. Every write expects exactly what was read when the
+    plan was made; so of two controllers one only has to plan again.
+    """
+
+    def __init__(self, state: ClusterState, clock: Clock, may_write: Callable[[], bool]) -> None:
+        self._state, self._clock, self._may_write = state, clock, may_write
+        self._manifests = ManifestStore(state.meta, "")
+        self._turns = asyncio.Semaphore(WRITES_AT_ONCE)
+        self._fewer_since_s: dict[str, float] = {}  # topics that seem to have become smaller
+        self._kept: set[str] = set()  # those of them that may only be not yet known here
+        self._moving_since_s: dict[PartitionKey, float] = {}
+        self.recent: deque[Move] = deque(maxlen=RECENT_MAX)
+        self.planned_moves = 0
+        self.takeovers = 0
+
+    def owners(self) -> Mapping[PartitionKey, str]:
+        """Server by partition, as published."""
+        return {
+            PartitionKey(uuid, partition): owner
+            for uuid, record in self._records()
+            for partition, owner in enumerate(record.owners)
+        }
+
+    def moved_from(self) -> Mapping[PartitionKey, str]:
+        """Planned moves under way."""
+        return {
+            PartitionKey(uuid, int(partition)): source
+            for uuid, record in self._records()
+            for partition, source in record.moved_from.items()
+        }
+
+    def partitions(self, topics: Iterable[tuple[str, int]], now_s: float) -> Sequence[PartitionKey]:
+        """All partitions to be placed.
+
+        What was published and is missing in ``topics`` is either deleted or, if another controller
+        made the assignment, not yet known here. So for a while it stays as it is: it is neither
+        taken away nor moved.
+        """
+        counts = dict(topics)
+        since_s = {
+            uuid: self._fewer_since_s.get(uuid, now_s)
+            for uuid, record in self._records()
+            if counts.get(uuid, 0) < len(record.owners)
+        }
+        self._fewer_since_s = since_s
+        self._kept = {uuid for uuid, at_s in since_s.items() if now_s < at_s + FEWER_KEPT_S}
+        return [
+            PartitionKey(uuid, number) for uuid in sorted(counts) for number in range(counts[uuid])
+        ]
+
+    def next_look_s(self, now_s: float) -> float:
+        """Loop time at which ``partitions`` may say something else by itself."""
+        times = (since_s + FEWER_KEPT_S for since_s in self._fewer_since_s.values())
+        return min((time_s for time_s in times if time_s > now_s), default=float("inf"))
+
+    async def unfinished(self, now_s: float, wait_s: float) -> Mapping[PartitionKey, str]:
+        """Planned moves whose former owner has not sealed yet, for at most ``wait_s``."""
+        moving = self.moved_from()
+        since_s = {key: self._moving_since_s.get(key, now_s) for key in moving}
+        self._moving_since_s = since_s
+        old = [key for key in moving if now_s >= since_s[key] + SEALED_AFTER_S]
+        over = await self._bounded(self._sealed(key, moving[key]) for key in old)
+        ended = {key for key, sealed in zip(old, over, strict=True) if sealed is True}
+        ended |= {key for key in old if now_s >= since_s[key] + wait_s + SLACK_S}
+        return {key: source for key, source in moving.items() if key not in ended}
+
+    async def publish(self, assignment: Assignment) -> None:
+        """Write what is new. Raises: TalosError: some records may be as they were; plan again."""
+        for outcome in await self._bounded([*self._writes(assignment)]):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _records(self) -> Iterator[tuple[str, AssignmentRecord]]:
+        for uuid in self._state.assigned_topics():
+            record = self._state.assignment(uuid)
+            if record is not None:
+                yield uuid, record
+
+    def _writes(self, assignment: Assignment) -> Iterator[Coroutine[None, None, object]]:
+        ring = self._state.ring
+        if ring is None or ring.servers != assignment.ring:
+            after = RingRecord(number=ring.number + 1 if ring else 1, servers=assignment.ring)
+            yield self._put(self._state.control, RING, ring, after)
+        owners: dict[str, list[str]] = {}
+        for key, owner in assignment.owners.items():
+            owners.setdefault(key.topic_uuid, []).append(owner)
+        moving: dict[str, dict[str, str]] = {}
+        for key, source in assignment.moved_from.items():
+            moving.setdefault(key.topic_uuid, {})[str(key.partition)] = source
+        for uuid, former in list(self._records()):
+            if uuid not in owners and uuid not in self._kept:
+                yield self._remove(uuid, former)
+        for uuid, names in owners.items():
+            before, moves = self._state.assignment(uuid), moving.get(uuid, {})
+            if before is not None and uuid in self._kept:
+                names += before.owners[len(names) :]
+            if before is None or (before.owners, before.moved_from) != (tuple(names), moves):
+                number = before.number + 1 if before else 1
+                record = AssignmentRecord(number=number, owners=tuple(names), moved_from=moves)
+                yield self._write(uuid, before, record)
+
+    async def _write(
+        self, uuid: str, before: AssignmentRecord | None, after: AssignmentRecord
+    ) -> None:
+        await self._put(self._state.assignments, assignment_path(uuid), before, after)
+        if before is not None:
+            self._note_moves(uuid, before, after)
+
+    async def _remove(self, uuid: str, record: AssignmentRecord) -> None:
+        self._check_may_write()
+        await self._state.assignments.remove(assignment_path(uuid), record)
+
+    async def _put(self, index: RecordIndex[Any], path: str, before: Any, after: Any) -> None:
+        def change(stored: Any) -> Any:
+            self._check_may_write()
+            if stored != before:
+                raise StoreUnavailable(f"another controller changed {path}")
+            return after
+
+        if before is None:
+            self._check_may_write()
+            await index.create(path, after)
+        else:
+            await index.change(path, change)
+
+    def _check_may_write(self) -> None:
+        if not self._may_write():
+            raise StoreUnavailable("this server is not the controller any more")
+
+    def _note_moves(self, uuid: str, before: AssignmentRecord, after: AssignmentRecord) -> None:
+        for partition, (source, target) in enumerate(
+            zip_longest(before.owners, after.owners, fillvalue="")
+        ):
+            if source and target and source != target:
+                planned = str(partition) in after.moved_from
+                self.planned_moves += planned
+                self.takeovers += not planned
+                move = Move(
+                    topic_uuid=uuid,
+                    partition=partition,
+                    source=source,
+                    target=target,
+                    planned=planned,
+                    at_ms=self._clock.wall_ms(),
+                )
+                self.recent.append(move)
+
+    async def _sealed(self, key: PartitionKey, source: str) -> bool:
+        held = await self._manifests.load(key)
+        return held.manifest.unsealed is None or held.manifest.owner != source
+
+    async def _bounded(
+        self, calls: Iterable[Coroutine[None, None, T]]
+    ) -> Sequence[T | BaseException]:
+        async def turn(call: Coroutine[None, None, T]) -> T:
+            async with self._turns:
+                return await call
+
+        return await asyncio.gather(*map(turn, calls), return_exceptions=True)

@@ -1,0 +1,77 @@
+"""ClusterGate: what the log asks before it opens a partition.
+
+See log/partition/ownership_guard.py.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
+from opentalos.broker.cluster.membership import Membership
+from opentalos.broker.cluster.state import ClusterState, assignment_path
+from opentalos.catalog.topics.topics import TopicCatalog, confirm_topic
+from opentalos.log.manifest.manifest import Manifest
+from opentalos.model.errors import PartitionNotServing, TalosError
+from opentalos.model.limits import ClusterLimits
+from opentalos.model.message import PartitionKey
+
+SEALED_LOOK_S = 0.01  # between two looks whether the former owner has sealed
+
+
+class ClusterGate:
+    """Open for partitions of this server while its session is valid."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        ownership: ClusterOwnership,
+        membership: Membership,
+        limits: ClusterLimits,
+    ) -> None:
+        self._state, self._ownership, self._membership = state, ownership, membership
+        self.handover_s = limits.handover_s
+        self.topics: TopicCatalog | None = None  # set by the composition
+        self._waits: dict[PartitionKey, tuple[int, float]] = {}  # assignment's number, until when
+
+    def refusal(self, key: PartitionKey) -> TalosError | None:
+        """See Gate."""
+        refusal = self._ownership.refusal(key.topic_uuid, key.partition)
+        if refusal is None and not self._membership.steady:
+            refusal = PartitionNotServing("the cluster's coordination is away: nothing is opened")
+        return refusal
+
+    def wait_s(self, key: PartitionKey, former: Manifest) -> float:
+        """See Gate: while a planned move's former owner is alive, at most ``handover_s``."""
+        record = self._state.assignment(key.topic_uuid)
+        source = record.moved_from.get(str(key.partition)) if record is not None else None
+        if record is None or source is None or source != former.owner:
+            return 0.0
+        if not self._ownership.address_of(source):
+            return 0.0
+        now_s = asyncio.get_running_loop().time()
+        number, until_s = self._waits.get(key, (-1, 0.0))
+        if number != record.number:
+            until_s = now_s + self.handover_s
+            self._waits[key] = (record.number, until_s)
+        return SEALED_LOOK_S if now_s < until_s else 0.0
+
+    def forget(self, keys: Iterable[PartitionKey]) -> None:
+        """These partitions came or left: waits begin anew."""
+        for key in keys:
+            self._waits.pop(key, None)
+
+    def steady(self) -> bool:
+        """See Gate."""
+        return self._membership.steady
+
+    async def confirm_owner(self, key: PartitionKey) -> None:
+        """See Gate: a server whose copy of the assignments is old must take nothing back."""
+        await self._state.assignments.refresh(assignment_path(key.topic_uuid))
+        refusal = self.refusal(key)
+        if refusal is not None:
+            raise refusal
+
+    async def confirm_topic(self, key: PartitionKey) -> None:
+        """See Gate."""
+        if self.topics is not None:
+            await confirm_topic(self.topics, key.topic_uuid)

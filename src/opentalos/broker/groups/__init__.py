@@ -1,0 +1,1 @@
+"""Consumer groups: workers, partition leases, checkpoints, lag, resets."""

@@ -1,0 +1,258 @@
+"""Consumer use cases of one topic: worker and partition leases, checkpoints."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.messaging.position_events import PositionEvents
+from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
+from opentalos.broker.values import (
+    CheckpointKey,
+    Commit,
+    ConsumeUnit,
+    LockedPartitions,
+    Topic,
+)
+from opentalos.catalog.access.authorize import permissions_of
+from opentalos.group import coordinator
+from opentalos.group.coordinator import Coordinator, WorkerSeat
+from opentalos.group.directory import GroupUser
+from opentalos.group.row_format import NO_CHECKPOINT, GroupKey
+from opentalos.model.errors import (
+    BadRequest,
+    PartitionNotExist,
+    PermissionDenied,
+    TooManyConsumers,
+    UnexpectedOffset,
+)
+from opentalos.model.identity import Permission, Principal
+from opentalos.model.message import PartitionKey
+from opentalos.model.names import check_name
+
+_AUDIT = logging.getLogger("opentalos.audit")
+WORKER_ID_CHARS_MAX = 256
+ENDS_MAX = 100_000  # cached next offsets
+
+
+class _KnownEnd(NamedTuple):
+    """The log's next offset when it was last looked at, and the log's epoch then."""
+
+    next_offset: int
+    epoch: int
+
+
+class ConsumerService:
+    """What talos-consumer.md section 4 expects of a server, per topic. All need GET_MESSAGE.
+
+    A group has one coordinator in the cluster, chosen by its name; at any other server every call
+    raises NotOwner with the coordinator's address. ``org_offsets`` is answered by any server.
+    """
+
+    def __init__(self, context: BrokerContext, groups: Coordinator) -> None:
+        self.context, self._groups = context, groups
+        self._logs = RemoteLogs(context)
+        self.positions = PositionEvents(self._logs)
+        # A log's end only grows, so a commit below a known end needs no look at the log.
+        self._known_ends: dict[PartitionKey, _KnownEnd] = {}
+
+    async def check_register(self, caller: Principal, unit: ConsumeUnit) -> bool:
+        """Whether one more worker may join."""
+        topic = self._topic(caller, unit.group, unit.resource)
+        with self._tenant(caller, unit.group, topic) as user:
+            return await self._groups.can_register(user, unit.worker)
+
+    async def lock_worker(self, caller: Principal, unit: ConsumeUnit, address: str) -> bool:
+        """Create or refresh a worker lease.
+
+        Raises: TooManyConsumers: the safe refusal, since Go fails on a plain False;
+            PermissionDenied: the group belongs to another tenant.
+        """
+        topic = self._topic(caller, unit.group, unit.resource)
+        with self._tenant(caller, unit.group, topic) as user:
+            await self._groups.lock_worker(user, _seat(unit, address))
+        return True
+
+    async def lock_partitions(
+        self, caller: Principal, unit: ConsumeUnit, address: str
+    ) -> LockedPartitions:
+        """Take each listed partition that is free or already the worker's."""
+        topic = self._topic(caller, unit.group, unit.resource)
+        wanted = _existing(topic, unit.partitions)
+        with self._tenant(caller, unit.group, topic) as user:
+            locked = await self._groups.lock_partitions(user, _seat(unit, address), wanted)
+        failed = [p for p in dict.fromkeys(unit.partitions) if p not in locked]
+        return LockedPartitions(tuple(locked), tuple(failed))
+
+    async def unlock_partitions(self, caller: Principal, unit: ConsumeUnit) -> None:
+        """Drop the worker's leases on the listed partitions; others are ignored."""
+        topic = self._topic(caller, unit.group, unit.resource)
+        with self._tenant(caller, unit.group, topic) as user:
+            await self._groups.unlock_partitions(user, unit.worker, unit.partitions)
+
+    async def renew(
+        self, caller: Principal, unit: ConsumeUnit, address: str
+    ) -> tuple[bool, Sequence[int]]:
+        """Refresh the worker and its partitions: (heartbeat, listed partitions it lost).
+
+        The heartbeat is False only if the worker's lease ran out and its seat was taken.
+        """
+        topic = self._topic(caller, unit.group, unit.resource)
+        listed = list(dict.fromkeys(unit.partitions))
+        wanted = _existing(topic, listed)
+        try:
+            with self._tenant(caller, unit.group, topic) as user:
+                failed = await self._groups.renew(user, _seat(unit, address), wanted)
+        except TooManyConsumers:
+            return False, listed
+        gone = [partition for partition in listed if partition not in wanted]
+        return True, [*failed, *gone]
+
+    async def query_workers(
+        self, caller: Principal, group: str, resource: str
+    ) -> Mapping[str, Sequence[int]]:
+        """All live workers with the partitions they hold, idle ones too."""
+        topic = self._topic(caller, group, resource)
+        with self._tenant(caller, group, topic) as user:
+            return await self._groups.holdings(user, topic.consumer_partitions)
+
+    async def query_offset(
+        self, caller: Principal, group: str, resource: str, partition: int
+    ) -> int:
+        """Last committed offset; -1 if none."""
+        topic = self._topic(caller, group, resource)
+        _check_partition(topic, partition)
+        with self._tenant(caller, group, topic) as user:
+            stored = await self._groups.progress.checkpoint(user, partition)
+        await self.positions.check(topic, partition, group, stored)
+        return stored.offset
+
+    async def update_offset(self, caller: Principal, commit: Commit) -> bool:
+        """Commit a checkpoint; False if the worker does not hold the partition.
+
+        Raises: UnexpectedOffset: negative, or beyond the log's end; Unavailable; OutcomeUnknown.
+        """
+        topic = self._topic(caller, commit.group, commit.resource)
+        _check_partition(topic, commit.partition)
+        if commit.offset < 0:
+            raise UnexpectedOffset(f"checkpoint {commit.offset} is negative")
+        end = await self._end_above(topic, commit.partition, commit.offset)
+        with self._tenant(caller, commit.group, topic) as user:
+            return await self._groups.commit(
+                user,
+                coordinator.Commit(
+                    partition=commit.partition,
+                    worker=commit.worker,
+                    offset=commit.offset,
+                    next_offset=end.next_offset,
+                    last_offset=commit.last_offset,
+                    epoch=end.epoch,
+                ),
+            )
+
+    async def worker_id(self, caller: Principal, group: str, resource: str, partition: int) -> str:
+        """Worker that holds the partition; empty if nobody does."""
+        topic = self._topic(caller, group, resource)
+        _check_partition(topic, partition)
+        with self._tenant(caller, group, topic) as user:
+            progress = await self._groups.progress.of_group(user)
+        return progress[partition].worker if partition in progress else ""
+
+    async def org_offsets(
+        self, caller: Principal, prefix: str, organisation: str
+    ) -> Mapping[CheckpointKey, int]:
+        """All checkpoints of an organisation's groups whose name starts with ``prefix``.
+
+        Only for members and administrators, and only on topics the caller may see.
+        """
+        member = not caller.anonymous and organisation == caller.organisation
+        if not organisation or not (member or caller.admin):
+            self.context.authorizer.refuse(caller, "query an organisation's offsets", organisation)
+        resources = {
+            topic.uuid: topic.resource
+            for topic in self.context.topics.all()
+            if permissions_of(caller, topic)
+        }
+        found = await self._groups.rows.checkpoints(organisation, prefix)
+        return {
+            CheckpointKey(key.group, resources[key.topic_uuid], partition): offset
+            for key, partition, offset in found
+            if key.topic_uuid in resources
+        }
+
+    async def delete_group(self, caller: Principal, group: str, resource: str) -> None:
+        """Forget a group's checkpoints. Raises: ConsumerGroupWorking, ConsumerGroupNotExist."""
+        topic = self._topic(caller, group, resource)
+        with self._tenant(caller, group, topic) as user:
+            await self._groups.directory.delete_group(user)
+
+    async def reset_checkpoint(self, caller: Principal, key: CheckpointKey, offset: int) -> None:
+        """Audited reset: revokes the lease and sets the checkpoint in one write.
+
+        ``offset`` is the last offset that counts as processed; -1 forgets the checkpoint.
+
+        Raises: UnexpectedOffset: beyond the log's end; ConsumerGroupNotExist.
+        """
+        topic = self._topic(caller, key.group, key.resource)
+        _check_partition(topic, key.partition)
+        end = await self._end_above(topic, key.partition, offset)
+        if not NO_CHECKPOINT <= offset < end.next_offset:
+            raise UnexpectedOffset(f"checkpoint {offset} is beyond the log's end")
+        with self._tenant(caller, key.group, topic) as user:
+            revoked = await self._groups.reset(user, key.partition, offset, end.epoch)
+        fields = {
+            "principal": caller.id,
+            "action": "reset checkpoint",
+            "resource": f"{key.resource}/{key.partition}/{key.group}",
+            "offset": offset,
+            "revoked": revoked,
+        }
+        _AUDIT.warning("reset %s", fields, extra={"audit": fields})
+
+    async def _end_above(self, topic: Topic, partition: int, offset: int) -> _KnownEnd:
+        """An end of the log; a known one that is above ``offset`` will do."""
+        key = PartitionKey(topic.uuid, partition)
+        known = self._known_ends.get(key)
+        if known is not None and offset < known.next_offset:
+            return known
+        facts = await self._logs.facts(topic, partition)
+        if len(self._known_ends) >= ENDS_MAX:
+            self._known_ends.clear()
+        known = self._known_ends[key] = _KnownEnd(facts.offsets.next, facts.epoch)
+        return known
+
+    @contextmanager
+    def _tenant(self, caller: Principal, group: str, topic: Topic) -> Iterator[GroupUser]:
+        """The caller as a user of the group; the denial of a foreign group is audited."""
+        key = GroupKey(topic.uuid, check_name(group, "consumer group"))
+        try:
+            yield GroupUser(key, caller.owner_id, caller.admin)
+        except PermissionDenied:
+            resource = f"{topic.resource}/{group}"
+            self.context.authorizer.refuse(caller, "use another tenant's group", resource)
+
+    def _topic(self, caller: Principal, group: str, resource: str) -> Topic:
+        """The topic, at the coordinator of the group. Raises: NotOwner at another server."""
+        self.context.ownership.check_group(group)
+        return self.context.topic(caller, Permission.GET_MESSAGE, resource)
+
+
+def _seat(unit: ConsumeUnit, address: str) -> WorkerSeat:
+    if not 0 < len(unit.worker) <= WORKER_ID_CHARS_MAX:
+        raise BadRequest(f"a worker id has 1 to {WORKER_ID_CHARS_MAX} characters")
+    return WorkerSeat(unit.worker, address)
+
+
+def _existing(topic: Topic, partitions: Sequence[int]) -> list[int]:
+    """Those of the partitions that consumers may hold, each once."""
+    wanted = dict.fromkeys(partitions)
+    return [partition for partition in wanted if 0 <= partition < topic.consumer_partitions]
+
+
+def _check_partition(topic: Topic, partition: int) -> None:
+    if not 0 <= partition < topic.consumer_partitions:
+        raise PartitionNotExist(
+            f"topic {topic.name} has {topic.consumer_partitions} partitions, none is {partition}",
+            ((topic.owner, topic.name, topic),),
+        )

@@ -1,0 +1,128 @@
+"""Resets of a whole group: every partition's checkpoint to a start, an end, a time or offsets."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from opentalos.broker.groups.consumers import ConsumerService
+from opentalos.broker.groups.metrics import MetricService
+from opentalos.broker.messaging.messages import MessageService
+from opentalos.broker.values import CheckpointKey
+from opentalos.group.row_format import NO_CHECKPOINT
+from opentalos.model.errors import (
+    OutcomeUnknown,
+    PartitionNotExist,
+    TalosError,
+    UnexpectedOffset,
+)
+from opentalos.model.identity import Principal
+from opentalos.model.message import OffsetRange
+
+
+class ResetTo(Enum):
+    """Where a group goes on: with the first message that is kept, or with the next one."""
+
+    START = "start"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class ResetTime:
+    """It goes on with the first message stored at this Unix time (milliseconds) or later."""
+
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOffsets:
+    """Checkpoints by partition: the last message that counts as processed; -1: none. Partitions
+    that are left out stay as they are."""
+
+    offsets: Mapping[int, int]
+
+
+ResetTarget = ResetTo | ResetTime | ResetOffsets
+
+
+class PartitionReset(NamedTuple):
+    """A partition's checkpoint before and after; -1: none."""
+
+    partition: int
+    before: int
+    after: int
+
+
+class GroupResetService:
+    """Computes checkpoints and sets them; a dry run does everything but the last step."""
+
+    def __init__(
+        self, messages: MessageService, consumers: ConsumerService, metrics: MetricService
+    ) -> None:
+        self._messages, self._consumers, self._metrics = messages, consumers, metrics
+
+    async def reset(
+        self, caller: Principal, group: str, resource: str, target: ResetTarget, *, dry_run: bool
+    ) -> Sequence[PartitionReset]:
+        """Set the checkpoints, revoking the leases of those partitions; audited.
+
+        Raises: ConsumerGroupNotExist, PermissionDenied, PartitionNotExist, UnexpectedOffset;
+            OutcomeUnknown: some partitions were set. Setting them again is safe.
+        """
+        await self._consumers.query_workers(caller, group, resource)  # may the caller use it?
+        units = await self._metrics.consume_unit(caller, group, resource)
+        before = {unit.partition: unit.checkpoint for unit in units}
+        after = await self._checkpoints(caller, resource, target, before)
+        found = [PartitionReset(one, before[one], after[one]) for one in sorted(after)]
+        if dry_run:
+            return found
+        for index, one in enumerate(found):
+            key = CheckpointKey(group, resource, one.partition)
+            try:
+                await self._consumers.reset_checkpoint(caller, key, one.after)
+            except TalosError as error:
+                if index == 0:
+                    raise
+                text = f"{index} of {len(found)} partitions are reset; then: {error}"
+                raise OutcomeUnknown(text) from error
+        return found
+
+    async def _checkpoints(
+        self,
+        caller: Principal,
+        resource: str,
+        target: ResetTarget,
+        before: Mapping[int, int],
+    ) -> Mapping[int, int]:
+        partitions = list(before)
+        if isinstance(target, ResetOffsets):
+            partitions = list(target.offsets)
+            missing = [one for one in partitions if one not in before]
+            if missing:
+                raise PartitionNotExist(f"the topic has no partition {missing[0]}")
+        ranges = await self._ranges(caller, resource, partitions)
+        if isinstance(target, ResetOffsets):
+            for one, offset in target.offsets.items():
+                if not NO_CHECKPOINT <= offset < ranges[one].next:
+                    raise UnexpectedOffset(
+                        f"checkpoint {offset} of partition {one} is beyond the log's end"
+                    )
+            return target.offsets
+        if isinstance(target, ResetTime):
+            times = dict.fromkeys(partitions, target.time_ms)
+            found = await self._messages.offsets_at(caller, resource, times)
+            return {one: found[one] - 1 for one in partitions}
+        if target is ResetTo.START:
+            return {one: ranges[one].start - 1 for one in partitions}
+        return {one: ranges[one].next - 1 for one in partitions}
+
+    async def _ranges(
+        self, caller: Principal, resource: str, partitions: Sequence[int]
+    ) -> Mapping[int, OffsetRange]:
+        found = await self._messages.offsets_of(caller, resource, partitions)
+        ranges: dict[int, OffsetRange] = {}
+        for one, offsets in zip(partitions, found, strict=True):
+            if isinstance(offsets, TalosError):
+                raise offsets
+            ranges[one] = offsets
+        return ranges

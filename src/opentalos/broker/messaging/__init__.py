@@ -1,0 +1,1 @@
+"""Messages: put, get, offsets, preview, and the topics of the service itself."""

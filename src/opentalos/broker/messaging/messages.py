@@ -1,0 +1,447 @@
+"""Message use cases: put, get, offsets, time lookup, preview, schedule info."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.messaging.message_counters import HeldCalls, MessageCounters
+from opentalos.broker.messaging.preview import PREVIEW_BYTES_MAX, PreviewedMessage, latest_messages
+from opentalos.broker.peer_rpc.remote_logs import Found, Question, RemoteLogs, Wanted
+from opentalos.catalog.topics.topic import Topic
+from opentalos.log.partition.partition_log import PartitionLog
+from opentalos.log.results import AppendWaiter
+from opentalos.model.address import has_tls
+from opentalos.model.errors import (
+    BadRequest,
+    DeadlinePassed,
+    OutcomeUnknown,
+    PartitionNotExist,
+    RequestTooLarge,
+    TalosError,
+    ThrottleRejected,
+    TopicNotExist,
+    UnexpectedOffset,
+)
+from opentalos.model.identity import Permission, Principal
+from opentalos.model.message import (
+    UNKNOWN_OFFSET,
+    MessageBlock,
+    OffsetRange,
+    StoredBlock,
+)
+
+START_OFFSET = -1  # of the retained log. Source: message.thrift MessageOffset
+LATEST_OFFSET = -2  # only messages that arrive later
+BLOCKS_MAX = 1_000  # of one put; clients send one
+_ROUTES_MAX = 100_000  # cached (caller, topic, partition) decisions
+
+
+class PutTarget(NamedTuple):
+    """Where a put goes. ``deadline_ms`` is Unix time; 0: none."""
+
+    resource: str
+    partition: int
+    deadline_ms: int = 0
+
+
+class GetQuery(NamedTuple):
+    """What to read. ``offset`` may be START_OFFSET or LATEST_OFFSET."""
+
+    resource: str
+    partition: int
+    offset: int
+    messages_max: int
+    bytes_max: int
+    deadline_ms: int = 0
+
+
+class GetResult(NamedTuple):
+    """Contiguous blocks; the first contains the offset that was asked for."""
+
+    blocks: Sequence[StoredBlock]
+    messages: int
+    unhandled: int  # messages after the last returned one
+    hold_s: float = 0.0  # the reply has to wait so long: the caller is over its rate
+
+
+class _Route(NamedTuple):
+    """An access decision and the log it leads to; holds while both objects are current."""
+
+    caller: Principal
+    topic: Topic
+    log: PartitionLog
+
+
+class MessageService:
+    """Reads and writes messages; every method authorises first.
+
+    The hot path is synchronous: a put costs no task and no future (HOTPATH rule 4).
+    """
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._limits = context.config.message
+        self._logs = RemoteLogs(context)
+        self._put_routes: dict[tuple[str, str, int], _Route] = {}
+        self._held_bytes = 0  # of puts that wait for rate
+        self._holds = 0  # gets that wait for messages
+        self.counters = MessageCounters()
+
+    # --- put ---------------------------------------------------------------------------------
+
+    def put(
+        self,
+        caller: Principal,
+        target: PutTarget,
+        blocks: Sequence[MessageBlock],
+        waiter: AppendWaiter,
+    ) -> None:
+        """Append blocks; ``waiter`` gets the offset of the first once all are durable, or an error.
+
+        Raises: RequestError, Unavailable leaves: not done, and the waiter is not called. An
+            OutcomeUnknown given to the waiter: some of the blocks may be stored.
+        """
+        route = self._put_route(caller, target.resource, target.partition)
+        bytes_count = self._check_blocks(blocks)
+        now_s = asyncio.get_running_loop().time()
+        context = self._context
+        if target.deadline_ms:
+            self._check_deadline(target.deadline_ms)
+        handle = context.throttle.handle(caller, route.topic, target.partition)
+        hold_s = handle.admit_put(now_s, bytes_count)
+        counters = self.counters
+        counters.puts += 1
+        counters.put_bytes += bytes_count
+        if hold_s > 0.0:
+            counters.puts_held += 1
+            self._hold(hold_s, bytes_count, (caller, target, blocks, waiter))
+        else:
+            _append(route.log, blocks, waiter)
+
+    def _put_route(self, caller: Principal, resource: str, partition: int) -> _Route:
+        """The decision for this caller, made anew whenever the topic or the caller changed.
+
+        Both are immutable and replaced on any change, so the same two objects have the same
+        answer; only a positive one is kept, so every denial is audited.
+        """
+        key = (caller.id, resource, partition)
+        route = self._put_routes.get(key)
+        if (
+            route is not None
+            and route.caller is caller
+            and route.topic is self._context.topics.by_resource(resource)
+            and route.log.writer.released is None  # else the partition has another log by now
+        ):
+            return route
+        topic = self._context.topic(caller, Permission.PUT_MESSAGE, resource)
+        _check_partition(topic, partition, topic.partitions)
+        if len(self._put_routes) >= _ROUTES_MAX:
+            self._put_routes.clear()
+        route = self._put_routes[key] = _Route(
+            caller, topic, self._context.partition_log(topic, partition)
+        )
+        return route
+
+    def forget_routes(self) -> None:
+        """A topic was deleted: no route may keep its logs in memory."""
+        self._put_routes.clear()
+
+    def _check_blocks(self, blocks: Sequence[MessageBlock]) -> int:
+        """Payload bytes of all blocks. Raises: BadRequest, RequestTooLarge."""
+        limits, bytes_count = self._limits, 0
+        for block in blocks:
+            size = len(block.payload)
+            if not 0 < block.messages <= limits.block_messages_max:
+                raise BadRequest(
+                    f"messageNumber is {block.messages}, need 1 to {limits.block_messages_max}"
+                )
+            if size > limits.block_bytes_max:
+                raise RequestTooLarge(f"a block of {size} bytes is above {limits.block_bytes_max}")
+            if not size:
+                raise BadRequest("messageBlock is empty")
+            if block.create_ms < 0:
+                raise BadRequest(f"createTimestamp is negative: {block.create_ms}")
+            bytes_count += size
+        if not 0 < len(blocks) <= BLOCKS_MAX:
+            raise BadRequest(f"{len(blocks)} message blocks, need 1 to {BLOCKS_MAX}")
+        return bytes_count
+
+    def _check_deadline(self, deadline_ms: int) -> None:
+        late_ms = self._context.clock.wall_ms() - deadline_ms
+        if late_ms > 0:
+            raise DeadlinePassed(f"the request's deadline passed {late_ms} ms ago")
+
+    def _hold(
+        self,
+        hold_s: float,
+        bytes_count: int,
+        put: tuple[Principal, PutTarget, Sequence[MessageBlock], AppendWaiter],
+    ) -> None:
+        held_bytes_max = self._context.config.quota.held_bytes_max
+        if self._held_bytes + bytes_count > held_bytes_max:
+            raise ThrottleRejected(
+                f"puts over their rate: limit {held_bytes_max} bytes held, "
+                f"measured {self._held_bytes + bytes_count}"
+            )
+        self._held_bytes += bytes_count
+        asyncio.get_running_loop().call_later(hold_s, self._end_hold, bytes_count, put)
+
+    def _end_hold(
+        self,
+        bytes_count: int,
+        put: tuple[Principal, PutTarget, Sequence[MessageBlock], AppendWaiter],
+    ) -> None:
+        self._held_bytes -= bytes_count
+        try:
+            if put[1].deadline_ms:
+                self._check_deadline(put[1].deadline_ms)
+            caller, target, blocks, waiter = put
+            route = self._put_route(caller, target.resource, target.partition)
+            _append(route.log, blocks, waiter)
+        except TalosError as error:
+            put[3](UNKNOWN_OFFSET, error)
+
+    # --- get ---------------------------------------------------------------------------------
+
+    def get_cached(self, caller: Principal, query: GetQuery) -> GetResult | None:
+        """Answer from the tail cache without waiting; None: use ``get``.
+
+        Raises: RequestError, Unavailable leaves.
+        """
+        topic = self._readable(caller, query.resource, query.partition)
+        self._check_query(query)
+        if query.offset < 0:
+            return None
+        read = self._context.partition_log(topic, query.partition).read_cached(
+            query.offset,
+            messages_max=min(query.messages_max, self._limits.get_messages_max),
+            bytes_max=min(query.bytes_max, self._limits.get_bytes_max),
+        )
+        if read is None or not read.blocks:
+            return None
+        handle = self._context.throttle.handle(caller, topic, query.partition)
+        now_s = asyncio.get_running_loop().time()
+        result = _result(read.blocks, read.range, handle.admit_get(now_s))
+        handle.charge_get(now_s, self._count(topic, query.partition, result))
+        return result
+
+    async def get(self, caller: Principal, query: GetQuery) -> GetResult:
+        """Read blocks; waits up to ``get_hold_s`` for messages at the log's end.
+
+        Raises: OffsetOutOfRange, PartitionNotServing, CorruptLog, ThrottleRejected and others.
+        """
+        topic = self._readable(caller, query.resource, query.partition)
+        self._check_query(query)
+        loop = asyncio.get_running_loop()
+        handle = self._context.throttle.handle(caller, topic, query.partition)
+        hold_s = handle.admit_get(loop.time())
+        if hold_s > 0.0:
+            self.counters.gets_held += 1
+            await asyncio.sleep(hold_s)
+            # Topic, permission or deadline may be gone by now.
+            topic = self._readable(caller, query.resource, query.partition)
+            self._check_query(query)
+        hold_s = 0.0 if hold_s else self._limits.get_hold_s
+        if self._holds >= self._limits.get_holds_max:
+            hold_s = 0.0
+        self._holds += 1
+        try:
+            read = await self._context.partition_log(topic, query.partition).read(
+                query.offset,
+                messages_max=min(query.messages_max, self._limits.get_messages_max),
+                bytes_max=min(query.bytes_max, self._limits.get_bytes_max),
+                hold_s=hold_s,
+            )
+        finally:
+            self._holds -= 1
+        result = _result(read.blocks, read.range)
+        handle.charge_get(loop.time(), self._count(topic, query.partition, result))
+        return result
+
+    def _count(self, topic: Topic, partition: int, result: GetResult) -> int:
+        """Count what a get gives back; its payload bytes."""
+        bytes_count = sum(len(block.payload) for block in result.blocks)
+        counters = self.counters
+        traffic = self._context.log.traffic_of(topic.uuid, partition)
+        counters.gets += 1
+        counters.gets_held += result.hold_s > 0.0
+        counters.get_messages += result.messages
+        counters.get_bytes += bytes_count
+        traffic.gets += 1
+        traffic.messages_out += result.messages
+        traffic.bytes_out += bytes_count
+        return bytes_count
+
+    @property
+    def held(self) -> HeldCalls:
+        """Calls that wait now."""
+        return HeldCalls(self._held_bytes, self._holds)
+
+    def _readable(self, caller: Principal, resource: str, partition: int) -> Topic:
+        topic = self._context.topic(caller, Permission.GET_MESSAGE, resource)
+        _check_partition(topic, partition, topic.consumer_partitions)
+        return topic
+
+    def _check_query(self, query: GetQuery) -> None:
+        if query.messages_max <= 0 or query.bytes_max <= 0:
+            raise BadRequest(
+                "maxGetMessageNumber and maxGetMessageBytes must be above 0, not "
+                f"{query.messages_max} and {query.bytes_max}"
+            )
+        if query.offset < LATEST_OFFSET:
+            raise UnexpectedOffset(f"message offset {query.offset}, need -2 or more")
+        if query.deadline_ms:
+            self._check_deadline(query.deadline_ms)
+
+    # --- offsets and the rest ------------------------------------------------------------------
+
+    async def offsets(self, caller: Principal, resource: str, partition: int) -> OffsetRange:
+        """Retained offsets of one partition, whichever server serves it."""
+        (found,) = await self.offsets_of(caller, resource, [partition])
+        if isinstance(found, TalosError):
+            raise found
+        return found
+
+    async def offsets_of(
+        self, caller: Principal, resource: str, partitions: Sequence[int]
+    ) -> Sequence[OffsetRange | TalosError]:
+        """Retained offsets of each partition; one that cannot tell has its error there."""
+        topic = await self._found(caller, resource)
+        found = await self._look(topic, partitions, Question())
+        return [one if isinstance(one, TalosError) else one.offsets for one in found]
+
+    async def topic_offsets(
+        self, caller: Principal, resource: str
+    ) -> Sequence[OffsetRange | TalosError]:
+        """Retained offsets by partition; a partition that cannot tell has its error there."""
+        topic = self._context.topic(caller, Permission.GET_MESSAGE, resource)
+        return await self.offsets_of(caller, resource, range(topic.consumer_partitions))
+
+    async def offset_at(
+        self, caller: Principal, resource: str, partition: int, time_ms: int
+    ) -> int:
+        """First offset stored at or after a time, or the next offset."""
+        return (await self.offsets_at(caller, resource, {partition: time_ms}))[partition]
+
+    async def offsets_at(
+        self, caller: Principal, resource: str, times: Mapping[int, int]
+    ) -> Mapping[int, int]:
+        """The same for many partitions. Raises: the error of the first that cannot tell."""
+        topic = await self._found(caller, resource)
+        offsets: dict[int, int] = {}
+        found = await self._look(topic, list(times), Question(Wanted.TIMES, times))
+        for partition, one in zip(times, found, strict=True):
+            if isinstance(one, TalosError):
+                raise one
+            offsets[partition] = one.found
+        return offsets
+
+    async def _found(self, caller: Principal, resource: str) -> Topic:
+        """The topic, also if another server has made it a moment ago."""
+        try:
+            return self._context.topic(caller, Permission.GET_MESSAGE, resource)
+        except TopicNotExist as error:
+            if not await self._context.appeared(error):
+                raise
+        return self._context.topic(caller, Permission.GET_MESSAGE, resource)
+
+    async def _look(
+        self, topic: Topic, partitions: Sequence[int], question: Question
+    ) -> Sequence[Found]:
+        """Like RemoteLogs.look; a partition that the topic has not is an error there."""
+        count = topic.consumer_partitions
+        existing = [number for number in partitions if 0 <= number < count]
+        looked = await self._logs.look(topic, list(dict.fromkeys(existing)), question)
+        found = dict(zip(dict.fromkeys(existing), looked, strict=True))
+        return [found.get(number) or _no_partition(topic, number, count) for number in partitions]
+
+    async def preview(
+        self, caller: Principal, resource: str, partition: int
+    ) -> Sequence[PreviewedMessage]:
+        """The latest messages of a partition, decoded. Raises: PreviewFailed."""
+        topic = self._readable(caller, resource, partition)
+        log = self._context.partition_log(topic, partition)
+        offsets = await log.offsets()
+        wanted = self._limits.preview_messages_max
+        first = max(offsets.start, offsets.next - wanted)
+        if first == offsets.next:
+            return []
+        read = await log.read(first, messages_max=wanted, bytes_max=PREVIEW_BYTES_MAX)
+        return await latest_messages(read.blocks, wanted)
+
+    def schedule_info(self, caller: Principal, resource: str) -> tuple[Topic, Sequence[str]]:
+        """The topic and the address that serves each of its partitions, by partition id.
+
+        No address if one of them has TLS: official clients dial what they find here by plain HTTP.
+        """
+        topic = self._context.topic(caller, Permission.DESCRIBE_TOPIC, resource)
+        addresses = self._context.ownership.addresses(topic.uuid, topic.consumer_partitions)
+        return topic, () if any(map(has_tls, addresses)) else addresses
+
+
+def _append(log: PartitionLog, blocks: Sequence[MessageBlock], waiter: AppendWaiter) -> None:
+    if len(blocks) == 1:
+        log.append(blocks[0], waiter)
+    else:
+        _ManyBlocks(len(blocks), waiter).append_all(log, blocks)
+
+
+class _ManyBlocks:
+    """Waits for every block of one put; the first error wins."""
+
+    def __init__(self, count: int, waiter: AppendWaiter) -> None:
+        self._waiting, self._waiter = count, waiter
+        self._error: TalosError | None = None
+        self._stored = 0
+        self._base = UNKNOWN_OFFSET
+
+    def append_all(self, log: PartitionLog, blocks: Sequence[MessageBlock]) -> None:
+        """Append in order. Raises what the first append raises; later ones are reported."""
+        for index, block in enumerate(blocks):
+            try:
+                log.append(block, self._done if index else self._first_done)
+            except TalosError as error:
+                if index == 0:
+                    raise
+                self._error = self._error or error
+                self._finish(len(blocks) - index)
+                return
+
+    def _first_done(self, offset: int, error: TalosError | None) -> None:
+        self._base = offset
+        self._done(offset, error)
+
+    def _done(self, _: int, error: TalosError | None) -> None:
+        if error is None:
+            self._stored += 1
+        elif self._error is None or isinstance(error, OutcomeUnknown):
+            self._error = error  # unknown outweighs: the put must not be called not done
+        self._finish(1)
+
+    def _finish(self, count: int) -> None:
+        self._waiting -= count
+        if self._waiting:
+            return
+        error = self._error
+        if error is not None and self._stored and not isinstance(error, OutcomeUnknown):
+            # A part is stored, so "not done" would invite a retry that duplicates it.
+            error = OutcomeUnknown(f"{self._stored} blocks of the put are stored; then: {error}")
+        self._waiter(self._base if error is None else UNKNOWN_OFFSET, error)
+
+
+def _check_partition(topic: Topic, partition: int, count: int) -> None:
+    if not 0 <= partition < count:
+        raise _no_partition(topic, partition, count)
+
+
+def _no_partition(topic: Topic, partition: int, count: int) -> PartitionNotExist:
+    text = f"topic {topic.name} has {count} partitions, none is {partition}"
+    return PartitionNotExist(text, ((topic.owner, topic.name, topic),))
+
+
+def _result(blocks: Sequence[StoredBlock], offsets: OffsetRange, hold_s: float = 0.0) -> GetResult:
+    if not blocks:
+        return GetResult([], 0, 0, hold_s)
+    messages = sum(block.messages for block in blocks)
+    return GetResult(blocks, messages, max(0, offsets.next - blocks[-1].next_offset), hold_s)

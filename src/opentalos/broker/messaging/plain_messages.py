@@ -1,0 +1,254 @@
+"""Messages put and read one by one, for callers that neither make nor take blocks."""
+
+import asyncio
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.messaging.keyed_puts import KeyedPuts, PutKey, Stored
+from opentalos.broker.messaging.messages import (
+    LATEST_OFFSET,
+    START_OFFSET,
+    GetQuery,
+    MessageService,
+    PutTarget,
+)
+from opentalos.broker.messaging.remote_messages import RemoteMessages
+from opentalos.broker.messaging.waiters import waiter_of
+from opentalos.broker.values import Topic
+from opentalos.model.errors import BadRequest, ExcessivePending, NotOwner, TalosError
+from opentalos.model.identity import Permission, Principal
+from opentalos.model.message import UNKNOWN_OFFSET, Compression, MessageBlock, StoredBlock
+from opentalos.model.partition_key import partition_of
+from opentalos.wire.message import DECODED_BYTES_MAX, Message, decode_last, encode_messages
+
+WAIT_S_MAX = 30.0  # for messages that are not there yet
+QUIET_S = 0.1  # between two looks, where the log itself does not wait
+FOLLOWED_MAX = 5_000  # partitions, by all streams; each is looked at twice a second
+ROUNDS_KEPT = 10_000  # topics whose next partition is remembered
+
+
+class SeveralPartitions(BadRequest):
+    """Messages of one put whose partition keys belong to different partitions."""
+
+
+class MessageUnreadable(BadRequest):
+    """A stored block whose payload its producer did not make by the rules: it cannot be shown."""
+
+
+class Spot(NamedTuple):
+    """Where to read from: ``offset`` may be START_OFFSET or LATEST_OFFSET."""
+
+    partition: int
+    offset: int
+
+
+class Bounds(NamedTuple):
+    """How much to read: ``bytes_max`` of data, unless the first message is larger."""
+
+    messages_max: int
+    bytes_max: int
+
+
+class PlainMessage(NamedTuple):
+    """A stored message."""
+
+    partition: int
+    offset: int
+    append_ms: int
+    message: Message
+
+
+class PlainMessages(NamedTuple):
+    """Messages of one partition in order. ``next_offset``: where to go on; ``lag``: how many
+    messages the log had from there on."""
+
+    messages: Sequence[PlainMessage]
+    next_offset: int
+    lag: int
+
+
+class PlainMessageService:
+    """Translates between messages and blocks; what is allowed, MessageService decides."""
+
+    def __init__(self, context: BrokerContext, messages: MessageService) -> None:
+        self._context, self._messages = context, messages
+        self._remote = RemoteMessages(context)
+        self._keyed = KeyedPuts()
+        self._followed = 0
+        self._rounds: dict[str, itertools.count[int]] = {}
+
+    # --- put ------------------------------------------------------------------------------------
+
+    async def put(
+        self,
+        caller: Principal,
+        name: str,
+        partition: int | None,
+        messages: Sequence[Message],
+        key: PutKey | None = None,
+    ) -> Stored:
+        """Store all messages in one partition, as one block; returns when they are durable.
+
+        Without a partition their partition keys tell it, else they take turns. With ``key`` a
+        repeat gets the first answer, and is stored once even after a restart or a take-over.
+
+        Raises: NotOwner; KeyReused; SeveralPartitions.
+        """
+        topic = self._context.find_topic(caller, Permission.PUT_MESSAGE, name)
+        if partition is None:
+            partition = self._choose(topic, messages, key)
+        block = MessageBlock(
+            encode_messages(messages),
+            len(messages),
+            Compression.NONE,
+            min((one.create_ms for one in messages if one.create_ms), default=0),
+            principal=caller.number,
+        )
+        if key is None:
+            return await self._store(caller, topic, partition, block)
+        self._context.ownership.check(topic.uuid, partition)  # its owner keeps the key
+        stamped = block._replace(producer=key.stamp(caller, topic.resource))
+        chosen = partition
+        return await self._keyed.once(
+            caller, topic.resource, key, lambda: self._store(caller, topic, chosen, stamped)
+        )
+
+    def _choose(self, topic: Topic, messages: Sequence[Message], key: PutKey | None) -> int:
+        keys = dict.fromkeys(one.partition_key for one in messages if one.partition_key)
+        chosen = {partition_of(one, topic.partitions) for one in keys}
+        if len(chosen) > 1:
+            raise SeveralPartitions(
+                "the keys belong to several partitions; send a request for each"
+            )
+        if chosen:
+            return chosen.pop()
+        if key is not None:
+            return key.number() % topic.partitions
+        if len(self._rounds) >= ROUNDS_KEPT:
+            self._rounds.clear()
+        turn = next(self._rounds.setdefault(topic.uuid, itertools.count()))
+        owner = self._context.ownership.owner
+        # A server that gets the request from another one has to come to a partition of its own.
+        own = [number for number in range(topic.partitions) if not owner(topic.uuid, number)]
+        return own[turn % len(own)] if own else turn % topic.partitions
+
+    async def _store(
+        self, caller: Principal, topic: Topic, partition: int, block: MessageBlock
+    ) -> Stored:
+        durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        target = PutTarget(topic.resource, partition)
+        self._messages.put(caller, target, [block], waiter_of(durable))
+        base_offset = await durable
+        known = None if base_offset == UNKNOWN_OFFSET else base_offset
+        return Stored(partition, known, block.messages)
+
+    # --- read -----------------------------------------------------------------------------------
+
+    async def get(
+        self, caller: Principal, name: str, spot: Spot, bounds: Bounds, wait_s: float = 0.0
+    ) -> PlainMessages:
+        """Messages from an offset on; where there are none, the first that come within ``wait_s``.
+
+        Raises: NotOwner: another server has the partition; OffsetOutOfRange, Unavailable.
+        """
+        topic = self._context.find_topic(caller, Permission.GET_MESSAGE, name)
+        return await self._wait(caller, topic, spot, (bounds, wait_s), remote=False)
+
+    async def get_anywhere(
+        self, caller: Principal, resource: str, spot: Spot, bounds: Bounds, wait_s: float = 0.0
+    ) -> PlainMessages:
+        """The same of any partition, whichever server has it."""
+        topic = self._context.topic(caller, Permission.GET_MESSAGE, resource)
+        return await self._wait(caller, topic, spot, (bounds, wait_s), remote=True)
+
+    @contextmanager
+    def following(self, partitions: int) -> Iterator[None]:
+        """Count partitions that somebody reads without an end. Raises: ExcessivePending."""
+        if self._followed + partitions > FOLLOWED_MAX:
+            raise ExcessivePending(f"{self._followed} partitions are being followed")
+        self._followed += partitions
+        try:
+            yield
+        finally:
+            self._followed -= partitions
+
+    async def _wait(
+        self,
+        caller: Principal,
+        topic: Topic,
+        spot: Spot,
+        how: tuple[Bounds, float],
+        *,
+        remote: bool,
+    ) -> PlainMessages:
+        loop = asyncio.get_running_loop()
+        bounds, wait_s = how
+        until_s = loop.time() + min(wait_s, WAIT_S_MAX)
+        spot = await self._settled(caller, topic, spot)
+        while True:
+            started_s = loop.time()
+            blocks, lag = await self._blocks(caller, topic, spot, bounds, remote=remote)
+            now_s = loop.time()
+            if blocks or now_s >= until_s:
+                return await _plain(blocks, spot, bounds, lag)
+            if now_s - started_s < QUIET_S:  # nobody waited there for something new
+                await asyncio.sleep(min(QUIET_S, until_s - now_s))
+
+    async def _settled(self, caller: Principal, topic: Topic, spot: Spot) -> Spot:
+        """The spot by a real offset, so that nothing is missed between two looks."""
+        if spot.offset not in (START_OFFSET, LATEST_OFFSET):
+            return spot
+        offsets = await self._messages.offsets(caller, topic.resource, spot.partition)
+        start = spot.offset == START_OFFSET
+        return Spot(spot.partition, offsets.start if start else offsets.next)
+
+    async def _blocks(
+        self, caller: Principal, topic: Topic, spot: Spot, bounds: Bounds, *, remote: bool
+    ) -> tuple[Sequence[StoredBlock], int]:
+        """Blocks, and the messages that follow the last of them."""
+        query = GetQuery(topic.resource, *spot, *bounds)
+        try:
+            found = await self._messages.get(caller, query)
+        except NotOwner as error:
+            if not remote or not error.address:
+                raise
+            return await self._remote.read(error.address, query)
+        return found.blocks, found.unhandled
+
+
+async def _plain(
+    blocks: Sequence[StoredBlock], spot: Spot, bounds: Bounds, lag: int
+) -> PlainMessages:
+    """Decode as much as is wanted; other requests get their turn after each block."""
+    found: list[PlainMessage] = []
+    offset, left_bytes = spot.offset, bounds.bytes_max
+    for block in blocks:
+        messages = _decoded(block, offset)
+        first = block.next_offset - len(messages)
+        for index, one in enumerate(messages, first):
+            left_bytes -= len(one.data)
+            if (found and left_bytes < 0) or len(found) >= bounds.messages_max:
+                break
+            append_ms = one.append_ms or block.append_ms
+            found.append(PlainMessage(spot.partition, index, append_ms, one))
+            offset = index + 1
+        if offset < block.next_offset:
+            break
+        await asyncio.sleep(0)
+    lag += blocks[-1].next_offset - offset if blocks else 0
+    return PlainMessages(found, offset, lag)
+
+
+def _decoded(block: StoredBlock, first_offset: int) -> Sequence[Message]:
+    """Messages of the block from an offset on. Raises: MessageUnreadable."""
+    wanted = block.next_offset - first_offset
+    try:
+        messages, _ = decode_last(
+            bytes(block.payload), block.compression, block.messages, wanted, DECODED_BYTES_MAX
+        )
+    except TalosError as error:
+        raise MessageUnreadable(f"the block at offset {block.base_offset}: {error}") from error
+    return messages

@@ -1,0 +1,170 @@
+"""SystemTopics: the service's own topics, written by the servers themselves.
+
+``__metrics`` has what servers, machines and clients measured, ``__usage`` what tenants stored. They
+belong to the reserved tenant "system": only administrators see them, nobody can delete them or
+create another, and what the servers put there is neither charged to anybody nor metered.
+"""
+
+import asyncio
+import base64
+import binascii
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.messaging.waiters import waiter_of
+from opentalos.broker.values import NewTopic, Topic
+from opentalos.catalog.topics.change import new_topic
+from opentalos.catalog.topics.topic import RETENTION_BYTES_KEY, TopicStatus
+from opentalos.model.errors import (
+    AlreadyExists,
+    BadRequest,
+    NotOwner,
+    OutcomeUnknown,
+    PartitionNotServing,
+    RequestTooLarge,
+    StoreUnavailable,
+)
+from opentalos.model.limits import SystemTopicSettings
+from opentalos.model.message import Compression, MessageBlock
+from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT, SYSTEM_TOPICS, USAGE_TOPIC
+from opentalos.wire.message import Message, encode_block
+
+CALL: Final = "system-put"
+PUT_BYTES_MAX: Final = 1 << 20  # of the messages of one put
+PUT_MESSAGES_MAX: Final = 5_000  # of one put
+PUT_S: Final = 10.0  # until a put that nobody has answered is called unknown
+UUID_BYTES: Final = 16
+
+
+class SystemTopics:
+    """Makes the topics when they are missing, and puts into them, whichever server has them."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._making = asyncio.Lock()
+
+    async def ensure(self, name: str) -> Topic:
+        """The topic, made if it is not there yet; another server may make it at the same time.
+
+        Raises: StoreUnavailable and other Unavailable: try again.
+        """
+        topic = self._known(name)
+        if topic is not None:
+            return topic
+        async with self._making:  # one at a time: the others find it made
+            return self._known(name) or await self._make(name)
+
+    async def put(self, topic: str, messages: Sequence[bytes], *, key: str) -> None:
+        """Store all messages as one block; returns when they are durable. A key always leads to the
+        same partition, so messages of one key are in order.
+
+        Not done: RequestTooLarge: more than PUT_BYTES_MAX or PUT_MESSAGES_MAX; PartitionNotServing,
+        StoreUnavailable and other Unavailable: try again. Not known: OutcomeUnknown: a repeat may
+        store them twice.
+        """
+        _check_size(messages)
+        found = await self.ensure(topic)
+        partition = zlib.crc32(key.encode()) % found.partitions
+        try:
+            async with asyncio.timeout(PUT_S):
+                try:
+                    await self._append(found, partition, messages, key)
+                except NotOwner as error:
+                    if not error.address:
+                        raise
+                    await self._ask(error.address, found, partition, (messages, key))
+        except TimeoutError as error:
+            text = f"partition {partition} of {topic} has not answered within {PUT_S:.0f} s"
+            raise OutcomeUnknown(text) from error
+
+    async def answer(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Another server puts into a partition that this one serves. Raises: BadRequest; as put."""
+        try:
+            name, partition = str(arguments["topic"]), int(arguments["partition"])
+            messages = [base64.b64decode(one, validate=True) for one in arguments["messages"]]
+            key = str(arguments["key"])
+        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise BadRequest(f"need topic, partition, key and messages: {error}") from error
+        if name not in SYSTEM_TOPICS:
+            raise BadRequest(f"{name[:40]!r} is no topic of the service")
+        _check_size(messages)
+        topic = await self.ensure(name)
+        if not 0 <= partition < topic.partitions:
+            raise PartitionNotServing(f"{name} has no partition {partition}")
+        await self._append(topic, partition, messages, key)
+        return {}
+
+    async def _append(
+        self, topic: Topic, partition: int, messages: Sequence[bytes], key: str
+    ) -> None:
+        now_ms = self._context.clock.wall_ms()
+        made = [Message(one, partition_key=key, create_ms=now_ms) for one in messages]
+        payload = encode_block(made, Compression.SNAPPY)  # rows repeat each other's words
+        block = MessageBlock(payload, len(made), Compression.SNAPPY, now_ms)
+        durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._context.partition_log(topic, partition).append(block, waiter_of(durable))
+        await durable
+
+    async def _ask(
+        self, address: str, topic: Topic, partition: int, what: tuple[Sequence[bytes], str]
+    ) -> None:
+        peers = self._context.peers
+        if peers is None:
+            raise RuntimeError("a lone server has nobody to ask")
+        messages, key = what
+        arguments = {
+            "topic": topic.name,
+            "partition": partition,
+            "key": key,
+            "messages": [base64.b64encode(one).decode() for one in messages],
+        }
+        try:
+            await peers.ask(address, CALL, arguments)
+        except NotOwner as error:  # the partition moves, and one of the two does not know yet
+            raise PartitionNotServing(f"server {address}: {error}") from error
+
+    def _known(self, name: str) -> Topic | None:
+        record = self._context.topics.record(SYSTEM_TENANT, name)
+        return record if record is not None and record.status == TopicStatus.ACTIVE else None
+
+    async def _make(self, name: str) -> Topic:
+        context = self._context
+        limits, settings = context.config.topic, self._settings(name)
+        retention_s = min(settings.retention_s, limits.retention_max_s)
+        new = NewTopic(
+            name=name,
+            partitions=min(settings.partitions, limits.partitions_max),
+            retention_s=max(retention_s, limits.retention_min_s),
+            attributes={RETENTION_BYTES_KEY: str(settings.retention_bytes)}
+            if settings.retention_bytes
+            else {},
+        )
+        uuid, now_ms = context.clock.token(UUID_BYTES).hex(), context.clock.wall_ms()
+        topic = new_topic(new, (SYSTEM_TENANT, name), uuid, now_ms, limits)
+        try:
+            await context.topics.create(topic)
+        except AlreadyExists:  # another server was faster
+            await context.topics.unseen.look([(SYSTEM_TENANT, name, None)])
+        made = self._known(name)
+        if made is None:
+            raise StoreUnavailable(f"topic {name} is not there yet")
+        await context.ownership.settled(made.uuid, made.partitions)
+        return made
+
+    def _settings(self, name: str) -> SystemTopicSettings:
+        config = self._context.config
+        return {METRICS_TOPIC: config.metrics_topic, USAGE_TOPIC: config.usage_topic}[name]
+
+
+def _check_size(messages: Sequence[bytes]) -> None:
+    """Raises: RequestTooLarge, BadRequest."""
+    size = sum(map(len, messages))
+    if size > PUT_BYTES_MAX or len(messages) > PUT_MESSAGES_MAX:
+        raise RequestTooLarge(
+            f"{len(messages)} messages of {size} bytes, at most {PUT_MESSAGES_MAX} of "
+            f"{PUT_BYTES_MAX} bytes together"
+        )
+    if not messages:
+        raise BadRequest("a put needs a message")

@@ -1,0 +1,1 @@
+"""Calls between the servers of a cluster."""

@@ -1,0 +1,1 @@
+"""Quotas, storage accounts, usage and metering."""

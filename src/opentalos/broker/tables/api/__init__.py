@@ -1,0 +1,1 @@
+"""Calls on structured tables: access, admin, reads, writes, scans."""

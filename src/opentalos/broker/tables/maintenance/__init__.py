@@ -1,0 +1,1 @@
+"""Background work on tables: expiry, orphans, storage accounts, creations and drops."""

@@ -1,0 +1,57 @@
+"""What a table's rows look like from outside: how many there are, and where to split a scan."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from opentalos.broker.tables.api.access import TableAccess
+from opentalos.broker.tables.api.records import bytes_of
+from opentalos.broker.tables.api.values import Size, Split, Table
+from opentalos.broker.tables.row_tables import rows_of
+from opentalos.model.datum import Columns
+from opentalos.ports.row_store import Row
+from opentalos.sds.key_format import BUCKET_BYTES, BUCKETS, key_of, scan_range, splits
+
+SIZE_ROWS_MAX: Final = 10_000  # looked at for an estimate
+SIZE_CHUNK_ROWS: Final = 256
+
+
+class TableLook:
+    """Reads a bounded number of rows."""
+
+    def __init__(self, access: TableAccess) -> None:
+        self._access = access
+
+    async def size(self, table: Table) -> Size:
+        """Of a hashed table the first rows stand for all, since a hash spreads them evenly."""
+        rows = size = 0
+        start = b""
+        while rows < SIZE_ROWS_MAX:
+            chunk = await self._rows(table, start, b"", SIZE_CHUNK_ROWS)
+            rows += len(chunk)
+            size += sum(map(bytes_of, chunk))
+            if len(chunk) < SIZE_CHUNK_ROWS:
+                return Size(rows, size, exact=True)
+            start = chunk[-1].key + b"\x00"
+        if not table.schema.hashed:
+            return Size(rows, size, exact=False)
+        share = (int.from_bytes(start[:BUCKET_BYTES]) + 1) / BUCKETS
+        return Size(round(rows / share), round(size / share), exact=False)
+
+    async def splits(self, table: Table, start: Columns, stop: Columns) -> list[Split]:
+        """Cut at the first row of each slice, so that parts are told by whole keys."""
+        schema = table.schema
+        low, high = scan_range(schema, start, stop)
+        ends: list[Columns] = []
+        for cut in splits(schema):
+            if cut <= low or (high and cut >= high):
+                continue
+            place = await self._rows(table, cut, high, 1)
+            if place and place[0].key > low:
+                ends.append(key_of(schema, place[0].key))
+        cuts = [start, *(key for number, key in enumerate(ends) if key not in ends[:number]), stop]
+        return [Split(one, other) for one, other in pairwise(cuts)]
+
+    async def _rows(self, table: Table, start: bytes, stop: bytes, limit: int) -> Sequence[Row]:
+        name, rows = rows_of(table), self._access.rows
+        return await self._access.read(table, lambda: rows.scan(name, start, stop, limit=limit))

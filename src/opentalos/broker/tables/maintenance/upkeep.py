@@ -1,0 +1,198 @@
+"""Work on tables that goes on after a call or a crash: creations, drops, streams without topic."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.tables.api.access import SliceWriter, TableAccess, row_tables
+from opentalos.broker.tables.api.values import Table
+from opentalos.broker.tables.maintenance.sweep import TableSweep
+from opentalos.broker.tables.shard.record import remove_records
+from opentalos.catalog.tables.table import stopped_stream
+from opentalos.catalog.topics.topics import topic_is_gone
+from opentalos.model.errors import (
+    OutcomeUnknown,
+    TableNotExist,
+    TalosError,
+    Unavailable,
+)
+from opentalos.model.table import TableState
+from opentalos.ports.meta_store import MetaStore
+
+_LOG = logging.getLogger("opentalos.tables")
+UPKEEP_INTERVAL_S = 1.0
+REMOVE_WAIT_S = 2.0  # a caller waits so long for rows to go; below its own timeout
+REMOVALS_MAX = 8  # drops under way at once in the background
+UNFINISHED_S = 10.0  # a creation or disabling that is seen for longer is helped on
+
+
+class TableUpkeep:
+    """Loops of each server. In a cluster only the leader's do more than tell what was written.
+
+    A drop is a record in state DELETING, then the rows, then the end of the record. The server
+    that was asked for it completes it at once; a leader that does the same is harmless.
+    """
+
+    def __init__(
+        self, context: BrokerContext, access: TableAccess, slices: SliceWriter, meta: MetaStore
+    ) -> None:
+        self._context, self._access, self._slices, self._meta = context, access, slices, meta
+        self._sweep = TableSweep(context, access)
+        self._removing: dict[str, asyncio.Task[None]] = {}
+        self._loops: list[asyncio.Task[None]] = []
+        # Since when, on the loop's clock, this leader has seen a table on its way to a state.
+        self._unfinished: dict[tuple[str, TableState], float] = {}
+
+    def start(self) -> None:
+        """Begin; what a crash cut short is completed first."""
+        sweep_s = self._context.config.sds.sweep_interval_s
+        for name, step, pause_s in (
+            ("table upkeep", self.run_once, UPKEEP_INTERVAL_S),
+            ("table sweep", self._sweep.run_once, sweep_s),
+        ):
+            self._loops.append(asyncio.create_task(_repeat(step, name, pause_s), name=name))
+
+    async def close(self) -> None:
+        """Stop; what is not complete is completed after the next start."""
+        tasks = [*self._removing.values(), *self._loops]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def run_once(self) -> None:
+        """One pass."""
+        await self._access.tables.spaces.tell()
+        if not self._context.ownership.leads():
+            return
+        tables = self._access.tables
+        room = REMOVALS_MAX - len(self._removing)
+        for dead in tables.dropped()[: max(0, room)]:
+            self._remove_task(dead)
+        now_s = asyncio.get_running_loop().time()
+        former, self._unfinished = self._unfinished, {}
+        for table in list(tables.all()):
+            if table.state is not TableState.ENABLED and table.state is not TableState.DISABLED:
+                step = (table.uuid, table.state)
+                self._unfinished[step] = former.get(step, now_s)
+                if now_s - self._unfinished[step] >= UNFINISHED_S:
+                    await self._finish(table)
+            elif table.streams:
+                await self._look_at_topics(table)
+
+    async def finish_creation(self, table: Table) -> Table:
+        """Make its rows' place and enable it.
+
+        Raises: OutcomeUnknown: it is there, and the leader goes on with it.
+        """
+        try:
+            await self._access.make_room(table)
+            if table.quota_bytes is not None:
+                await self._access.tables.spaces.create(table.uuid)
+            return await self._settle(table, TableState.CREATING, TableState.ENABLED)
+        except Unavailable as error:
+            raise OutcomeUnknown(f"table {table.name} is being created: {error}") from error
+
+    async def finish_disabling(self, table: Table) -> Table:
+        """Tell every owner of a slice, then call it disabled.
+
+        Raises: OutcomeUnknown: it is being disabled, and the leader goes on with it.
+        """
+        if table.state is not TableState.DISABLING:
+            return table
+        try:
+            await self._slices.table_changed(table)
+            return await self._settle(table, TableState.DISABLING, TableState.DISABLED)
+        except Unavailable as error:
+            raise OutcomeUnknown(f"table {table.name} is being disabled: {error}") from error
+
+    async def remove_soon(self, dead: Table) -> None:
+        """Complete a drop; returns when it is done, failed, or after a bounded wait."""
+        await asyncio.wait({self._remove_task(dead)}, timeout=REMOVE_WAIT_S)
+
+    async def drop_entries(self, before: Table, after: Table) -> None:
+        """Drop the entries of indexes that a schema lost; an error is only logged, since the
+        place is found by nobody and costs nothing but room."""
+        for name in sorted(set(row_tables(before)) - set(row_tables(after))):
+            try:
+                await self._access.rows.drop_table(name)
+            except TalosError as error:
+                _LOG.warning("entries %s stay behind: %s", name, error)
+
+    async def _settle(self, table: Table, before: TableState, after: TableState) -> Table:
+        def change(now: Table) -> Table:
+            return replace(now, state=after) if now.state is before else now
+
+        return await self._access.tables.change(table, change)
+
+    async def _finish(self, table: Table) -> None:
+        try:
+            if table.state is TableState.CREATING:
+                await self.finish_creation(table)
+            else:
+                await self.finish_disabling(table)
+        except TalosError as error:
+            _LOG.warning("table %s stays %s: %s", table.resource, table.state.name, error)
+
+    async def _look_at_topics(self, table: Table) -> None:
+        """A stream whose topic was deleted stops: from then on changes are missing."""
+        for name, state in table.streams.items():
+            if not state.live:
+                continue
+            place = (state.topic_owner, state.topic_name)
+            if await topic_is_gone(self._context.topics, state.topic_uuid, *place):
+                await self._stop_stream(table, name, state.id)
+
+    async def _stop_stream(self, table: Table, topic: str, stream_id: int) -> None:
+        now_ms = self._context.clock.wall_ms()
+        try:
+            changed = await self._access.tables.change(
+                table, lambda now: stopped_stream(now, topic, stream_id, now_ms, "topic deleted")
+            )
+            _LOG.error("stream of table %s stopped: topic %s was deleted", table.resource, topic)
+            await self._slices.table_changed(changed)
+        except TalosError as error:
+            _LOG.warning("stream of table %s to %s: %s", table.resource, topic, error)
+
+    def _remove_task(self, dead: Table) -> asyncio.Task[None]:
+        task = self._removing.get(dead.uuid)
+        if task is None:
+            task = asyncio.create_task(self._remove(dead), name=f"drop table {dead.uuid}")
+            self._removing[dead.uuid] = task
+        return task
+
+    async def _remove(self, dead: Table) -> None:
+        try:
+            await self._tell(dead)
+            for name in row_tables(dead):
+                await self._access.rows.drop_table(name)
+            await remove_records(self._meta, dead.uuid)
+            await self._access.tables.spaces.remove(dead.uuid)
+            await self._access.tables.remove(dead)
+        except TalosError as error:
+            _LOG.warning("drop of table %s goes on later: %s", dead.resource, error)
+        finally:
+            del self._removing[dead.uuid]
+
+    async def _tell(self, dead: Table) -> None:
+        """Owners stop writing before the rows go; one that cannot be reached is not waited for:
+        its writes fail when the rows are gone."""
+        self._slices.forget(dead.uuid)
+        self._access.rates.forget(dead.uuid)
+        try:
+            await self._slices.table_changed(dead)
+        except (Unavailable, TableNotExist) as error:
+            _LOG.info("drop of table %s: %s", dead.resource, error)
+
+
+async def _repeat(step: Callable[[], Awaitable[None]], what: str, pause_s: float) -> None:
+    while True:
+        try:
+            await step()
+        except TalosError as error:
+            _LOG.warning("%s: %s", what, error)
+        except Exception:
+            # Drops would stand still for ever without this loop.
+            _LOG.exception("%s failed, next try in %.1f s", what, pause_s)
+        await asyncio.sleep(pause_s)

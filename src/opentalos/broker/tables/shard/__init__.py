@@ -1,0 +1,1 @@
+"""One shard of a table: claim, groups of mutations, rows, indexes."""

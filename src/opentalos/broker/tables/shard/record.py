@@ -1,0 +1,106 @@
+"""The record of a slice in the MetaStore: its epoch, whose it is, and the last mark it gave."""
+
+import json
+from typing import NamedTuple
+
+from opentalos.catalog.records.record_index import record_path
+from opentalos.model.errors import (
+    AlreadyExists,
+    CorruptLog,
+    NewerFormat,
+    NotFound,
+    OutcomeUnknown,
+    StoreUnavailable,
+    VersionConflict,
+)
+from opentalos.ports.meta_store import MetaStore
+
+SLICES = "slices"  # where the records lie
+FORMAT_VERSION = 1
+ATTEMPTS_MAX = 8  # of a change that others overtake
+
+
+class SliceRecord(NamedTuple):
+    """``epoch`` grows with each opening; ``owner``: empty once it has left in order, with no write
+    on its way; ``mark_ms``: every change to come is later."""
+
+    epoch: int
+    owner: str
+    mark_ms: int = 0
+
+
+class HeldRecord(NamedTuple):
+    """A record as this server wrote it."""
+
+    record: SliceRecord
+    version: int
+
+
+def slice_path(table_uuid: str, number: int) -> str:
+    """Where a slice's record lies."""
+    return record_path(SLICES, table_uuid, str(number))
+
+
+async def claim(meta: MetaStore, path: str, owner: str) -> tuple[HeldRecord, SliceRecord | None]:
+    """Raise the epoch and name the owner; with what the record said before.
+
+    Raises: StoreUnavailable and other Unavailable: not done; OutcomeUnknown: claim again.
+    """
+    for _ in range(ATTEMPTS_MAX):
+        found = await meta.get(path)
+        former = None if found is None else _decode(found.value)
+        epoch, mark_ms = (former.epoch, former.mark_ms) if former else (0, 0)
+        record = SliceRecord(epoch + 1, owner, mark_ms)
+        try:
+            if found is None:
+                version = await meta.create(path, _encode(record))
+            else:
+                version = await meta.replace(path, _encode(record), found.version)
+        except (AlreadyExists, VersionConflict, OutcomeUnknown):
+            continue  # whoever has it now: one epoch more is ours alone
+        return HeldRecord(record, version), former
+    raise StoreUnavailable(f"{path}: others take this slice again and again")
+
+
+async def change(meta: MetaStore, path: str, held: HeldRecord, record: SliceRecord) -> HeldRecord:
+    """Replace what this server wrote.
+
+    Raises: VersionConflict: another server has claimed the slice. OutcomeUnknown: it may have.
+    """
+    try:
+        return HeldRecord(record, await meta.replace(path, _encode(record), held.version))
+    except OutcomeUnknown:
+        found = await meta.get(path)
+        if found is None or _decode(found.value) not in (record, held.record):
+            raise VersionConflict(f"{path}: claimed by another server") from None
+        return HeldRecord(_decode(found.value), found.version)
+
+
+async def remove_records(meta: MetaStore, table_uuid: str) -> None:
+    """A dropped table's slices are gone. Raises: Unavailable, OutcomeUnknown: call again."""
+    prefix = record_path(SLICES, table_uuid)
+    for number in await meta.children(prefix):
+        path = slice_path(table_uuid, int(number))
+        found = await meta.get(path)
+        if found is None:
+            continue
+        try:
+            await meta.delete(path, found.version)
+        except (NotFound, VersionConflict) as error:
+            raise StoreUnavailable(f"{path} changes while it is removed") from error
+
+
+def _encode(record: SliceRecord) -> bytes:
+    document = {"version": FORMAT_VERSION, **record._asdict()}
+    return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _decode(value: bytes) -> SliceRecord:
+    try:
+        document = json.loads(value)
+        version = document.pop("version")
+        if version != FORMAT_VERSION:
+            raise NewerFormat(f"slice record of format {version}, this version reads up to 1")
+        return SliceRecord(**document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptLog(f"unreadable slice record: {error!r}") from error

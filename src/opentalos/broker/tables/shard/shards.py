@@ -1,0 +1,494 @@
+"""Slices: every mutation of a table goes through the owner of its row's slice."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.peer_rpc.peer_calls import PeerCalls
+from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
+from opentalos.broker.tables.shard.index_writes import IndexWrites
+from opentalos.broker.tables.shard.remote import (
+    answering,
+    ask_changed,
+    ask_mark,
+    ask_mutations,
+)
+from opentalos.broker.tables.shard.row_cache import RowCache
+from opentalos.broker.tables.shard.row_work import Answer, Outcome, waiting_of
+from opentalos.broker.tables.shard.server import Server
+from opentalos.broker.tables.shard.shard import Slice, State
+from opentalos.broker.tables.shard.writer import Stores
+from opentalos.broker.tables.stream.outbox import Outbox
+from opentalos.broker.tables.stream.outbox_budget import PendingRoom
+from opentalos.broker.tables.stream.publisher import topic_of
+from opentalos.broker.tables.stream.stream_puts import CALL as PUT_CALL
+from opentalos.broker.tables.stream.stream_puts import StreamPuts
+from opentalos.catalog.access.authorize import table_not_exist
+from opentalos.catalog.tables.table import Table
+from opentalos.catalog.tables.tables import TableCatalog
+from opentalos.model.errors import (
+    BadRequest,
+    NotOwner,
+    OutcomeUnknown,
+    PartitionNotServing,
+    RequestError,
+    StoreUnavailable,
+    TalosError,
+    Unavailable,
+)
+from opentalos.model.identity import Principal
+from opentalos.model.mutation import Mutation
+from opentalos.ports.meta_store import MetaStore
+from opentalos.ports.row_store import RowStore
+from opentalos.sds.key_format import row_key, slice_of
+
+_log = logging.getLogger("opentalos.tables")
+
+ROUTE_S = 3.0  # mutations look for the owner of their slice so long
+ROUTE_PAUSE_S = 0.05  # before the first repeat; doubles
+ROUTE_PAUSE_MAX_S = 0.5
+FOLLOW_S = 1.0  # between two looks for own slices that are not open
+OPENINGS_AT_ONCE = 32  # of own slices that nobody asked for
+TELL_S = 15.0  # until servers that do not answer are given up
+TELL_PAUSE_S = 0.2
+MARK_S = 5.0  # a mark is looked for so long
+KeyOf = tuple[str, int]  # a slice: its table's uuid and its number
+
+
+class StreamMark(NamedTuple):
+    """Every change not after ``timestamp_ms`` is in the topic, below ``offsets`` (by partition)."""
+
+    timestamp_ms: int
+    offsets: Mapping[int, int]
+
+
+class SliceFigures(NamedTuple):
+    """What the slices of this server hold now, and did since the start."""
+
+    slices: int = 0
+    mutations: int = 0
+    groups: int = 0
+    pending_entries: int = 0  # not published, or not cleared
+    pending_bytes: int = 0
+    oldest_pending_ms: int = 0  # age of the oldest entry that is not published; 0: none
+    published: int = 0
+    resent: int = 0
+    fenced: int = 0
+    gaps: int = 0
+    refused_full: int = 0
+
+
+class Slices:
+    """Applies mutations in the order of each row, and tells the table's streams of them."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        rows: RowStore,
+        meta: MetaStore,
+        tables: TableCatalog,
+        principal_of: Callable[[str], Principal | None] = lambda _owner: None,
+    ) -> None:
+        self._context, self._tables = context, tables
+        clock, limits = context.clock, context.config.sds
+        self._puts = StreamPuts(context)
+        self._server = Server(
+            context=context,
+            stores=Stores(rows, RowCache(), IndexWrites(rows, clock), clock, limits),
+            meta=meta,
+            tables=tables,
+            puts=self._puts,
+            pending=PendingRoom(limits, self._outboxes),
+            principal_of=principal_of,
+        )
+        self._logs = RemoteLogs(context)
+        self._slices: dict[KeyOf, Slice] = {}
+        self._retiring: dict[asyncio.Task[None], None] = {}
+        self._wake = asyncio.Event()
+        self._follower: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def register(self, calls: PeerCalls) -> None:
+        """Answer what other servers ask."""
+        calls.register(PUT_CALL, self._puts.answer)
+        handlers = answering(self._apply_here, self._mark_here, self._changed_here)
+        for call, handler in handlers.items():
+            calls.register(call, handler)
+
+    async def start(self) -> None:
+        """Open own slices that have streams, now and whenever some come."""
+        self._follower = asyncio.get_running_loop().create_task(self._follow(), name="slices")
+
+    async def close(self) -> None:
+        """Finish what is under way, publish and clear what can be within a bound."""
+        self._closed = True
+        if self._follower is not None:
+            self._follower.cancel()
+            await asyncio.gather(self._follower, return_exceptions=True)
+        self._retire(list(self._slices.values()), "the server is stopping")
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await self._puts.close()
+
+    async def apply(self, table: Table, mutations: Sequence[Mutation]) -> Sequence[Outcome]:
+        """One outcome per mutation, in order. Applied: durable, and sure to reach the streams."""
+        outcomes: list[Outcome | None] = [None] * len(mutations)
+        by_slice: dict[int, list[int]] = {}
+        keys: list[bytes] = []
+        for place, mutation in enumerate(mutations):
+            try:
+                key = row_key(table.schema, mutation.key)
+            except RequestError as error:
+                key, outcomes[place] = b"", error
+            else:
+                by_slice.setdefault(slice_of(table.schema, key), []).append(place)
+            keys.append(key)
+        if len(by_slice) == 1:
+            await self._apply_slice(table, (*by_slice.items(),)[0], (mutations, keys), outcomes)
+        elif by_slice:
+            what = (mutations, keys)
+            parts = (self._apply_slice(table, part, what, outcomes) for part in by_slice.items())
+            await asyncio.gather(*parts)
+        lost = OutcomeUnknown("the mutation was not answered")
+        return [lost if outcome is None else outcome for outcome in outcomes]
+
+    async def mark(self, table: Table, topic: str) -> StreamMark:
+        """How far a stream has told everything. ``topic``: as the table's schema names it.
+
+        Raises: Unavailable: it cannot be said now. TopicNotExist, PermissionDenied: of the topic.
+            BadRequest: the table has no such stream that goes on.
+        """
+        stream = table.streams.get(topic)
+        if stream is None or not stream.live:
+            raise BadRequest(f"table {table.name} has no stream to {topic} that goes on")
+        owner = self._server.principal_of(table.owner)
+        found = topic_of(self._context, owner or Principal(id=table.owner, number=0), stream)
+        marks = await asyncio.gather(
+            *(self._slice_mark(table, number, stream.id) for number in range(table.schema.slices))
+        )
+        partitions = range(found.consumer_partitions)
+        facts = await self._logs.look(found, partitions)
+        offsets = {}
+        for partition, fact in zip(partitions, facts, strict=True):
+            if isinstance(fact, TalosError):
+                raise fact
+            offsets[partition] = fact.offsets.next
+        return StreamMark(min(marks), offsets)
+
+    async def table_changed(self, table: Table) -> None:
+        """Return when every server works by this record of the table or a newer one.
+
+        Raises: Unavailable: one of them does not tell.
+        """
+        await self._settle(table.uuid)
+        self._wake.set()
+        if self._context.peers is not None:
+            await self._tell_all(table)
+
+    def forget(self, table_uuid: str) -> None:
+        """The table is being dropped: nothing more is written to it here."""
+        for one in [one for key, one in self._slices.items() if key[0] == table_uuid]:
+            one.end(table_not_exist(one.place[1]))
+
+    def ownership_changed(self) -> None:
+        """Slices came or left."""
+        self._retire([one for one in self._slices.values() if not self._is_own(one)], "it moved")
+        self._wake.set()
+
+    def forget_all(self) -> None:
+        """This server's session has lapsed: nothing more is written."""
+        for slice_ in list(self._slices.values()):
+            slice_.end(PartitionNotServing("this server has lost its session with the cluster"))
+
+    def figures(self) -> SliceFigures:
+        """Sums over the slices of this server."""
+        counts, now_ms = self._server.counts, self._context.clock.wall_ms()
+        boxes = self._outboxes()
+        oldest_ms = min(
+            (entry.timestamp_ms for box in boxes for entry in box.waiting()), default=now_ms
+        )
+        return SliceFigures(
+            slices=len(self._slices),
+            mutations=counts.mutations,
+            groups=counts.groups,
+            pending_entries=sum(box.entries for box in boxes),
+            pending_bytes=sum(box.bytes for box in boxes),
+            oldest_pending_ms=max(0, now_ms - oldest_ms),
+            published=counts.published,
+            resent=counts.resent,
+            fenced=counts.fenced,
+            gaps=counts.gaps,
+            refused_full=counts.refused_full,
+        )
+
+    def _outboxes(self) -> list[Outbox]:
+        return [one.outbox for one in self._slices.values() if one.outbox is not None]
+
+    # --- mutations ------------------------------------------------------------------------------
+
+    async def _apply_slice(
+        self,
+        table: Table,
+        part: tuple[int, Sequence[int]],
+        what: tuple[Sequence[Mutation], Sequence[bytes]],
+        outcomes: list[Outcome | None],
+    ) -> None:
+        """Mutations of one slice, at its owner, which may change meanwhile. Fills ``outcomes``."""
+        loop = asyncio.get_running_loop()
+        deadline_s, pause_s = loop.time() + ROUTE_S, ROUTE_PAUSE_S
+        number, left = part
+        while True:
+            found = await self._try_slice(table, number, (what, left))
+            again = []
+            for place, outcome in zip(left, found, strict=True):
+                outcomes[place] = _without_owner(outcome)
+                if isinstance(outcome, PartitionNotServing | StoreUnavailable):
+                    again.append(place)
+            if not again or loop.time() + pause_s > deadline_s or self._closed:
+                return
+            left = again
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, ROUTE_PAUSE_MAX_S)
+
+    async def _try_slice(
+        self,
+        table: Table,
+        number: int,
+        part: tuple[tuple[Sequence[Mutation], Sequence[bytes]], Sequence[int]],
+    ) -> Sequence[Outcome]:
+        (mutations, keys), places = part
+        try:
+            self._context.ownership.check_slice(table.uuid, number)
+            answers = [self._put(table, number, mutations[place], keys[place]) for place in places]
+            return [await one if isinstance(one, asyncio.Future) else one for one in answers]
+        except NotOwner as error:
+            peers = self._context.peers
+            if peers is None or not error.address:
+                return [error] * len(places)
+            name = (table.uuid, table.owner, table.name)
+            some = [mutations[place] for place in places]
+            try:
+                return await ask_mutations(peers, error.address, name, some)
+            except TalosError as failure:
+                if isinstance(failure, NotOwner):
+                    await self._catch_up()
+                return [failure] * len(places)
+        except TalosError as error:
+            return [error] * len(places)
+
+    def offer(
+        self,
+        table: Table,
+        keyed: tuple[bytes, Mutation],
+        admit: Callable[[], bool],
+        answer: Answer,
+    ) -> bool:
+        """See OwnSlices."""
+        key, mutation = keyed
+        number = slice_of(table.schema, key)
+        try:
+            self._context.ownership.check_slice(table.uuid, number)
+        except TalosError:
+            return False
+        found = self._slices.get((table.uuid, number))
+        if found is None or found.full or not admit():
+            return False
+        found.put(waiting_of(mutation, key, answer))
+        return True
+
+    def _put(
+        self, table: Table, number: int, mutation: Mutation, key: bytes
+    ) -> "asyncio.Future[Outcome] | TalosError":
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def answer(outcome: Outcome) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        try:
+            self._slice(table, number).put(waiting_of(mutation, key, answer))
+        except TalosError as error:
+            return error
+        return future
+
+    async def _apply_here(
+        self, name: tuple[str, str, str], mutations: Sequence[Mutation]
+    ) -> Sequence[Outcome]:
+        """Another server passes mutations on; this one does not pass them on again."""
+        table = await self._table(name)
+        outcomes: list[Outcome] = []
+        answers = []
+        for mutation in mutations:
+            try:
+                key = row_key(table.schema, mutation.key)
+                number = slice_of(table.schema, key)
+                self._context.ownership.check_slice(table.uuid, number)
+                answers.append(self._put(table, number, mutation, key))
+            except TalosError as error:
+                answers.append(error)
+        for answer in answers:
+            outcome = await answer if isinstance(answer, asyncio.Future) else answer
+            outcomes.append(_without_owner(outcome))
+        return outcomes
+
+    async def _table(self, name: tuple[str, str, str]) -> Table:
+        uuid, owner, plain = name
+        table = self._tables.by_uuid(uuid)
+        if table is None:
+            await self._tables.refresh(owner, plain)
+            table = self._tables.by_uuid(uuid)
+        if table is None:
+            raise table_not_exist(plain)
+        return table
+
+    # --- slices of this server ------------------------------------------------------------------
+
+    def _slice(self, table: Table, number: int) -> Slice:
+        """The slice, which is opened if need be. Raises: PartitionNotServing."""
+        found = self._slices.get((table.uuid, number))
+        if found is None:
+            if self._closed:
+                raise PartitionNotServing("the server is stopping")
+            found = Slice(self._server, table, number, self._ended)
+            self._slices[table.uuid, number] = found
+        return found
+
+    def _ended(self, slice_: Slice) -> None:
+        key = (slice_.table_uuid, slice_.number)
+        if self._slices.get(key) is slice_:
+            del self._slices[key]
+
+    def _is_own(self, slice_: Slice) -> bool:
+        try:
+            self._context.ownership.check_slice(slice_.table_uuid, slice_.number)
+        except PartitionNotServing:
+            return False
+        return True
+
+    def _retire(self, slices: Sequence[Slice], why: str) -> None:
+        for slice_ in slices:
+            retiring = slice_.retire(PartitionNotServing(f"slice {slice_.number}: {why}"))
+            task = asyncio.get_running_loop().create_task(retiring, name="slice-retire")
+            self._retiring[task] = None
+            task.add_done_callback(lambda done: self._retiring.pop(done, None))
+
+    async def _follow(self) -> None:
+        """What a dead owner left goes out without any new mutation; idle slices go."""
+        while True:
+            try:
+                await self._open_own()
+            except Exception:
+                # Entries of dead owners would wait for ever without this loop.
+                _log.exception("looking for own slices failed, next look in %.1f s", FOLLOW_S)
+            try:
+                async with asyncio.timeout(FOLLOW_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+
+    async def _open_own(self) -> None:
+        for slice_ in [one for one in self._slices.values() if one.idle]:
+            slice_.end(PartitionNotServing("the slice was idle"))
+        check = self._context.ownership.check_slice
+        room = OPENINGS_AT_ONCE - sum(
+            1 for one in self._slices.values() if one.state is State.OPENING
+        )
+        for table in [table for table in self._tables.all() if table.streams]:
+            for number in range(table.schema.slices):
+                if (table.uuid, number) in self._slices:
+                    continue
+                try:
+                    check(table.uuid, number)
+                except PartitionNotServing:
+                    continue
+                if room <= 0:
+                    self._wake.set()
+                    await asyncio.sleep(ROUTE_PAUSE_S)
+                    return
+                self._slice(table, number)
+                room -= 1
+
+    async def _settle(self, table_uuid: str) -> None:
+        own = [one for key, one in self._slices.items() if key[0] == table_uuid]
+        await asyncio.gather(*(one.settled() for one in own))
+
+    # --- the other servers ----------------------------------------------------------------------
+
+    async def _catch_up(self) -> None:
+        try:
+            await self._context.ownership.catch_up("")
+        except TalosError:
+            return  # the next try finds out
+
+    async def _tell_all(self, table: Table) -> None:
+        """Every server of the cluster may own a slice soon, or believe so still."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + TELL_S
+        told: set[str] = set()
+        while True:
+            left = [one for one in self._context.ownership.others() if one not in told]
+            if not left:
+                return
+            found = await asyncio.gather(*(self._tell(address, table) for address in left))
+            told.update(address for address, error in zip(left, found, strict=True) if not error)
+            failed = [error for error in found if error]
+            if failed and loop.time() >= deadline_s:
+                raise StoreUnavailable(f"not every server knows: {failed[0]}")
+            if failed:
+                await asyncio.sleep(TELL_PAUSE_S)
+
+    async def _tell(self, address: str, table: Table) -> TalosError | None:
+        peers = self._context.peers
+        assert peers is not None
+        try:
+            await ask_changed(peers, address, (table.uuid, table.owner, table.name))
+        except TalosError as error:
+            return error
+        return None
+
+    async def _changed_here(self, name: tuple[str, str, str]) -> None:
+        """Another server changed a table."""
+        uuid, owner, plain = name
+        await self._tables.refresh(owner, plain)
+        if self._tables.by_uuid(uuid) is None:
+            self.forget(uuid)
+        await self._settle(uuid)
+        self._wake.set()
+
+    async def _slice_mark(self, table: Table, number: int, stream: int) -> int:
+        name = (table.uuid, table.owner, table.name)
+        try:
+            self._context.ownership.check_slice(table.uuid, number)
+        except NotOwner as error:
+            peers = self._context.peers
+            if peers is None or not error.address:
+                raise _not_told(error) from error
+            return await ask_mark(peers, error.address, name, number, stream)
+        return await self._mark_here(name, number, stream)
+
+    async def _mark_here(self, name: tuple[str, str, str], number: int, stream: int) -> int:
+        """The mark of an own slice; one that is being opened is waited for."""
+        table = await self._table(name)
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + MARK_S
+        while True:
+            try:
+                self._context.ownership.check_slice(table.uuid, number)
+                return await self._slice(table, number).mark(stream)
+            except NotOwner as error:
+                raise _not_told(error) from error
+            except Unavailable:
+                if loop.time() + ROUTE_PAUSE_S > deadline_s:
+                    raise
+            await asyncio.sleep(ROUTE_PAUSE_S)
+
+
+def _not_told(error: NotOwner) -> TalosError:
+    return PartitionNotServing(str(error))
+
+
+def _without_owner(outcome: Outcome) -> Outcome:
+    """A NotOwner never gets out of here: the request is not to be forwarded to that server."""
+    return PartitionNotServing(str(outcome)) if isinstance(outcome, NotOwner) else outcome

@@ -1,0 +1,1 @@
+"""Streams of a table: the outbox and its publishers."""

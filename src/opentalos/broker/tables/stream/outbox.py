@@ -1,0 +1,96 @@
+"""Outbox: the pending entries of one slice that this server knows, from their write to their
+clearing. What it does not know, another server wrote; see slice.py."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from opentalos.broker.tables.stream.pending_format import Pending, decode_pending
+
+
+class Entry:
+    """One change on its way to one stream. ``told``: it is in the topic, or nobody wants it."""
+
+    __slots__ = ("bytes", "column", "key", "message", "sequence", "stream", "timestamp_ms", "told")
+
+    def __init__(self, key: bytes, column: bytes, pending: Pending) -> None:
+        self.key, self.column = key, column
+        self.sequence, self.stream, self.timestamp_ms, self.message = pending
+        self.bytes = len(key) + len(column) + len(pending.message)
+        self.told = False
+
+
+class Outbox:
+    """Entries by row and column. Those that are told stay until their cells are removed."""
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, dict[bytes, Entry]] = {}
+        self._told: dict[bytes, None] = {}  # rows with entries that are told, the oldest first
+        self.entries = 0
+        self.bytes = 0
+
+    def add(self, entry: Entry) -> None:
+        """A new entry, whose cell is durable."""
+        self._rows.setdefault(entry.key, {})[entry.column] = entry
+        self.entries += 1
+        self.bytes += entry.bytes
+
+    def add_found(self, key: bytes, cells: Mapping[bytes, bytes]) -> list[Entry]:
+        """Take over what a read of the row found; those that were not known, in their order."""
+        known = self._rows.get(key, {})
+        found = [
+            Entry(key, column, decode_pending(column, cells[column]))
+            for column in sorted(cells)
+            if column not in known
+        ]
+        for entry in found:
+            self.add(entry)
+        return found
+
+    def told(self, entries: Iterable[Entry]) -> None:
+        """These are in the topic."""
+        for entry in entries:
+            entry.told = True
+            self._told[entry.key] = None
+
+    def to_clear(self, count_max: int) -> list[bytes]:
+        """Rows with cells to be removed, the first ones."""
+        found: list[bytes] = []
+        for key in self._told:
+            if len(found) == count_max:
+                break
+            found.append(key)
+        return found
+
+    @property
+    def clearable(self) -> int:
+        """So many rows have cells to be removed."""
+        return len(self._told)
+
+    def told_columns(self, key: bytes) -> list[bytes]:
+        """Cells of a row that are to be removed."""
+        if key not in self._told:
+            return []
+        return [entry.column for entry in self._rows[key].values() if entry.told]
+
+    def cleared(self, key: bytes, columns: Collection[bytes]) -> None:
+        """These cells are gone, or are known not to be there."""
+        entries = self._rows.get(key)
+        if entries is None:
+            return
+        for column in columns:
+            entry = entries.pop(column, None)
+            if entry is not None:
+                self.entries -= 1
+                self.bytes -= entry.bytes
+        if not any(entry.told for entry in entries.values()):
+            self._told.pop(key, None)
+        if not entries:
+            del self._rows[key]
+
+    def waiting(self, streams: Collection[int] | None = None) -> list[Entry]:
+        """Entries that are not told, of these streams (None: of all); those of a row in order."""
+        return [
+            entry
+            for entries in self._rows.values()
+            for entry in entries.values()
+            if not entry.told and (streams is None or entry.stream in streams)
+        ]

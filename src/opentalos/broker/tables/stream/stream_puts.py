@@ -1,0 +1,173 @@
+"""StreamPuts: blocks of streams into partitions, whichever servers serve them."""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.messaging.waiters import waiter_of
+from opentalos.catalog.access.authorize import topic_not_exist
+from opentalos.catalog.topics.topic import Topic
+from opentalos.log.results import AppendWaiter
+from opentalos.model.errors import (
+    BadRequest,
+    NotOwner,
+    OutcomeUnknown,
+    PartitionNotServing,
+    TalosError,
+)
+from opentalos.model.message import (
+    UNKNOWN_OFFSET,
+    Compression,
+    MessageBlock,
+    PayloadFormat,
+    ProducerStamp,
+)
+
+CALL = "stream-put"
+PUT_S = 10.0  # until a put that nobody has answered is called unknown
+
+
+class StreamPuts:
+    """Appends with the stamp of an idempotent producer; the caller has the right to put.
+
+    A block without messages announces its stamp's epoch.
+    """
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    def put(self, topic: Topic, partition: int, block: MessageBlock, waiter: AppendWaiter) -> None:
+        """Append; ``waiter`` is called once, later: the base offset, or the error."""
+        try:
+            self._append(topic, partition, block, waiter)
+        except NotOwner as error:
+            if not error.address or self._context.peers is None:
+                _later(waiter, error)
+                return
+            asking = self._ask(error.address, (topic, partition, block), waiter)
+            task = asyncio.get_running_loop().create_task(asking, name="stream-put")
+            self._tasks[task] = None
+            task.add_done_callback(self._ended)
+        except TalosError as error:
+            _later(waiter, error)
+
+    async def close(self) -> None:
+        """Stop asking; what is under way is unknown."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def answer(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Another server puts into a partition that this one serves. Raises: BadRequest; as the
+        log does."""
+        try:
+            resource, partition = str(arguments["topic"]), int(arguments["partition"])
+            payload = base64.b64decode(arguments["payload"], validate=True)
+            block = _block(payload, arguments)
+        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise BadRequest(f"need topic, partition and a block: {error!r}") from error
+        topic = self._context.topics.by_resource(resource)
+        if topic is None:
+            raise topic_not_exist(resource)
+        durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._append(topic, partition, block, waiter_of(durable))
+        return {"offset": await durable}
+
+    def _append(
+        self, topic: Topic, partition: int, block: MessageBlock, waiter: AppendWaiter
+    ) -> None:
+        log = self._context.partition_log(topic, partition)
+        if block.messages:
+            log.append(block, waiter)
+        else:
+            log.writer.announce(block, waiter)
+
+    async def _ask(
+        self, address: str, what: tuple[Topic, int, MessageBlock], waiter: AppendWaiter
+    ) -> None:
+        error: TalosError
+        try:
+            async with asyncio.timeout(PUT_S):
+                offset = await self._asked(address, what)
+        except TimeoutError:
+            error = OutcomeUnknown(f"server {address} has not answered within {PUT_S:.0f} s")
+        except NotOwner as moved:
+            error = PartitionNotServing(f"server {address}: {moved}")
+            await self._catch_up(what[0])
+        except TalosError as other:
+            error = other
+        else:
+            waiter(offset, None)
+            return
+        waiter(UNKNOWN_OFFSET, error)
+
+    async def _asked(self, address: str, what: tuple[Topic, int, MessageBlock]) -> int:
+        peers = self._context.peers
+        topic, partition, block = what
+        if peers is None or block.producer is None:
+            raise RuntimeError("a lone server has nobody to ask")
+        arguments = {
+            "topic": topic.resource,
+            "partition": partition,
+            "payload": base64.b64encode(block.payload).decode(),
+            "messages": block.messages,
+            "compression": int(block.compression),
+            "create_ms": block.create_ms,
+            "producer": list(block.producer),
+        }
+        answer = await peers.ask(address, CALL, arguments)
+        offset = answer.get("offset")
+        if not isinstance(offset, int):
+            raise OutcomeUnknown(f"server {address} sent an answer of no meaning")
+        return offset
+
+    async def _catch_up(self, topic: Topic) -> None:
+        """One of the two servers does not know yet where the partition is."""
+        try:
+            await self._context.ownership.catch_up(topic.uuid)
+        except TalosError:
+            return  # the next try finds out
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+
+
+def _later(waiter: AppendWaiter, error: TalosError) -> None:
+    asyncio.get_running_loop().call_soon(waiter, UNKNOWN_OFFSET, error)
+
+
+def _block(payload: bytes, arguments: Mapping[str, Any]) -> MessageBlock:
+    """Raises: KeyError, TypeError, ValueError."""
+    producer_id, epoch, sequence, repeated = arguments["producer"]
+    messages = int(arguments["messages"])
+    return stamped_block(
+        payload,
+        messages,
+        ProducerStamp(int(producer_id), int(epoch), int(sequence), bool(repeated)),
+        compression=Compression(arguments["compression"]),
+        create_ms=int(arguments["create_ms"]),
+    )
+
+
+def stamped_block(
+    payload: bytes,
+    messages: int,
+    stamp: ProducerStamp,
+    *,
+    compression: Compression = Compression.NONE,
+    create_ms: int = 0,
+) -> MessageBlock:
+    """A block of an idempotent producer; without messages it announces the stamp's epoch."""
+    return MessageBlock(
+        payload,
+        messages,
+        compression,
+        create_ms,
+        PayloadFormat.TALOS if messages else PayloadFormat.STATE,
+        producer=stamp,
+    )

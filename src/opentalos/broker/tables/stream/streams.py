@@ -1,0 +1,70 @@
+"""Which topics a table's streams go to, and whether the table's owner may put there."""
+
+from collections.abc import Mapping
+
+from opentalos.broker.context import BrokerContext
+from opentalos.broker.tables.api.values import Table
+from opentalos.catalog.tables.change import with_streams
+from opentalos.catalog.topics.change import ORGANISATION_PREFIX
+from opentalos.catalog.topics.topic import Topic
+from opentalos.model.errors import PermissionDenied, TopicNotExist
+from opentalos.model.identity import Permission, Principal
+from opentalos.model.table import TableSchema
+
+
+class TableStreams:
+    """Looks at the topics of streams when these are enabled."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
+
+    async def enabled(self, caller: Principal, table: Table, now_ms: int) -> Table:
+        """The new table with its streams enabled. Raises: as ``wanted``."""
+        return with_streams(table, await self.wanted(caller, table, table.schema), now_ms)
+
+    async def wanted(
+        self, caller: Principal, table: Table, schema: TableSchema
+    ) -> Mapping[str, Topic]:
+        """The topic of each enabled stream, by its name in the schema. One that the table has
+        already is not asked for again; if it stopped, it is left out unless its topic is there.
+
+        Raises: TopicNotExist, PermissionDenied, with the topic's name; InvalidName.
+        """
+        owner = self._owner(caller, table)
+        topics = {}
+        for name, spec in schema.streams.items():
+            if not spec.enabled:
+                continue
+            state = table.streams.get(name)
+            known = self._known(state.topic_owner, state.topic_name) if state else None
+            if state and known is not None and known.uuid == state.topic_uuid:
+                topics[name] = known
+            elif state is None or state.live:
+                topics[name] = await self._topic(owner, name)
+        return topics
+
+    def _owner(self, caller: Principal, table: Table) -> Principal:
+        """Who puts the messages: the table's owner, whoever enables the stream."""
+        if not caller.admin and table.owner in (caller.id, caller.organisation):
+            return caller  # with its team
+        organisation = table.owner if table.owner.startswith(ORGANISATION_PREFIX) else ""
+        return Principal(id=table.owner, number=1, organisation=organisation)
+
+    def _known(self, owner: str, name: str) -> Topic | None:
+        record = self._context.topics.record(owner, name)
+        return record and self._context.topics.by_resource(record.resource)
+
+    async def _topic(self, owner: Principal, name: str) -> Topic:
+        try:
+            try:
+                return self._context.find_topic(owner, Permission.PUT_MESSAGE, name)
+            except TopicNotExist as error:
+                if not await self._context.appeared(error):
+                    raise
+                return self._context.find_topic(owner, Permission.PUT_MESSAGE, name)
+        except TopicNotExist as error:
+            raise TopicNotExist(f"stream to {name[:80]}: {error}", error.records) from None
+        except PermissionDenied as error:
+            raise PermissionDenied(
+                f"stream to {name}: the table's owner needs the right to put: {error}"
+            ) from None

@@ -1,0 +1,1 @@
+"""The one access decision and the rules of grants."""

@@ -1,0 +1,73 @@
+"""Pure rules of a topic's access list."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from opentalos.catalog.topics.topic import Topic
+from opentalos.model.errors import BadRequest, PermissionDenied
+from opentalos.model.identity import GUEST, Grantee, GrantType, Permission
+
+IDENTIFIER_CHARS_MAX = 256
+GRANTABLE = int(Permission.PUT_MESSAGE | Permission.GET_MESSAGE | Permission.DESCRIBE_TOPIC)
+GRANTS_MAX = 1_000  # per topic
+
+
+def check_grant(owner: str, grantee: Grantee, mask: int) -> Grantee:
+    """Return the grantee as it is stored.
+
+    Raises: BadRequest: no identifier or nothing granted; PermissionDenied: a bit that only the
+        owner can have, or a grant to the owner, whose permissions cannot change.
+    """
+    grantee = check_grantee(grantee)
+    if mask <= 0:
+        raise BadRequest("a permission to set is above 0")
+    if mask & ~GRANTABLE:
+        raise PermissionDenied("CHANGE_TOPIC and CHANGE_PERMISSION cannot be granted")
+    _refuse_owner(owner, grantee)
+    return grantee
+
+
+def check_grantee(grantee: Grantee) -> Grantee:
+    """Return the grantee with the guest's identifier filled in. Raises: BadRequest."""
+    if grantee.type == GrantType.GUEST:
+        return Grantee(GrantType.GUEST, GUEST.id)
+    if not 0 < len(grantee.identifier) <= IDENTIFIER_CHARS_MAX:
+        raise BadRequest(f"a grantee identifier has 1 to {IDENTIFIER_CHARS_MAX} characters")
+    return grantee
+
+
+def granted(topic: Topic, grantee: Grantee, mask: int) -> Topic:
+    """The topic after setPermission, which overwrites."""
+    stored = check_grant(topic.owner, grantee, mask)
+    acl = {**topic.acl, stored: mask}
+    if len(acl) > GRANTS_MAX:
+        raise BadRequest(f"topic {topic.name} has {len(topic.acl)} grants, limit {GRANTS_MAX}")
+    return replace(topic, acl=acl)
+
+
+def revoked(topic: Topic, grantee: Grantee) -> Topic:
+    """The topic after revokePermission; a grantee without a grant changes nothing."""
+    stored = check_grantee(grantee)
+    _refuse_owner(topic.owner, stored)
+    return replace(topic, acl={key: mask for key, mask in topic.acl.items() if key != stored})
+
+
+def grant_of(topic: Topic, grantee: Grantee) -> int:
+    """Mask of one grantee; the owner has everything."""
+    stored = check_grantee(grantee)
+    if stored.type != GrantType.GUEST and stored.identifier == topic.owner:
+        return int(Permission.ADMIN)
+    return topic.acl.get(stored, 0)
+
+
+def grants_of(topic: Topic) -> Mapping[str, int]:
+    """Identifier to mask, the owner first; grants to one identifier of several types add up."""
+    masks = {topic.owner: int(Permission.ADMIN)}
+    for grantee, mask in topic.acl.items():
+        masks[grantee.identifier] = masks.get(grantee.identifier, 0) | mask
+    return masks
+
+
+def _refuse_owner(owner: str, grantee: Grantee) -> None:
+    if grantee.type != GrantType.GUEST and grantee.identifier == owner:
+        raise PermissionDenied("the owner's permissions cannot be changed")

@@ -1,0 +1,324 @@
+"""Principals and their keys; secrets are sealed at rest and shown once."""
+
+import base64
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from opentalos.catalog.principals.record import (
+    KeyRecord,
+    PrincipalRecord,
+    decode_principal,
+    encode_principal,
+)
+from opentalos.catalog.principals.secret_box import SecretBox
+from opentalos.catalog.records.record_index import CAS_ATTEMPTS_MAX, Codec, RecordIndex, record_path
+from opentalos.model.errors import (
+    AlreadyExists,
+    BadRequest,
+    InvalidName,
+    NotFound,
+    PrincipalExists,
+    PrincipalNotExist,
+    QuotaExceeded,
+    StoreUnavailable,
+    VersionConflict,
+)
+from opentalos.model.identity import GUEST, Principal
+from opentalos.model.names import SYSTEM_TENANT
+from opentalos.ports.clock import Clock
+from opentalos.ports.meta_store import MetaStore
+
+PREFIX = "principals"
+NUMBER_PATH = "counters/principal"
+ROOT_ID = "root"
+ORGANISATION_PREFIX, TEAM_PREFIX = "CL", "CI"
+LIVE_KEYS_MAX = 2  # the old and the new one of a rotation
+DISABLED_KEYS_KEPT = 8  # so that their use is told apart from an unknown key
+KEY_TOKEN_BYTES, SECRET_TOKEN_BYTES = 10, 30  # 16 base32 and 40 base64 characters
+ROOT_SECRET_CHARS_MIN = 8
+_ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._@#+:-]{0,127}")
+_KEY_ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._@+-]{0,127}")
+_SHOWN_CHARS_MAX = 40
+
+
+class LiveKey(NamedTuple):
+    """What the signature check needs of a key."""
+
+    principal: Principal
+    secret: bytes
+    disabled: bool  # the key, or its principal
+    refuse_replays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedKey:
+    """A new key; its secret is shown here and never again."""
+
+    key_id: str
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """A key as lists show it, without its secret."""
+
+    key_id: str
+    created_ms: int
+    disabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalInfo:
+    """A principal as lists show it."""
+
+    principal: Principal
+    keys: tuple[KeyInfo, ...]
+    created_ms: int
+    disabled: bool
+    refuse_replays: bool = False
+
+
+class PrincipalDirectory:
+    """All principals in memory, each one record in the MetaStore."""
+
+    def __init__(
+        self,
+        meta: MetaStore,
+        clock: Clock,
+        box: SecretBox,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._meta, self._clock, self._box, self._changed = meta, clock, box, changed
+        codec = Codec(encode_principal, decode_principal)
+        self._records = RecordIndex(meta, PREFIX, codec, self._record_changed)
+        self._keys: dict[str, LiveKey] = {}
+
+    async def start(self) -> None:
+        """Load everybody. Raises: ConfigError: another server key sealed the secrets."""
+        await self._records.start()
+
+    async def close(self) -> None:
+        """Stop following changes of other servers."""
+        await self._records.close()
+
+    def key(self, key_id: str) -> LiveKey | None:
+        """The key for a signature check; sync, for the hot path."""
+        return self._keys.get(key_id)
+
+    def get(self, principal_id: str) -> Principal | None:
+        """The principal of that id."""
+        record = self._records.get(_path(principal_id))
+        return record.principal if record else None
+
+    def info(self, principal_id: str) -> PrincipalInfo | None:
+        """The principal of that id with its keys, without their secrets."""
+        record = self._records.get(_path(principal_id))
+        return _info(record) if record else None
+
+    def owner_of_key(self, key_id: str) -> str:
+        """Id of the principal that has the key. Raises: PrincipalNotExist."""
+        key = self._keys.get(key_id)
+        if key is None:
+            raise PrincipalNotExist(f"no key {key_id[:_SHOWN_CHARS_MAX]}")
+        return key.principal.id
+
+    def list_all(self) -> Sequence[PrincipalInfo]:
+        """Everybody, by id."""
+        infos = [_info(record) for _, record in self._records.items()]
+        return sorted(infos, key=lambda info: info.principal.id)
+
+    async def create(
+        self, principal_id: str, organisation: str, team: str, admin: bool
+    ) -> Principal:
+        """Add a principal. Raises: InvalidName, PrincipalExists."""
+        organisation, team = check_principal(principal_id, organisation, team)
+        if self.get(principal_id) is not None:
+            raise PrincipalExists(f"principal {principal_id} exists")
+        principal = Principal(
+            id=principal_id,
+            number=await self._next_number(),
+            organisation=organisation,
+            team=team,
+            admin=admin,
+        )
+        record = PrincipalRecord(principal=principal, created_ms=self._clock.wall_ms())
+        try:
+            await self._records.create(_path(principal_id), record)
+        except AlreadyExists:
+            raise PrincipalExists(f"principal {principal_id} exists") from None
+        return principal
+
+    async def create_key(self, principal_id: str) -> IssuedKey:
+        """Issue a key. Raises: PrincipalNotExist; QuotaExceeded: two are live."""
+        principal = self.get(principal_id)
+        prefix = "AK" if principal and principal.organisation else "DK"
+        token = self._clock.token(KEY_TOKEN_BYTES)
+        issued = IssuedKey(
+            prefix + base64.b32encode(token).decode(),
+            base64.urlsafe_b64encode(self._clock.token(SECRET_TOKEN_BYTES)).decode(),
+        )
+        key = self._sealed(issued)
+
+        def add(record: PrincipalRecord) -> PrincipalRecord:
+            live = sum(not old.disabled for old in record.keys)
+            if live >= LIVE_KEYS_MAX:
+                raise QuotaExceeded(
+                    f"live keys of {principal_id}: limit {LIVE_KEYS_MAX}, measured {live}; "
+                    "disable one first"
+                )
+            return _with_key(record, key)
+
+        await self._change(principal_id, add)
+        return issued
+
+    async def disable_key(self, key_id: str) -> None:
+        """Disable a key for ever. Raises: PrincipalNotExist."""
+
+        def disable(record: PrincipalRecord) -> PrincipalRecord:
+            keys = tuple(
+                replace(key, disabled=True) if key.key_id == key_id else key for key in record.keys
+            )
+            return replace(record, keys=keys)
+
+        await self._change(self.owner_of_key(key_id), disable)
+
+    async def change(
+        self, principal_id: str, *, disabled: bool | None = None, refuse_replays: bool | None = None
+    ) -> None:
+        """Lock a principal out or let it in again; take its signed requests once or not; None:
+        as it is. Raises: PrincipalNotExist."""
+
+        def changed(record: PrincipalRecord) -> PrincipalRecord:
+            return replace(
+                record,
+                disabled=record.disabled if disabled is None else disabled,
+                refuse_replays=record.refuse_replays if refuse_replays is None else refuse_replays,
+            )
+
+        await self._change(principal_id, changed)
+
+    async def ensure_root(self, key_id: str, secret: str) -> Principal:
+        """Make the administrator with this key, or give it this key; idempotent.
+
+        Raises: BadRequest: an unusable id or secret, or the key id is somebody else's.
+        """
+        check_root_key(key_id, secret)
+        if self.get(ROOT_ID) is None:
+            try:
+                await self.create(ROOT_ID, "", "", admin=True)
+            except PrincipalExists:
+                await self._records.refresh(_path(ROOT_ID))
+        held = self._keys.get(key_id)
+        if held is not None and held.principal.id != ROOT_ID:
+            raise BadRequest(f"key {key_id} belongs to {held.principal.id}")
+        if held is None or held.secret != secret.encode() or held.disabled:
+            key = self._sealed(IssuedKey(key_id, secret))
+            await self._change(ROOT_ID, lambda record: _with_root_key(record, key))
+        return self._keys[key_id].principal
+
+    async def _change(
+        self, principal_id: str, change: Callable[[PrincipalRecord], PrincipalRecord]
+    ) -> None:
+        try:
+            await self._records.change(_path(principal_id), change)
+        except NotFound:
+            shown = principal_id[:_SHOWN_CHARS_MAX]
+            raise PrincipalNotExist(f"no principal {shown}") from None
+
+    async def _next_number(self) -> int:
+        """A billing number that nobody had; a crash may skip one."""
+        for _ in range(CAS_ATTEMPTS_MAX):
+            record = await self._meta.get(NUMBER_PATH)
+            number = 1 if record is None else int(record.value) + 1
+            value = str(number).encode()
+            try:
+                if record is None:
+                    await self._meta.create(NUMBER_PATH, value)
+                else:
+                    await self._meta.replace(NUMBER_PATH, value, record.version)
+            except (AlreadyExists, VersionConflict):
+                continue
+            return number
+        raise StoreUnavailable("the principal counter changes too often")
+
+    def _sealed(self, issued: IssuedKey) -> KeyRecord:
+        sealed = self._box.seal(issued.secret.encode(), issued.key_id)
+        return KeyRecord(
+            key_id=issued.key_id, sealed=sealed, created_ms=self._clock.wall_ms(), disabled=False
+        )
+
+    def _record_changed(
+        self, path: str, old: PrincipalRecord | None, new: PrincipalRecord | None
+    ) -> None:
+        for key in old.keys if old else ():
+            self._keys.pop(key.key_id, None)
+        if new is not None:
+            for key in new.keys:
+                secret = self._box.open(key.sealed, key.key_id)
+                disabled = key.disabled or new.disabled
+                live = LiveKey(new.principal, secret, disabled, new.refuse_replays)
+                self._keys[key.key_id] = live
+        self._changed()
+
+
+def check_principal(principal_id: str, organisation: str, team: str) -> tuple[str, str]:
+    """Organisation and team of a principal to create; an id's prefix says what it is.
+
+    Raises: InvalidName.
+    """
+    for text, what in ((principal_id, "principal"), (organisation, "organisation"), (team, "team")):
+        if text and not _ID.fullmatch(text):
+            raise InvalidName(f"invalid {what} id {text[:_SHOWN_CHARS_MAX]!r}")
+    if principal_id in ("", GUEST.id, SYSTEM_TENANT):
+        raise InvalidName(f"principal id {principal_id!r} is reserved")
+    if principal_id.startswith(ORGANISATION_PREFIX):
+        if team or organisation not in ("", principal_id):
+            raise InvalidName(f"organisation {principal_id} belongs to no other")
+        return principal_id, ""
+    if principal_id.startswith(TEAM_PREFIX):
+        if team not in ("", principal_id):
+            raise InvalidName(f"team {principal_id} belongs to no other team")
+        team = principal_id
+    if organisation and not organisation.startswith(ORGANISATION_PREFIX):
+        raise InvalidName(f"organisation id {organisation!r} does not start with CL")
+    if team and not team.startswith(TEAM_PREFIX):
+        raise InvalidName(f"team id {team!r} does not start with CI")
+    return organisation, team
+
+
+def check_root_key(key_id: str, secret: str) -> None:
+    """Raises: BadRequest."""
+    if not _KEY_ID.fullmatch(key_id):
+        raise BadRequest("a root key id has 1 to 128 of [a-zA-Z0-9._@+-]")
+    if len(secret) < ROOT_SECRET_CHARS_MIN:
+        raise BadRequest(f"a root secret has at least {ROOT_SECRET_CHARS_MIN} characters")
+
+
+def _with_key(record: PrincipalRecord, key: KeyRecord) -> PrincipalRecord:
+    """The record with a key added; of the disabled ones only the newest are kept."""
+    live = [old for old in record.keys if not old.disabled]
+    disabled = [old for old in record.keys if old.disabled][-DISABLED_KEYS_KEPT:]
+    return replace(record, keys=(*disabled, *live, key))
+
+
+def _with_root_key(record: PrincipalRecord, key: KeyRecord) -> PrincipalRecord:
+    """The server's owner decides: the new key replaces its former self or the older live one."""
+    others = tuple(old for old in record.keys if old.key_id != key.key_id)
+    live = [old for old in others if not old.disabled]
+    if len(live) >= LIVE_KEYS_MAX:
+        retired = live[0]
+        others = tuple(replace(old, disabled=True) if old is retired else old for old in others)
+    return _with_key(replace(record, keys=others, disabled=False), key)
+
+
+def _info(record: PrincipalRecord) -> PrincipalInfo:
+    keys = tuple(KeyInfo(key.key_id, key.created_ms, key.disabled) for key in record.keys)
+    return PrincipalInfo(
+        record.principal, keys, record.created_ms, record.disabled, record.refuse_replays
+    )
+
+
+def _path(principal_id: str) -> str:
+    return record_path(PREFIX, principal_id)

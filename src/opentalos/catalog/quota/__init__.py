@@ -1,0 +1,1 @@
+"""Quotas: limits, throttling, storage accounts, projections and automatic decisions."""

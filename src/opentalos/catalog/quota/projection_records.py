@@ -1,0 +1,116 @@
+"""Projections of tenants' traffic in the MetaStore, many to a record: they change all at once."""
+
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from opentalos.catalog.quota.projection import (
+    DAY_MS,
+    Projection,
+    check_projection,
+    projection_fields,
+    projection_of,
+)
+from opentalos.catalog.records.record_index import Codec, RecordIndex, record_path
+from opentalos.model.errors import (
+    AlreadyExists,
+    BadRequest,
+    CorruptLog,
+    NewerFormat,
+    NotFound,
+    QuotaExceeded,
+)
+from opentalos.ports.meta_store import MetaStore
+
+PREFIX = "quota-projections"
+FORMAT_VERSION = 1
+SHARDS = 64  # records; a tenant's is the CRC of its name
+SHARD_PROJECTIONS_MAX = 600  # of a record, so that the largest ones fit into its bytes
+KEPT_MS = 90 * DAY_MS  # a projection that was not made again for so long is dropped
+_Shard = Mapping[str, Projection]
+
+
+class ProjectionCatalog:
+    """All projections in memory, by tenant."""
+
+    def __init__(self, meta: MetaStore) -> None:
+        codec: Codec[_Shard] = Codec(encode_shard, decode_shard)
+        self._records = RecordIndex(meta, PREFIX, codec, self._shard_changed)
+        self._projections: dict[str, Projection] = {}
+
+    async def start(self) -> None:
+        """Load all projections."""
+        await self._records.start()
+
+    async def close(self) -> None:
+        """Stop following changes of other servers."""
+        await self._records.close()
+
+    def all(self) -> Mapping[str, Projection]:
+        """Every projection by tenant; a live view, not to be kept over an await."""
+        return self._projections
+
+    async def put(self, projections: Sequence[Projection]) -> None:
+        """Store projections; one that was made earlier than what is stored changes nothing.
+
+        Raises: QuotaExceeded: too many tenants; those of other records may be stored by then.
+        """
+        shards: dict[str, list[Projection]] = defaultdict(list)
+        for projection in projections:
+            check_projection(projection)
+            shards[_shard_of(projection.tenant)].append(projection)
+        for path, added in shards.items():
+            await self._put(path, added)
+
+    async def _put(self, path: str, added: Sequence[Projection]) -> None:
+        try:
+            await self._records.change(path, lambda stored: merged(stored, added))
+        except NotFound:
+            try:
+                await self._records.create(path, merged({}, added))
+            except AlreadyExists:  # another server was quicker
+                await self._records.change(path, lambda stored: merged(stored, added))
+
+    def _shard_changed(self, path: str, old: _Shard | None, new: _Shard | None) -> None:
+        for tenant in old or ():
+            self._projections.pop(tenant, None)
+        self._projections |= new or {}
+
+
+def merged(stored: _Shard, added: Sequence[Projection]) -> _Shard:
+    """A shard with what was added, of each tenant the latest. Raises: QuotaExceeded."""
+    shard = dict(stored)
+    for one in added:
+        if one.tenant not in shard or shard[one.tenant].made_ms <= one.made_ms:
+            shard[one.tenant] = one
+    newest = max(one.made_ms for one in shard.values())
+    kept = {tenant: one for tenant, one in shard.items() if one.made_ms > newest - KEPT_MS}
+    if len(kept) > SHARD_PROJECTIONS_MAX:
+        raise QuotaExceeded(
+            f"projections of a record: limit {SHARD_PROJECTIONS_MAX}, measured {len(kept)}"
+        )
+    return kept
+
+
+def encode_shard(shard: _Shard) -> bytes:
+    """The record's value."""
+    projections = [projection_fields(one) for one in shard.values()]
+    record = {"version": FORMAT_VERSION, "projections": projections}
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_shard(value: bytes) -> _Shard:
+    """Read a record. Raises: NewerFormat; CorruptLog for anything that is no such record."""
+    try:
+        record = json.loads(value)
+        if record["version"] != FORMAT_VERSION:
+            raise NewerFormat(f"projection record of format {record['version']}")
+        found = [projection_of(fields) for fields in record["projections"]]
+    except (KeyError, TypeError, ValueError, BadRequest) as error:
+        raise CorruptLog(f"unreadable projection record: {error!r}") from error
+    return {one.tenant: one for one in found}
+
+
+def _shard_of(tenant: str) -> str:
+    return record_path(PREFIX, f"{zlib.crc32(tenant.encode()) % SHARDS:02d}")

@@ -1,0 +1,1 @@
+"""Structured tables: records, rules of change, rates and storage accounts."""

@@ -1,0 +1,298 @@
+"""What the rows of tables with a quota come to: counted by who writes, and by passes over them.
+
+One record of the MetaStore per table has the count. A server adds what its own slices wrote every
+``TELL_S``; in between it knows that, and what the others told up to then. A pass over the rows
+corrects the count as far as the writes during the pass leave no doubt.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from opentalos.catalog.records.record_index import CAS_ATTEMPTS_MAX, record_path
+from opentalos.catalog.tables.table import Table
+from opentalos.model.errors import (
+    AlreadyExists,
+    CorruptLog,
+    NewerFormat,
+    NotFound,
+    OutcomeUnknown,
+    QuotaExceeded,
+    StoreUnavailable,
+    TalosError,
+    Unavailable,
+    VersionConflict,
+)
+from opentalos.ports.meta_store import MetaStore
+
+SPACES: Final = "table-spaces"  # where the records lie
+FORMAT_VERSION: Final = 1
+TELL_S: Final = 10.0  # what other servers write is known so late
+CLOSE_S: Final = 2.0  # for telling the last, as a server stops
+NEARLY_FULL: Final = 0.9  # of a quota
+_log = logging.getLogger("opentalos.tables")
+
+
+class SpaceRecord(NamedTuple):
+    """``bytes``: stored. ``changed``: by how much it was changed, up or down, ever."""
+
+    bytes: int
+    changed: int = 0
+
+
+class SpaceFigures(NamedTuple):
+    """``refused``: mutations, since the start."""
+
+    bytes: int
+    nearly_full: int  # tables
+    refused: int
+
+
+class TableSpace:
+    """The count of one table at a server that writes to it."""
+
+    __slots__ = ("changed_bytes", "limit_bytes", "name", "own_bytes", "refused", "told_bytes")
+
+    def __init__(self, table: Table) -> None:
+        self.name, self.limit_bytes = table.name, table.quota_bytes or 0
+        self.told_bytes: int | None = None  # as the record was read last
+        self.own_bytes = 0  # of this server, not told yet
+        self.changed_bytes = 0  # the same, without the sign
+        self.refused = 0  # mutations
+
+    @property
+    def used_bytes(self) -> int:
+        """As far as it is known here."""
+        return max(0, (self.told_bytes or 0) + self.own_bytes)
+
+    def take(self, growth: int) -> int:
+        """Count what a mutation adds or takes away, and return it.
+
+        Raises: QuotaExceeded: it grows over the quota; not counted.
+        """
+        if growth > 0 and self.used_bytes + growth > self.limit_bytes:
+            self.refused += 1
+            raise QuotaExceeded(
+                f"space of table {self.name}: limit {self.limit_bytes} bytes, measured "
+                f"{self.used_bytes} bytes stored and {growth} more asked for"
+            )
+        self._add(growth)
+        return growth
+
+    def give_back(self, growth: int) -> None:
+        """What was taken was not written."""
+        self._add(-growth)
+
+    def _add(self, growth: int) -> None:
+        self.own_bytes += growth
+        self.changed_bytes += abs(growth)
+
+
+class TableSpaces:
+    """All counts that this server adds to. ``quota_of``: of a table by its uuid; None: it has
+    none, or is gone."""
+
+    def __init__(self, meta: MetaStore, quota_of: Callable[[str], int | None]) -> None:
+        self._meta, self._quota_of = meta, quota_of
+        self._known: dict[str, TableSpace] = {}  # by table uuid
+        self._refused = 0  # of tables that are not known any more
+        self._next_s = 0.0
+
+    def figures(self) -> SpaceFigures:
+        """Of the tables with a quota that this server writes to."""
+        known = self._known.values()
+        return SpaceFigures(
+            bytes=sum(one.used_bytes for one in known),
+            nearly_full=sum(one.used_bytes >= NEARLY_FULL * one.limit_bytes for one in known),
+            refused=self._refused + sum(one.refused for one in known),
+        )
+
+    async def of(self, table: Table) -> TableSpace | None:
+        """Where a slice counts what it writes; None: the table has no quota.
+
+        While the record cannot be read, only what is written here counts.
+        """
+        if table.quota_bytes is None:
+            return None
+        space = self._known.get(table.uuid)
+        if space is None:
+            space = self._known[table.uuid] = TableSpace(table)
+        space.limit_bytes = table.quota_bytes
+        if space.told_bytes is None:
+            try:
+                space.told_bytes = await self.read(table.uuid)
+            except TalosError as error:
+                _log.warning("space of table %s is not known: %s", table.resource, error)
+        return space
+
+    async def used(self, table: Table) -> int | None:
+        """Bytes that count against the quota; None: it has none, or nobody has counted yet.
+
+        Raises: Unavailable.
+        """
+        if table.quota_bytes is None:
+            return None
+        told = await self.read(table.uuid)
+        space = self._known.get(table.uuid)
+        if space is None or told is None:
+            return told
+        return max(0, told + space.own_bytes)
+
+    async def read(self, table_uuid: str) -> int | None:
+        """The count as it was told. Raises: Unavailable."""
+        record = await self._get(table_uuid)
+        return record.bytes if record else None
+
+    async def changed(self, table_uuid: str) -> int:
+        """By how much the count was changed, ever; for `measured`. Raises: Unavailable."""
+        record = await self._get(table_uuid)
+        return record.changed if record else 0
+
+    async def tell(self) -> None:
+        """Add what was written here to the records, at most every ``TELL_S``. What cannot be told
+        now is told the next time."""
+        now_s = asyncio.get_running_loop().time()
+        if self._known and now_s >= self._next_s:
+            self._next_s = now_s + TELL_S
+            await self._tell_all()
+
+    async def close(self) -> None:
+        """Tell the last; what cannot be told, passes find."""
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self._tell_all()
+        except TimeoutError:
+            _log.warning("space of tables was not told within %.0f s", CLOSE_S)
+
+    async def create(self, table_uuid: str) -> None:
+        """A table is made with a quota. Raises: Unavailable, OutcomeUnknown."""
+        await self._change(table_uuid, lambda now: now or SpaceRecord(0))
+
+    async def begin(self, table_uuid: str, used_bytes: int) -> None:
+        """A table gets a quota; what was counted before, for another one, is forgotten.
+
+        Raises: Unavailable, OutcomeUnknown.
+        """
+        await self._change(
+            table_uuid, lambda now: SpaceRecord(used_bytes, now.changed if now else 0)
+        )
+
+    async def measured(self, table_uuid: str, used_bytes: int, changed: int) -> None:
+        """Correct a count by a pass over all rows.
+
+        What was written during the pass may have been seen by it or not, so the count only moves
+        as far as the pass is sure. Args: changed: as it was told when the pass began.
+        Raises: Unavailable, OutcomeUnknown.
+        """
+
+        def corrected(now: SpaceRecord | None) -> SpaceRecord:
+            if now is None:
+                return SpaceRecord(used_bytes)
+            doubt = max(0, now.changed - changed)
+            least, most = max(0, used_bytes - doubt), used_bytes + doubt
+            return now._replace(bytes=min(max(now.bytes, least), most))
+
+        record = await self._change(table_uuid, corrected)
+        space = self._known.get(table_uuid)
+        if space is not None:
+            space.told_bytes = record.bytes
+
+    async def remove(self, table_uuid: str) -> None:
+        """The table is gone. Raises: Unavailable, OutcomeUnknown: call again."""
+        self.forget(table_uuid)
+        path = space_path(table_uuid)
+        found = await self._meta.get(path)
+        if found is not None:
+            try:
+                await self._meta.delete(path, found.version)
+            except (NotFound, VersionConflict) as error:
+                raise StoreUnavailable(f"{path} changes while it is removed") from error
+
+    def forget(self, table_uuid: str) -> None:
+        """Nothing more is written to it here."""
+        space = self._known.pop(table_uuid, None)
+        self._refused += space.refused if space else 0
+
+    async def _tell_all(self) -> None:
+        for table_uuid, space in list(self._known.items()):
+            limit = self._quota_of(table_uuid)
+            if limit is None:
+                self.forget(table_uuid)
+                continue
+            space.limit_bytes = limit
+            try:
+                await self._tell(table_uuid, space)
+            except TalosError as error:
+                _log.warning("space of table %s was not told: %s", space.name, error)
+                if isinstance(error, Unavailable):
+                    return  # the others would wait for the store, too
+
+    async def _tell(self, table_uuid: str, space: TableSpace) -> None:
+        own, changed = space.own_bytes, space.changed_bytes
+        if not changed:
+            space.told_bytes = await self.read(table_uuid)
+            return
+
+        def added(now: SpaceRecord | None) -> SpaceRecord:
+            if now is None:  # its first pass, or who gave it its quota, makes the record
+                raise NotFound(table_uuid)
+            return SpaceRecord(max(0, now.bytes + own), now.changed + changed)
+
+        try:
+            told = (await self._change(table_uuid, added)).bytes
+        except NotFound:
+            return
+        except OutcomeUnknown:
+            told = (space.told_bytes or 0) + own  # most likely; passes correct it
+        space.told_bytes = told
+        space.own_bytes -= own
+        space.changed_bytes -= changed
+
+    async def _get(self, table_uuid: str) -> SpaceRecord | None:
+        found = await self._meta.get(space_path(table_uuid))
+        return None if found is None else decode_space(found.value)
+
+    async def _change(
+        self, table_uuid: str, change: Callable[[SpaceRecord | None], SpaceRecord]
+    ) -> SpaceRecord:
+        path = space_path(table_uuid)
+        for _ in range(CAS_ATTEMPTS_MAX):
+            found = await self._meta.get(path)
+            former = None if found is None else decode_space(found.value)
+            record = change(former)
+            if record == former:
+                return record
+            try:
+                if found is None:
+                    await self._meta.create(path, encode_space(record))
+                else:
+                    await self._meta.replace(path, encode_space(record), found.version)
+            except (AlreadyExists, VersionConflict):
+                continue
+            return record
+        raise StoreUnavailable(f"{path} changes too often")
+
+
+def space_path(table_uuid: str) -> str:
+    """Where a table's count lies."""
+    return record_path(SPACES, table_uuid)
+
+
+def encode_space(record: SpaceRecord) -> bytes:
+    """The record's value."""
+    document = {"version": FORMAT_VERSION, **record._asdict()}
+    return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
+
+
+def decode_space(value: bytes) -> SpaceRecord:
+    """Read a record. Raises: NewerFormat; CorruptLog for anything that is no such record."""
+    try:
+        document = json.loads(value)
+        version = document.pop("version")
+        if version != FORMAT_VERSION:
+            raise NewerFormat(f"space record of format {version}, this version reads up to 1")
+        return SpaceRecord(int(document["bytes"]), int(document["changed"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptLog(f"unreadable space record: {error!r}") from error

@@ -1,0 +1,152 @@
+"""All structured tables in memory, loaded from the MetaStore and changed by compare-and-set."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from opentalos.catalog.access.authorize import permissions_of, table_not_exist
+from opentalos.catalog.records.record_index import Codec, RecordIndex, record_path
+from opentalos.catalog.records.unseen_records import UnseenRecords
+from opentalos.catalog.tables.space import TableSpaces
+from opentalos.catalog.tables.table import Table, decode_table, encode_table
+from opentalos.model.errors import NotFound
+from opentalos.model.identity import Principal
+from opentalos.model.names import check_name
+from opentalos.model.table import TableState
+from opentalos.ports.meta_store import MetaStore
+
+TABLES = "tables"  # where their records lie
+Listener = Callable[[Table | None, Table | None], None]  # (old, new), each None when absent
+
+
+class TableCatalog:
+    """The table records. Only tables that are not being dropped can be looked up."""
+
+    def __init__(self, meta: MetaStore, listener: Listener = lambda old, new: None) -> None:
+        codec = Codec(encode_table, decode_table)
+        self._records = RecordIndex(meta, TABLES, codec, self._record_changed)
+        self.unseen = UnseenRecords(self._records, TABLES)
+        self.spaces = TableSpaces(meta, self._quota_of)
+        self._listener = listener
+        self._by_uuid: dict[str, Table] = {}
+        self._by_name: dict[str, dict[str, Table]] = {}  # name, then owner
+        self._dropped: dict[str, Table] = {}  # by uuid
+
+    async def start(self) -> None:
+        """Load all tables. Raises: NewerFormat, CorruptLog."""
+        await self._records.start()
+
+    async def close(self) -> None:
+        """Stop following changes of other servers."""
+        await self.spaces.close()
+        await self._records.close()
+
+    def by_uuid(self, table_uuid: str) -> Table | None:
+        """The table of that id; sync, for the hot path."""
+        return self._by_uuid.get(table_uuid)
+
+    def find(self, caller: Principal, name: str) -> Table | None:
+        """Resolve a plain name or ``owner/name`` for a caller, from memory; hot path.
+
+        A plain name means the caller's organisation's table, then its own, then one that was
+        granted to it (the first by owner id). The result is not yet authorised.
+        """
+        owner, slash, plain = name.rpartition("/")
+        owners = self._by_name.get(plain)
+        if owners is None:
+            return None
+        if slash:
+            return owners.get(owner)
+        if not caller.anonymous:
+            for own in (caller.owner_id, caller.id):
+                if own in owners:
+                    return owners[own]
+        for owner in sorted(owners):
+            if permissions_of(caller, owners[owner]):
+                return owners[owner]
+        return None
+
+    async def look(self, caller: Principal, name: str) -> Table:
+        """``find``, past all copies, after it found nothing.
+
+        Raises: TableNotExist, InvalidName; Unavailable: it is not known.
+        """
+        owner, slash, plain = name.rpartition("/")
+        check_name(plain, "table name")
+        owners = (owner,) if slash else tuple(dict.fromkeys((caller.owner_id, caller.id)))
+        if slash or not caller.anonymous:
+            await self.unseen.look([(one, plain, None) for one in owners])
+        found = self.find(caller, name)
+        if found is None:
+            raise table_not_exist(name)
+        return found
+
+    def all(self) -> Collection[Table]:
+        """Every table that is not being dropped; a live view, not to be kept over an await."""
+        return self._by_uuid.values()
+
+    def dropped(self) -> Sequence[Table]:
+        """Tables whose deletion is not complete."""
+        return list(self._dropped.values())
+
+    def record(self, owner: str, name: str) -> Table | None:
+        """The record of that name, be it live or being dropped."""
+        return self._records.get(table_path(owner, name))
+
+    async def refresh(self, owner: str, name: str) -> Table | None:
+        """``record``, past all copies. Raises: Unavailable."""
+        await self._records.refresh(table_path(owner, name))
+        return self.record(owner, name)
+
+    async def create(self, table: Table) -> None:
+        """Store a new table. Raises: AlreadyExists: look at ``record`` for what is there."""
+        await self._records.create(table_path(table.owner, table.name), table)
+
+    async def change(self, table: Table, change: Callable[[Table], Table]) -> Table:
+        """Change this very table, not one that was recreated under its name.
+
+        Raises: TableNotExist, and whatever ``change`` raises.
+        """
+
+        def same_table(stored: Table) -> Table:
+            if stored.uuid != table.uuid or stored.state == TableState.DELETING:
+                raise table_not_exist(table.name)
+            return change(stored)
+
+        try:
+            return await self._records.change(table_path(table.owner, table.name), same_table)
+        except NotFound:
+            raise table_not_exist(table.name) from None
+
+    async def remove(self, dead: Table) -> None:
+        """Remove a dropped table's record once its rows are gone; the name is free then."""
+        await self._records.remove(table_path(dead.owner, dead.name), dead)
+
+    def _quota_of(self, table_uuid: str) -> int | None:
+        table = self._by_uuid.get(table_uuid)
+        return table.quota_bytes if table else None
+
+    def _record_changed(self, path: str, old: Table | None, new: Table | None) -> None:
+        if old is not None:
+            self._forget(old)
+            if new is None or new.quota_bytes is None:
+                self.spaces.forget(old.uuid)
+        if new is not None:
+            if new.state == TableState.DELETING:
+                self._dropped[new.uuid] = new
+            else:
+                self._by_uuid[new.uuid] = new
+                self._by_name.setdefault(new.name, {})[new.owner] = new
+        self._listener(old, new)
+
+    def _forget(self, old: Table) -> None:
+        self._dropped.pop(old.uuid, None)
+        if self._by_uuid.pop(old.uuid, None) is None:
+            return
+        names = self._by_name[old.name]
+        del names[old.owner]
+        if not names:
+            del self._by_name[old.name]
+
+
+def table_path(owner: str, name: str) -> str:
+    """Where a table's record lies."""
+    return record_path(TABLES, owner, name)

@@ -1,0 +1,1 @@
+"""Topics: records, rules of change, groups and patterns of topics."""

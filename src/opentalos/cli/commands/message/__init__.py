@@ -1,0 +1,1 @@
+"""``talos produce``, ``talos consume`` and ``talos bench``."""

@@ -1,0 +1,1 @@
+"""``talos pipeline`` and ``talos query``."""

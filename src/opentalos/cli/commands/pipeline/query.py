@@ -1,0 +1,254 @@
+"""``talos query``: what the pipelines made, from the OLAP store."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from opentalos.cli.commands.pipeline.pipeline import HOME_DEFAULT
+from opentalos.cli.input.times import TIME_HELP, as_time, parse_span, time_text, unix_ms
+from opentalos.cli.output.output import Output, with_format
+from opentalos.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from opentalos.pipelines.olap.store import Filter, Measure, OlapStore, Query, Selection
+
+_MISSING: Final = "talos query needs DuckDB and pyarrow: pip install 'opentalos[spark]'"
+_EXTRA: Final = ("duckdb", "pyarrow")
+_DIGITS: Final = 6  # of a fraction, shown to people
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+@click.group()
+def query() -> None:
+    """Time series, largest values, groups and percentiles of what the pipelines made.
+
+    The tables metrics_10s, metrics_1m and metrics_1h have the columns service, cluster, machine,
+    tenant, topic, partition, measure, kind, total, samples, low, high and last. A server's own row
+    has an empty topic; each of its partitions has a row besides.
+    """
+
+
+def with_options(*more: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The options of every query, and ``more``."""
+    return lambda command: _with_options(command, more)
+
+
+def _with_options(command: Any, more: Sequence[Callable[[Any], Any]]) -> Any:
+    for option in (
+        *more,
+        click.option(
+            "--measure", multiple=True, help="The same as --where measure=NAME.", metavar="NAME"
+        ),
+        click.option(
+            "--where", "wheres", multiple=True, metavar="COLUMN=VALUE",
+            help="Only these rows; the same column again is an alternative.",
+        ),
+        click.option("--until", metavar="TIME", callback=as_time, help="Before this time.",
+                     show_default="now"),
+        click.option("--since", metavar="TIME", callback=as_time, default="1h", show_default=True,
+                     help=f"From this time on. {TIME_HELP}"),
+        _olap, _home, click.argument("table"),
+    ):  # fmt: skip
+        command = option(command)
+    return with_format(command)
+
+
+def _home(command: CommandT) -> CommandT:
+    return click.option(
+        "--home", type=click.Path(path_type=Path, file_okay=False), default=HOME_DEFAULT,
+        show_default=True, help="Of the pipelines.",
+    )(command)  # fmt: skip
+
+
+def _olap(command: CommandT) -> CommandT:
+    return click.option(
+        "--olap", default="", metavar="URL", help="druid://HOST:PORT,HOST:PORT.",
+        show_default="Parquet below --home",
+    )(command)  # fmt: skip
+
+
+def _span(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int:
+    """Callback: a length of time in ms; 0: none was given."""
+    if value is None:
+        return 0
+    try:
+        found = int(parse_span(value).total_seconds() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise click.BadParameter(str(error)) from error
+    if not found:
+        raise click.BadParameter("a step takes at least 1s")
+    return found
+
+
+_BY: Final = click.option("--by", multiple=True, metavar="COLUMN", help="A row for each value.")
+_VALUES: Final = click.option(
+    "--value", "values", multiple=True, default=("sum:total",), show_default=True,
+    help="sum:, min:, max: or avg: and a column; total/samples divides sums; count counts rows.",
+)  # fmt: skip
+
+
+def _every(default: str | None, shown: bool | str) -> Callable[[Any], Any]:
+    return click.option(
+        "--every", "step_ms", metavar="SPAN", callback=_span, default=default, show_default=shown,
+        help="A row for each step of time: 10s, 5m, 1h, 1d.",
+    )  # fmt: skip
+
+
+def _limit(default: int) -> Callable[[Any], Any]:
+    return click.option("--limit", type=click.IntRange(1, 1_000_000), default=default,
+                        show_default=True, help="Most rows.")  # fmt: skip
+
+
+@query.command()
+@_home
+@_olap
+@with_format
+def tables(home: Path, olap: str, output: Output) -> None:
+    """List the tables and their columns.
+
+    Example: talos query tables
+    """
+    with closing(_open(home, olap)) as store:
+        found = [{"table": one.name, "columns": list(one.columns)} for one in store.tables()]
+    output.table(("table", "columns"), found, empty="no tables")
+
+
+@query.command()
+@with_options(_every("1m", True), _BY, _VALUES, _limit(10_000))
+def series(values: tuple[str, ...], by: tuple[str, ...], step_ms: int, **given: Any) -> None:
+    """Values of TABLE over time.
+
+    Example: talos query series metrics_10s --measure put_bytes --by topic --every 10s --since 5m
+    """
+    from opentalos.pipelines.olap.store import Series
+
+    limit, rows = given["limit"], _selection(**given)
+    made = Series(rows=rows, step_ms=step_ms, measures=_measures(values), by=by, limit=limit)
+    _show(made, **given)
+
+
+@query.command()
+@with_options(_BY, _VALUES, _limit(10))
+def top(values: tuple[str, ...], by: tuple[str, ...], **given: Any) -> None:
+    """The groups of TABLE with the largest first value.
+
+    Example: talos query top metrics_1h --measure put_bytes --by tenant --since 7d
+    """
+    from opentalos.pipelines.olap.store import Top
+
+    if not by:
+        raise click.UsageError("give --by: the largest of what?")
+    rows = _selection(**given)
+    _show(Top(rows=rows, by=by, measures=_measures(values), limit=given["limit"]), **given)
+
+
+@query.command()
+@with_options(_BY, _VALUES, _limit(10_000))
+def group(values: tuple[str, ...], by: tuple[str, ...], **given: Any) -> None:
+    """Values of TABLE for each combination of columns.
+
+    Example: talos query group metrics_1m --measure lane_depth --by machine --value max:high
+    """
+    from opentalos.pipelines.olap.store import Group
+
+    rows = _selection(**given)
+    _show(Group(rows=rows, by=by, measures=_measures(values), limit=given["limit"]), **given)
+
+
+@query.command()
+@with_options(
+    click.option(
+        "-p", "--percent", "percents", multiple=True, type=click.FloatRange(0, 100),
+        default=(50.0, 90.0, 99.0), show_default=True, help="Which percentile; repeatable.",
+    ),
+    _every(None, "over the whole time"), _BY, _limit(10_000),
+)  # fmt: skip
+def percentile(
+    percents: tuple[float, ...], by: tuple[str, ...], step_ms: int, table: str, **given: Any
+) -> None:
+    """Percentiles of merged sketches; TABLE is metrics_1m or metrics_1m_sketches, for example.
+
+    A percentile is off by 1 % of its value at most.
+
+    Example: talos query percentile metrics_1m --measure put_ms -p 99 --by machine --since 1d
+    """
+    from opentalos.pipelines.olap.store import SKETCHES, Percentile
+
+    sketches = table if table.endswith(SKETCHES) else table + SKETCHES
+    rows, limit = _selection(table=sketches, **given), given["limit"]
+    _show(Percentile(rows=rows, percents=percents, by=by, step_ms=step_ms, limit=limit), **given)
+
+
+def _open(home: Path, olap: str) -> "OlapStore":
+    try:
+        from opentalos.pipelines.olap.opening import open_olap
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRA:
+            raise
+        raise ConfigError(_MISSING) from error
+    return open_olap(home, olap)
+
+
+def _show(made: "Query", *, home: Path, olap: str, output: Output, **_: Any) -> None:
+    with closing(_open(home, olap)) as store:
+        found = store.query(made)
+    rows = found.to_pylist()
+    for row in rows:
+        if "time" in row:
+            row["time"] = time_text(row["time"])
+        if output.form == "text":
+            row.update({name: _shown(value) for name, value in row.items()})
+    output.table(found.column_names, rows, empty="no rows")
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else round(value, _DIGITS)
+    return value
+
+
+def _selection(
+    *, table: str, since: datetime, until: datetime | None, wheres: Sequence[str],
+    measure: Sequence[str], **_: Any,
+) -> "Selection":  # fmt: skip
+    from opentalos.pipelines.olap.store import Selection
+
+    return Selection(
+        table=table,
+        start_ms=unix_ms(since),
+        end_ms=unix_ms(until or datetime.now(UTC)),
+        filters=_filters([*wheres, *(f"measure={name}" for name in measure)]),
+    )
+
+
+def _filters(wheres: Sequence[str]) -> "tuple[Filter, ...]":
+    from opentalos.pipelines.olap.store import Filter
+
+    values: dict[str, list[str]] = {}
+    for text in wheres:
+        column, equals, value = text.partition("=")
+        if not column or not equals:
+            raise click.BadParameter(f"{text!r}: write COLUMN=VALUE", param_hint="--where")
+        values.setdefault(column, []).append(value)
+    return tuple(Filter(column, tuple(found)) for column, found in values.items())
+
+
+def _measures(values: Sequence[str]) -> "tuple[Measure, ...]":
+    """``sum:total``, ``total/samples`` or ``count``. Raises: BadRequest: no such function."""
+    from opentalos.pipelines.olap.store import Measure
+
+    made = []
+    for text in values:
+        function, colon, column = text.partition(":")
+        total, slash, per = text.partition("/")
+        if colon:
+            made.append(Measure(f"{function}_{column}", function, column))
+        elif slash:
+            made.append(Measure(f"{total}_per_{per}", "sum", total, per))
+        else:
+            made.append(Measure(text, text))
+    return tuple(made)

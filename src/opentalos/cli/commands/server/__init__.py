@@ -1,0 +1,1 @@
+"""``talos serve``, ``talos config``, ``talos backup``, ``talos restore`` and ``talos log``."""

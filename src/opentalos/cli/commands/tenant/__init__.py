@@ -1,0 +1,1 @@
+"""``talos user``, ``talos key``, ``talos quota`` and ``talos bill``."""

@@ -1,0 +1,149 @@
+"""``talos user`` and ``talos key``: principals of a running server, over REST."""
+
+from typing import Any
+
+import click
+
+from opentalos.cli.connection import ServerOptions, with_server
+from opentalos.cli.input.times import time_text
+from opentalos.cli.output.output import Output, with_format
+from opentalos.cli.rest_path import place
+
+
+@click.group()
+def user() -> None:
+    """Users of a running server."""
+
+
+@user.command("create")
+@click.argument("name")
+@click.option("--organisation", default="", help="Organisation id (CL...).")
+@click.option("--team", default="", help="Team id (CI...).")
+@click.option("--admin", is_flag=True, help="Make a service administrator.")
+@with_format
+@with_server
+def create_user(
+    name: str, organisation: str, team: str, admin: bool, output: Output, server: ServerOptions
+) -> None:
+    """Create user NAME with a first key; the secret is shown once.
+
+    Example: talos user create alice
+    """
+    call = server.rest()
+    fields = {"id": name, "organisation": organisation, "team": team, "admin": admin}
+    call("POST", "principals", fields)
+    output.record(call("POST", place("principals", name, "keys")))
+
+
+@user.command("list")
+@with_format
+@with_server
+def list_users(output: Output, server: ServerOptions) -> None:
+    """List users with their keys: all for an administrator, else yourself.
+
+    Example: talos user list --format json
+    """
+    rows = [
+        {
+            "id": one["id"],
+            "role": "admin" if one["admin"] else "user",
+            "organisation": one["organisation"],
+            "team": one["team"],
+            "state": "disabled" if one["disabled"] else "live",
+            "live_keys": sum(not key["disabled"] for key in one["keys"]),
+        }
+        for one in server.rest()("GET", "principals")["principals"]
+    ]
+    output.table(("id", "role", "organisation", "team", "state", "live_keys"), rows)
+
+
+@user.command("disable")
+@click.argument("name")
+@with_format
+@with_server
+def disable_user(name: str, output: Output, server: ServerOptions) -> None:
+    """Lock user NAME out; its keys stop working at once.
+
+    Example: talos user disable alice
+    """
+    server.rest()("PATCH", place("principals", name), {"disabled": True})
+    output.done(f"disabled {name}", id=name, state="disabled")
+
+
+@user.command("enable")
+@click.argument("name")
+@with_format
+@with_server
+def enable_user(name: str, output: Output, server: ServerOptions) -> None:
+    """Let user NAME in again, with the keys it had.
+
+    Example: talos user enable alice
+    """
+    server.rest()("PATCH", place("principals", name), {"disabled": False})
+    output.done(f"enabled {name}", id=name, state="live")
+
+
+@click.group()
+def key() -> None:
+    """Access keys of users."""
+
+
+@key.command("create")
+@click.argument("name")
+@with_format
+@with_server
+def create_key(name: str, output: Output, server: ServerOptions) -> None:
+    """Create a key for user NAME; the secret is shown once.
+
+    Example: talos key create alice
+    """
+    output.record(server.rest()("POST", place("principals", name, "keys")))
+
+
+@key.command("rotate")
+@click.argument("key_id")
+@with_format
+@with_server
+def rotate_key(key_id: str, output: Output, server: ServerOptions) -> None:
+    """Create the key that follows KEY_ID; its secret is shown once.
+
+    KEY_ID goes on working until ``talos key disable``, so programs can change without a pause.
+
+    Example: talos key rotate AK3F9Q
+    """
+    output.record(server.rest()("POST", place("keys", key_id, "rotate")))
+
+
+@key.command("disable")
+@click.argument("key_id")
+@with_format
+@with_server
+def disable_key(key_id: str, output: Output, server: ServerOptions) -> None:
+    """Disable key KEY_ID for ever.
+
+    Example: talos key disable AK3F9Q
+    """
+    server.rest()("DELETE", place("keys", key_id))
+    output.done(f"disabled {key_id}", key_id=key_id, state="disabled")
+
+
+@key.command("list")
+@click.argument("name")
+@with_format
+@with_server
+def list_keys(name: str, output: Output, server: ServerOptions) -> None:
+    """List the keys of user NAME, without secrets.
+
+    Example: talos key list alice
+    """
+    found = server.rest()("GET", place("principals", name, "keys"))["keys"]
+    rows: list[dict[str, Any]] = [
+        {
+            "key_id": one["key_id"],
+            "state": "disabled" if one["disabled"] else "live",
+            "created": time_text(one["created_ms"]),
+            "created_ms": one["created_ms"],
+        }
+        for one in found
+    ]
+    output.table(("key_id", "state", "created"), rows)

@@ -1,0 +1,1 @@
+"""``talos topic`` and ``talos acl``."""

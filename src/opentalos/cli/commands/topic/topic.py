@@ -1,0 +1,198 @@
+"""``talos topic``: topics, their attributes, partitions and offsets, over REST."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from opentalos.cli.connection import ServerOptions, with_server
+from opentalos.cli.input.confirm import confirm, with_yes
+from opentalos.cli.input.times import TIME_HELP, as_time, time_text, unix_ms
+from opentalos.cli.names import topic_argument
+from opentalos.cli.output.output import Output, with_format
+from opentalos.cli.rest_path import place
+
+_COUNT = click.IntRange(1, (1 << 31) - 1)
+_LIST_COLUMNS = ("name", "owner", "partitions", "retention_s", "created")
+_STATE_COLUMNS = ("partition", "start", "next", "messages", "bytes")
+_OFFSET_COLUMNS = ("partition", "start", "end", "next")
+
+
+@click.group()
+def topic() -> None:
+    """Topics and their partitions."""
+
+
+@topic.command("list")
+@click.option("--owned", is_flag=True, help="Only your own, and those of your organisation.")
+@with_format
+@with_server
+def list_topics(owned: bool, output: Output, server: ServerOptions) -> None:
+    """List the topics that you may see.
+
+    Example: talos topic list --format tsv
+    """
+    scope = "owned" if owned else "visible"
+    found = server.rest()("GET", "topics", query={"scope": scope})["topics"]
+    rows = [one | {"created": time_text(one["created_ms"])} for one in found]
+    output.table(_LIST_COLUMNS, rows, empty="no topics; make one with talos topic create")
+
+
+@topic.command()
+@topic_argument
+@with_format
+@with_server
+def show(topic: str, output: Output, server: ServerOptions) -> None:
+    """Show everything about TOPIC; as TSV its partitions.
+
+    Example: talos topic show orders
+    """
+    found: dict[str, Any] = server.rest()("GET", place("topics", topic))
+    found["created"] = time_text(found["created_ms"])
+    states = found["states"]
+    if output.form == "tsv":
+        output.table(_STATE_COLUMNS, states)
+    elif output.form == "json":
+        output.record(found)
+    else:
+        found["messages"] = sum(state["messages"] for state in states)
+        output.record({name: one for name, one in found.items() if name not in _NOT_SHOWN})
+        click.echo()
+        output.table(_STATE_COLUMNS, states)
+
+
+_NOT_SHOWN = {"states", "created_ms", "consumer_partitions"}
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--partitions", type=_COUNT, default=1, show_default=True, help="How many.")
+@click.option("--retention", "retention_s", type=_COUNT, help="Seconds that messages are kept.")
+@click.option(
+    "--attribute",
+    "attributes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Free; more than one may be given.",
+)
+@click.option("--owner-name", default="", help="Who is responsible; free text.")
+@with_format
+@with_server
+def create(
+    name: str,
+    partitions: int,
+    retention_s: int | None,
+    attributes: Sequence[str],
+    owner_name: str,
+    output: Output,
+    server: ServerOptions,
+) -> None:
+    """Create topic NAME, or ORGANISATION/NAME.
+
+    Example: talos topic create orders --partitions 8 --retention 604800
+    """
+    wanted: dict[str, Any] = {"name": name, "partitions": partitions, "owner_name": owner_name}
+    wanted["attributes"] = dict(map(_attribute, attributes))
+    if retention_s is not None:
+        wanted["retention_s"] = retention_s
+    made = server.rest()("POST", "topics", wanted)
+    output.done(f"created {name} with {made['partitions']} partitions", **made)
+
+
+@topic.command()
+@topic_argument
+@click.option("--retention", "retention_s", type=_COUNT, help="Seconds that messages are kept.")
+@click.option("--attribute", "attributes", metavar="KEY=VALUE", multiple=True, help="Set it.")
+@click.option("--remove-attribute", "removed", metavar="KEY", multiple=True, help="Remove it.")
+@with_format
+@with_server
+def change(
+    topic: str,
+    retention_s: int | None,
+    attributes: Sequence[str],
+    removed: Sequence[str],
+    output: Output,
+    server: ServerOptions,
+) -> None:
+    """Change retention or attributes of TOPIC.
+
+    Example: talos topic change orders --retention 86400 --attribute team=payments
+    """
+    wanted: dict[str, Any] = {}
+    if attributes or removed:
+        wanted["attributes"] = dict(map(_attribute, attributes)) | dict.fromkeys(removed)
+    if retention_s is not None:
+        wanted["retention_s"] = retention_s
+    if not wanted:
+        raise click.UsageError("nothing to change: give --retention, --attribute or the like")
+    changed = server.rest()("PATCH", place("topics", topic), wanted)
+    output.done(f"changed {topic}", **changed)
+
+
+@topic.command()
+@topic_argument
+@click.argument("count", type=_COUNT)
+@with_yes
+@with_format
+@with_server
+def partitions(topic: str, count: int, yes: bool, output: Output, server: ServerOptions) -> None:
+    """Grow or shrink TOPIC to COUNT partitions.
+
+    Keys go to other partitions then. Partitions that a shrink takes away get no new messages, and
+    can be read until their messages are too old.
+
+    Example: talos topic partitions orders 16
+    """
+    call, path = server.rest(), place("topics", topic)
+    before = call("GET", path)["partitions"]
+    if count < before:
+        confirm(f"Shrink {topic} from {before} to {count} partitions?", yes)
+    changed = call("PATCH", path, {"partitions": count})
+    output.done(f"{topic} has {changed['partitions']} partitions, before {before}", **changed)
+
+
+@topic.command()
+@topic_argument
+@with_yes
+@with_format
+@with_server
+def delete(topic: str, yes: bool, output: Output, server: ServerOptions) -> None:
+    """Delete TOPIC with all its messages.
+
+    Example: talos topic delete orders --yes
+    """
+    call = server.rest()
+    found = call("GET", place("topics", topic))
+    messages = sum(state["messages"] for state in found["states"])
+    confirm(f"Delete {topic} with {messages} messages?", yes)
+    # By resource name: one that was made anew meanwhile is another topic.
+    call("DELETE", place("topics", found["resource"]))
+    output.done(f"deleted {topic}", name=topic, resource=found["resource"], messages=messages)
+
+
+@topic.command(epilog=TIME_HELP)
+@topic_argument
+@click.option("--at", "time", metavar="TIME", callback=as_time, help="Also the offset of TIME.")
+@with_format
+@with_server
+def offsets(topic: str, time: datetime | None, output: Output, server: ServerOptions) -> None:
+    """Show the first, last and next offset of each partition of TOPIC.
+
+    With --at also the offset of the first message that was stored then or later.
+
+    Example: talos topic offsets orders --at 2h
+    """
+    query = None if time is None else {"time_ms": unix_ms(time)}
+    found = server.rest()("GET", place("topics", topic, "offsets"), query=query)["partitions"]
+    columns = list(_OFFSET_COLUMNS) + (["at"] if time is not None else [])
+    if any("error" in one for one in found):
+        columns.append("error")
+    output.table(columns, found)
+
+
+def _attribute(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--attribute")
+    return name, value

@@ -1,0 +1,1 @@
+"""``talos demo`` and ``talos cluster demo``."""

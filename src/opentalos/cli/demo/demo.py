@@ -1,0 +1,97 @@
+"""``talos demo``: a server on local disk and a tour with real traffic."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+_KEY_ID = "AKDEMO"
+_READY = "ready "
+_STOP_TIMEOUT_S = 10.0
+
+
+@click.command()
+@click.option(
+    "--data", type=click.Path(path_type=Path), default=Path("demo-data"), show_default=True,
+    help="Directory of the server's data.",
+)  # fmt: skip
+@click.option("--listen", default="127.0.0.1:0", show_default=True, help="HOST:PORT.")
+@click.option(
+    "--sdk-python", type=click.Path(path_type=Path), default=Path(".sdk-venv/bin/python"),
+    show_default=True, help="Python that has the official SDK.",
+)  # fmt: skip
+@click.option(
+    "--second", type=click.Path(path_type=Path), default=Path("examples/official_reader.py"),
+    show_default=True, help="Program with the official SDK that joins the group.",
+)  # fmt: skip
+@click.option("--messages", default=10_000, show_default=True, help="How many to send.")
+@click.option("--exit", "exit_after", is_flag=True, help="End after the tour.")
+def demo(
+    data: Path, listen: str, sdk_python: Path, second: Path, messages: int, exit_after: bool
+) -> None:
+    """Start a server, send and read messages, and leave it running.
+
+    Two clients share the consumer group: one of this package's SDK and, where it is installed, one
+    of the official SDK.
+    """
+    from opentalos.cli.demo.traffic import Official, run_traffic
+    from opentalos.sdk import ClientConfig
+
+    key = _demo_key(data, f"{_KEY_ID}:{os.urandom(16).hex()}")
+    command = [sys.executable, "-m", "opentalos.cli.main", "serve", "--data", str(data)]
+    command += ["--listen", listen, "--root-key", key]
+    log = data / "server.log"
+    with log.open("wb") as stderr:
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+    try:
+        url = _wait_ready(server, log)
+        click.echo(f"A server runs at {url}, its data and its log in {data}/\n")
+        key_id, secret = key.split(":", 1)
+        config = ClientConfig(endpoints=(url,), key_id=key_id, secret=secret)
+        run_traffic(config, messages, Official(sdk_python, second))
+        if not exit_after:
+            click.echo(f"\nThe server goes on at {url} until Ctrl-C.")
+            click.echo(f"  key id and secret: {key}")
+            with suppress(KeyboardInterrupt):
+                server.wait()
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+    finally:
+        _stop(server)
+
+
+def _demo_key(data: Path, fresh: str) -> str:
+    """The key of an earlier demo in this directory, else a fresh one, kept for the next."""
+    path = data / "demo.key"
+    if path.exists():
+        return path.read_text().strip()
+    data.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(fresh + "\n")
+    return fresh
+
+
+def _wait_ready(server: "subprocess.Popen[str]", log: Path) -> str:
+    assert server.stdout is not None
+    line = server.stdout.readline().strip()
+    if not line.startswith(_READY):
+        server.wait(_STOP_TIMEOUT_S)
+        reason = log.read_text(errors="replace").strip().rpartition("\n")[2]
+        raise click.ClickException(f"the server did not start: {reason}")
+    return line.removeprefix(_READY)
+
+
+def _stop(server: "subprocess.Popen[str]") -> None:
+    """End the server in order; a second Ctrl-C reached it already."""
+    if server.poll() is None:
+        server.send_signal(signal.SIGTERM)
+    try:
+        server.wait(_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()

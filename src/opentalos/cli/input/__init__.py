@@ -1,0 +1,1 @@
+"""How commands read messages, times, confirmations and interrupts."""

@@ -1,0 +1,1 @@
+"""REST of the cluster: status, drain, weights."""

@@ -1,0 +1,185 @@
+"""REST of the cluster: status, drain, weights; for service administrators."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from enum import Enum
+from typing import Any
+
+from opentalos.broker.cluster.service import (
+    ClusterService,
+    ClusterStatus,
+    ServerState,
+    ServerStatus,
+)
+from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.errors import NotClustered
+from opentalos.gateway.rest.routing.route import Body, Route
+from opentalos.gateway.rest.routing.schema import (
+    Schema,
+    either,
+    fields,
+    items,
+    one_of,
+    table,
+    text,
+    whole,
+    yes_no,
+)
+
+NODES_MAX = 1 << 31  # that can be sent; the service has its own bound
+SECTORS_MAX = 1_000
+SERVERS_MAX = 1_000
+
+_MOVE = fields(
+    topic_uuid=text(), partition=whole(), source=text(), target=text(), planned=yes_no(),
+    at_ms=whole(),
+)  # fmt: skip
+_SERVER = fields(
+    name=text(),
+    state=one_of(*(state.value for state in ServerState)),
+    address=text(),
+    incarnation=text(),
+    virtual_nodes=whole(),
+    sectors=items(whole()),
+    partitions=whole(),
+    started_ms=whole(),
+    answers=yes_no("It was reached; if not, its counters are empty."),
+    counters=table(whole()),
+)
+_STATUS = fields(
+    leader=text(),
+    ring_number=whole(),
+    servers=items(_SERVER),
+    partitions=whole(),
+    unassigned=whole(),
+    moving=items(_MOVE),
+    recent=items(_MOVE),
+    clustered=yes_no("False: this server is alone."),
+    answered_by=text(),
+    optional={"forwarding": table(whole())},
+)
+_PLACE = fields(partition=whole(), address=text(), epoch=whole(), owner=text())
+_NODES: Schema = either(whole(0, NODES_MAX), items(whole(0, NODES_MAX), most=SECTORS_MAX))
+_WEIGHTS = fields(servers=table(_NODES, most=SERVERS_MAX))
+
+
+async def get_status(call: Call) -> Answer:
+    """Servers, their partitions and moves."""
+    service = call.broker.cluster
+    status = await service.status(call.caller) if service else _alone(call)
+    shown: dict[str, Any] = _plain(asdict(status))
+    shown["clustered"] = service is not None
+    shown["answered_by"] = call.broker.context.config.server
+    if call.forwarding is not None:
+        shown["forwarding"] = call.forwarding.counters()
+    return Answer(shown)
+
+
+async def get_partitions(call: Call) -> Answer:
+    """Partitions by topic uuid."""
+    return Answer({"topics": dict(await service_of(call).partitions(call.caller))})
+
+
+async def set_weights(call: Call) -> Answer:
+    """Virtual nodes by server."""
+    await service_of(call).set_weights(call.caller, call.document["servers"])
+    return Answer()
+
+
+async def drain(call: Call) -> Answer:
+    """Empty a server."""
+    await service_of(call).drain(call.caller, call.places["server"])
+    return Answer()
+
+
+async def undrain(call: Call) -> Answer:
+    """Let it have partitions again."""
+    await service_of(call).undrain(call.caller, call.places["server"])
+    return Answer()
+
+
+async def get_places(call: Call) -> Answer:
+    """Where the partitions of a topic are."""
+    service_of(call)
+    places, name = call.broker.places, call.places["topic"]
+    assert places is not None, "a member of a cluster knows the places"
+    found = await places.of_topic(call.caller, name)
+    return Answer({"name": name, "partitions": [asdict(place) for place in found]})
+
+
+def service_of(call: Call) -> ClusterService:
+    """Raises: PermissionDenied, NotClustered."""
+    if call.broker.cluster is None:
+        _check_admin(call)
+        raise NotClustered("this server is alone, not one of a cluster")
+    return call.broker.cluster
+
+
+def _alone(call: Call) -> ClusterStatus:
+    _check_admin(call)
+    context = call.broker.context
+    partitions = sum(topic.consumer_partitions for topic in context.topics.all())
+    me = ServerStatus(
+        name=context.config.server,
+        state=ServerState.SERVING,
+        address=next(iter(context.ownership.addresses("", 1))),
+        partitions=partitions,
+        answers=True,
+    )
+    return ClusterStatus(
+        leader=me.name,
+        ring_number=0,
+        servers=[me],
+        partitions=partitions,
+        unassigned=0,
+        moving=[],
+        recent=[],
+    )
+
+
+def _check_admin(call: Call) -> None:
+    call.broker.context.authorizer.authorize_admin(call.caller, "use the cluster", "cluster")
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+_TAG = "cluster"
+_ALONE = (409,)
+ROUTES = (
+    Route(
+        method="GET", path="cluster", handler=get_status, tag=_TAG, reply=_STATUS,
+        summary="Show servers, partitions and moves; for administrators.",
+    ),
+    Route(
+        method="GET", path="cluster/partitions", handler=get_partitions, tag=_TAG,
+        summary="Count the partitions of each topic, by its uuid; for administrators.",
+        reply=fields(topics=table(whole())), statuses=_ALONE,
+    ),
+    Route(
+        method="PUT", path="cluster/weights", handler=set_weights, tag=_TAG, status=204,
+        summary="Set the virtual nodes of servers, one number each or one for each sector.",
+        body=Body(_WEIGHTS), statuses=_ALONE,
+    ),
+    Route(
+        method="POST", path="cluster/servers/{server}/drain", handler=drain, tag=_TAG, status=204,
+        summary="Move all partitions away from a server, which serves on.", statuses=_ALONE,
+    ),
+    Route(
+        method="DELETE", path="cluster/servers/{server}/drain", handler=undrain, tag=_TAG,
+        status=204, summary="Let a server have partitions again.", statuses=_ALONE,
+    ),
+    Route(
+        method="GET", path="cluster/topics/{topic}", handler=get_places, tag=_TAG,
+        summary="Show where the partitions of a topic are; for administrators.",
+        reply=fields(name=text(), partitions=items(_PLACE)), statuses=_ALONE,
+    ),
+)  # fmt: skip

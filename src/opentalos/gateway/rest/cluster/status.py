@@ -1,0 +1,61 @@
+"""REST of the status: what the status page shows."""
+
+from opentalos.broker.admin.overview import TopicOverview
+from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.route import Route
+from opentalos.gateway.rest.routing.schema import (
+    fields,
+    items,
+    nullable,
+    number,
+    table,
+    text,
+    whole,
+)
+
+_RATE = nullable(number("Since an earlier look; null at the first one."))
+_TOPIC = fields(
+    name=text(),
+    owner=text(),
+    partitions=whole(),
+    messages=whole(about="Kept."),
+    bytes=whole(about="Kept."),
+    messages_per_s=_RATE,
+    bytes_per_s=_RATE,
+    lags=nullable(table(whole(), most=None)),
+)
+
+
+async def get_status(call: Call) -> Answer:
+    """Topics with amounts, rates and lags."""
+    found, more = await call.broker.overview.overview(call.caller)
+    server = call.broker.context.config.server
+    return Answer({"server": server, "topics": [_shown(one) for one in found], "more": more})
+
+
+def _shown(one: TopicOverview) -> dict[str, object]:
+    states = one.description.partitions
+    topic, rate = one.description.topic, one.rate
+    return {
+        "name": topic.name,
+        "owner": topic.owner,
+        "partitions": topic.partitions,
+        "messages": sum(state.messages for state in states),
+        "bytes": sum(state.bytes_count for state in states),
+        "messages_per_s": rate and round(rate.messages_per_s, 1),
+        "bytes_per_s": rate and round(rate.bytes_per_s, 1),
+        "lags": one.lags,
+    }
+
+
+ROUTES = (
+    Route(
+        method="GET", path="status", handler=get_status, tag="about",
+        summary="Show the topics that the caller may see, with their rates and lags.",
+        reply=fields(
+            server=text(about="That answered."),
+            topics=items(_TOPIC),
+            more=whole(about="Further topics, which are not shown."),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""REST of consumer groups and their workers."""

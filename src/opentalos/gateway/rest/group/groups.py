@@ -1,0 +1,142 @@
+"""REST of consumer groups: progress, lag and resets."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from opentalos.broker.groups.resets import ResetOffsets, ResetTarget, ResetTime, ResetTo
+from opentalos.broker.values import PartitionConsumeUnit
+from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.route import Body, Route
+from opentalos.gateway.rest.routing.schema import (
+    either,
+    fields,
+    items,
+    one_of,
+    table,
+    text,
+    whole,
+    yes_no,
+)
+from opentalos.gateway.rest.topic.naming import topic_of
+from opentalos.model.identity import Permission
+
+PARTITIONS_MAX = 10_000  # of one request
+RESET_S = 20.0  # for all partitions of a group
+_NUMBER = text(r"^(0|[1-9][0-9]{0,8})$")
+CHECKPOINT = whole(-1, about="Offset of the last processed message; -1: none.")
+LAG = whole(about="Messages after the checkpoint that are kept.")
+_PARTITION = fields(
+    partition=whole(),
+    checkpoint=CHECKPOINT,
+    lag=LAG,
+    worker=text(about="That holds it; empty: nobody does."),
+    address=text(about="Of the worker."),
+)
+_GROUP = fields(group=text(), lag=LAG, partitions=items(_PARTITION))
+_TO = either(
+    one_of("start", "end"),
+    fields(time_ms=whole(about="Unix milliseconds.")),
+    fields(offsets=table(CHECKPOINT, _NUMBER, least=1, most=PARTITIONS_MAX)),
+)
+_RESET = fields(partition=whole(), before=CHECKPOINT, after=CHECKPOINT)
+
+
+async def list_groups(call: Call) -> Answer:
+    """Groups that the caller may know of, with their lag."""
+    topic = topic_of(call, Permission.DESCRIBE_TOPIC)
+    found = await call.broker.metrics.consume_units(call.caller, topic.resource)
+    listed = [
+        {"group": group, "lag": sum(unit.lag for unit in units)}
+        for group, units in sorted(found.items())
+    ]
+    return Answer({"groups": listed})
+
+
+async def get_group(call: Call) -> Answer:
+    """Progress of one group by partition."""
+    topic, group = topic_of(call, Permission.DESCRIBE_TOPIC), call.places["group"]
+    units = await call.broker.metrics.consume_unit(call.caller, group, topic.resource)
+    return Answer(_group(group, units))
+
+
+async def delete_group(call: Call) -> Answer:
+    """Its checkpoints are forgotten."""
+    topic = topic_of(call, Permission.GET_MESSAGE)
+    await call.broker.consumers.delete_group(call.caller, call.places["group"], topic.resource)
+    return Answer()
+
+
+async def reset_group(call: Call) -> Answer:
+    """Other checkpoints, or what they would be."""
+    call.exchange.extend(RESET_S)
+    topic = topic_of(call, Permission.GET_MESSAGE)
+    done = await call.broker.group_resets.reset(
+        call.caller,
+        call.places["group"],
+        topic.resource,
+        _target(call.document["to"]),
+        dry_run=call.document.get("dry_run", False),
+    )
+    return Answer({"partitions": [one._asdict() for one in done]})
+
+
+def _target(to: Any) -> ResetTarget:
+    if isinstance(to, str):
+        return ResetTo(to)
+    if "time_ms" in to:
+        return ResetTime(to["time_ms"])
+    return ResetOffsets(offsets_of(to["offsets"]))
+
+
+def offsets_of(sent: dict[str, Any]) -> dict[int, int]:
+    """Checkpoints by partition."""
+    return {int(partition): offset for partition, offset in sent.items()}
+
+
+def offsets_schema() -> Any:
+    """Checkpoints by partition, as a commit sends them."""
+    return table(whole(), _NUMBER, least=1, most=PARTITIONS_MAX)
+
+
+def _group(group: str, units: Sequence[PartitionConsumeUnit]) -> dict[str, Any]:
+    partitions = [
+        {
+            "partition": unit.partition,
+            "checkpoint": unit.checkpoint,
+            "lag": unit.lag,
+            "worker": unit.worker,
+            "address": unit.address,
+        }
+        for unit in units
+    ]
+    return {"group": group, "lag": sum(unit.lag for unit in units), "partitions": partitions}
+
+
+_TAG = "groups"
+_PATH = "topics/{topic}/groups"
+ROUTES = (
+    Route(
+        method="GET", path=_PATH, handler=list_groups, tag=_TAG,
+        summary="List the consumer groups of a topic with their lag.",
+        reply=fields(groups=items(fields(group=text(), lag=LAG))),
+    ),
+    Route(
+        method="GET", path=_PATH + "/{group}", handler=get_group, tag=_TAG,
+        summary="Show checkpoint, lag and worker of each partition.", reply=_GROUP,
+    ),
+    Route(
+        method="DELETE", path=_PATH + "/{group}", handler=delete_group, tag=_TAG, status=204,
+        summary="Forget a group that has no workers.", statuses=(409,),
+    ),
+    Route(
+        method="POST", path=_PATH + "/{group}/reset", handler=reset_group, tag=_TAG,
+        summary="Set the checkpoints of a group, or with dry_run show what they would be.",
+        notes=(
+            "offsets are checkpoints: the last message that counts as processed. A checkpoint of "
+            "-1 means none; where a consumer then starts is its own choice. Leases of the "
+            "partitions are revoked."
+        ),
+        body=Body(fields(to=_TO, optional={"dry_run": yes_no()})),
+        reply=fields(partitions=items(_RESET)), statuses=(409, 422),
+    ),
+)  # fmt: skip

@@ -1,0 +1,218 @@
+"""REST of a topic's messages as server-sent events, for those who follow it."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from opentalos.broker.messaging.messages import LATEST_OFFSET, START_OFFSET
+from opentalos.broker.messaging.plain_messages import Bounds, PlainMessages, Spot
+from opentalos.broker.values import Topic
+from opentalos.gateway.http.reply_stream import ReplyStream
+from opentalos.gateway.rest.message.format import ENCODINGS, shown
+from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.errors import Unusable, problem
+from opentalos.gateway.rest.routing.route import Route
+from opentalos.gateway.rest.routing.schema import items, one_of, text, whole
+from opentalos.gateway.rest.topic.naming import topic_of
+from opentalos.model.errors import (
+    PartitionNotExist,
+    RequestError,
+    StoreUnavailable,
+    TalosError,
+    Unavailable,
+)
+from opentalos.model.identity import Permission
+
+STREAM_S_MAX = 3_600  # a client then comes again, with the id of the last event
+BEAT_S = 15.0  # a comment shows that both sides are there; the key is looked at again
+BATCH = Bounds(messages_max=200, bytes_max=256 << 10)
+BATCHES_MAX = 4  # read ahead of the client
+LOOK_S = 10.0  # of one look at a partition without messages
+RETRY_S = 0.5  # after a partition could not be read
+PARTITIONS_MAX = 256  # of one stream
+RETRY_MS = 2_000  # what clients are told to wait before they come again
+LAST_EVENT = "Last-Event-ID"
+_log = logging.getLogger("opentalos.rest")
+_STREAM = b"text/event-stream"
+_VECTOR = re.compile(r"[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Following:
+    """What one stream follows."""
+
+    call: Call
+    topic: Topic
+    encoding: str
+    queue: "asyncio.Queue[PlainMessages | TalosError]"
+
+
+async def follow(call: Call) -> Answer | None:
+    """Every message from some point on, as it comes."""
+    topic = topic_of(call, Permission.GET_MESSAGE)
+    spots = await _spots(call, topic)
+    if call.exchange.method == b"HEAD":
+        return Answer()
+    with call.broker.plain_messages.following(len(spots)):
+        await _stream(call, topic, spots)
+    return None
+
+
+async def _stream(call: Call, topic: Topic, spots: Sequence[Spot]) -> None:
+    exchange, me = call.exchange, asyncio.current_task()
+    assert me is not None, "a call runs in a task"
+
+    def end(error: TalosError | None = None) -> None:
+        me.cancel()
+
+    exchange.late = exchange.drained = end
+    extra = b"Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"
+    extra += b"X-Request-Id: %b\r\n" % exchange.request_id.encode()
+    stream = exchange.reply_stream(_STREAM, extra)
+    queue: asyncio.Queue[PlainMessages | TalosError] = asyncio.Queue(BATCHES_MAX)
+    following = _Following(call, topic, call.query.get("encoding", "base64"), queue)
+    readers = [asyncio.create_task(_read(following, spot)) for spot in spots]
+    try:
+        await _write(following, stream, {spot.partition: spot.offset for spot in spots})
+    except TalosError as error:
+        _log.debug("a stream ended: %s", error)  # the client is gone, or its key
+    except Exception:
+        _log.exception("a stream failed unexpectedly")  # nothing can be answered any more
+    finally:
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+        stream.close()
+
+
+async def _spots(call: Call, topic: Topic) -> Sequence[Spot]:
+    """Where each partition begins, as real offsets."""
+    count = topic.consumer_partitions
+    wanted: Sequence[int] = call.query.get("partition") or range(count)
+    if len(wanted) > PARTITIONS_MAX:
+        raise Unusable(f"the topic has {count} partitions; name up to {PARTITIONS_MAX} of them")
+    missing = [one for one in wanted if one >= count]
+    if missing:
+        raise PartitionNotExist(f"topic {topic.name} has no partition {missing[0]}")
+    resumed = _resumed(call.headers.get(LAST_EVENT, ""))
+    fresh = dict.fromkeys(one for one in wanted if one not in resumed)
+    starts = {one: offset for one, offset in resumed.items() if one in wanted}
+    since = call.query.get("from", "end")
+    if resumed or since in ("start", "end"):
+        # Partitions that were added after the last event are read from their first message on.
+        at = START_OFFSET if resumed or since == "start" else LATEST_OFFSET
+        found = await call.broker.messages.offsets_of(call.caller, topic.resource, list(fresh))
+        for one, offsets in zip(fresh, found, strict=True):
+            if isinstance(offsets, TalosError):
+                raise offsets
+            starts[one] = offsets.start if at == START_OFFSET else offsets.next
+    else:
+        times = dict.fromkeys(fresh, int(since))
+        starts |= await call.broker.messages.offsets_at(call.caller, topic.resource, times)
+    return [Spot(one, starts[one]) for one in sorted(starts)]
+
+
+def _resumed(vector: str) -> Mapping[int, int]:
+    """Next offsets by partition out of the id of an event. Raises: Unusable: no such id."""
+    if vector and not _VECTOR.fullmatch(vector):
+        raise Unusable(f"{LAST_EVENT} {vector[:40]!r} is no id of an event of this server")
+    pairs = (pair.split(":") for pair in vector.split(",") if pair)
+    return {int(partition): int(offset) for partition, offset in pairs}
+
+
+async def _read(following: _Following, spot: Spot) -> None:
+    """Hand over the messages of one partition; the queue's bound slows it down."""
+    call, resource = following.call, following.topic.resource
+    get = call.broker.plain_messages.get_anywhere
+    while True:
+        try:
+            found = await get(call.caller, resource, spot, BATCH, LOOK_S)
+        except Unavailable:
+            await asyncio.sleep(RETRY_S)
+            continue
+        except TalosError as error:
+            await following.queue.put(error)
+            return
+        except Exception:
+            _log.exception("a stream could not read on", extra={"topic": resource})
+            await following.queue.put(StoreUnavailable("internal error"))
+            return
+        if found.messages:
+            await following.queue.put(found)
+            spot = Spot(spot.partition, found.next_offset)
+
+
+async def _write(following: _Following, stream: ReplyStream, offsets: dict[int, int]) -> None:
+    """Write events until an error, or until the time is over."""
+    loop, call = asyncio.get_running_loop(), following.call
+    until_s = loop.time() + call.query.get("limit_s", STREAM_S_MAX)
+    beat_s = loop.time() + BEAT_S
+    await stream.write(b"retry: %d\n\n" % RETRY_MS)
+    while (now_s := loop.time()) < until_s:
+        found: PlainMessages | TalosError
+        try:
+            if now_s >= beat_s:
+                if _has_grown(call, offsets):
+                    return  # a client that comes again reads the new partitions from their start
+                beat_s = now_s + BEAT_S
+                await stream.write(b":\n\n")
+            async with asyncio.timeout_at(min(beat_s, until_s)):
+                found = await following.queue.get()
+        except TimeoutError:
+            continue
+        except RequestError as error:
+            found = error
+        if isinstance(found, TalosError):
+            await stream.write(_error(call, found))
+            return
+        await stream.write(b"".join(_events(following, found, offsets)))
+
+
+def _events(
+    following: _Following, found: PlainMessages, offsets: dict[int, int]
+) -> Iterator[bytes]:
+    for one in found.messages:
+        offsets[one.partition] = one.offset + 1
+        vector = ",".join(f"{number}:{offset}" for number, offset in offsets.items())
+        data = shown(one, following.encoding).replace(b"\n", b"\ndata: ")
+        yield b"id: %b\ndata: %b\n\n" % (vector.encode(), data.replace(b"\r", b" "))
+
+
+def _has_grown(call: Call, offsets: Mapping[int, int]) -> bool:
+    """Whether partitions were added to a topic that is followed as a whole.
+
+    Raises: InvalidCredential, TopicNotExist, PermissionDenied: the caller may not follow any more.
+    """
+    call.again()
+    topic = topic_of(call, Permission.GET_MESSAGE)
+    return "partition" not in call.query and topic.consumer_partitions != len(offsets)
+
+
+def _error(call: Call, error: TalosError) -> bytes:
+    _, document = problem(error, call.exchange.request_id)
+    return b"event: error\ndata: %b\n\n" % document.strip()
+
+
+_TAG = "messages"
+ROUTES = (
+    Route(
+        method="GET", path="topics/{topic}/events", handler=follow, tag=_TAG, streams=True,
+        summary="Follow a topic by server-sent events, one for each message.",
+        notes=(
+            "The id of an event is the next offset of every partition that is followed; a client "
+            "that comes again with it as Last-Event-ID misses nothing. A stream that cannot go on "
+            "ends with an event of type error, whose data is a problem document. A client that "
+            "does not read is cut."
+        ),
+        query={
+            "from": text(r"^(start|end|[0-9]{1,16})$", about="Or a Unix time in milliseconds."),
+            "partition": items(whole(0, 1 << 31), least=1, most=PARTITIONS_MAX),
+            "encoding": one_of(*ENCODINGS, about="Of the data: base64 unless asked for otherwise."),
+            "limit_s": whole(0, STREAM_S_MAX, about="The stream ends after so long."),
+        },
+        headers={LAST_EVENT: text(about="The id of the last event that was received, as it was.")},
+        reply=text(), reply_type="text/event-stream", statuses=(422,),
+    ),
+)  # fmt: skip

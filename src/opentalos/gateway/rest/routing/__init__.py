@@ -1,0 +1,1 @@
+"""One REST call: route, schema, credentials, errors, OpenAPI."""

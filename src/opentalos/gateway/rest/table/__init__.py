@@ -1,0 +1,1 @@
+"""REST of structured tables, rows and streams."""

@@ -1,0 +1,194 @@
+"""Structured tables as JSON: what a table is made from, and what is shown of its schema."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from opentalos.gateway.rest.routing.schema import (
+    Schema,
+    either,
+    fields,
+    items,
+    nullable,
+    one_of,
+    table,
+    text,
+    whole,
+    yes_no,
+)
+from opentalos.gateway.rest.table.row_format import NAMES
+from opentalos.model.change import StreamView
+from opentalos.model.datum import DataType
+from opentalos.model.table import (
+    NEVER,
+    IndexMode,
+    KeyPart,
+    LocalIndex,
+    StreamSpec,
+    TableSchema,
+)
+
+I32_MAX = (1 << 31) - 1
+COLUMNS_MAX = 1_000  # of a request; the server's own bound is lower
+KEY_COLUMNS_MAX = 32
+INDEXES_MAX = 32
+STREAMS_MAX = 32
+_T = TypeVar("_T")
+
+_TYPES = {one.name.lower(): one for one in DataType}
+_VIEWS = {one.name.lower().replace("_", "-"): one for one in StreamView}
+_MODES = {one.name.lower(): one for one in IndexMode}
+_NAME = text(chars_min=1, chars_max=256)
+_TYPE = one_of(*_TYPES)
+_PART = either(_NAME, fields(column=_NAME, optional={"descending": yes_no("Greatest first.")}))
+PARTS = items(_PART, least=1, most=KEY_COLUMNS_MAX)
+INDEX = fields(
+    columns=PARTS,
+    optional={
+        "mode": one_of(*_MODES, about="Eager unless said otherwise."),
+        "projections": {**NAMES, "description": "Columns that are kept with the entries."},
+    },
+)
+STREAM = fields(
+    optional={
+        "enabled": yes_no("True unless said otherwise."),
+        "view": one_of(*_VIEWS, about="mutate-log unless said otherwise."),
+        "columns": {**NAMES, "description": "Besides the key; empty: all."},
+    }
+)
+TTL = nullable(whole(1, I32_MAX, about="Seconds after a row's last write; null: for ever."))
+COLUMNS = table(_TYPE, _NAME, least=1, most=COLUMNS_MAX)
+_INDEXES = table(INDEX, _NAME, most=INDEXES_MAX)
+_STREAMS = table(STREAM, _NAME, most=STREAMS_MAX)
+SCHEMA_FIELDS: Mapping[str, Schema] = {
+    "group": {**items(_PART, most=KEY_COLUMNS_MAX), "description": "Entity group, before the key."},
+    "hashed": yes_no("Rows lie by the hash of the group first."),
+    "slices": whole(1, 1 << 16, about="Parts with an owner each; more than one only if hashed."),
+    "indexes": _INDEXES,
+    "streams": _STREAMS,
+    "ttl_s": TTL,
+}
+CHANGE_FIELDS: Mapping[str, Schema] = {
+    "columns": table(nullable(_TYPE), _NAME, most=COLUMNS_MAX),
+    "indexes": {**table({"type": "null"}, _NAME, most=INDEXES_MAX), "description": "To drop."},
+    "ttl_s": TTL,
+}
+_SHOWN_PART = fields(column=text(), descending=yes_no())
+SHOWN_STREAM: Mapping[str, Schema] = {
+    "enabled": yes_no(),
+    "view": one_of(*_VIEWS),
+    "columns": items(text()),
+}
+SHOWN: Mapping[str, Schema] = {
+    "group": items(_SHOWN_PART),
+    "key": items(_SHOWN_PART),
+    "hashed": yes_no(),
+    "slices": whole(1),
+    "columns": table(_TYPE),
+    "indexes": table(
+        fields(columns=items(_SHOWN_PART), mode=one_of(*_MODES), projections=items(text()))
+    ),
+    "streams": table(fields(**SHOWN_STREAM)),
+    "ttl_s": nullable(whole()),
+    "schema_version": whole(),
+}
+
+
+def schema_of(sent: Mapping[str, Any]) -> TableSchema:
+    """The schema of a table that is to be made."""
+    ttl_s = sent.get("ttl_s")
+    return TableSchema(
+        primary=_parts(sent["key"]),
+        group=_parts(sent.get("group", ())),
+        hashed=sent.get("hashed", False),
+        attributes={name: _TYPES[kind] for name, kind in sent["columns"].items()},
+        indexes={name: index_of(one) for name, one in sent.get("indexes", {}).items()},
+        streams={name: stream_of(one) for name, one in sent.get("streams", {}).items()},
+        ttl_s=NEVER if ttl_s is None else ttl_s,
+        slices=sent.get("slices", 1),
+    )
+
+
+def changed(schema: TableSchema, sent: Mapping[str, Any]) -> TableSchema:
+    """The schema after a change; null removes a column or index."""
+    attributes = {name: kind and _TYPES[kind] for name, kind in sent.get("columns", {}).items()}
+    dropped: Mapping[str, None] = sent.get("indexes", {})
+    ttl_s = sent.get("ttl_s", schema.ttl_s)
+    return replace(
+        schema,
+        attributes=_merged(schema.attributes, attributes),
+        indexes=_merged(schema.indexes, dropped),
+        ttl_s=NEVER if ttl_s is None else ttl_s,
+    )
+
+
+def with_stream(schema: TableSchema, topic: str, stream: StreamSpec | None) -> TableSchema:
+    """The schema with this stream, or without it."""
+    return replace(schema, streams=_merged(schema.streams, {topic: stream}))
+
+
+def stream_of(sent: Mapping[str, Any]) -> StreamSpec:
+    """A stream that fits ``STREAM``."""
+    return StreamSpec(
+        enabled=sent.get("enabled", True),
+        view=_VIEWS[sent.get("view", "mutate-log")],
+        attributes=tuple(sent.get("columns", ())),
+    )
+
+
+def index_of(sent: Mapping[str, Any]) -> LocalIndex:
+    """An index that fits ``INDEX``."""
+    return LocalIndex(
+        columns=_parts(sent["columns"]),
+        projections=tuple(sent.get("projections", ())),
+        mode=_MODES[sent.get("mode", "eager")],
+    )
+
+
+def shown(schema: TableSchema) -> dict[str, Any]:
+    """A schema as JSON that fits ``SHOWN``."""
+    return {
+        "group": _shown_parts(schema.group),
+        "key": _shown_parts(schema.primary),
+        "hashed": schema.hashed,
+        "slices": schema.slices,
+        "columns": {name: kind.name.lower() for name, kind in schema.attributes.items()},
+        "indexes": {name: _shown_index(one) for name, one in schema.indexes.items()},
+        "streams": {name: shown_stream(one) for name, one in schema.streams.items()},
+        "ttl_s": None if schema.ttl_s == NEVER else schema.ttl_s,
+        "schema_version": schema.version,
+    }
+
+
+def shown_stream(stream: StreamSpec) -> dict[str, Any]:
+    """A stream as JSON."""
+    return {
+        "enabled": stream.enabled,
+        "view": stream.view.name.lower().replace("_", "-"),
+        "columns": list(stream.attributes),
+    }
+
+
+def _shown_index(index: LocalIndex) -> dict[str, Any]:
+    return {
+        "columns": _shown_parts(index.columns),
+        "mode": index.mode.name.lower(),
+        "projections": list(index.projections),
+    }
+
+
+def _parts(sent: Sequence[Any]) -> tuple[KeyPart, ...]:
+    return tuple(
+        KeyPart(one) if isinstance(one, str)
+        else KeyPart(one["column"], ascending=not one.get("descending", False))
+        for one in sent
+    )  # fmt: skip
+
+
+def _shown_parts(parts: Sequence[KeyPart]) -> list[dict[str, Any]]:
+    return [{"column": one.attribute, "descending": not one.ascending} for one in parts]
+
+
+def _merged(before: Mapping[str, _T], change: Mapping[str, _T | None]) -> dict[str, _T]:
+    both = {**before, **change}
+    return {name: one for name, one in both.items() if one is not None}

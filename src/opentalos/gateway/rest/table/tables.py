@@ -1,0 +1,281 @@
+"""REST of structured tables: made, described, changed, dropped, enabled and disabled."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from opentalos.broker.tables.api.admin import check_version
+from opentalos.broker.tables.api.values import AppRight, Table, TableSpec, TeamRight, WhenFull
+from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.errors import Unusable
+from opentalos.gateway.rest.routing.route import Body, Route
+from opentalos.gateway.rest.routing.schema import (
+    fields,
+    items,
+    nullable,
+    one_of,
+    table,
+    text,
+    whole,
+)
+from opentalos.gateway.rest.table import format as table_format
+from opentalos.gateway.rest.table.format import I32_MAX
+from opentalos.gateway.rest.topic.topics import NEW_NAME
+from opentalos.model.errors import InvalidName, TableNotExist, VersionConflict
+from opentalos.model.table import TableState
+
+ALTER_S = 20.0  # until every server knows the table's new form
+ALTER_ATTEMPTS_MAX = 8  # of a change that others overtake
+LOOKS_AT_ONCE = 64  # at the space that tables use, for a list
+GRANTEES_MAX = 1_000
+# What the other rights of applications tell apart is not told by keys here.
+_APP_RIGHTS = {
+    "app-read": AppRight.APP_SECRET_READ,
+    "app-write": AppRight.APP_SECRET_WRITE,
+    "public-read": AppRight.PUBLIC_READ,
+    "public-write": AppRight.PUBLIC_WRITE,
+}
+_TEAM_RIGHTS = {one.name.lower().replace("_", "-"): one for one in TeamRight}
+_STATES = [one.name.lower().replace("_", "-") for one in TableState]
+_GRANTEE = text(chars_min=1, chars_max=256)
+_APPS = table(items(one_of(*_APP_RIGHTS), most=len(_APP_RIGHTS)), _GRANTEE, most=GRANTEES_MAX)
+_TEAMS = table(items(one_of(*_TEAM_RIGHTS), most=len(_TEAM_RIGHTS)), _GRANTEE, most=GRANTEES_MAX)
+_UNITS = nullable(whole(1, I32_MAX, about="Units per second; null: the server's default."))
+_WHEN_FULL = one_of(
+    *WhenFull, about="When a stream's topic takes nothing for long: refuse writes, or gap: stop it."
+)
+_DECIDED = {
+    "description": text(chars_max=256),
+    "read_capacity": _UNITS,
+    "write_capacity": _UNITS,
+    "quota_bytes": nullable(whole(1, about="That its rows may take; null: no limit.")),
+    "apps": {**_APPS, "description": "Rights by principal."},
+    "teams": {**_TEAMS, "description": "Rights by team or organisation."},
+    "when_full": _WHEN_FULL,
+}
+TABLE = {
+    "name": text(),
+    "owner": text(),
+    "resource": text(about="Names this very table; one that is made anew has another."),
+    "state": one_of(*_STATES),
+    "created_ms": whole(),
+    "altered_ms": whole(),
+    **table_format.SHOWN,
+    "description": text(),
+    "read_capacity": nullable(whole()),
+    "write_capacity": nullable(whole()),
+    "quota_bytes": nullable(whole()),
+    "used_bytes": nullable(whole(about="Of the quota; null: it has none, or nobody knows yet.")),
+    "apps": table(items(text())),
+    "teams": table(items(text())),
+    "when_full": one_of(*WhenFull),
+}
+
+
+async def list_tables(call: Call) -> Answer:
+    """Tables that the caller may see."""
+    found = call.broker.table_admin.list(call.caller, visible=True)
+    tables: list[dict[str, Any]] = []
+    for first in range(0, len(found), LOOKS_AT_ONCE):
+        part = found[first : first + LOOKS_AT_ONCE]
+        tables += await asyncio.gather(*(_described(call, one) for one in part))
+    return Answer({"tables": tables})
+
+
+async def create_table(call: Call) -> Answer:
+    """A new table, enabled."""
+    call.exchange.extend(ALTER_S)
+    sent: dict[str, Any] = call.document
+    spec = _decided(TableSpec(schema=table_format.schema_of(sent)), sent)
+    try:
+        made = await call.broker.table_admin.create(call.caller, sent["name"], spec)
+    except InvalidName as error:  # of a stream's topic: its own name fits the schema
+        raise Unusable(str(error)) from error
+    return Answer(await _described(call, made))
+
+
+async def get_table(call: Call) -> Answer:
+    """Everything about a table."""
+    return Answer(await _described(call, await table_of(call)))
+
+
+async def change_table(call: Call) -> Answer:
+    """Other columns, time to live, or what else its owner decides."""
+    sent: dict[str, Any] = call.document
+
+    def change(now: Table) -> TableSpec:
+        spec = replace(now.spec, schema=table_format.changed(now.schema, sent))
+        return _decided(spec, sent)
+
+    return Answer(await _described(call, await alter(call, change, sent.get("schema_version"))))
+
+
+async def drop_table(call: Call) -> Answer:
+    """Gone for everybody."""
+    call.exchange.extend(ALTER_S)
+    await call.broker.table_admin.drop(call.caller, name_of(await table_of(call)))
+    return Answer()
+
+
+async def enable_table(call: Call) -> Answer:
+    """Read and written again."""
+    call.exchange.extend(ALTER_S)
+    admin, name = call.broker.table_admin, name_of(await table_of(call))
+    return Answer(await _described(call, await admin.enable(call.caller, name)))
+
+
+async def disable_table(call: Call) -> Answer:
+    """Neither read nor written."""
+    call.exchange.extend(ALTER_S)
+    admin, name = call.broker.table_admin, name_of(await table_of(call))
+    return Answer(await _described(call, await admin.disable(call.caller, name)))
+
+
+async def table_of(call: Call, *, fresh: bool = False) -> Table:
+    """The table of the path. Raises: TableNotExist, also for what no table can be named;
+    PermissionDenied."""
+    name = call.places["table"]
+    try:
+        return await call.broker.table_admin.describe(call.caller, name, fresh=fresh)
+    except InvalidName as error:
+        raise TableNotExist(f"table {name} does not exist") from error
+
+
+def name_of(found: Table) -> str:
+    """The name that means this table whoever calls."""
+    return f"{found.owner}/{found.name}"
+
+
+async def alter(
+    call: Call, change: Callable[[Table], TableSpec], version: int | None = None
+) -> Table:
+    """The table with another spec, which every server knows then; nothing that others change
+    meanwhile is undone.
+
+    Args: version: that its schema must have; None: any.
+    Raises: VersionConflict: it has another one; as the broker's ``alter``.
+    """
+    call.exchange.extend(ALTER_S)
+    admin, attempts = call.broker.table_admin, 1 if version is not None else ALTER_ATTEMPTS_MAX
+    while True:
+        attempts -= 1
+        found = await table_of(call, fresh=True)
+        expected = found.schema.version if version is None else version
+        try:
+            check_version(found, expected)
+            return await admin.alter(call.caller, name_of(found), change(found), expected)
+        except InvalidName as error:  # of a stream's topic
+            raise Unusable(str(error)) from error
+        except VersionConflict:
+            if not attempts:
+                raise
+
+
+async def _described(call: Call, found: Table) -> dict[str, Any]:
+    """A table as JSON."""
+    return {
+        "name": found.name,
+        "owner": found.owner,
+        "resource": found.resource,
+        "state": found.state.name.lower().replace("_", "-"),
+        "created_ms": found.created_ms,
+        "altered_ms": found.altered_ms,
+        **table_format.shown(found.schema),
+        "description": found.description,
+        "read_capacity": found.read_capacity,
+        "write_capacity": found.write_capacity,
+        "quota_bytes": found.quota_bytes,
+        "used_bytes": await call.broker.table_admin.used_bytes(found),
+        "apps": {who: _names(_APP_RIGHTS, rights) for who, rights in found.app_acl.items()},
+        "teams": {who: _names(_TEAM_RIGHTS, rights) for who, rights in found.team_acl.items()},
+        "when_full": found.when_full.value,
+    }
+
+
+def _decided(spec: TableSpec, sent: dict[str, Any]) -> TableSpec:
+    """The spec with what was sent of what has no place in a schema."""
+    plain = ("description", "read_capacity", "write_capacity", "quota_bytes")
+    changes: dict[str, Any] = {name: sent[name] for name in plain if name in sent}
+    if "when_full" in sent:
+        changes["when_full"] = WhenFull(sent["when_full"])
+    for name, of, rights in (
+        ("apps", "app_acl", _APP_RIGHTS), ("teams", "team_acl", _TEAM_RIGHTS),
+    ):  # fmt: skip
+        if name in sent:
+            changes[of] = {
+                who: tuple(rights[one] for one in all_) for who, all_ in sent[name].items()
+            }
+    return replace(spec, **changes)
+
+
+def _names(known: dict[str, Any], rights: tuple[Any, ...]) -> list[str]:
+    names = {right: name for name, right in known.items()}
+    return [names.get(right, right.name.lower().replace("_", "-")) for right in rights]
+
+
+_TAG = "tables"
+_PATH = "tables/{table}"
+ROUTES = (
+    Route(
+        method="GET", path="tables", handler=list_tables, tag=_TAG,
+        summary="List the tables that the caller may see.",
+        reply=fields(tables=items(fields(**TABLE))),
+    ),
+    Route(
+        method="POST", path="tables", handler=create_table, tag=_TAG, status=201,
+        summary="Create a table, enabled.", reply=fields(**TABLE), statuses=(409, 422),
+        notes=(
+            "A key part is a column's name, or an object where it descends. Each column of group "
+            "and key is among the columns, too. The topic of a stream must exist, and the table's "
+            "owner must be allowed to put into it."
+        ),
+        body=Body(
+            fields(
+                name=text(NEW_NAME, about="A plain name, or ORGANISATION/NAME."),
+                key=table_format.PARTS,
+                columns=table_format.COLUMNS,
+                optional={**table_format.SCHEMA_FIELDS, **_DECIDED},
+            )
+        ),
+    ),
+    Route(
+        method="GET", path=_PATH, handler=get_table, tag=_TAG,
+        summary="Describe a table.", reply=fields(**TABLE),
+    ),
+    Route(
+        method="PATCH", path=_PATH, handler=change_table, tag=_TAG,
+        summary="Change a table; null removes a column or an index.", reply=fields(**TABLE),
+        statuses=(409, 422),
+        notes=(
+            "Keys, hash and slices cannot be changed, indexes only be dropped, and no column goes "
+            "that a key, an index or an enabled stream names. apps and teams replace what was "
+            "granted before. schema_version is the one that the table must still have, else "
+            "nothing is changed (409); each change counts it up. The answer means that every "
+            "server knows the new form."
+        ),
+        body=Body(
+            fields(
+                optional={
+                    **table_format.CHANGE_FIELDS,
+                    **_DECIDED,
+                    "schema_version": whole(1, I32_MAX, about="As the table was described."),
+                }
+            )
+        ),
+    ),
+    Route(
+        method="DELETE", path=_PATH, handler=drop_table, tag=_TAG, status=204,
+        summary="Drop a table with its rows; the topics of its streams stay.", statuses=(409,),
+    ),
+    Route(
+        method="POST", path=_PATH + "/enable", handler=enable_table, tag=_TAG,
+        summary="Let a table be read and written again.", reply=fields(**TABLE),
+        statuses=(409, 422),
+    ),
+    Route(
+        method="POST", path=_PATH + "/disable", handler=disable_table, tag=_TAG,
+        summary="Let nobody read or write a table until it is enabled again.",
+        reply=fields(**TABLE), statuses=(409, 422),
+    ),
+)  # fmt: skip

@@ -1,0 +1,178 @@
+"""REST of principals and their keys."""
+
+from typing import Any
+
+from opentalos.broker.values import IssuedKey, PrincipalInfo
+from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.route import Body, Route
+from opentalos.gateway.rest.routing.schema import fields, items, not_empty, text, whole, yes_no
+from opentalos.model.errors import PrincipalNotExist
+from opentalos.model.identity import Principal
+
+# The broker has the rule of each kind of id; these bound what is sent to it.
+PRINCIPAL_ID = r"^[a-zA-Z0-9][a-zA-Z0-9._@#+:-]{0,127}$"
+_ORGANISATION = r"^(CL[a-zA-Z0-9._@#+:-]{0,126})?$"
+_TEAM = r"^(CI[a-zA-Z0-9._@#+:-]{0,126})?$"
+
+KEY = fields(key_id=text(), created_ms=whole(), disabled=yes_no())
+_NAMES = {
+    "id": text(),
+    "number": whole(about="Billing number."),
+    "organisation": text(),
+    "team": text(),
+    "admin": yes_no("Service administrator."),
+}
+_MADE = fields(**_NAMES)
+_REFUSES = yes_no("Each signed Talos request is taken once only.")
+_PRINCIPAL = fields(
+    **_NAMES, created_ms=whole(), disabled=yes_no(), refuse_replays=_REFUSES, keys=items(KEY)
+)
+_CHANGE = not_empty(fields(optional={"disabled": yes_no(), "refuse_replays": _REFUSES}))
+_ISSUED = fields(key_id=text(), secret=text(about="Shown here and never again."))
+
+
+async def list_principals(call: Call) -> Answer:
+    """Everybody, or the caller alone."""
+    listed = call.broker.principals.list_principals(call.caller)
+    return Answer({"principals": [_principal(info) for info in listed]})
+
+
+async def create_principal(call: Call) -> Answer:
+    """A new principal, without a key."""
+    sent: dict[str, Any] = call.document
+    principal = await call.broker.principals.create(
+        call.caller,
+        sent["id"],
+        organisation=sent.get("organisation", ""),
+        team=sent.get("team", ""),
+        admin=sent.get("admin", False),
+    )
+    return Answer(_fields(principal))
+
+
+async def get_principal(call: Call) -> Answer:
+    """One principal with its keys."""
+    return Answer(_principal(_find(call)))
+
+
+async def change_principal(call: Call) -> Answer:
+    """Locked out, or let in again; how strictly its requests are taken."""
+    wanted: dict[str, bool] = call.document
+    principals, name = call.broker.principals, call.places["id"]
+    if "disabled" in wanted:
+        await principals.set_disabled(call.caller, name, wanted["disabled"])
+    if "refuse_replays" in wanted:
+        await principals.set_refuse_replays(call.caller, name, wanted["refuse_replays"])
+    return Answer(_principal(_find(call)))
+
+
+async def list_keys(call: Call) -> Answer:
+    """Keys without secrets."""
+    return Answer({"keys": _keys(_find(call))})
+
+
+async def create_key(call: Call) -> Answer:
+    """A further key."""
+    return _issued(await call.broker.principals.create_key(call.caller, call.places["id"]))
+
+
+async def rotate_key(call: Call) -> Answer:
+    """A new key for the principal of this one, which lives on until it is deleted."""
+    return _issued(await call.broker.principals.rotate_key(call.caller, call.places["key_id"]))
+
+
+async def disable_key(call: Call) -> Answer:
+    """Out of use for ever."""
+    await call.broker.principals.disable_key(call.caller, call.places["key_id"])
+    return Answer()
+
+
+def _find(call: Call) -> PrincipalInfo:
+    name = call.places["id"]
+    info = call.broker.principals.find(call.caller, name)
+    if info is None:
+        raise PrincipalNotExist(f"no principal {name[:80]!r}")
+    return info
+
+
+def _fields(principal: Principal) -> dict[str, Any]:
+    return {
+        "id": principal.id,
+        "number": principal.number,
+        "organisation": principal.organisation,
+        "team": principal.team,
+        "admin": principal.admin,
+    }
+
+
+def _principal(info: PrincipalInfo) -> dict[str, Any]:
+    return _fields(info.principal) | {
+        "created_ms": info.created_ms,
+        "disabled": info.disabled,
+        "refuse_replays": info.refuse_replays,
+        "keys": _keys(info),
+    }
+
+
+def _keys(info: PrincipalInfo) -> list[dict[str, Any]]:
+    return [
+        {"key_id": key.key_id, "created_ms": key.created_ms, "disabled": key.disabled}
+        for key in info.keys
+    ]
+
+
+def _issued(key: IssuedKey) -> Answer:
+    return Answer({"key_id": key.key_id, "secret": key.secret})
+
+
+_TAG = "principals"
+ROUTES = (
+    Route(
+        method="GET", path="principals", handler=list_principals, tag=_TAG,
+        summary="List principals: all for an administrator, else the caller alone.",
+        reply=fields(principals=items(_PRINCIPAL)),
+    ),
+    Route(
+        method="POST", path="principals", handler=create_principal, tag=_TAG,
+        summary="Create a principal; for administrators.",
+        status=201, reply=_MADE, statuses=(409, 422),
+        body=Body(
+            fields(
+                id=text(PRINCIPAL_ID),
+                optional={
+                    "organisation": text(_ORGANISATION, about="Organisation id (CL...)."),
+                    "team": text(_TEAM, about="Team id (CI...)."),
+                    "admin": yes_no(),
+                },
+            )
+        ),
+    ),
+    Route(
+        method="GET", path="principals/{id}", handler=get_principal, tag=_TAG,
+        summary="Show a principal with its keys.", reply=_PRINCIPAL,
+    ),
+    Route(
+        method="PATCH", path="principals/{id}", handler=change_principal, tag=_TAG,
+        summary="Disable a principal or enable it again, refuse replays; for administrators.",
+        reply=_PRINCIPAL, body=Body(_CHANGE), statuses=(409,),
+    ),
+    Route(
+        method="GET", path="principals/{id}/keys", handler=list_keys, tag=_TAG,
+        summary="List the keys of a principal, without secrets.",
+        reply=fields(keys=items(KEY)),
+    ),
+    Route(
+        method="POST", path="principals/{id}/keys", handler=create_key, tag=_TAG,
+        summary="Create a key; the secret is shown once.", status=201, reply=_ISSUED,
+        statuses=(409,),
+    ),
+    Route(
+        method="POST", path="keys/{key_id}/rotate", handler=rotate_key, tag=_TAG,
+        summary="Create the key that follows this one, which stays valid until it is deleted.",
+        status=201, reply=_ISSUED, statuses=(409,),
+    ),
+    Route(
+        method="DELETE", path="keys/{key_id}", handler=disable_key, tag=_TAG,
+        summary="Disable a key for ever.", status=204, statuses=(409,),
+    ),
+)  # fmt: skip

@@ -1,0 +1,241 @@
+"""REST of quotas: of topics, of users, and partitions that organisations ask for."""
+
+from typing import Any
+
+from opentalos.broker.values import (
+    BaseQuota,
+    Outcome,
+    PartitionQuota,
+    PendingQuotas,
+    QuotaUse,
+    UserQuota,
+    UserQuotaUse,
+)
+from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.errors import Unusable
+from opentalos.gateway.rest.routing.route import Body, Route
+from opentalos.gateway.rest.routing.schema import (
+    fields,
+    items,
+    nullable,
+    one_of,
+    text,
+    whole,
+    yes_no,
+)
+from opentalos.gateway.rest.topic.naming import topic_of
+from opentalos.model.identity import Permission
+
+PARTITIONS_MAX = 10_000_000  # of one organisation
+_ORGANISATION = r"^[a-zA-Z0-9]([a-zA-Z0-9_-]{0,78}[a-zA-Z0-9-])?$"
+_USER = r"^[a-zA-Z0-9][a-zA-Z0-9._@#+:-]{0,127}$"
+_RATES = {name: whole(about="0: no limit.") for name in BaseQuota.__slots__}
+_SENT = {name: nullable(whole(about="0: no limit.")) for name in BaseQuota.__slots__}
+_TOPICS = whole(about="How many topics the user may own.")
+_USE = fields(**_RATES, used_bytes=whole())
+_USER_USE = fields(**_RATES, used_bytes=whole(), topics=_TOPICS)
+_SHORT = text(chars_max=1_000)
+_TOTAL = whole(1, PARTITIONS_MAX, about="Partitions of the whole organisation.")
+_REQUEST = fields(
+    organisation=text(), total=whole(), used=whole(), reason=text(), organisation_name=text(),
+    note=text(about="Why it was not decided without a person."),
+)  # fmt: skip
+_PENDING = fields(requests=items(_REQUEST), admin=yes_no("The caller may approve."))
+_DECISION = fields(
+    outcome=one_of(*(outcome.value for outcome in Outcome)),
+    reason=text(about="In numbers."),
+    approvable=whole(about="The largest total that would be granted at once."),
+)
+_ASKED = fields(
+    requests=items(_REQUEST), admin=yes_no("The caller may approve."),
+    optional={"decision": _DECISION},
+)  # fmt: skip
+
+
+async def get_topic_quota(call: Call) -> Answer:
+    """In force, with every default."""
+    topic = topic_of(call, Permission.CHANGE_TOPIC)
+    return Answer(_use(call.broker.quotas.query_topic_quota(call.caller, topic.resource)))
+
+
+async def set_topic_quota(call: Call) -> Answer:
+    """These limits; a field that is left out takes the default."""
+    topic = topic_of(call, Permission.CHANGE_TOPIC)
+    quota = BaseQuota(**call.document)
+    await call.broker.quotas.set_topic_quota(call.caller, topic.resource, quota)
+    return Answer()
+
+
+async def delete_topic_quota(call: Call) -> Answer:
+    """The defaults again."""
+    topic = topic_of(call, Permission.CHANGE_TOPIC)
+    await call.broker.quotas.delete_topic_quota(call.caller, topic.resource)
+    return Answer()
+
+
+async def get_own_quota(call: Call) -> Answer:
+    """Of the caller."""
+    return Answer(_user_use(call.broker.quotas.query_user_quota(call.caller)))
+
+
+async def list_user_quotas(call: Call) -> Answer:
+    """All that were set."""
+    found = call.broker.quotas.list_user_quota(call.caller)
+    return Answer({"users": [{"user": name} | _user_use(use) for name, use in found.items()]})
+
+
+async def set_user_quota(call: Call) -> Answer:
+    """These limits; a field that is left out takes the default."""
+    rates = {name: value for name, value in call.document.items() if name != "topics"}
+    quota = UserQuota(rates=BaseQuota(**rates), topics=call.document.get("topics"))
+    await call.broker.quotas.set_user_quota(call.caller, call.places["user"], quota)
+    return Answer()
+
+
+async def delete_user_quota(call: Call) -> Answer:
+    """The defaults again."""
+    await call.broker.quotas.delete_user_quota(call.caller, call.places["user"])
+    return Answer()
+
+
+async def list_requests(call: Call) -> Answer:
+    """Requests that wait."""
+    return Answer(_pending(call.broker.partition_quotas.list_pending_quota(call.caller)))
+
+
+async def create_request(call: Call) -> Answer:
+    """A request, instead of one that still waits."""
+    sent: dict[str, Any] = call.document
+    organisation = sent.get("organisation", call.caller.organisation)
+    if not organisation:
+        raise Unusable("name an organisation: the caller has none")
+    wanted = PartitionQuota(
+        organisation=organisation,
+        total=sent["total"],
+        reason=sent.get("reason", ""),
+        organisation_name=sent.get("organisation_name", ""),
+    )
+    quotas, shown = call.broker.partition_quotas, {}
+    if sent.get("auto", False):
+        decision = await quotas.decide_quota(call.caller, wanted)
+        shown["decision"] = {
+            "outcome": decision.outcome.value,
+            "reason": decision.reason,
+            "approvable": decision.approvable,
+        }
+    else:
+        await quotas.apply_quota(call.caller, wanted)
+    return Answer(_pending(quotas.list_pending_quota(call.caller)) | shown)
+
+
+async def approve_request(call: Call) -> Answer:
+    """Granted, with this total or the one that was asked for."""
+    quotas, name = call.broker.partition_quotas, call.places["name"]
+    total = call.document.get("total")
+    return Answer(_pending(await quotas.approve_request(call.caller, name, total)))
+
+
+async def revoke_request(call: Call) -> Answer:
+    """Refused, or taken back."""
+    wanted = PartitionQuota(organisation=call.places["name"], total=1)
+    quotas = call.broker.partition_quotas
+    return Answer(_pending(await quotas.revoke_quota(call.caller, wanted)))
+
+
+def _use(use: QuotaUse) -> dict[str, Any]:
+    shown = {name: getattr(use.quota, name) for name in BaseQuota.__slots__}
+    return shown | {"used_bytes": use.used_bytes}
+
+
+def _user_use(found: UserQuotaUse) -> dict[str, Any]:
+    return _use(found.use) | {"topics": found.topics}
+
+
+def _pending(pending: PendingQuotas) -> dict[str, Any]:
+    shown = [
+        {
+            "organisation": quota.organisation,
+            "total": quota.total,
+            "used": quota.used,
+            "reason": quota.reason,
+            "organisation_name": quota.organisation_name,
+            "note": quota.note,
+        }
+        for quota in pending.quotas
+    ]
+    return {"requests": shown, "admin": pending.admin}
+
+
+_TAG = "quotas"
+_TOPIC = "topics/{topic}/quota"
+_USERS = {"user": text(_USER)}
+ROUTES = (
+    Route(
+        method="GET", path=_TOPIC, handler=get_topic_quota, tag=_TAG,
+        summary="Show the quota of a topic and its use.", reply=_USE,
+    ),
+    Route(
+        method="PUT", path=_TOPIC, handler=set_topic_quota, tag=_TAG, status=204,
+        summary="Set the quota of a topic; what is left out or null takes the default.",
+        body=Body(fields(optional=_SENT)), statuses=(409,),
+    ),
+    Route(
+        method="DELETE", path=_TOPIC, handler=delete_topic_quota, tag=_TAG, status=204,
+        summary="Let a topic have the default quota.", statuses=(409,),
+    ),
+    Route(
+        method="GET", path="quota", handler=get_own_quota, tag=_TAG,
+        summary="Show the caller's own quota and its use.", reply=_USER_USE,
+    ),
+    Route(
+        method="GET", path="quotas/users", handler=list_user_quotas, tag=_TAG,
+        summary="List the quotas of users that were set; for administrators.",
+        reply=fields(
+            users=items(fields(user=text(), **_RATES, used_bytes=whole(), topics=_TOPICS))
+        ),
+    ),
+    Route(
+        method="PUT", path="quotas/users/{user}", handler=set_user_quota, tag=_TAG, status=204,
+        summary="Set the quota of a user; what is left out or null takes the default.",
+        body=Body(fields(optional={**_SENT, "topics": nullable(_TOPICS)})), places=_USERS,
+        statuses=(409, 422),
+    ),
+    Route(
+        method="DELETE", path="quotas/users/{user}", handler=delete_user_quota, tag=_TAG,
+        status=204, summary="Let a user have the default quota.", places=_USERS, statuses=(409,),
+    ),
+    Route(
+        method="GET", path="quota-requests", handler=list_requests, tag=_TAG,
+        summary="List requests for partitions that wait.", reply=_PENDING,
+    ),
+    Route(
+        method="POST", path="quota-requests", handler=create_request, tag=_TAG, status=201,
+        summary="Ask for partitions, instead of a request that still waits.", reply=_ASKED,
+        body=Body(
+            fields(
+                total=_TOTAL,
+                optional={
+                    "organisation": text(_ORGANISATION, about="Else the caller's."),
+                    "reason": _SHORT,
+                    "organisation_name": _SHORT,
+                    "auto": yes_no(
+                        "Decide at once: granted, rejected, or waiting for a person, each with a "
+                        "reason."
+                    ),
+                },
+            )
+        ),
+        statuses=(409, 422),
+    ),
+    Route(
+        method="POST", path="quota-requests/{name}/approve", handler=approve_request, tag=_TAG,
+        summary="Grant what an organisation asked for, or another total; for administrators.",
+        body=Body(fields(optional={"total": _TOTAL}), optional=True), reply=_PENDING,
+        statuses=(409,),
+    ),
+    Route(
+        method="POST", path="quota-requests/{name}/revoke", handler=revoke_request, tag=_TAG,
+        summary="Refuse a request, else take back what was granted; for administrators.",
+        reply=_PENDING, statuses=(409,),
+    ),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""REST of topics, their permissions and usage."""

@@ -1,0 +1,67 @@
+"""REST of permissions: who may do what with a topic."""
+
+from collections.abc import Mapping
+
+from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.route import Body, Route
+from opentalos.gateway.rest.routing.schema import fields, items, one_of, table
+from opentalos.gateway.rest.topic.naming import topic_of
+from opentalos.model.identity import Permission
+
+GRANTABLE = (Permission.PUT_MESSAGE, Permission.GET_MESSAGE, Permission.DESCRIBE_TOPIC)
+_ALL = (*GRANTABLE, Permission.CHANGE_TOPIC, Permission.CHANGE_PERMISSION)
+_NAMES = {str(one.name): one for one in _ALL}
+_SHOWN = items(one_of(*_NAMES))
+_SENT = fields(
+    permissions=items(one_of(*(str(one.name) for one in GRANTABLE)), least=1, most=len(GRANTABLE))
+)
+
+
+async def list_permissions(call: Call) -> Answer:
+    """Permissions by grantee."""
+    topic = topic_of(call, Permission.DESCRIBE_TOPIC)
+    found: Mapping[str, int] = call.broker.permissions.list_permission(call.caller, topic.resource)
+    return Answer({"permissions": {name: _shown(mask) for name, mask in found.items()}})
+
+
+async def grant(call: Call) -> Answer:
+    """Exactly these permissions."""
+    topic = topic_of(call, Permission.CHANGE_PERMISSION)
+    permission = Permission.NONE
+    for name in call.document["permissions"]:
+        permission |= _NAMES[name]
+    await call.broker.permissions.grant_to(
+        call.caller, topic.resource, call.places["grantee"], permission
+    )
+    return Answer()
+
+
+async def revoke(call: Call) -> Answer:
+    """No permission at all."""
+    topic = topic_of(call, Permission.CHANGE_PERMISSION)
+    await call.broker.permissions.revoke_from(call.caller, topic.resource, call.places["grantee"])
+    return Answer()
+
+
+def _shown(mask: int) -> list[str]:
+    return [name for name, one in _NAMES.items() if mask & one]
+
+
+_TAG = "permissions"
+_PATH = "topics/{topic}/permissions"
+ROUTES = (
+    Route(
+        method="GET", path=_PATH, handler=list_permissions, tag=_TAG,
+        summary="List who may do what with a topic, its owner first.",
+        reply=fields(permissions=table(_SHOWN)),
+    ),
+    Route(
+        method="PUT", path=_PATH + "/{grantee}", handler=grant, tag=_TAG, status=204,
+        summary="Set what a principal, team or organisation may do; guest is everybody.",
+        body=Body(_SENT), statuses=(409,),
+    ),
+    Route(
+        method="DELETE", path=_PATH + "/{grantee}", handler=revoke, tag=_TAG, status=204,
+        summary="Take everything back.", statuses=(409,),
+    ),
+)  # fmt: skip

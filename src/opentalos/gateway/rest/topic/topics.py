@@ -1,0 +1,219 @@
+"""REST of topics and their offsets."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from opentalos.broker.values import AttributeChange, NewTopic, Topic
+from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.route import Body, Route
+from opentalos.gateway.rest.routing.schema import (
+    fields,
+    items,
+    nullable,
+    one_of,
+    table,
+    text,
+    whole,
+)
+from opentalos.gateway.rest.topic.naming import topic_of
+from opentalos.model.errors import TalosError
+from opentalos.model.identity import Permission
+
+NEW_NAME = (
+    r"^(CL([a-zA-Z0-9_-]{0,77}[a-zA-Z0-9-])?/)?[a-zA-Z0-9]([a-zA-Z0-9_-]{0,78}[a-zA-Z0-9-])?$"
+)
+I32_MAX = (1 << 31) - 1
+ATTRIBUTES_MAX = 256
+_KEY = text(chars_min=1, chars_max=256)
+_VALUE = text(chars_max=4096)
+_PARTITIONS = whole(1, I32_MAX, about="The server's configuration has the largest number.")
+_RETENTION = whole(1, I32_MAX, about="Seconds that messages are kept.")
+_OWNER_NAME = text(chars_max=256, about="Who is responsible; free text.")
+
+TOPIC = {
+    "name": text(),
+    "owner": text(),
+    "resource": text(about="Names this very topic; one that is made anew has another."),
+    "partitions": whole(),
+    "consumer_partitions": whole(about="More than partitions while a shrink drains."),
+    "retention_s": whole(),
+    "durability": one_of("synced", "flushed"),
+    "attributes": table(text()),
+    "created_ms": whole(),
+    "owner_name": text(),
+}
+_STATE = fields(
+    partition=whole(),
+    start=whole(about="First offset that is kept."),
+    next=whole(about="Offset of the message that comes next."),
+    messages=whole(about="Kept."),
+    bytes=whole(about="Kept."),
+    total_messages=whole(about="Ever."),
+    total_bytes=whole(about="Ever."),
+)
+_DESCRIBED = fields(**TOPIC, states=items(_STATE), used_bytes=whole())
+_OFFSETS = fields(
+    partition=whole(),
+    optional={
+        "start": whole(about="First offset that is kept."),
+        "end": whole(-1, about="Last offset; start - 1 if nothing is kept."),
+        "next": whole(about="Offset of the message that comes next."),
+        "at": whole(about="First offset stored at time_ms or later, or next."),
+        "error": text(about="Why the server cannot tell now."),
+    },
+)
+
+
+async def list_topics(call: Call) -> Answer:
+    """Topics of the caller, or all that it may see."""
+    if call.query.get("scope") == "visible":
+        found = call.broker.overview.visible_topics(call.caller)
+    else:
+        found = call.broker.topics.list_topics(call.caller)
+    return Answer({"topics": [shown(topic) for topic in found]})
+
+
+async def create_topic(call: Call) -> Answer:
+    """A new topic."""
+    sent: dict[str, Any] = call.document
+    new = NewTopic(
+        name=sent["name"],
+        partitions=sent["partitions"],
+        retention_s=sent.get("retention_s"),
+        attributes=sent.get("attributes", {}),
+        owner_name=sent.get("owner_name", ""),
+    )
+    return Answer(shown(await call.broker.topics.create_topic(call.caller, new)))
+
+
+async def get_topic(call: Call) -> Answer:
+    """Everything about a topic."""
+    topic = topic_of(call, Permission.DESCRIBE_TOPIC)
+    found = await call.broker.topics.describe_topic(call.caller, topic.resource)
+    states = [
+        {
+            "partition": state.partition,
+            "start": state.start_offset,
+            "next": state.end_offset + 1,
+            "messages": state.messages,
+            "bytes": state.bytes_count,
+            "total_messages": state.total_messages,
+            "total_bytes": state.total_bytes,
+        }
+        for state in found.partitions
+    ]
+    return Answer(shown(found.topic) | {"states": states, "used_bytes": found.quota.used_bytes})
+
+
+async def change_topic(call: Call) -> Answer:
+    """Other partitions, retention or attributes."""
+    topic = topic_of(call, Permission.CHANGE_TOPIC)
+    sent: dict[str, Any] = call.document
+    attributes: Mapping[str, str | None] = sent.get("attributes", {})
+    change = AttributeChange(
+        partitions=sent.get("partitions"),
+        retention_s=sent.get("retention_s"),
+        attributes={name: one for name, one in attributes.items() if one is not None},
+        removed=tuple(name for name, one in attributes.items() if one is None),
+    )
+    changed = await call.broker.topics.change_attribute(call.caller, topic.resource, change)
+    return Answer(shown(changed))
+
+
+async def delete_topic(call: Call) -> Answer:
+    """Gone for everybody."""
+    topic = topic_of(call, Permission.CHANGE_TOPIC)
+    await call.broker.topics.delete_topic(call.caller, topic.resource)
+    return Answer()
+
+
+async def get_offsets(call: Call) -> Answer:
+    """Offsets of each partition."""
+    topic = topic_of(call, Permission.GET_MESSAGE)
+    messages, resource = call.broker.messages, topic.resource
+    found = await messages.topic_offsets(call.caller, resource)
+    partitions: list[dict[str, Any]] = []
+    for partition, offsets in enumerate(found):
+        if isinstance(offsets, TalosError):
+            partitions.append({"partition": partition, "error": str(offsets)})
+            continue
+        start, end = offsets
+        partitions.append({"partition": partition, "start": start, "end": end - 1, "next": end})
+    if "time_ms" in call.query:
+        told = [one["partition"] for one in partitions if "error" not in one]
+        times = dict.fromkeys(told, call.query["time_ms"])
+        for partition, at in (await messages.offsets_at(call.caller, resource, times)).items():
+            partitions[partition]["at"] = at
+    return Answer({"partitions": partitions})
+
+
+def shown(topic: Topic) -> dict[str, Any]:
+    """A topic as JSON."""
+    return {
+        "name": topic.name,
+        "owner": topic.owner,
+        "resource": topic.resource,
+        "partitions": topic.partitions,
+        "consumer_partitions": topic.consumer_partitions,
+        "retention_s": topic.retention_s,
+        "durability": topic.durability.value,
+        "attributes": dict(topic.attributes),
+        "created_ms": topic.created_ms,
+        "owner_name": topic.owner_name,
+    }
+
+
+_TAG = "topics"
+ROUTES = (
+    Route(
+        method="GET", path="topics", handler=list_topics, tag=_TAG,
+        summary="List topics by name.", reply=fields(topics=items(fields(**TOPIC))),
+        query={
+            "scope": one_of("owned", "visible", about="Own ones, or all that the caller may see.")
+        },
+    ),
+    Route(
+        method="POST", path="topics", handler=create_topic, tag=_TAG,
+        summary="Create a topic.", status=201, reply=fields(**TOPIC), statuses=(409, 422),
+        body=Body(
+            fields(
+                name=text(NEW_NAME, about="A plain name, or ORGANISATION/NAME."),
+                partitions=_PARTITIONS,
+                optional={
+                    "retention_s": _RETENTION,
+                    "attributes": table(_VALUE, _KEY, most=ATTRIBUTES_MAX),
+                    "owner_name": _OWNER_NAME,
+                },
+            )
+        ),
+    ),
+    Route(
+        method="GET", path="topics/{topic}", handler=get_topic, tag=_TAG,
+        summary="Describe a topic; a partition that cannot tell its state now is left out.",
+        reply=_DESCRIBED,
+    ),
+    Route(
+        method="PATCH", path="topics/{topic}", handler=change_topic, tag=_TAG,
+        summary="Change partitions, retention or attributes; null removes an attribute.",
+        reply=fields(**TOPIC), statuses=(409, 422),
+        body=Body(
+            fields(
+                optional={
+                    "partitions": _PARTITIONS,
+                    "retention_s": _RETENTION,
+                    "attributes": table(nullable(_VALUE), _KEY, most=ATTRIBUTES_MAX),
+                }
+            )
+        ),
+    ),
+    Route(
+        method="DELETE", path="topics/{topic}", handler=delete_topic, tag=_TAG, status=204,
+        summary="Delete a topic with its messages.", statuses=(409,),
+    ),
+    Route(
+        method="GET", path="topics/{topic}/offsets", handler=get_offsets, tag=_TAG,
+        summary="Show the first, last and next offset of each partition.",
+        query={"time_ms": whole(about="Also the offset of this time (Unix milliseconds).")},
+        reply=fields(partitions=items(_OFFSETS)),
+    ),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Work beside the data path: sealing, retention, offline verification."""

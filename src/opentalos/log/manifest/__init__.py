@@ -1,0 +1,1 @@
+"""The manifest of a partition: the record that alone gives the right to write."""

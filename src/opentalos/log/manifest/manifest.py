@@ -1,0 +1,186 @@
+"""The manifest of a partition: which segments are its log, and who may write. Pure.
+
+Shape: one JSON object, UTF-8: version, epoch, owner, instance, change, start, deleted,
+    state_of ([base offset, epoch] or null), and segments, oldest first, each
+    [base offset, epoch, next offset or null while unsealed, bytes, last append ms].
+    Optional: end_state (the log's state behind the last sealed segment, base64), handed_over, and
+    metered ([offset below which all is metered, append time that no later message is before,
+    offset from which on nothing was left out]).
+    ``instance`` and ``change`` make every written value unique, so that the outcome of an
+    unknown compare-and-set can be told by reading.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from opentalos.log.metering.meter import Mark
+from opentalos.log.segment.format import segment_path
+from opentalos.model.errors import CorruptLog, NewerFormat, StorageFull
+from opentalos.model.message import PartitionKey
+
+MANIFEST_VERSION = 1
+MANIFEST_BYTES_MAX = 512 << 10  # bound of one MetaStore record
+# Above so many segments a roll waits for a larger file, so that the record stays in its bound.
+SEGMENTS_SOFT_MAX = 2_000
+# With a state of so many bytes, some tens of producers, a planned move needs no side index.
+END_STATE_BYTES_MAX = 4 << 10
+
+
+class Segment(NamedTuple):
+    """One segment as the manifest names it. ``bytes`` is the durable end once sealed."""
+
+    base_offset: int
+    epoch: int
+    next_offset: int | None = None  # None: unsealed
+    bytes: int = 0
+    last_append_ms: int = 0
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the segment never changes again."""
+        return self.next_offset is not None
+
+    def path(self, key: PartitionKey) -> str:
+        """Where the segment lies in the file store."""
+        return segment_path(key.topic_uuid, key.partition, self.base_offset, self.epoch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Epoch, owner, segments and start offset of a partition; at most the last is unsealed."""
+
+    epoch: int = 0
+    owner: str = ""
+    instance: str = ""  # token of the process that wrote it
+    change: int = 0  # counts the changes by that process
+    start: int = 0
+    deleted: bool = False
+    state_of: tuple[int, int] | None = None  # with no segments: whose side index has the state
+    segments: tuple[Segment, ...] = ()
+    end_state: bytes = b""  # of the log while all is sealed; empty: ask the side index
+    handed_over: bool = False  # sealed by a planned move, which closes the file afterwards
+    # As of this record. What is dropped must be metered by what this very record says, or the
+    # next owner would count the rest of a minute for the whole.
+    metered: Mark | None = None
+
+    @property
+    def unsealed(self) -> Segment | None:
+        """The segment that may still grow."""
+        return self.segments[-1] if self.segments and not self.segments[-1].sealed else None
+
+    @property
+    def sealed(self) -> tuple[Segment, ...]:
+        """All segments that never change again."""
+        return self.segments[:-1] if self.unsealed else self.segments
+
+    @property
+    def sealed_next(self) -> int:
+        """Offset after the last sealed message; the start offset if nothing is sealed."""
+        for segment in reversed(self.segments):
+            if segment.next_offset is not None:
+                return segment.next_offset
+        return self.start
+
+    def taken_over(self, owner: str, instance: str) -> "Manifest":
+        """The next epoch, owned by ``owner``."""
+        return replace(self, epoch=self.epoch + 1, owner=owner, instance=instance)
+
+    def with_last_sealed(self, sealed: Segment | None) -> "Manifest":
+        """The unsealed segment sealed as told, or left out because it holds no message."""
+        if self.unsealed is None:
+            return self
+        former = self.segments[:-1]
+        return replace(self, segments=former if sealed is None else (*former, sealed))
+
+    def registered(self, segment: Segment) -> "Manifest":
+        """A new unsealed segment at the end; the one before must be sealed."""
+        if self.unsealed is not None:
+            raise ValueError("at most one segment may be unsealed")
+        return replace(
+            self,
+            segments=(*self.segments, segment),
+            state_of=None,
+            end_state=b"",
+            handed_over=False,
+        )
+
+    def handed_on(self, end_state: bytes) -> "Manifest":
+        """With all that the next owner needs; the last segment was just sealed."""
+        return replace(self, end_state=end_state, handed_over=True)
+
+    def dropped(self, count: int) -> "Manifest":
+        """Without the ``count`` oldest segments, all of them sealed; the start moves up."""
+        gone, kept = self.segments[:count], self.segments[count:]
+        if not gone:
+            return self
+        start = gone[-1].next_offset
+        if start is None:
+            raise ValueError("an unsealed segment cannot be dropped")
+        state_of = self.state_of if kept else (gone[-1].base_offset, gone[-1].epoch)
+        return replace(self, segments=kept, start=start, state_of=state_of)
+
+    def tombstone(self, instance: str) -> "Manifest":
+        """The record of a partition that is being deleted: no former owner can change it."""
+        return replace(self, epoch=self.epoch + 1, owner="", instance=instance, deleted=True)
+
+    def encode(self) -> bytes:
+        """The record's value. Raises: StorageFull above the record's bound."""
+        fields: dict[str, Any] = {
+            "version": MANIFEST_VERSION,
+            "epoch": self.epoch,
+            "owner": self.owner,
+            "instance": self.instance,
+            "change": self.change,
+            "start": self.start,
+            "deleted": self.deleted,
+            "state_of": self.state_of,
+            "segments": self.segments,
+        }
+        if self.end_state:
+            fields["end_state"] = b64encode(self.end_state).decode()
+        if self.handed_over:
+            fields["handed_over"] = True
+        if self.metered is not None:
+            fields["metered"] = self.metered
+        value = json.dumps(fields, separators=(",", ":")).encode()
+        if len(value) > MANIFEST_BYTES_MAX:
+            raise StorageFull(f"{len(self.segments)} segments do not fit into one manifest")
+        return value
+
+    @classmethod
+    def decode(cls, value: bytes) -> "Manifest":
+        """Parse a record's value. Raises: CorruptLog, NewerFormat."""
+        try:
+            return _from_json(json.loads(value))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise CorruptLog(f"manifest cannot be read: {error!r}") from error
+
+
+def _from_json(fields: dict[str, Any]) -> Manifest:
+    version = fields["version"]
+    if version > MANIFEST_VERSION:
+        raise NewerFormat(f"manifest version {version}, this server knows {MANIFEST_VERSION}")
+    segments = tuple(Segment(*row) for row in fields["segments"])
+    next_offset = fields["start"]
+    for segment in segments:
+        if segment.base_offset != next_offset:
+            raise ValueError(f"segment at {segment.base_offset}, expected {next_offset}")
+        if segment.next_offset is None and segment is not segments[-1]:
+            raise ValueError(f"segment {segment.base_offset} before the last is unsealed")
+        next_offset = segment.next_offset
+    state_of, metered = fields["state_of"], fields.get("metered")
+    return Manifest(
+        epoch=fields["epoch"],
+        owner=fields["owner"],
+        instance=fields["instance"],
+        change=fields["change"],
+        start=fields["start"],
+        deleted=fields["deleted"],
+        state_of=tuple(state_of) if state_of else None,
+        segments=segments,
+        end_state=b64decode(fields.get("end_state", ""), validate=True),
+        handed_over=fields.get("handed_over", False),
+        metered=Mark(*map(int, metered)) if metered else None,
+    )

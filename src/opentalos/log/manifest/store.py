@@ -1,0 +1,95 @@
+"""Reads and changes manifests in the MetaStore; every change is a compare-and-set."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from opentalos.log.manifest.manifest import Manifest
+from opentalos.model.errors import (
+    AlreadyExists,
+    CorruptLog,
+    OutcomeUnknown,
+    PartitionNotServing,
+    VersionConflict,
+)
+from opentalos.model.message import PartitionKey
+from opentalos.ports.meta_store import MetaStore
+
+ROOT = "log"
+ABSENT = 0  # version of a manifest that does not exist
+
+
+class Held(NamedTuple):
+    """A manifest with the record version that the next change expects."""
+
+    manifest: Manifest
+    version: int
+
+
+NOTHING = Held(Manifest(), ABSENT)
+
+
+def manifest_path(key: PartitionKey) -> str:
+    """Where a partition's manifest lies in the MetaStore."""
+    return f"{ROOT}/{key.topic_uuid}/{key.partition}"
+
+
+class ManifestStore:
+    """Manifests by partition. ``instance`` marks what this process wrote."""
+
+    def __init__(self, meta: MetaStore, instance: str) -> None:
+        self.instance = instance
+        self.meta = meta
+        self._changes = 0
+
+    async def partitions(self) -> list[PartitionKey]:
+        """Every partition that has a manifest, in no order."""
+        return [
+            PartitionKey(topic_uuid, int(name))
+            for topic_uuid in await self.meta.children(ROOT)
+            for name in await self.meta.children(f"{ROOT}/{topic_uuid}")
+            if name.isdecimal()
+        ]
+
+    async def load(self, key: PartitionKey) -> Held:
+        """The current manifest (linearizable); ``NOTHING`` for a partition never written."""
+        record = await self.meta.get(manifest_path(key))
+        if record is None:
+            return NOTHING
+        try:
+            return Held(Manifest.decode(record.value), record.version)
+        except CorruptLog as error:
+            raise CorruptLog(f"{manifest_path(key)}: {error}") from error
+
+    async def change(self, key: PartitionKey, held: Held, manifest: Manifest) -> Held:
+        """Replace exactly what is held by ``manifest``.
+
+        Raises: PartitionNotServing: somebody else changed it, not done. OutcomeUnknown: neither
+        the answer nor a read told; the caller must take over anew.
+        """
+        path = manifest_path(key)
+        self._changes += 1
+        marked = replace(manifest, instance=self.instance, change=self._changes)
+        value = marked.encode()
+        try:
+            if held.version == ABSENT:
+                version = await self.meta.create(path, value)
+            else:
+                version = await self.meta.replace(path, value, held.version)
+        except (VersionConflict, AlreadyExists) as error:
+            raise PartitionNotServing(f"{path}: another owner changed the manifest") from error
+        except OutcomeUnknown:
+            record = await self.meta.get(path)
+            if record is None or record.value != value:
+                raise
+            version = record.version
+        return Held(marked, version)
+
+    async def remove(self, key: PartitionKey, held: Held) -> None:
+        """Delete the record that is held; an absent one is no error."""
+        if held.version == ABSENT:
+            return
+        try:
+            await self.meta.delete(manifest_path(key), held.version)
+        except VersionConflict as error:
+            if await self.meta.get(manifest_path(key)) is not None:
+                raise PartitionNotServing(f"{manifest_path(key)}: changed meanwhile") from error

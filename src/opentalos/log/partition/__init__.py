@@ -1,0 +1,1 @@
+"""One partition of the log: its states, queue, writer, opening and recovery."""

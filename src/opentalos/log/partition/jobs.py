@@ -1,0 +1,236 @@
+"""Upkeep of one partition: open for readers, seal, drop old segments, delete.
+
+Each function is a job: it runs in the partition's lane, so nothing else changes the partition's
+manifest or file meanwhile.
+"""
+
+import asyncio
+import logging
+
+from opentalos.log.manifest.manifest import END_STATE_BYTES_MAX, Segment
+from opentalos.log.manifest.store import NOTHING
+from opentalos.log.partition.opening import keeps_state
+from opentalos.log.partition.queue import name_of, refuse_jobs
+from opentalos.log.partition.writer import PartitionWriter, close_abandoned, marked
+from opentalos.log.segment.format import index_path
+from opentalos.log.segment.index import SideIndex
+from opentalos.log.segment.view import read_side_index, rebuild_side_index
+from opentalos.log.segment.writer import (
+    OpenSegment,
+    close_handed_over,
+    delete_if_gone,
+    finish_soon,
+    seal_segment,
+    sealed_entry,
+    side_index_of,
+    store_side_index,
+    write_side_index,
+)
+from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosError
+from opentalos.model.message import Durability
+
+_log = logging.getLogger(__name__)
+
+
+async def open_now(writer: PartitionWriter) -> None:
+    """Job: open although nothing waits to be written, so that readers know the end."""
+    if writer.context.closing:
+        raise PartitionNotServing("the server is stopping")
+    if writer.segment is None and writer.refusal() is None:
+        await writer.open_step()
+    if writer.segment is None and not (writer.broken is not None and writer.known):
+        raise writer.refusal() or PartitionNotServing(f"{name_of(writer.key)} cannot be opened")
+
+
+async def claim(writer: PartitionWriter) -> None:
+    """Job: make a sealed log's manifest this process's own, without opening a file.
+
+    From then on no other server can add to the log unnoticed, so its end is known.
+    Raises: PartitionNotServing: it was changed meanwhile; load it anew.
+    """
+    context = writer.context
+    if not writer.foreign or writer.held is NOTHING:
+        return
+    await context.gate.confirm_owner(writer.key)
+    former = writer.held.manifest
+    owned = former.taken_over(context.server, context.manifests.instance)
+    try:
+        held = await context.manifests.change(writer.key, writer.held, owned)
+    except TalosError:
+        writer.known = False
+        raise
+    if former.handed_over:
+        close_handed_over(context, writer.key, former)
+    if not writer.dropped:
+        writer.adopt(held)
+
+
+async def hand_over(writer: PartitionWriter) -> None:
+    """Job: seal for another server that waits: the manifest first, then the file's close."""
+    await seal(writer, handing_over=True)
+
+
+async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
+    """Job: commit what waits, seal the open segment; the next start needs no recovery.
+
+    ``handing_over``: the manifest tells the next owner all that it needs, so the file is closed
+    and its side index written afterwards. No byte is written into it after the change.
+    """
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    while writer.queue or writer.group is not None:
+        delay_s = await writer.write_step()
+        if delay_s > 0:
+            await asyncio.sleep(delay_s)
+    segment = writer.segment
+    if segment is None:
+        return
+    context = writer.context
+    path = segment.view.path
+    drained_s = loop.time()
+    keeps = not segment.empty or keeps_state(writer.held.manifest, segment.state)
+    side = side_index_of(segment) if keeps else None
+    try:
+        end_state = segment.state.encode()
+        at_once = handing_over and _may_close_later(segment, end_state)
+        entry = sealed_entry(segment) if at_once else await _closed(writer, segment, side)
+        closed_s = loop.time()
+        manifest = writer.held.manifest.with_last_sealed(entry if keeps else None)
+        if at_once:
+            manifest = manifest.handed_on(end_state)
+        held = await context.manifests.change(writer.key, writer.held, marked(writer, manifest))
+    except Exception as error:
+        writer.write_failed(error)
+        await delete_if_gone(context, writer.key, index_path(path))
+        raise
+    context.counters.seals += 1
+    writer.let_go()
+    writer.view = None
+    writer.held = held
+    if at_once:
+        finish_soon(context, writer.key, segment, side)
+    if side is None:
+        context.bury(path, 0.0)
+    else:
+        context.views.put(path, side)
+    _log.info(
+        "%s is sealed at epoch %d: drained in %.3f s, closed in %.3f s, registered in %.3f s",
+        *(name_of(writer.key), held.manifest.epoch),
+        *(drained_s - began_s, closed_s - drained_s, loop.time() - closed_s),
+    )
+
+
+def _may_close_later(segment: OpenSegment, end_state: bytes) -> bool:
+    """Whether the manifest may name the end before the file is closed.
+
+    What is only flushed is durable with the close: before it, a loss of power takes committed
+    bytes, and an end that the manifest already names would be missing for ever.
+    """
+    synced = segment.durability is Durability.SYNCED
+    return synced and len(end_state) <= END_STATE_BYTES_MAX
+
+
+async def _closed(writer: PartitionWriter, segment: OpenSegment, side: SideIndex | None) -> Segment:
+    """Close the file and write its side index, both at once: a new owner may wait for them."""
+    if side is None:
+        return await seal_segment(segment)
+    closed, _ = await asyncio.gather(
+        seal_segment(segment),
+        write_side_index(writer.context, segment.view.path, side),
+        return_exceptions=True,
+    )
+    if isinstance(closed, BaseException):
+        raise closed
+    return closed
+
+
+async def drop(writer: PartitionWriter, count: int) -> None:
+    """Job: retention drops the oldest segments, manifest first, files after a grace."""
+    context = writer.context
+    if writer.segment is None and not writer.known:
+        return
+    manifest = writer.held.manifest
+    gone = _metered(writer, manifest.sealed[:count])
+    if not gone:
+        return
+    if len(gone) == len(manifest.segments):
+        await _keep_state(writer, gone[-1])
+    try:
+        dropped = marked(writer, manifest.dropped(len(gone)))
+        held = await context.manifests.change(writer.key, writer.held, dropped)
+    except TalosError as error:
+        # What is held may be outdated now, and a later change would need the true version.
+        if writer.segment is not None:
+            writer.write_failed(error)
+        else:
+            writer.known = False
+        raise
+    writer.held = held
+    due_s = asyncio.get_running_loop().time() + context.limits.delete_grace_s
+    for segment in gone:
+        path = segment.path(writer.key)
+        context.views.forget(path)
+        context.bury(path, due_s)
+        if writer.held.manifest.state_of != (segment.base_offset, segment.epoch):
+            context.bury(index_path(path), due_s)
+    context.counters.segments_dropped += len(gone)
+
+
+def stop(writer: PartitionWriter, error: TalosError) -> None:
+    """Not a job: at once, in flight is unknown and queued is not done; refuse with ``error``.
+
+    Another server may own the partition. A step under way goes on but changes nothing any more.
+    """
+    writer.released, writer.dropped, writer.known = error, True, False
+    if writer.segment is not None:
+        writer.abandoned = [*(writer.abandoned or ()), writer.segment.file]
+    writer.let_go()
+    writer.settle_group(OutcomeUnknown(f"{name_of(writer.key)}: {error}"))
+    writer.refuse_queue(error)
+    refuse_jobs(writer, error)
+    writer.tail.clear()
+    writer.wake_readers()
+
+
+async def close_later(writer: PartitionWriter) -> None:
+    """Job: close what a partition that was dropped left open, behind its last step."""
+    await close_abandoned(writer)
+
+
+def _metered(writer: PartitionWriter, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """The segments that metering has seen whole; all of them if the topic is not metered."""
+    if writer.meter is None:
+        return segments
+    metered = writer.meter.mark.offset
+    return tuple(segment for segment in segments if (segment.next_offset or 0) <= metered)
+
+
+async def _keep_state(writer: PartitionWriter, last: Segment) -> None:
+    """Make sure of the last segment's side index: it will be the only place of the log's state.
+
+    Writing it at the seal may have failed, which does no harm as long as the segment is there.
+    """
+    context, path = writer.context, last.path(writer.key)
+    interval_bytes = context.limits.index_interval_bytes
+    if await read_side_index(context.files, index_path(path), interval_bytes) is None:
+        side, _ = await rebuild_side_index(context.files, path, last, interval_bytes)
+        await store_side_index(context, path, side)
+
+
+async def delete(writer: PartitionWriter) -> None:
+    """Job: fence every writer of this partition, then delete its files and its manifest."""
+    context = writer.context
+    writer.deleted = True
+    writer.work_failed(PartitionNotServing("it is being deleted"))
+    held = await context.manifests.load(writer.key)
+    if held is not NOTHING and not held.manifest.deleted:
+        buried = held.manifest.tombstone(context.manifests.instance)
+        held = await context.manifests.change(writer.key, held, buried)
+    for path in await context.files.list(f"{writer.key.topic_uuid}/{writer.key.partition}"):
+        context.views.forget(path)
+        await context.files.delete(path)
+    await close_abandoned(writer)  # an open descriptor would keep the space of a deleted file
+    await context.manifests.remove(writer.key, held)
+    writer.adopt(NOTHING)
+    writer.tail.clear()
+    writer.wake_readers()

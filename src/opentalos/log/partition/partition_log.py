@@ -1,0 +1,332 @@
+"""One partition's log, as the broker uses it: append, read, offsets, time lookup."""
+
+import asyncio
+import copy
+import logging
+from bisect import bisect_right
+from functools import partial
+
+from opentalos.log.context import LogContext
+from opentalos.log.manifest.manifest import Segment
+from opentalos.log.manifest.store import NOTHING
+from opentalos.log.partition.jobs import open_now
+from opentalos.log.partition.opening import last_state
+from opentalos.log.partition.ownership_guard import OpenGate
+from opentalos.log.partition.queue import name_of
+from opentalos.log.partition.writer import PartitionWriter
+from opentalos.log.results import (
+    OFFSET_END,
+    OFFSET_START,
+    PartitionStats,
+    ReadResult,
+)
+from opentalos.log.segment.reader import SegmentReader, Wanted
+from opentalos.log.segment.view import SegmentView
+from opentalos.model.errors import (
+    CorruptLog,
+    NotFound,
+    OffsetOutOfRange,
+    PartitionNotServing,
+    TalosError,
+    Unavailable,
+)
+from opentalos.model.message import (
+    MessageBlock,
+    OffsetRange,
+    PayloadFormat,
+    ProducerStamp,
+    StoredBlock,
+)
+
+_log = logging.getLogger(__name__)
+
+# A former owner has ended by then: its session has passed. Only for partitions never written to.
+FORMER_WRITES_MAX_S = 15.0
+_READ_ATTEMPTS_MAX = 3  # retention or a roll may move a segment while it is read
+
+
+class PartitionLog:
+    """Appends, reads and offset queries of one partition; opened for writing at its first put.
+
+    Readers see durable messages only, and an offset is called out of range only after the
+    manifest confirmed it in the same call (promises I4 and I6).
+    """
+
+    __slots__ = ("_context", "append", "key", "writer")
+
+    def __init__(self, context: LogContext, writer: PartitionWriter) -> None:
+        self._context, self.writer, self.key = context, writer, writer.key
+        # ``append(block, waiter)``: queue a block. Raises Unavailable or RequestError: not done,
+        # the waiter is not called. A bound method, to save a call on the hot path.
+        self.append = writer.append
+
+    async def read(
+        self, offset: int, *, messages_max: int, bytes_max: int, hold_s: float = 0.0
+    ) -> ReadResult:
+        """Durable blocks from the one that contains ``offset`` (-1 start, -2 end).
+
+        At the end: empty after ``hold_s``. At least one block is given if there is one.
+        Raises: OffsetOutOfRange, CorruptLog, PartitionNotServing and other Unavailable.
+        """
+        if offset in (OFFSET_START, OFFSET_END):
+            bounds = await self.offsets()
+            offset = bounds.start if offset == OFFSET_START else bounds.next
+        deadline_s = asyncio.get_running_loop().time() + hold_s
+        wanted = Wanted(offset, messages_max, bytes_max)
+        for _ in range(_READ_ATTEMPTS_MAX):
+            await self._ready()
+            if offset == self.writer.next_offset:
+                await self._arrival(offset, deadline_s)
+                self._check_served()
+                if offset == self.writer.next_offset:
+                    if not await self._is_end(offset):
+                        continue
+                    return ReadResult([], self.writer.range())
+            if not self._holds(offset):
+                await self._confirm()
+                if not self._holds(offset) and offset != self.writer.next_offset:
+                    self._check_end_known(offset)
+                    start, end = self.writer.range()
+                    raise OffsetOutOfRange(
+                        f"offset {offset} of {name_of(self.key)}: retained are {start} to {end - 1}"
+                    )
+                continue
+            blocks = await self._blocks(wanted)
+            if blocks:
+                return ReadResult(blocks, self.writer.range())
+        raise PartitionNotServing(f"{name_of(self.key)} changed while it was read")
+
+    def read_cached(self, offset: int, *, messages_max: int, bytes_max: int) -> ReadResult | None:
+        """Blocks from memory without waiting, or None: use ``read``."""
+        writer = self.writer
+        blocks = writer.tail.read(offset, messages_max, bytes_max)
+        if blocks is None or offset < writer.held.manifest.start:
+            return None
+        self._context.counters.cache_hits += 1
+        return ReadResult(blocks, writer.range())
+
+    async def offsets(self) -> OffsetRange:
+        """Retained durable offsets, confirmed against the manifest."""
+        await self._ready()
+        await self._confirm()
+        return self.writer.range()
+
+    async def offset_at(self, time_ms: int) -> int:
+        """First offset appended at or after the time, or the next offset."""
+        await self.offsets()
+        try:
+            return await self._find_time(time_ms)
+        except (CorruptLog, NotFound):
+            await self._confirm()  # a new owner may have dropped the file
+            raise
+
+    async def stats(self) -> PartitionStats:
+        """Retained and total amounts; of a damaged log the total bytes are those retained."""
+        await self._ready()
+        writer = self.writer
+        if writer.total_bytes is None and writer.broken is None:
+            try:
+                state = await last_state(self._context, self.key, writer.held.manifest)
+            except (CorruptLog, NotFound) as error:
+                _log.warning("%s: total bytes are not known: %s", name_of(self.key), error)
+            else:
+                if writer.total_bytes is None:
+                    writer.total_bytes = state.total_bytes
+        retained_bytes = sum(segment.bytes for segment in writer.held.manifest.sealed)
+        if writer.view is not None:
+            retained_bytes += writer.view.end_position
+        total_bytes = retained_bytes if writer.total_bytes is None else writer.total_bytes
+        start, end = writer.range()
+        return PartitionStats(end - start, retained_bytes, end, total_bytes)
+
+    async def fence_producer(self, producer_id: int, epoch: int) -> None:
+        """Refuse older epochs of the producer from now on, durably.
+
+        Raises: ProducerFenced: a newer epoch is known. Unavailable: not done. OutcomeUnknown.
+        """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        stamp = ProducerStamp(producer_id, epoch, 0)
+        block = MessageBlock(b"", 0, format=PayloadFormat.STATE, producer=stamp)
+        self.writer.announce(block, partial(_settle, future))
+        await future
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the manifest that this server knows; 0: none."""
+        return self.writer.held.manifest.epoch
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _find_time(self, time_ms: int) -> int:
+        for segment in self.writer.held.manifest.sealed:
+            if segment.last_append_ms >= time_ms:
+                view = await self._context.views.get(self.key, segment)
+                found = await self._reader(view).first_at(time_ms)
+                if found < view.next_offset:
+                    return max(found, self.writer.held.manifest.start)
+        if self.writer.view is not None:
+            return await self._reader(self.writer.view).first_at(time_ms)
+        return self.writer.next_offset
+
+    def _holds(self, offset: int) -> bool:
+        return self.writer.held.manifest.start <= offset < self.writer.next_offset
+
+    async def _is_end(self, offset: int) -> bool:
+        """Whether the log really ends there; a former owner may still have been writing.
+
+        Raises: PartitionNotServing, Unavailable.
+        """
+        writer, context = self.writer, self._context
+        if not writer.foreign or isinstance(context.gate, OpenGate):
+            return True
+        if writer.held is NOTHING:
+            age_s = asyncio.get_running_loop().time() - writer.adopted_s
+            if age_s > FORMER_WRITES_MAX_S:
+                return True
+        held = await context.manifests.load(self.key)
+        if held.version == writer.held.version:
+            return True
+        if writer.segment is None and not writer.busy():
+            writer.known = False
+        return False
+
+    def _check_end_known(self, offset: int) -> None:
+        """Raises: CorruptLog: the log is damaged, so its last group may reach past ``offset``."""
+        broken = self.writer.broken
+        if broken is not None and offset > self.writer.next_offset:
+            raise type(broken)(*broken.args) from broken
+
+    def _reader(self, view: SegmentView) -> SegmentReader:
+        return SegmentReader(self._context.files, view, name_of(self.key))
+
+    async def _ready(self) -> None:
+        """Know the manifest and the durable end; opens a log that was not closed cleanly."""
+        writer = self.writer
+        while not writer.known and writer.broken is None:
+            self._check_served()
+            if writer.busy():
+                await writer.run(partial(open_now, writer))
+                continue
+            held = await self._context.manifests.load(self.key)
+            if held.manifest.deleted:
+                raise PartitionNotServing(f"{name_of(self.key)} is being deleted")
+            if held.manifest.unsealed is not None:
+                await writer.run(partial(open_now, writer))
+            elif not writer.busy():
+                writer.adopt(held)
+        self._check_served()
+        if not writer.known:
+            raise writer.refusal() or PartitionNotServing(f"{name_of(self.key)} cannot be opened")
+
+    def _check_served(self) -> None:
+        """Raises: why readers have nothing to expect here any more."""
+        if self.writer.released is not None:
+            raise copy.copy(self.writer.released)
+        if self.writer.deleted:
+            raise PartitionNotServing(f"{name_of(self.key)} is being deleted")
+
+    async def _confirm(self) -> None:
+        """Make sure that what is known is still the truth. Raises: PartitionNotServing."""
+        writer = self.writer
+        if writer.segment is None and writer.busy():
+            await writer.run(partial(open_now, writer))  # it is being opened: wait for the end
+        try:
+            held = await self._context.manifests.load(self.key)
+        except Unavailable as error:
+            raise PartitionNotServing(f"{name_of(self.key)}: no manifest: {error}") from error
+        self._check_served()  # its offsets are gone, which is no "out of range"
+        mine = writer.held
+        if held.version == mine.version:
+            return
+        ours = (mine.manifest.epoch, self._context.manifests.instance)
+        if writer.segment is not None and (held.manifest.epoch, held.manifest.instance) == ours:
+            return  # a change of our own is under way
+        if not writer.busy() and writer.segment is None and writer.broken is None:
+            writer.known = False  # somebody else changed it; look again at the next call
+        raise PartitionNotServing(f"{name_of(self.key)}: the manifest changed, ask again")
+
+    async def _arrival(self, offset: int, deadline_s: float) -> None:
+        """Wait until there is a message at ``offset``, at most until the deadline."""
+        loop, writer = asyncio.get_running_loop(), self.writer
+        while (
+            writer.next_offset == offset
+            and loop.time() < deadline_s
+            and not writer.deleted
+            and writer.released is None
+        ):
+            future: asyncio.Future[None] = loop.create_future()
+            if writer.arrivals is None:
+                writer.arrivals = []
+            writer.arrivals.append(future)
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await future
+            except TimeoutError:
+                return
+            finally:
+                if not future.done() or future.cancelled():
+                    _forget(writer, future)
+
+    async def _blocks(self, wanted: Wanted) -> list[StoredBlock]:
+        """Blocks from memory or storage; none if the segment was dropped meanwhile."""
+        writer, counters = self.writer, self._context.counters
+        blocks = writer.tail.read(*wanted)
+        if blocks is not None:
+            counters.cache_hits += 1
+            return blocks
+        counters.cache_misses += 1
+        view, segment = writer.view, None
+        if view is None or wanted.offset < view.base_offset:
+            segment = _segment_of(writer.held.manifest.sealed, wanted.offset)
+            if segment is None:
+                return []
+        try:
+            if segment is not None:
+                view = await self._context.views.get(self.key, segment)
+            assert view is not None
+            blocks = await self._reader(view).collect(wanted)
+        except NotFound as error:
+            await self._confirm()  # a new owner may have dropped it
+            if not self._holds(wanted.offset) or not self._is_current(view, segment):
+                return []
+            raise CorruptLog(f"{name_of(self.key)}: a segment is missing: {error}") from error
+        except CorruptLog:
+            await self._confirm()
+            if not self._is_current(view, segment):
+                return []
+            counters.corrupt += 1
+            raise
+        if not blocks and wanted.offset < view.next_offset:
+            await self._confirm()
+            if not self._is_current(view, segment):
+                return []
+            raise CorruptLog(
+                f"{name_of(self.key)}: {view.path} position {view.position_of(wanted.offset)} "
+                f"offset {wanted.offset}: the block is missing"
+            )
+        return blocks
+
+    def _is_current(self, view: SegmentView | None, segment: Segment | None) -> bool:
+        """Whether the log still has what was read; it may have left this server and come back."""
+        if segment is not None:
+            return segment in self.writer.held.manifest.sealed
+        return view is self.writer.view
+
+
+def _segment_of(sealed: tuple[Segment, ...], offset: int) -> Segment | None:
+    at = bisect_right(sealed, offset, key=lambda segment: segment.base_offset) - 1
+    return sealed[at] if at >= 0 else None
+
+
+def _forget(writer: PartitionWriter, future: "asyncio.Future[None]") -> None:
+    if writer.arrivals and future in writer.arrivals:
+        writer.arrivals.remove(future)
+
+
+def _settle(future: "asyncio.Future[None]", _: int, error: TalosError | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)

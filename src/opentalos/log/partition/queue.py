@@ -1,0 +1,219 @@
+"""Blocks of one partition that wait for their commit, and the upkeep steps that wait with them."""
+
+import asyncio
+import copy
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from opentalos.log.context import LogContext
+from opentalos.log.results import AppendWaiter
+from opentalos.log.scheduling.lanes import Lane
+from opentalos.log.segment.format import BLOCK_HEADER_BYTES, block_error
+from opentalos.log.segment.writer import Group, Queued
+from opentalos.model.errors import (
+    BadRequest,
+    ExcessivePending,
+    OutcomeUnknown,
+    PartitionNotServing,
+    TalosError,
+)
+from opentalos.model.message import MessageBlock, PartitionKey
+
+_log = logging.getLogger(__name__)
+
+JOBS_MAX = 64  # upkeep steps that wait for one partition's lane
+
+Job = Callable[[], Awaitable[None]]
+
+
+def name_of(key: PartitionKey) -> str:
+    """The partition as error texts name it."""
+    return f"topic {key.topic_uuid} partition {key.partition}"
+
+
+class PutQueue(ABC):
+    """Queue, group in flight and jobs of one partition; a lane serves it.
+
+    Every block taken in is answered exactly once: by the commit of its group, or by
+    ``settle_group`` or ``refuse_queue``.
+    """
+
+    __slots__ = (
+        "broken",
+        "context",
+        "deleted",
+        "group",
+        "jobs",
+        "key",
+        "lane",
+        "pending_bytes",
+        "queue",
+        "released",
+        "uses_reserve",
+    )
+
+    def __init__(self, context: LogContext, key: PartitionKey, *, uses_reserve: bool) -> None:
+        self.key, self.context, self.uses_reserve = key, context, uses_reserve
+        self.queue: deque[Queued] = deque()  # never handed to a file
+        self.group: Group | None = None  # handed to a file, outcome open
+        self.pending_bytes = 0  # of both
+        self.lane: Lane | None = None
+        self.jobs: deque[tuple[Job, asyncio.Future[None]]] | None = None
+        self.broken: TalosError | None = None  # why nothing can be written until a restart
+        self.deleted = False
+        self.released: TalosError | None = None  # why this server serves the partition no more
+
+    @abstractmethod
+    async def work(self) -> float:
+        """One step; see lanes.Worker."""
+
+    def work_failed(self, error: BaseException) -> None:
+        """Settle every waiter with an error; see lanes.Worker."""
+        self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: {error}"))
+        refused = PartitionNotServing(f"{name_of(self.key)}: {error}")
+        self.refuse_queue(refused)
+        refuse_jobs(self, refused)
+
+    def append(self, block: MessageBlock, waiter: AppendWaiter) -> None:
+        """Queue a block; see PartitionLog."""
+        context = self.context
+        if (
+            context.full
+            or context.closing
+            or not context.started
+            or self.broken is not None
+            or self.deleted
+            or self.released is not None
+        ):
+            self._check_refusal()
+        fault = block_error(block)
+        if fault:
+            raise BadRequest(fault)
+        self._enqueue(block, waiter)
+
+    def announce(self, block: MessageBlock, waiter: AppendWaiter) -> None:
+        """Queue a zero-message block; see PartitionLog.fence_producer."""
+        self._check_refusal()
+        self._enqueue(block, waiter)
+
+    def _check_refusal(self) -> None:
+        refusal = self.context.refusal(self.uses_reserve) or self.refusal()
+        if refusal is not None:
+            raise refusal
+
+    def refusal(self) -> TalosError | None:
+        """Why this partition takes no block; not done."""
+        if self.released is not None:
+            return copy.copy(self.released)
+        if self.broken is not None:
+            return type(self.broken)(*self.broken.args)
+        if self.deleted:
+            return PartitionNotServing(f"{name_of(self.key)} is being deleted")
+        return None
+
+    def _enqueue(self, block: MessageBlock, waiter: AppendWaiter) -> None:
+        context, limits = self.context, self.context.limits
+        size = BLOCK_HEADER_BYTES + len(block.payload) + len(block.extras)
+        if self.pending_bytes + size > limits.pending_bytes_max:
+            raise ExcessivePending(f"{self.pending_bytes} bytes wait for {name_of(self.key)}")
+        if context.pending_bytes + size > limits.pending_bytes_total_max:
+            raise ExcessivePending(f"{context.pending_bytes} bytes wait for this server's storage")
+        self.queue.append((block, waiter, size))
+        self.pending_bytes += size
+        context.pending_bytes += size
+        lane = self.lane
+        if lane is None:
+            context.lanes.submit(self)
+        else:
+            lane.pending_bytes += size
+
+    def busy(self) -> bool:
+        """Whether anything waits or is under way."""
+        return self.lane is not None
+
+    async def run(self, job: Job) -> None:
+        """Run ``job`` in the partition's lane and wait for it.
+
+        Raises: what the job raises; ExcessivePending: too many wait.
+        """
+        if self.context.closed:
+            raise PartitionNotServing("the server has stopped")
+        if self.jobs is None:
+            self.jobs = deque()
+        if len(self.jobs) >= JOBS_MAX:
+            raise ExcessivePending(f"{len(self.jobs)} steps wait for {name_of(self.key)}")
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.jobs.append((job, future))
+        if self.lane is None:
+            self.context.lanes.submit(self)
+        await future
+
+    async def run_job(self) -> None:
+        """Take the next job and tell its caller the outcome."""
+        if not self.jobs:
+            return
+        job, future = self.jobs.popleft()
+        try:
+            await job()
+        except Exception as error:
+            if not isinstance(error, TalosError):
+                _log.exception("%s: a step failed", name_of(self.key))
+            if not future.done():
+                future.set_exception(error)
+        except BaseException:
+            if not future.done():
+                future.set_exception(PartitionNotServing("the server is stopping"))
+            raise
+        else:
+            if not future.done():
+                future.set_result(None)
+
+    def answer(self, waiter: AppendWaiter, base: int, error: TalosError | None) -> None:
+        """Call one waiter; one that raises harms no other."""
+        try:
+            waiter(base, error)
+        except (Exception, asyncio.CancelledError):
+            self._waiter_raised()
+
+    def _waiter_raised(self) -> None:
+        """Note that a waiter raised; called while its exception is handled."""
+        self.context.counters.waiter_failures += 1
+        _log.exception("%s: a waiter raised", name_of(self.key))
+
+    def release(self, count_bytes: int) -> None:
+        """So many bytes wait no more."""
+        self.pending_bytes -= count_bytes
+        self.context.pending_bytes -= count_bytes
+        if self.lane is not None:
+            self.lane.pending_bytes -= count_bytes
+
+    def settle_group(self, error: TalosError) -> None:
+        """The outcome of the group in flight cannot be found out."""
+        group, self.group = self.group, None
+        if group is None:
+            return
+        self.release(group.pending_bytes)
+        for _, waiter, _, _ in (*group.entries, *group.followers):
+            self.answer(waiter, -1, error)
+        for waiter, base, answer in group.answered:
+            # A refusal may rest on a table that a new owner has changed: it is "not done" only.
+            refused = answer and PartitionNotServing(f"{name_of(self.key)}: {error}")
+            self.answer(waiter, base, refused)
+
+    def refuse_queue(self, error: TalosError) -> None:
+        """Nothing of the queue was handed to a file: not done."""
+        refused = list(self.queue)
+        self.queue.clear()
+        self.release(sum(size for _, _, size in refused))
+        for _, waiter, _ in refused:
+            self.answer(waiter, -1, error)
+
+
+def refuse_jobs(queue: PutQueue, refused: TalosError) -> None:
+    """Tell those who wait for upkeep steps that none will be taken."""
+    while queue.jobs:
+        _, future = queue.jobs.popleft()
+        if not future.done():
+            future.set_exception(refused)

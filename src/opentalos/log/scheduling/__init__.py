@@ -1,0 +1,1 @@
+"""Which storage calls run now: commit lanes, background tasks, commit concurrency."""

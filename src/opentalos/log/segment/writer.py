@@ -1,0 +1,383 @@
+"""The open segment of a partition: forming groups, creating and sealing its file."""
+
+import asyncio
+import logging
+from collections import deque
+from typing import NamedTuple
+
+from opentalos.log.context import LogContext
+from opentalos.log.manifest.manifest import Manifest, Segment
+from opentalos.log.manifest.store import NOTHING
+from opentalos.log.results import AppendWaiter
+from opentalos.log.segment.format import (
+    FLAG_PRODUCER_FENCE,
+    BlockPlace,
+    SegmentHeader,
+    encode_block,
+    index_path,
+    segment_path,
+    state_block,
+)
+from opentalos.log.segment.index import SideIndex, SparseIndex
+from opentalos.log.segment.state_format import LogState
+from opentalos.log.segment.view import SegmentView
+from opentalos.log.tail_cache import CACHED_BLOCK_BYTES, CachedBlock
+from opentalos.model.errors import AlreadyExists, NotFound, OutcomeUnknown, TalosError
+from opentalos.model.limits import LogLimits
+from opentalos.model.message import (
+    Durability,
+    MessageBlock,
+    PartitionKey,
+)
+from opentalos.ports.file_store import AppendFile
+
+_log = logging.getLogger(__name__)
+
+SEED_BYTES = 4
+FINISH_AFTER_S = 0.5  # the new owner opens first: both work on the same DataNodes
+CLOSED_AFTER_S = 10.0  # a former owner that lives has closed what it handed over by then
+
+Queued = tuple[MessageBlock, AppendWaiter, int]  # the int: bytes it counts as pending
+Entry = tuple[MessageBlock, AppendWaiter, int, int]  # and the base offset it was given
+Tail = list[tuple[MessageBlock, int, int, int]]  # block, base offset, append ms, flags
+
+
+class Group:
+    """The blocks of one commit. Plain lists: this is made 10,000 times a second."""
+
+    __slots__ = (
+        "answered",
+        "bytes",
+        "chunks",
+        "entries",
+        "followers",
+        "index_position",
+        "messages",
+        "next_offset",
+        "payload_bytes",
+        "pending_bytes",
+        "stored",
+        "stored_bytes",
+    )
+
+    def __init__(self, next_offset: int) -> None:
+        self.chunks: list[bytes | memoryview] = []
+        self.entries: list[Entry] = []  # in the file with this commit
+        self.followers: list[Entry] = []  # duplicates of an entry of this very group
+        self.answered: list[tuple[AppendWaiter, int, TalosError | None]] = []  # need no commit
+        self.stored: list[CachedBlock] = []  # for the tail cache
+        self.next_offset = next_offset
+        self.index_position = 0  # from which on the index takes the next block
+        self.messages = 0
+        self.bytes = 0
+        self.payload_bytes = 0  # of ``bytes``: without the log's headers
+        self.stored_bytes = 0  # what ``stored`` counts in the tail cache
+        self.pending_bytes = 0  # of everything taken from the queue
+
+
+class OpenSegment:
+    """A segment this process may append to, with the log state at its end."""
+
+    __slots__ = ("durability", "epoch", "file", "first_position", "opened_s", "state", "view")
+
+    def __init__(
+        self, file: AppendFile, view: SegmentView, start: "SegmentStart", durability: Durability
+    ) -> None:
+        self.file, self.view, self.epoch, self.state = file, view, start.epoch, start.state
+        self.durability = durability  # of every commit
+        self.first_position = view.end_position  # behind the state block
+        self.opened_s = asyncio.get_running_loop().time()
+
+    @property
+    def empty(self) -> bool:
+        """Whether no block was written into it yet."""
+        return self.view.end_position == self.first_position
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether the next segment would begin at another offset: announcements take none."""
+        return self.view.next_offset > self.view.base_offset
+
+    def fill(self, group: Group, queue: deque[Queued], limits: LogLimits, now_ms: int) -> None:
+        """Take blocks from the queue and give them offsets and one append time.
+
+        At least one block is taken; each leaves the queue once it is in the group. ``committed``
+        is the durable end, since one commit is under way at a time. The producer table moves at
+        once; a failed commit rebuilds it.
+        """
+        view, state = self.view, self.state
+        place = BlockPlace(view.seed, view.next_offset, max(now_ms, state.last_append_ms))
+        bytes_left = limits.group_bytes_max
+        blocks_left = limits.group_blocks_max if limits.group_commit else 1
+        while queue and blocks_left > 0:
+            queued = queue[0]
+            size = queued[2]
+            if size > bytes_left and group.entries:
+                break
+            if queued[0].producer is None or self._admit(group, queued, place.committed):
+                self._add(group, queued, place)
+                bytes_left -= size
+                blocks_left -= 1
+            queue.popleft()
+            group.pending_bytes += size
+        if group.entries:
+            state.last_append_ms = place.append_ms
+
+    def _add(self, group: Group, queued: Queued, place: BlockPlace) -> None:
+        block, waiter, size = queued
+        base = group.next_offset
+        payload, messages, compression, create_ms, payload_format, _, extras, _ = block
+        position = self.view.end_position + group.bytes
+        if position >= group.index_position:
+            index = self.view.index
+            index.add(base, position, place.append_ms)
+            group.index_position = index.positions[-1] + index.interval_bytes
+        flags = 0 if messages else FLAG_PRODUCER_FENCE
+        group.chunks += (encode_block(block, base, place, flags), payload)
+        group.entries.append((block, waiter, size, base))
+        group.bytes += size
+        group.payload_bytes += len(payload)
+        group.messages += messages
+        group.next_offset = base + messages
+        if messages:
+            group.stored_bytes += size + CACHED_BLOCK_BYTES
+            group.stored.append(
+                (
+                    base,
+                    messages,
+                    place.append_ms,
+                    create_ms,
+                    compression,
+                    payload_format,
+                    payload,
+                    extras,
+                )
+            )
+
+    def _admit(self, group: Group, queued: Queued, committed: int) -> bool:
+        """Ask the producer table; False: answered without a block of its own."""
+        block, waiter, size = queued
+        stamp = block.producer
+        if stamp is None:
+            return True
+        verdict = self.state.producers.check(stamp, block.messages)
+        if verdict is None:
+            self.state.producers.note(stamp, block.messages, group.next_offset)
+            return True
+        if isinstance(verdict, TalosError):
+            group.answered.append((waiter, -1, verdict))
+        elif verdict >= committed:
+            group.followers.append((block, waiter, size, verdict))
+        else:
+            group.answered.append((waiter, verdict, None))
+        return False
+
+    def committed(self, group: Group, length: int) -> None:
+        """The commit of ``group`` returned: its messages are durable and may be shown.
+
+        Raises: OutcomeUnknown if the file is not as long as this writer made it.
+        """
+        view = self.view
+        expected = view.end_position + group.bytes
+        if length != expected:
+            raise OutcomeUnknown(f"{view.path}: {length} bytes long, {expected} were written")
+        view.end_position = length
+        view.next_offset = group.next_offset
+        self.state.total_bytes += group.bytes
+
+
+class SegmentStart(NamedTuple):
+    """Where a new segment begins: the log state there and the tail it copies from the old one."""
+
+    epoch: int
+    base_offset: int
+    state: LogState
+    tail: Tail
+
+
+async def create_segment(
+    context: LogContext, key: PartitionKey, durability: Durability, start: SegmentStart
+) -> OpenSegment:
+    """Make a segment file with its header, state block and tail, in one commit.
+
+    Nothing of it may be acknowledged or shown before a manifest names it. ``start.state``
+    becomes the state behind the tail.
+    """
+    path = segment_path(key.topic_uuid, key.partition, start.base_offset, start.epoch)
+    try:
+        return await _create(context, path, key.partition, durability, start)
+    except TalosError:
+        await delete_if_gone(context, key, path)
+        raise
+
+
+async def _create(
+    context: LogContext, path: str, partition: int, durability: Durability, start: SegmentStart
+) -> OpenSegment:
+    seed = max(int.from_bytes(context.clock.token(SEED_BYTES), "big"), 1)
+    base, state = start.base_offset, start.state
+    header = SegmentHeader(seed, start.epoch, base, context.clock.wall_ms(), partition)
+    place = BlockPlace(seed, base, state.last_append_ms)
+    view = SegmentView(path, seed, base, SparseIndex(context.limits.index_interval_bytes))
+    head = header.encode() + state_block(state.encode(), base, place)
+    chunks: list[bytes | memoryview] = [head]
+    view.end_position = len(head)
+    file = await context.files.create(path, durability=durability)
+    segment = OpenSegment(file, view, start, durability)
+    length = len(head)
+    for block, offset, append_ms, flags in start.tail:
+        encoded = encode_block(block, offset, BlockPlace(seed, base, append_ms), flags)
+        view.index.add(offset, length, append_ms)
+        chunks += (encoded, block.payload)
+        length += len(encoded) + len(block.payload)
+        view.next_offset = offset + block.messages
+        state.last_append_ms = append_ms
+        if block.producer is not None:
+            state.producers.note(block.producer, block.messages, offset)
+    state.total_bytes += length - len(head)
+    written = await file.commit(chunks)
+    if written != length:
+        raise OutcomeUnknown(f"{path}: {written} bytes long, {length} were written")
+    view.end_position = length
+    context.note_written(length)
+    return segment
+
+
+async def seal_segment(segment: OpenSegment) -> Segment:
+    """Close the file; return how the manifest shall name it."""
+    view = segment.view
+    length = await segment.file.close()
+    if length != view.end_position:
+        raise OutcomeUnknown(f"{view.path}: {length} bytes long, expected {view.end_position}")
+    return sealed_entry(segment)
+
+
+def sealed_entry(segment: OpenSegment) -> Segment:
+    """How the manifest names a segment that gets no further block."""
+    view = segment.view
+    return Segment(
+        view.base_offset,
+        segment.epoch,
+        view.next_offset,
+        view.end_position,
+        segment.state.last_append_ms,
+    )
+
+
+def side_index_of(segment: OpenSegment) -> SideIndex:
+    """The side index of a segment that gets no further block."""
+    view = segment.view
+    return SideIndex(
+        view.seed,
+        segment.epoch,
+        view.base_offset,
+        view.next_offset,
+        view.end_position,
+        view.index,
+        segment.state,
+    )
+
+
+async def write_side_index(context: LogContext, log_path: str, side: SideIndex) -> None:
+    """Store a side index if possible; without it the segment is scanned when it is needed.
+
+    None is written while the coordination is away: the topic may be deleted meanwhile, and nobody
+    would look for the file again.
+    """
+    if not context.gate.steady():
+        return
+    try:
+        await store_side_index(context, log_path, side)
+    except TalosError as error:
+        _log.warning("side index of %s was not written: %s", log_path, error)
+
+
+def write_side_index_soon(
+    context: LogContext, key: PartitionKey, log_path: str, side: SideIndex
+) -> None:
+    """Store the side index of a sealed segment; no put has to wait for it."""
+
+    async def write() -> None:
+        try:
+            if await _is_gone(context, key):
+                return
+        except TalosError as error:  # it is scanned when it is needed
+            _log.warning("side index of %s is not written: %s", log_path, error)
+            return
+        await write_side_index(context, log_path, side)
+        await delete_if_gone(context, key, index_path(log_path))
+
+    context.aside.start_errand(write)
+
+
+def finish_soon(
+    context: LogContext, key: PartitionKey, segment: OpenSegment, side: SideIndex | None
+) -> None:
+    """Close a segment that the manifest names as sealed by now, and store its side index.
+
+    Every byte of it was committed and none is written any more, so the next owner need not wait.
+    """
+
+    async def close() -> None:
+        await asyncio.sleep(FINISH_AFTER_S)
+        try:
+            await seal_segment(segment)
+        except TalosError as error:  # its new owner ends it, see ``close_handed_over``
+            _log.warning("%s was not closed: %s", segment.view.path, error)
+        if side is not None:
+            write_side_index_soon(context, key, segment.view.path, side)
+
+    context.aside.start_errand(close)
+
+
+def close_handed_over(context: LogContext, key: PartitionKey, manifest: Manifest) -> None:
+    """Make sure that the last sealed file ends, in case that its former owner died before."""
+    if not manifest.segments:
+        return
+    path = manifest.segments[-1].path(key)
+
+    async def recover() -> None:
+        try:
+            await context.files.recover(path, deadline_s=context.limits.recover_deadline_s)
+        except NotFound:
+            return  # retention was quicker
+        except TalosError as error:
+            _log.warning("%s may not be closed yet: %s", path, error)
+
+    def start() -> None:
+        if not context.closing:
+            context.aside.start_errand(recover)
+
+    asyncio.get_running_loop().call_later(CLOSED_AFTER_S, start)
+
+
+async def delete_if_gone(context: LogContext, key: PartitionKey, path: str) -> None:
+    """Take an own new file back if another server has deleted the topic's files meanwhile.
+
+    No later owner would find it. Only this one file: a manifest that is missing for another
+    reason must not cost anything else.
+    """
+    try:
+        if await _is_gone(context, key):
+            await context.files.delete(path)
+    except TalosError as error:
+        _log.debug("%s may be left behind: %s", path, error)
+        context.doubt(key, path)
+
+
+async def _is_gone(context: LogContext, key: PartitionKey) -> bool:
+    """Whether the topic was deleted, or is being so. Raises: TalosError."""
+    held = await context.manifests.load(key)
+    return held is NOTHING or held.manifest.deleted
+
+
+async def store_side_index(context: LogContext, log_path: str, side: SideIndex) -> None:
+    """Store a side index. Raises: Unavailable, OutcomeUnknown: it may be missing or damaged."""
+    path = index_path(log_path)
+    try:
+        file = await context.files.create(path, durability=Durability.SYNCED)
+    except AlreadyExists:  # of an attempt that did not end
+        await context.files.delete(path)
+        file = await context.files.create(path, durability=Durability.SYNCED)
+    await file.commit([side.encode()])
+    await file.close()

@@ -1,0 +1,1 @@
+"""Usage, prices and invoices, and their reconciliation with the log."""

@@ -1,0 +1,192 @@
+"""Reconciles a whole server or cluster: every partition's log with the table "usage"."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from opentalos.model.errors import TopicNotExist
+from opentalos.pipelines.billing.reconciliation import (
+    LogUsage,
+    PartitionResult,
+    compare,
+    compare_deleted,
+)
+from opentalos.pipelines.lake.usage_lake import MinuteUse, UsageLake, next_offsets
+from opentalos.sdk.core.config import ClientConfig, split_key, split_urls
+from opentalos.sdk.rest_client import RestClient
+
+POLL_S: Final = 1.0  # between two looks at how far the table is
+PAGES_MAX: Final = 1_000_000  # of one partition
+_MINUTE: Final = MinuteUse._fields
+
+Show = Callable[[int, int], None]  # partitions done, and how many there are
+
+
+@dataclass(slots=True)
+class Reconciliation:
+    """All partitions; ``late``: those that were not metered in time, when that was waited for."""
+
+    partitions: list[PartitionResult] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+
+    @property
+    def differing(self) -> list[PartitionResult]:
+        """Partitions with any deviation."""
+        return [one for one in self.partitions if one.differs]
+
+    @property
+    def difference(self) -> int:
+        """Deviations in records and in bytes, together: 0, or the bill is wrong."""
+        return sum(one.difference_records + one.difference_bytes for one in self.partitions)
+
+    @property
+    def pending(self) -> int:
+        """Records of the logs that the table does not have yet."""
+        return sum(one.pending for one in self.partitions)
+
+
+def _nothing(_done: int, _total: int) -> None:
+    """For callers that show nothing."""
+
+
+def reconcile(
+    url: str, key: str, home: Path, *, wait_s: float = 0.0, topics: Sequence[str] = ()
+) -> Reconciliation:
+    """Reconcile what a server or cluster has with the table below ``home``.
+
+    Args:   url: http://HOST:PORT, more after commas; key: KEYID:SECRET of an administrator;
+            wait_s: so long at most until the table has what the logs have now; topics: names or
+            uuids of the topics to look at, without any: all.
+    Raises: Unavailable, RequestError: of the server.
+    """
+    key_id, secret = split_key(key, "key")
+    config = ClientConfig(endpoints=split_urls(url), key_id=key_id, secret=secret)
+    return reconcile_with(RestClient(config), home, wait_s=wait_s, topics=topics)
+
+
+def reconcile_with(
+    call: RestClient,
+    home: Path,
+    *,
+    wait_s: float = 0.0,
+    topics: Sequence[str] = (),
+    show: Show = _nothing,
+) -> Reconciliation:
+    """``reconcile``, over a client that is there."""
+    found = _reconcile(call, home, topics, show)
+    if not wait_s or not found.pending:
+        return found
+    late = _wait(home, _ends(found), wait_s, show)
+    again = _reconcile(call, home, topics, show)
+    again.late = late
+    return again
+
+
+def _reconcile(call: RestClient, home: Path, topics: Sequence[str], show: Show) -> Reconciliation:
+    found = Reconciliation()
+    with UsageLake(home) as lake:  # first: so it cannot have more than the logs
+        metered = lake.partitions()
+        places = list(_places(call, topics))
+        left = set(metered)
+        for number, (resource, uuid, partition) in enumerate(places):
+            show(number, len(places))
+            left.discard((uuid, partition))
+            try:
+                log = log_usage(call, resource, partition)
+            except TopicNotExist:
+                left.add((uuid, partition))  # deleted meanwhile
+                continue
+            found.partitions.append(compare(log, lake.minutes(uuid, partition)))
+        for key in sorted(left):
+            one = metered[key] if key in metered else None
+            if one is not None and (not topics or {one.name, one.topic} & set(topics)):
+                found.partitions.append(compare_deleted(key, one.name, lake.minutes(*key)))
+    for wanted in topics:
+        if not any(_is(wanted, one) for one in found.partitions):
+            raise TopicNotExist(f"topic {wanted} does not exist, and nothing of it was metered")
+    return found
+
+
+def _is(wanted: str, one: PartitionResult) -> bool:
+    return wanted in (one.name, one.topic, f"{one.tenant}/{one.name}")
+
+
+def _places(call: RestClient, topics: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+    """Resource name, uuid and number of all partitions there ever were."""
+    for topic in call("GET", "topics", query={"scope": "visible"})["topics"]:
+        resource = str(topic["resource"])
+        uuid = resource.rpartition("#")[2]
+        if topics and not {topic["name"], f"{topic['owner']}/{topic['name']}", uuid} & set(topics):
+            continue
+        first = _page(call, resource, 0, 0, 1)
+        for partition in range(first["partitions"]):
+            yield resource, uuid, partition
+
+
+def log_usage(call: RestClient, resource: str, partition: int) -> LogUsage:
+    """Count a partition from its log, page by page. Raises: as the server answers."""
+    minutes: list[MinuteUse] = []
+    offset: int | None = 0
+    page: dict[str, Any] = {}
+    for _ in range(PAGES_MAX):
+        assert offset is not None
+        page = _page(call, resource, partition, offset)
+        for one in page["minutes"]:
+            _add(minutes, MinuteUse(*(one[name] for name in _MINUTE)))
+        offset = page["next_page"]
+        if offset is None:
+            break
+    fields = ("topic", "name", "tenant", "partition", "start_offset", "next_offset",
+              "metered_offset", "metered_since", "total_bytes")  # fmt: skip
+    return LogUsage(minutes=minutes, **{name: page[name] for name in fields})
+
+
+def _page(
+    call: RestClient, resource: str, partition: int, offset: int, minutes_max: int | None = None
+) -> dict[str, Any]:
+    query: dict[str, object] = {"partition": partition, "offset": offset}
+    if minutes_max is not None:
+        query["minutes_max"] = minutes_max
+    found: dict[str, Any] = call("GET", f"topics/{quote(resource, safe='')}/usage", query=query)
+    return found
+
+
+def _add(minutes: list[MinuteUse], part: MinuteUse) -> None:
+    """A page may end within a minute, which the next one goes on with."""
+    last = minutes[-1] if minutes else None
+    if last is None or last.minute_ms != part.minute_ms:
+        minutes.append(part)
+        return
+    minutes[-1] = MinuteUse(
+        last.minute_ms,
+        last.records + part.records,
+        last.bytes + part.bytes,
+        last.first_offset,
+        part.next_offset,
+    )
+
+
+def _ends(found: Reconciliation) -> dict[tuple[str, int], tuple[str, int]]:
+    """How far the table must come: name and next offset, by topic uuid and partition."""
+    return {
+        (one.topic, one.partition): (f"{one.name}/{one.partition}", one.next_offset)
+        for one in found.partitions
+        if one.pending
+    }
+
+
+def _wait(
+    home: Path, wanted: dict[tuple[str, int], tuple[str, int]], wait_s: float, show: Show
+) -> list[str]:
+    """Until the table has all of it; what it still lacks after ``wait_s``."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        have = next_offsets(home)
+        lacking = [name for key, (name, end) in wanted.items() if have.get(key, 0) < end]
+        show(len(wanted) - len(lacking), len(wanted))
+        if not lacking or time.monotonic() > deadline:
+            return lacking
+        time.sleep(POLL_S)

@@ -1,0 +1,84 @@
+"""The columns of a write: which there may be, of which types, and what their values must keep."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types
+from pyspark.sql.types import StructType
+
+from opentalos.model.errors import BadRequest, ConfigError
+
+_TEXT: Final = (types.StringType,)
+_NUMBER: Final = (types.ByteType, types.ShortType, types.IntegerType)
+_WRITTEN: Final[dict[str, tuple[type[types.DataType], ...]]] = {
+    "value": (types.BinaryType, types.StringType),
+    "key": _TEXT,
+    "type": _NUMBER,
+    "tag": _TEXT,
+    "create_time": (types.TimestampType,),
+    "sequence_number": _TEXT,
+    "schema_fingerprint": _TEXT,
+    "topic": _TEXT,
+    "partition": _NUMBER,
+}
+_NAMES: Final = {"value": "data", "key": "partition_key", "type": "message_type"}  # of the SDK
+_CONTENTS: Final = ("value", "key", "tag")  # what a row's size is taken from
+_ROUTES: Final = frozenset(("topic", "partition"))  # say where a row goes, and are not stored
+_SET_BY_THE_LOG: Final = frozenset(("offset", "append_time"))
+
+
+class WriteColumns:
+    """The columns of a DataFrame that is written.
+
+    Raises: ConfigError: one is missing, unknown, there twice or of another type.
+    """
+
+    def __init__(self, schema: StructType, *, topic_option: bool) -> None:
+        names = schema.names
+        for field in schema.fields:
+            _check(field.name, field.dataType)
+        if len(set(names)) < len(names):
+            raise ConfigError(f"a column is there twice: {', '.join(names)}")
+        if "value" not in names:
+            raise ConfigError(f"a write needs the column value; there are {', '.join(names)}")
+        if ("topic" in names) is topic_option:
+            both = "both are there" if topic_option else "there is neither"
+            raise ConfigError(f"the topic is the option topic or the column topic: {both}")
+        self.topic, self.partition = "topic" in names, "partition" in names
+        self.sized = tuple(name for name in _CONTENTS if name in names)
+        self.create_time = "create_time" in names
+
+    def check(self, window: Any) -> None:
+        """Raises: BadRequest: a row has no value, or no topic."""
+        for name in ("value", "topic"):
+            if name in window.column_names and (missing := window.column(name).null_count):
+                raise BadRequest(
+                    f"{missing} of {window.num_rows} rows have no {name}: null cannot be stored"
+                )
+
+    def messages(self, rows: Any) -> Any:
+        """The rows as ``opentalos.sdk.arrow.arrow`` takes them."""
+        kept = [name for name in rows.column_names if name not in _ROUTES]
+        return rows.select(kept).rename_columns([_NAMES.get(name, name) for name in kept])
+
+
+def check_partitions(column: Any, partitions: int, topic: str) -> None:
+    """Raises: BadRequest: a row names a partition that the topic does not have."""
+    ends = pc.min_max(column.cast(pa.int64()))
+    for value in (ends["min"].as_py(), ends["max"].as_py()):
+        if value is not None and not 0 <= value < partitions:
+            raise BadRequest(f"a row names partition {value}; {topic} has 0 to {partitions - 1}")
+
+
+def _check(name: str, given: types.DataType) -> None:
+    if name in _SET_BY_THE_LOG:
+        raise ConfigError(f"the column {name} is set by the log and cannot be written; drop it")
+    fitting: Sequence[type[types.DataType]] | None = _WRITTEN.get(name)
+    if fitting is None:
+        known = ", ".join(_WRITTEN)
+        raise ConfigError(f"a write has no column {name!r}; it may have {known}")
+    if not isinstance(given, tuple(fitting)):
+        shown = " or ".join(one.typeName() for one in fitting)
+        raise ConfigError(f"column {name!r} is {given.simpleString()}, need {shown}; cast it")

@@ -1,0 +1,90 @@
+"""What a user may say of a write, checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from opentalos.model.errors import ConfigError
+from opentalos.model.message import Compression
+from opentalos.pipelines.datasource.source.options import connection, refuse_unknown
+from opentalos.sdk.core.config import ClientConfig
+
+_KNOWN: Final = (
+    "url", "key", "profile", "timeoutSeconds", "topic", "compression", "writeId", "delivery",
+    "blockMessages", "blockBytes",
+)  # fmt: skip
+# Spark hands its own options of a stream to the sink as well.
+_SPARKS: Final = ("checkpointLocation", "path", "queryName", "outputMode")
+BLOCK_BYTES: Final = 1 << 20  # before compression, as the SDK's
+BLOCK_BYTES_MAX: Final = 16 << 20  # below the 20 MiB that servers take, with headers
+BLOCK_MESSAGES: Final = 20_000  # a consumer's get takes so many
+BLOCK_MESSAGES_MAX: Final = 100_000  # what servers take
+WRITE_ID_CHARACTERS_MAX: Final = 1_000
+
+
+class Delivery(Enum):
+    """What a write promises over retries."""
+
+    AUTO = "auto"  # exactly once where the server can tell repeated puts, else at least once
+    EXACTLY_ONCE = "exactly-once"  # a server that cannot tell them is refused
+    AT_LEAST_ONCE = "at-least-once"  # a retry stores its rows again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """A write as it was asked for."""
+
+    config: ClientConfig
+    topic: str  # "": each row names its own
+    compression: Compression
+    write_id: str  # "": none
+    delivery: Delivery
+    block_messages: int
+    block_bytes: int
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """The options of a write. Raises: ConfigError: one is unknown, missing or unusable."""
+    given = {name.lower(): text for name, text in options.items()}
+    ours = {name: text for name, text in given.items() if name not in _lowered(_SPARKS)}
+    refuse_unknown(ours, _KNOWN, "a write")
+    write_id = given.get("writeid", "")
+    if len(write_id) > WRITE_ID_CHARACTERS_MAX:
+        raise ConfigError(f"writeId may have {WRITE_ID_CHARACTERS_MAX} characters")
+    return WriteOptions(
+        config=connection(given),
+        topic=given.get("topic", "").strip(),
+        compression=_compression(given.get("compression", "snappy")),
+        write_id=write_id,
+        delivery=_delivery(given.get("delivery", "auto")),
+        block_messages=_number(given, "blockMessages", BLOCK_MESSAGES, BLOCK_MESSAGES_MAX),
+        block_bytes=_number(given, "blockBytes", BLOCK_BYTES, BLOCK_BYTES_MAX),
+    )
+
+
+def _lowered(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names)
+
+
+def _compression(text: str) -> Compression:
+    try:
+        return Compression[text.upper()]
+    except KeyError:
+        known = ", ".join(one.name.lower() for one in Compression)
+        raise ConfigError(f"compression is one of {known}, not {text!r}") from None
+
+
+def _delivery(text: str) -> Delivery:
+    try:
+        return Delivery(text.lower())
+    except ValueError:
+        known = ", ".join(one.value for one in Delivery)
+        raise ConfigError(f"delivery is one of {known}, not {text!r}") from None
+
+
+def _number(given: Mapping[str, str], name: str, default: int, largest: int) -> int:
+    text = given.get(name.lower(), str(default)).strip()
+    if not text.isdecimal() or not 0 < int(text) <= largest:
+        raise ConfigError(f"{name} needs a whole number from 1 to {largest}, not {text!r}")
+    return int(text)

@@ -1,0 +1,122 @@
+"""What the next batch reads, decided of what the partitions hold; no I/O."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from opentalos.model.errors import OffsetOutOfRange
+from opentalos.model.message import OffsetRange
+from opentalos.model.names import ResourceName
+from opentalos.pipelines.datasource.source.admission import fair_shares
+from opentalos.pipelines.datasource.source.batch_range import BatchRange, Positions
+
+_LOG: Final = logging.getLogger("opentalos.datasource")
+Retained = Mapping[str, Mapping[int, OffsetRange]]  # by resource name and partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a batch may take. ``target``: nothing behind it; None: everything there is."""
+
+    rows_max: int | None
+    skip_expired: bool
+    tasks: int
+    target: Positions | None = None
+
+
+def next_batch(last: BatchRange, retained: Retained, bounds: Bounds) -> BatchRange | None:
+    """The batch behind ``last``; None if nothing is there to read.
+
+    Partitions that ``last`` does not know begin at their first message, those that are gone keep
+    their place.
+
+    Raises: OffsetOutOfRange: a position is not retained, and it is not to be skipped.
+    """
+    begin: dict[str, dict[int, int]] = {}
+    backlog: dict[tuple[str, int], int] = {}
+    skipped = 0
+    for resource, ranges in retained.items():
+        known = last.end.get(resource, {})
+        begin[resource] = dict(known)
+        for partition, there in ranges.items():
+            wanted = known.get(partition, there.start)
+            first = retained_from(resource, partition, wanted, there, bounds.skip_expired)
+            skipped += max(0, first - wanted)
+            begin[resource][partition] = first
+            stop = _stop(bounds.target, resource, partition, there.next)
+            backlog[resource, partition] = max(0, stop - first)
+    limit = sum(backlog.values()) if bounds.rows_max is None else bounds.rows_max
+    shares = fair_shares(backlog, limit)
+    end = {
+        resource: {
+            partition: offset + shares.get((resource, partition), 0)
+            for partition, offset in offsets.items()
+        }
+        for resource, offsets in begin.items()
+    }
+    moved = any(
+        offset != last.end.get(resource, {}).get(partition, begin[resource][partition])
+        for resource, offsets in end.items()
+        for partition, offset in offsets.items()
+    )
+    if not moved:
+        return None
+    return BatchRange(begin=begin, end=end, tasks=bounds.tasks, skipped=last.skipped + skipped)
+
+
+def retained_from(
+    resource: str, partition: int, wanted: int, there: OffsetRange, skip: bool
+) -> int:
+    """The first offset to read: ``wanted``, or where the log goes on if that is to be skipped.
+
+    Raises: OffsetOutOfRange.
+    """
+    if there.start <= wanted <= there.next:
+        return wanted
+    name = ResourceName.parse(resource).topic
+    place = f"{name}[{partition}]: the position {wanted}"
+    what = (
+        f"{place} has expired, the log begins at {there.start}"
+        if wanted < there.start
+        else f"{place} lies behind the end of the log, {there.next}: the log was truncated"
+    )
+    if not skip:
+        raise OffsetOutOfRange(f"{what}; onExpired = skip goes on where there are messages")
+    first = min(max(wanted, there.start), there.next)
+    _LOG.warning("%s; %d messages are skipped", what, max(0, first - wanted))
+    return first
+
+
+def _stop(target: Positions | None, resource: str, partition: int, following: int) -> int:
+    """A partition that is not in the target came later and has to wait."""
+    if target is None:
+        return following
+    return min(following, target.get(resource, {}).get(partition, 0))
+
+
+def bounded_batch(
+    start: Positions, stop: Positions, retained: Retained, skip: bool, tasks: int
+) -> BatchRange:
+    """Everything from ``start`` on and before ``stop``, which is empty where it lies before.
+
+    Raises: OffsetOutOfRange: a position is not retained, and it is not to be skipped.
+    """
+    begin: dict[str, dict[int, int]] = {}
+    end: dict[str, dict[int, int]] = {}
+    for resource, offsets in start.items():
+        ranges = retained[resource]
+        begin[resource] = {
+            partition: retained_from(resource, partition, offset, ranges[partition], skip)
+            for partition, offset in offsets.items()
+        }
+        end[resource] = {
+            partition: max(
+                first,
+                retained_from(
+                    resource, partition, stop[resource][partition], ranges[partition], skip
+                ),
+            )
+            for partition, first in begin[resource].items()
+        }
+    return BatchRange(begin=begin, end=end, tasks=tasks)

@@ -1,0 +1,145 @@
+"""Reads the slices of a task: a coroutine fetches ahead while the task decodes.
+
+What is kept between tasks (clients with their connections) is a cache only: Spark's workers are
+not bound to partitions.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from opentalos.model.errors import CorruptLog, OffsetOutOfRange, TopicNotExist
+from opentalos.model.message import StoredBlock
+from opentalos.model.names import ResourceName
+from opentalos.pipelines.datasource.source.batch_range import Slice
+from opentalos.pipelines.datasource.source.next_batch import retained_from
+from opentalos.pipelines.datasource.source.topic_snapshot import deleted
+from opentalos.sdk import Client, ClientConfig, PositionExpired, TopicRef
+from opentalos.sdk.aio import Client as AsyncClient
+from opentalos.sdk.arrow.arrow import decode_batches
+from opentalos.sdk.sync.loop_thread import LoopThread
+from opentalos.wire.message import MessageFormatError
+
+CLIENTS_MAX: Final = 8  # of one process, by configuration
+FETCHES_AHEAD_MAX: Final = 2  # replies that wait to be decoded
+# Source: what a server gives at most, [broker] get_messages_max and get_bytes_max.
+FETCH_MESSAGES: Final = 20_000
+FETCH_BYTES: Final = 10 << 20
+
+_Item = list[StoredBlock] | Exception | None  # None: the slice ends
+
+
+@lru_cache(maxsize=CLIENTS_MAX)
+def client_of(config: ClientConfig) -> Client:
+    """The client of this process for a configuration; one that is forgotten closes itself."""
+    return Client(config)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceReader:
+    """Reads exactly the offsets of slices, or fails. It is sent to the tasks."""
+
+    config: ClientConfig
+    skip_expired: bool
+
+    def read(self, slices: Sequence[Slice]) -> Iterator[Any]:
+        """Record batches of ``opentalos.sdk.arrow.arrow.SCHEMA``, slice by slice, by offset.
+
+        Raises: TopicNotExist: the topic was deleted; OffsetOutOfRange: offsets expired since the
+        batch was planned; MessageFormatError, CorruptLog: a block is damaged; PermissionDenied;
+        Unavailable: no server answered within the client's deadline.
+        """
+        thread = LoopThread.shared()
+        ahead = _Ahead(self.skip_expired, slices)
+        task = thread.submit(ahead.run(client_of(self.config), thread))
+        try:
+            for one in slices:
+                yield from _decoded(one, _blocks(thread, ahead))
+        finally:
+            task.cancel()
+
+
+def _blocks(thread: LoopThread, ahead: "_Ahead") -> Iterator[StoredBlock]:
+    while (item := thread.run(ahead.next())) is not None:
+        if isinstance(item, Exception):
+            raise item
+        yield from item
+
+
+def _decoded(one: Slice, blocks: Iterator[StoredBlock]) -> Iterator[Any]:
+    name = ResourceName.parse(one.resource).topic
+    try:
+        for batch in decode_batches(name, one.partition, blocks, one.begin):
+            last = batch.column("offset")[-1].as_py()
+            yield batch if last < one.end else batch.slice(0, batch.num_rows - last - 1 + one.end)
+    except MessageFormatError as error:
+        place = f"{name}[{one.partition}], offsets {one.begin} to {one.end}"
+        raise MessageFormatError(f"{place}: a damaged block: {error}") from error
+
+
+class _Ahead:
+    """The fetches of one task, in order. Belongs to the loop."""
+
+    def __init__(self, skip_expired: bool, slices: Sequence[Slice]) -> None:
+        self._skip_expired, self._slices = skip_expired, slices
+        self._queue: asyncio.Queue[_Item] = asyncio.Queue(FETCHES_AHEAD_MAX)
+
+    async def next(self) -> _Item:
+        """Blocks of the slice, waiting for them."""
+        return await self._queue.get()
+
+    async def run(self, client: Client, thread: LoopThread) -> None:
+        """Fetch all; an error is the last item."""
+        try:
+            for one in self._slices:
+                await self._fetch(client.on(thread), one)
+                await self._queue.put(None)
+        except Exception as error:
+            await self._queue.put(error)
+
+    async def _fetch(self, client: AsyncClient, one: Slice) -> None:
+        name = ResourceName.parse(one.resource).topic
+        ref = TopicRef(name, one.resource, one.partition + 1)
+        offset = one.begin
+        while offset < one.end:
+            try:
+                reply = await client.fetch(
+                    ref,
+                    one.partition,
+                    offset,
+                    messages_max=min(FETCH_MESSAGES, one.end - offset),
+                    bytes_max=FETCH_BYTES,
+                )
+            except PositionExpired as error:
+                offset = self._behind(one, offset, error)
+                continue
+            except TopicNotExist as error:
+                raise deleted(name) from error
+            _check(name, one, offset, reply.blocks)
+            await self._queue.put(reply.blocks)
+            offset = reply.blocks[-1].next_offset
+
+    def _behind(self, one: Slice, offset: int, error: PositionExpired) -> int:
+        """Where to go on behind offsets that are gone. Raises: OffsetOutOfRange."""
+        if error.retained is None:
+            raise error
+        first = retained_from(
+            one.resource, one.partition, offset, error.retained, self._skip_expired
+        )
+        return first if first > offset else one.end
+
+
+def _check(name: str, one: Slice, offset: int, blocks: Sequence[StoredBlock]) -> None:
+    """Raises: the blocks are not those that follow each other from ``offset`` on."""
+    if not blocks:
+        raise OffsetOutOfRange(
+            f"{name}[{one.partition}] ends at {offset}, before {one.end}: the log was truncated"
+        )
+    if not blocks[0].base_offset <= offset < blocks[0].next_offset:
+        raise CorruptLog(f"{name}[{one.partition}]: no block with offset {offset}")
+    for former, block in itertools.pairwise(blocks):
+        if block.base_offset != former.next_offset:
+            raise CorruptLog(f"{name}[{one.partition}]: no block with offset {former.next_offset}")

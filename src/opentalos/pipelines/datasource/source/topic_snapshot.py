@@ -1,0 +1,143 @@
+"""What servers say of the topics of a read: which there are, what they hold, where it starts."""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+from opentalos.model.errors import ConfigError, ConsumerGroupNotExist, TopicNotExist
+from opentalos.model.message import OffsetRange
+from opentalos.pipelines.datasource.source.batch_range import Positions
+from opentalos.pipelines.datasource.source.next_batch import Retained
+from opentalos.pipelines.datasource.source.options import ReadOptions
+from opentalos.pipelines.datasource.source.start_at import Edge, Offsets, StartAt
+from opentalos.sdk.aio import Client, TalosAdmin
+from opentalos.sdk.core.values import TopicRef, position_ms
+
+
+async def find_topics(client: Client, options: ReadOptions) -> tuple[TopicRef, ...]:
+    """The topics as they are now, by name; none may match a pattern.
+
+    Raises: TopicNotExist: one is not there, or not for this principal.
+    """
+    if options.pattern is None:
+        found = await asyncio.gather(*(_topic(client, name) for name in options.topics))
+    else:
+        found = await _matching(client, options.pattern)
+    by_name = {ref.name: ref for ref in found}
+    if len(by_name) < len(found):
+        raise ConfigError("two of the topics have the same name; read them one at a time")
+    return tuple(by_name[name] for name in sorted(by_name))
+
+
+async def _topic(client: Client, name: str) -> TopicRef:
+    try:
+        return await client.topic(name, refresh=True)
+    except TopicNotExist as error:
+        raise TopicNotExist(
+            f"there is no topic {name}, or {client.config.key_id} was granted nothing on it"
+        ) from error
+
+
+async def _matching(client: Client, pattern: re.Pattern[str]) -> list[TopicRef]:
+    """Of the topics that this principal or its organisation owns."""
+    listed = await TalosAdmin(client).topics.list()
+    names = sorted({one.name for one in listed if pattern.fullmatch(one.name)})
+    looks = (client.topic(name, refresh=True) for name in names)
+    found = await asyncio.gather(*looks, return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException) and not isinstance(one, TopicNotExist):
+            raise one
+    return [one for one in found if isinstance(one, TopicRef)]  # one may be deleted meanwhile
+
+
+async def retained_by(client: Client, topics: Sequence[TopicRef]) -> Retained:
+    """What the partitions of topics hold.
+
+    Raises: TopicNotExist: a topic was deleted since it was looked up.
+    """
+    found = await asyncio.gather(*(_retained(client, ref) for ref in topics))
+    return {ref.resource: ranges for ref, ranges in zip(topics, found, strict=True)}
+
+
+async def _retained(client: Client, ref: TopicRef) -> Mapping[int, OffsetRange]:
+    try:
+        return await client.offsets(ref, range(ref.consumer_partitions))
+    except TopicNotExist as error:
+        raise deleted(ref.name) from error
+
+
+def deleted(name: str) -> TopicNotExist:
+    """The error of a topic that went while it was read."""
+    return TopicNotExist(
+        f"topic {name} was deleted while it was read (if there is one of this name, it was made "
+        "anew: read it with a new query and a new checkpoint)"
+    )
+
+
+async def positions_at(
+    client: Client, options: ReadOptions, at: StartAt, topics: Sequence[TopicRef]
+) -> Positions:
+    """The offset that ``at`` means now in each partition of the topics.
+
+    Raises: ConfigError: offsets of a topic or partition that is not read.
+    """
+    retained = await retained_by(client, topics)
+    if isinstance(at, datetime):
+        time_ms = position_ms(at)
+        found = await asyncio.gather(
+            *(
+                client.offsets_at(ref, dict.fromkeys(range(ref.consumer_partitions), time_ms))
+                for ref in topics
+            )
+        )
+        return {ref.resource: offsets for ref, offsets in zip(topics, found, strict=True)}
+    if at is Edge.GROUP:
+        return await _checkpoints(client, options.group, topics, retained)
+    if at is Edge.LATEST:
+        return _each(retained, lambda there: there.next)
+    starts = _each(retained, lambda there: there.start)
+    if at is Edge.EARLIEST or isinstance(at, Edge):
+        return starts
+    return _named(at, topics, starts)
+
+
+def _each(retained: Retained, of: Callable[[OffsetRange], int]) -> dict[str, dict[int, int]]:
+    return {
+        resource: {partition: of(there) for partition, there in ranges.items()}
+        for resource, ranges in retained.items()
+    }
+
+
+def _named(
+    given: Offsets, topics: Sequence[TopicRef], starts: dict[str, dict[int, int]]
+) -> Positions:
+    """Offsets that the user named; partitions that are not named begin at their first message."""
+    by_name = {ref.name: ref for ref in topics}
+    for name, offsets in given.items():
+        ref = by_name.get(name.rpartition("/")[2])
+        if ref is None:
+            raise ConfigError(f"offsets of topic {name!r}, which is not read")
+        unknown = sorted(set(offsets) - set(starts[ref.resource]))
+        if unknown:
+            raise ConfigError(f"topic {name} has no partition {unknown[0]}")
+        starts[ref.resource].update(offsets)
+    return starts
+
+
+async def _checkpoints(
+    client: Client, group: str, topics: Sequence[TopicRef], retained: Retained
+) -> Positions:
+    """Behind the group's checkpoints; a partition without one begins at its first message."""
+    positions: dict[str, dict[int, int]] = {}
+    for ref in topics:
+        try:
+            lags = await TalosAdmin(client).groups.lag(ref, group)
+        except ConsumerGroupNotExist:  # as before the first start of a query
+            lags = ()
+        done = {one.partition: one.checkpoint + 1 for one in lags if one.checkpoint >= 0}
+        positions[ref.resource] = {
+            partition: done.get(partition, there.start)
+            for partition, there in retained[ref.resource].items()
+        }
+    return positions

@@ -1,0 +1,1 @@
+"""Tables in Parquet, a file an hour, replaced as a whole."""

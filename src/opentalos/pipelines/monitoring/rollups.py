@@ -1,0 +1,176 @@
+"""Measurements by 10 s, 1 min and 1 h: pure functions from DataFrame to DataFrame.
+
+Level 0 has a row per key (dimensions and end of the step), so a row that is sent again replaces
+itself. Rollups are made anew from all of an hour's level 0: what comes hours late, twice or in
+another order leads to the same rows.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from opentalos.pipelines.lake.lake import HOUR_MS
+from opentalos.pipelines.monitoring.events import TIME_MS_MAX, number
+from opentalos.pipelines.olap.store import BUCKET, COUNT, SKETCHES, TIME
+from opentalos.wire.metrics.measurement import EVENT_BYTES_MAX
+from opentalos.wire.metrics.sketch import BUCKET_MAX, BUCKET_MIN
+
+DIMENSIONS: Final = ("service", "cluster", "machine", "tenant", "topic", "partition")
+KEY: Final = (*DIMENSIONS, "at_ms")
+LEVELS: Final = {"metrics_10s": 10_000, "metrics_1m": 60_000, "metrics_1h": HOUR_MS}
+COUNT_MAX: Final = 1 << 40  # of one bucket in one step; 2 ** 23 of them can be added up
+AHEAD_MS: Final = HOUR_MS  # how far a clock may be ahead of the queue's
+
+_MEASURE: Final = "measure"
+_KIND: Final = "kind"  # of a measure: sum or gauge
+_AMOUNTS: Final = MapType(StringType(), DoubleType())
+_COUNTS: Final = MapType(StringType(), MapType(StringType(), LongType()))
+
+EVENT: Final = StructType(
+    [
+        StructField("at_ms", LongType(), False, number(0, TIME_MS_MAX)),
+        StructField("step_ms", LongType(), False, number(1, HOUR_MS)),
+        StructField("service", StringType(), False),
+        *(StructField(name, StringType()) for name in DIMENSIONS[1:-1]),
+        StructField("partition", IntegerType(), True, number(-1, (1 << 31) - 1)),
+        StructField("sums", _AMOUNTS, True, number(0)),
+        StructField("gauges", _AMOUNTS),
+        StructField("sketches", _COUNTS, True, number(1, COUNT_MAX)),
+    ]
+)
+
+_AMOUNTS_ARROW: Final = pa.map_(pa.string(), pa.float64())
+LEVEL_0: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in DIMENSIONS[:-1]),
+        ("partition", pa.int32()),
+        ("at_ms", pa.int64()),
+        ("step_ms", pa.int64()),
+        ("sums", _AMOUNTS_ARROW),
+        ("gauges", _AMOUNTS_ARROW),
+        ("sketches", pa.map_(pa.string(), pa.map_(pa.string(), pa.int64()))),
+        ("source_partition", pa.int32()),
+        ("source_offset", pa.int64()),
+    ]
+)
+
+
+def event_rules(late_hours: int) -> dict[str, str]:
+    """What else is wrong with an event, as ``split_events`` takes it.
+
+    An event's time is compared with the append time of its message, which is stored: a batch that
+    is repeated years later is judged alike.
+    """
+    bucket = (
+        f"b RLIKE '^-?[0-9]{{1,4}}$' AND try_cast(b AS INT) BETWEEN {BUCKET_MIN} AND {BUCKET_MAX}"
+    )
+    appended = "unix_millis(message.append_time)"
+    return {
+        f"more than {EVENT_BYTES_MAX} bytes": f"length(message.value) <= {EVENT_BYTES_MAX}",
+        "a step before 1970": "at_ms >= step_ms",
+        "of the future": f"at_ms <= {appended} + {AHEAD_MS}",
+        f"over {late_hours} h late": f"at_ms >= {appended} - {late_hours * HOUR_MS}",
+        "a bucket out of bounds": (
+            f"sketches IS NULL OR forall(map_values(sketches), s -> forall(map_keys(s), "
+            f"b -> {bucket}))"
+        ),
+    }
+
+
+def hour_column() -> Column:
+    """The hour in which a row's step began, in Unix ms."""
+    return _floor(F.col("at_ms") - F.col("step_ms"), HOUR_MS)
+
+
+def level_0(events: DataFrame) -> DataFrame:
+    """Good events with nothing left out: empty dimensions and maps instead of nulls."""
+    nothing = F.create_map().cast(_AMOUNTS), F.create_map().cast(_COUNTS)
+    return events.select(
+        *(F.coalesce(name, F.lit("")).alias(name) for name in DIMENSIONS[:-1]),
+        F.coalesce("partition", F.lit(-1)).alias("partition"),
+        "at_ms",
+        "step_ms",
+        F.coalesce("sums", nothing[0]).alias("sums"),
+        F.coalesce("gauges", nothing[0]).alias("gauges"),
+        F.coalesce("sketches", nothing[1]).alias("sketches"),
+        "source_partition",
+        "source_offset",
+    )
+
+
+def merge_level_0(stored: DataFrame, fresh: DataFrame) -> DataFrame:
+    """One row per key: the one that is furthest in the topic, whatever came first here."""
+    names = LEVEL_0.names
+    place = F.struct("source_partition", "source_offset")
+    row = F.struct(*[name for name in names if name not in KEY])
+    merged = stored.select(*names).unionByName(fresh.select(*names))
+    return merged.groupBy(*KEY).agg(F.max_by(row, place).alias("row")).select(*KEY, "row.*")
+
+
+def measures_by_level(rows: DataFrame) -> DataFrame:
+    """Sums and gauges of level 0, added up for each level.
+
+    Columns: level, time, the dimensions, measure, kind, total, samples (steps), low, high (of one
+    step), last. Of a gauge, total by samples is its mean.
+    """
+    amounts = F.map_from_arrays(
+        F.array(F.lit("sum"), F.lit("gauge")), F.array(F.col("sums"), F.col("gauges"))
+    )
+    by_kind = rows.select(*KEY, "step_ms", F.explode(amounts).alias(_KIND, "amounts"))
+    flat = by_kind.select(*KEY, "step_ms", _KIND, F.explode("amounts").alias(_MEASURE, "value"))
+    return (
+        _at_levels(flat, "at_ms", _MEASURE, _KIND, "value")
+        .groupBy("level", TIME, *DIMENSIONS, _MEASURE, _KIND)
+        .agg(
+            F.sum("value").alias("total"),
+            F.count("*").alias("samples"),
+            F.min("value").alias("low"),
+            F.max("value").alias("high"),
+            F.max_by("value", "at_ms").alias("last"),
+        )
+    )
+
+
+def sketches_by_level(rows: DataFrame) -> DataFrame:
+    """Sketches of level 0, merged for each level.
+
+    Columns: level, time, the dimensions, measure, bucket, count.
+    """
+    by_measure = rows.select(*KEY, "step_ms", F.explode("sketches").alias(_MEASURE, "counts"))
+    flat = by_measure.select(*KEY, "step_ms", _MEASURE, F.explode("counts").alias("_key", COUNT))
+    bucket = F.col("_key").cast("int").alias(BUCKET)
+    return (
+        _at_levels(flat.select("*", bucket), _MEASURE, BUCKET, COUNT)
+        .groupBy("level", TIME, *DIMENSIONS, _MEASURE, BUCKET)
+        .agg(F.sum(COUNT).alias(COUNT))
+    )
+
+
+def sketch_table(level: str) -> str:
+    """The table of sketches that belongs to a level."""
+    return level + SKETCHES
+
+
+def _at_levels(rows: DataFrame, *columns: str) -> DataFrame:
+    """Each row once for each level, with the start of its step there."""
+    began = F.col("at_ms") - F.col("step_ms")
+    places = [
+        F.struct(F.lit(name).alias("level"), F.timestamp_millis(_floor(began, step_ms)).alias(TIME))
+        for name, step_ms in LEVELS.items()
+    ]
+    return rows.select(*DIMENSIONS, *columns, F.inline(F.array(*places)))
+
+
+def _floor(time_ms: Column, step_ms: int) -> Column:
+    return time_ms - time_ms % step_ms

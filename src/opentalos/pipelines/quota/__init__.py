@@ -1,0 +1,1 @@
+"""Projections of the traffic of tenants."""

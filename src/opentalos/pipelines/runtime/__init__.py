@@ -1,0 +1,1 @@
+"""Runs pipelines: session, locks, progress, supervision, alarms."""

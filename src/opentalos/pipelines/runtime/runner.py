@@ -1,0 +1,174 @@
+"""Runs pipelines in one Spark session until they end, one of them fails, or it is told to stop."""
+
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from opentalos.adapters.java_home import find_java
+from opentalos.model.errors import TalosError
+from opentalos.pipelines.pipeline import BatchPipeline, Pipeline, StreamPipeline
+from opentalos.pipelines.runtime.causes import cause_of
+from opentalos.pipelines.runtime.progress import STARTING, WAITING
+from opentalos.pipelines.runtime.reach import reach
+from opentalos.pipelines.runtime.run_lock import RunLock
+from opentalos.pipelines.runtime.run_plan import Event, PipelineFailed, RunPlan, Say
+from opentalos.pipelines.runtime.runs import BatchRun, Run, StreamRun
+from opentalos.pipelines.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOK_S = 0.2  # between two looks at the pipelines
+_STOP_GRACE_S = 5.0  # for the batch under way, when told to stop
+
+
+class _Stopped(BaseException):
+    """Told to stop while something runs that cannot be asked to end."""
+
+
+class Runner:
+    """One run. SIGTERM and SIGINT end it between two batches, within seconds."""
+
+    def __init__(self, plan: RunPlan, say: Say) -> None:
+        self._plan, self._say = plan, say
+        self._stopping = False
+        self._raises = False  # a signal interrupts what is under way
+
+    def run(self) -> None:
+        """Until all ended or it was told to stop.
+
+        Raises: ConfigError: nothing was started. PipelineFailed: one ended with that cause, and
+                the others were stopped; a new run goes on where the checkpoints are.
+        """
+        pipelines = self._plan.load()
+        find_java()  # now, not after the wait for a server
+        with ExitStack() as stack:
+            locks = [RunLock(self._plan.settings.home, name) for name in pipelines]
+            for lock in locks:
+                lock.take(supervised=self._plan.supervised)
+                stack.callback(lock.release)
+            stack.enter_context(self._signals())
+            runs = [self._run_of(pipeline) for pipeline in pipelines.values()]
+            try:
+                self._wait_for_server(runs)
+                spark = self._session(stack, locks, runs)
+                self._loop(spark, runs)
+            except TalosError:
+                raise
+            except _Stopped:
+                self._note("stopped")
+            except Exception as error:  # a Java that was killed
+                raise PipelineFailed(f"the Spark session failed: {cause_of(error)}") from error
+
+    def _run_of(self, pipeline: Pipeline) -> Run:
+        if isinstance(pipeline, StreamPipeline):
+            return StreamRun(pipeline, self._plan, self._say, self._reach)
+        assert isinstance(pipeline, BatchPipeline)
+        return BatchRun(pipeline, self._plan, self._say, self._reach)
+
+    def _session(self, stack: ExitStack, locks: list[RunLock], runs: list[Run]) -> "SparkSession":
+        for run in runs:
+            run.beat(STARTING)
+        with self._interruptible():
+            plan = self._plan
+            spark = open_session("talos pipeline", master=plan.master, conf=plan.conf)
+        stack.callback(self._end, spark)
+        self._listen()  # Spark took SIGINT for itself
+        machine = spark.sparkContext._jvm
+        assert machine is not None
+        java = machine.java.lang.ProcessHandle.current().pid()
+        for lock in locks:
+            lock.note_java(java)
+        return spark
+
+    def _loop(self, spark: "SparkSession", runs: list[Run]) -> None:
+        try:
+            while left := [run for run in runs if not run.ended]:
+                for run in left:
+                    with self._interruptible():
+                        run.look(spark)
+                self._rest()
+        finally:
+            self._stop(runs)
+
+    def _stop(self, runs: list[Run]) -> None:
+        """A stream that does not stop in time is left to the end of the session."""
+        wait_until = time.monotonic() + _STOP_GRACE_S
+        for run in runs:
+            try:
+                run.stop(wait_until)
+            except Exception as error:
+                self._note(f"{run.name} did not stop in order: {cause_of(error)}")
+
+    def _end(self, spark: "SparkSession") -> None:
+        """A session whose Java is gone cannot end in order, and that is not what it died of."""
+        with suppress(Exception):
+            spark.stop()
+
+    def _wait_for_server(self, runs: list[Run]) -> None:
+        deadline = time.monotonic() + self._plan.outage_s
+        told = False
+        while reason := self._reach():
+            if not told:
+                self._note(f"waiting for the server, {self._plan.outage_s:.0f} s at most: {reason}")
+                told = True
+            for run in runs:
+                run.beat(WAITING)
+            if time.monotonic() > deadline:
+                raise PipelineFailed(f"the server cannot be used: {reason}")
+            self._rest()
+
+    def _rest(self) -> None:
+        if self._stopping or self._orphaned():
+            raise _Stopped
+        time.sleep(_LOOK_S)
+
+    def _reach(self) -> str:
+        return reach(self._plan.settings)
+
+    def _orphaned(self) -> bool:
+        """A supervised run whose supervisor is gone."""
+        if not self._plan.supervised:
+            return False
+        stdin = sys.stdin.fileno()
+        readable, _, _ = select.select([stdin], [], [], 0)
+        return bool(readable) and not os.read(stdin, 1)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        self._listen()
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _listen(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._told_to_stop)
+
+    def _told_to_stop(self, _number: int, _frame: FrameType | None) -> None:
+        self._stopping = True
+        if self._raises:
+            self._raises = False
+            raise _Stopped
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        if self._stopping:
+            raise _Stopped
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
+
+    def _note(self, text: str) -> None:
+        self._say(Event("note", text))

@@ -1,0 +1,193 @@
+"""One pipeline within a run: a stream that is watched, or a batch pipeline that is repeated."""
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from opentalos.pipelines.pipeline import BatchPipeline, Pipeline, PipelineSettings, StreamPipeline
+from opentalos.pipelines.runtime.causes import Cause, cause_of
+from opentalos.pipelines.runtime.progress import (
+    ENDED,
+    IN_A_RUN,
+    RUNNING,
+    STARTING,
+    WAITING,
+    Beat,
+    progress_of,
+)
+from opentalos.pipelines.runtime.run_plan import Event, PipelineFailed, RunPlan, Say
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_BEAT_S = 1.0
+_POLL_S = 0.05  # for the end of a batch
+_RETRY_S = 1.0  # between two looks at a server that is away
+Reach = Callable[[], str]  # why the server cannot be used now; empty if it can
+
+
+class Run(ABC):
+    """A pipeline of this process. A failure that may pass is waited for, ``outage_s`` at most."""
+
+    def __init__(self, pipeline: Pipeline, plan: RunPlan, say: Say, reach: Reach) -> None:
+        self.name = pipeline.name
+        self.settings: PipelineSettings = plan.settings_of(pipeline.name)
+        self.ended = False
+        self._outage_s, self._say, self._reach = plan.outage_s, say, reach
+        self._down_since: float | None = None
+        self._retry_at = 0.0
+        self._beats = 0
+        self._state = ""
+        self._beat_at = 0.0
+
+    @abstractmethod
+    def look(self, spark: "SparkSession") -> None:
+        """Start what is due, tell what happened. Raises: PipelineFailed."""
+
+    @abstractmethod
+    def stop(self, wait_until: float) -> None:
+        """End between two batches, or within one at the monotonic time ``wait_until``."""
+
+    def beat(self, state: str) -> None:
+        """Leave a sign of life: at most one a second, but each change of the state."""
+        now = time.monotonic()
+        if now - self._beat_at >= _BEAT_S or state != self._state:
+            self._state = state
+            self._beats, self._beat_at = self._beats + 1, now
+            Beat(os.getpid(), self._beats, state).write(self.settings.home, self.name)
+
+    def _failed(self, error: BaseException) -> None:
+        cause = cause_of(error)
+        if not cause.passing:
+            raise PipelineFailed(f"{self.name} failed: {cause}") from error
+        self._wait(cause)
+
+    def _wait(self, cause: Cause) -> None:
+        now = time.monotonic()
+        if self._down_since is None:
+            self._down_since = now
+            text = f"{self.name} waits, {self._outage_s:.0f} s at most: {cause}"
+            self._say(Event("note", text, {"pipeline": self.name, "cause": str(cause)}))
+        if now - self._down_since > self._outage_s:
+            waited_s = now - self._down_since
+            raise PipelineFailed(f"{self.name} failed after {waited_s:.0f} s of waiting: {cause}")
+        self._retry_at = now + _RETRY_S
+
+    def _may_start(self) -> bool:
+        """Not before a server that was away answers again."""
+        if self._down_since is None:
+            return True
+        self.beat(WAITING)
+        if time.monotonic() < self._retry_at:
+            return False
+        reason = self._reach()
+        if reason:
+            self._wait(Cause("Unavailable", reason))
+        return not reason
+
+    def _got_on(self) -> None:
+        self._down_since = None
+
+    def _end(self) -> None:
+        self.ended = True
+        self.beat(ENDED)
+
+
+class StreamRun(Run):
+    """A streaming query. It counts as alive when it finishes batches or waits for its trigger."""
+
+    def __init__(self, pipeline: StreamPipeline, plan: RunPlan, say: Say, reach: Reach) -> None:
+        super().__init__(pipeline, plan, say, reach)
+        self._pipeline = pipeline
+        self._query: StreamingQuery | None = None
+        self._last = ("", -1)  # when the last batch that was told began, and its number
+
+    def look(self, spark: "SparkSession") -> None:
+        if self._query is None:
+            if self._may_start():
+                self._start(spark)
+            return
+        active = self._query.isActive
+        self._tell()
+        if active:
+            status = self._query.status
+            idle = not status["isTriggerActive"] and "Initializing" not in status["message"]
+            if idle:
+                self.beat(RUNNING)
+            return
+        error, self._query = self._query.exception(), None
+        if error is not None:
+            self._failed(error)
+        else:
+            self._end()
+
+    def stop(self, wait_until: float) -> None:
+        query, self._query = self._query, None
+        if query is None:
+            return
+        while query.isActive and query.status["isTriggerActive"]:
+            if time.monotonic() > wait_until:
+                break
+            time.sleep(_POLL_S)
+        query.stop()
+
+    def _start(self, spark: "SparkSession") -> None:
+        self.beat(STARTING)
+        try:
+            self._query = self._pipeline.start(spark, self.settings)
+        except Exception as error:
+            self._failed(error)
+
+    def _tell(self) -> None:
+        assert self._query is not None
+        told = self._query.lastProgress
+        if told is None:
+            return
+        progress = progress_of(self.name, told)
+        if (progress.at, progress.batch) == self._last:
+            return
+        self._last = progress.at, progress.batch
+        self._got_on()
+        self.beat(RUNNING)
+        if progress.rows or progress.lag:
+            self._say(Event("progress", str(progress), asdict(progress)))
+
+
+class BatchRun(Run):
+    """A pipeline that runs to its end, once or again and again."""
+
+    def __init__(self, pipeline: BatchPipeline, plan: RunPlan, say: Say, reach: Reach) -> None:
+        super().__init__(pipeline, plan, say, reach)
+        self._pipeline, self._every_s = pipeline, plan.every_s
+        self._due_at = time.monotonic()
+        self._runs = 0
+
+    def look(self, spark: "SparkSession") -> None:
+        if time.monotonic() < self._due_at:
+            self.beat(RUNNING)
+            return
+        if not self._may_start():
+            return
+        began = time.monotonic()
+        self.beat(IN_A_RUN)
+        try:
+            self._pipeline.run(spark, self.settings)
+        except Exception as error:
+            self._failed(error)
+            return
+        self._got_on()
+        self._runs += 1
+        took_s = round(time.monotonic() - began, 1)
+        fields = {"pipeline": self.name, "run": self._runs, "took_s": took_s}
+        self._say(Event("progress", f"{self.name}  run {self._runs}  {took_s} s", fields))
+        if self._every_s is None:
+            self._end()
+        else:
+            self._due_at = max(began + self._every_s, time.monotonic())
+
+    def stop(self, wait_until: float) -> None:
+        """Nothing is under way between two looks."""

@@ -1,0 +1,87 @@
+"""The process of a supervised run: started, watched by its signs of life, ended."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from opentalos.pipelines.runtime.progress import ENDED, IN_A_RUN, STARTING, Beat, read_beat
+
+_STOP_S: Final = 30.0  # from SIGTERM to SIGKILL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeSigns:
+    """How long a run may show none before it counts as hung, in seconds."""
+
+    start_s: float = 180.0  # until the Spark session and the queries are there
+    stall_s: float = 300.0  # a stream between two batches, or in one
+    run_s: float = 3600.0  # one run of a batch pipeline
+
+
+class Child:
+    """A run in a process group of its own, which ends when its stdin does.
+
+    So nothing of it outlives its supervisor, however that ends, and nothing of it survives ``end``.
+    """
+
+    def __init__(self, argv: Sequence[str], home: Path, names: Sequence[str]) -> None:
+        self._home, self._names = home, names
+        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)
+        self._seen: dict[str, Beat | None] = dict.fromkeys(names)
+        self._since = dict.fromkeys(names, time.monotonic())
+
+    @property
+    def pid(self) -> int:
+        """Of the Python process, which leads the group."""
+        return self._process.pid
+
+    def ended(self) -> int | None:
+        """Its exit status, a negative number for a signal; None while it runs."""
+        return self._process.poll()
+
+    def stuck(self, signs: LifeSigns) -> str:
+        """Which pipeline shows no sign of life, and for how long; empty if all do."""
+        now = time.monotonic()
+        in_a_run = False
+        for name in self._names:
+            beat = read_beat(self._home, name)
+            if beat is not None and beat.pid == self.pid and beat != self._seen[name]:
+                self._seen[name], self._since[name] = beat, now
+            in_a_run = in_a_run or self._state(name) == IN_A_RUN
+        for name in self._names:
+            state = self._state(name)
+            allowed_s = signs.start_s if state == STARTING else signs.stall_s
+            if in_a_run:  # the others wait for it
+                allowed_s = max(allowed_s, signs.run_s)
+            silent_s = now - self._since[name]
+            if state != ENDED and silent_s > allowed_s:
+                return f"{name} ({state}) shows no progress for {silent_s:.0f} s"
+        return ""
+
+    def end(self) -> None:
+        """End it in order, else with SIGKILL, with all processes of its group."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            pass
+        self.kill()
+
+    def kill(self) -> None:
+        """End what is left of the group at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def _state(self, name: str) -> str:
+        beat = self._seen[name]
+        return beat.state if beat is not None else STARTING

@@ -1,0 +1,1 @@
+"""Replays of structured tables from their streams."""

@@ -1,0 +1,169 @@
+"""The state of a structured table as rows of Parquet, and what its stream's messages make of it.
+
+A row of every record ever seen: the table's columns, and some of its own that tell how far the
+record is, so that what comes again changes nothing. The row of a removed record stays, with its
+key and ``_deleted``.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from opentalos.model.change import StreamView
+from opentalos.model.datum import DataType
+from opentalos.model.errors import ConfigError, ValidationFailed
+from opentalos.model.table import TableSchema
+from opentalos.pipelines.lake.lake import HashTable
+from opentalos.sdk.core.table.stream_decode import told_name
+from opentalos.sdk.stream import Replica, StoredState, StreamDecoder
+
+SCANNED_ROWS: Final = 1_000  # of a scan, in one batch
+PARTS: Final = 8  # of a table's state, by hash of the key; each is replaced as a whole
+PART: Final = "_part"
+_TIME: Final = "_timestamp_ms"  # of the record's last change
+_SEQUENCE: Final = "_sequence"
+_DELETED: Final = "_deleted"
+_BEGUN: Final = "_begun_ms"
+MISFITS: Final = "_misfits"  # increments whose amount did not give the value that they told
+_OWN: Final = (PART, _TIME, _SEQUENCE, _DELETED, _BEGUN, MISFITS)
+_ARROW: Final[dict[DataType, Any]] = {
+    DataType.BOOL: pa.bool_(),
+    DataType.INT8: pa.int8(),
+    DataType.INT16: pa.int16(),
+    DataType.INT32: pa.int32(),
+    DataType.INT64: pa.int64(),
+    DataType.FLOAT: pa.float32(),
+    DataType.DOUBLE: pa.float64(),
+    DataType.STRING: pa.string(),
+    DataType.BINARY: pa.binary(),
+    DataType.RAWBINARY: pa.binary(),
+}
+_SET_STEP: Final = DataType.BOOL_SET - DataType.BOOL
+MESSAGE: Final = pa.schema(
+    [
+        pa.field(PART, pa.int32(), nullable=False),
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("sequence_number", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What is replayed: the stream's messages of one table. Sent to Spark's Python workers.
+
+    ``complete``: every record's first change must be there; ``strict``: amounts that do not fit
+    end the run; ``parts``: never another number for the same lake.
+    """
+
+    table: str
+    schema: TableSchema
+    view: StreamView
+    complete: bool = True
+    strict: bool = True
+    parts: int = PARTS
+
+    def __post_init__(self) -> None:
+        for name in _OWN:
+            if name in self.schema.attributes:
+                raise ConfigError(f"the table's column {name} has a name that its state needs")
+        Replica(self.schema, self.view)  # it can be replayed at all
+
+    def lake(self, home: Path) -> HashTable:
+        """Where the state is."""
+        return HashTable(home, f"tables/{self.table}", self.state_schema())
+
+    def state_schema(self) -> pa.Schema:
+        """Columns of the state: the key's, the others by name, its own."""
+        key = self.schema.key_columns
+        others = sorted(name for name in self.schema.attributes if name not in key)
+        fields = [pa.field(name, _arrow(self.schema.attributes[name]), False) for name in key]
+        fields += [pa.field(name, _arrow(self.schema.attributes[name])) for name in others]
+        fields += [pa.field(PART, pa.int32(), False)]
+        fields += [pa.field(_TIME, pa.int64(), False), pa.field(_SEQUENCE, pa.int64(), False)]
+        fields += [pa.field(_DELETED, pa.bool_(), False), pa.field(_BEGUN, pa.int64(), False)]
+        fields += [pa.field(MISFITS, pa.int32())]  # None in states of before there was one
+        return pa.schema(fields)
+
+    def scanned(self, states: Iterable[StoredState]) -> Iterator[pa.RecordBatch]:
+        """A scan's records as rows of the state."""
+        states = iter(states)
+        while some := list(islice(states, SCANNED_ROWS)):
+            rows = [self._row_of(self._part_of(state.key.values()), state) for state in some]
+            yield pa.RecordBatch.from_pylist(rows, self.state_schema())
+
+    def states(self, rows: pa.Table) -> Iterator[StoredState]:
+        """Rows of the state as they were stored."""
+        return map(self._state_of, rows.to_pylist())
+
+    def _part_of(self, key: Iterable[Any]) -> int:
+        # Nothing is 0 here: 0.0 and -0.0 are the same key.
+        return zlib.crc32(repr([value or 0 for value in key]).encode()) % self.parts
+
+    def parted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Messages of this table with the part that their record is in. Raises:
+        MessageFormatError: one is no message of the stream.
+        """
+        decoder = StreamDecoder(self.schema, self.view)
+        for batch in batches:
+            values, numbers = batch.column("value"), batch.column("sequence_number")
+            rows = []
+            for value, number in zip(values.to_pylist(), numbers.to_pylist(), strict=True):
+                table, change = decoder.payload(value, number)
+                if table == told_name(self.table):
+                    part = self._part_of(change.key[name].value for name in self.schema.key_columns)
+                    rows.append({PART: part, "value": value, "sequence_number": number})
+            yield pa.RecordBatch.from_pylist(rows, MESSAGE)
+
+    def joined(self, part: int, stored: pa.Table, messages: pa.Table) -> pa.Table:
+        """The state of one part after more messages, in any order and also repeated ones.
+
+        Raises: ChangeMissing, ChangeContradicts; ValidationFailed: the schema has changed.
+        """
+        decoder = StreamDecoder(self.schema, self.view)
+        replica = Replica(self.schema, self.view, complete=self.complete, strict=self.strict)
+        for state in self.states(stored):
+            replica.restore(state)
+        changes = [
+            decoder.payload(value, number)[1]
+            for value, number in zip(
+                messages.column("value").to_pylist(),
+                messages.column("sequence_number").to_pylist(),
+                strict=True,
+            )
+        ]
+        # A row's own order is that of its times, whatever became of the topic's partitions.
+        for change in sorted(changes, key=lambda change: change.timestamp_ms):
+            for name in (*change.columns, *change.image):
+                if name not in self.schema.attributes:
+                    raise ValidationFailed(
+                        f"the table has a new column {name}; start the pipeline again"
+                    )
+            replica.apply(change)
+        rows = [self._row_of(part, state) for state in replica.states()]
+        return pa.Table.from_pylist(rows, self.state_schema())
+
+    def _state_of(self, row: dict[str, Any]) -> StoredState:
+        times = row.pop(_TIME), row.pop(_SEQUENCE)
+        deleted, begun_ms, misfits = row.pop(_DELETED), row.pop(_BEGUN), row.pop(MISFITS) or 0
+        row.pop(PART)
+        record = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
+        key = {name: record[name] for name in self.schema.key_columns}
+        there = {name: value for name, value in record.items() if value is not None}
+        return StoredState(key, None if deleted else there, *times, begun_ms, misfits)
+
+    def _row_of(self, part: int, state: StoredState) -> dict[str, Any]:
+        _, record, timestamp_ms, sequence, begun_ms, misfits = state
+        own = (part, timestamp_ms, sequence, record is None, begun_ms, misfits)
+        return {**state.key, **(record or {}), **dict(zip(_OWN, own, strict=True))}
+
+
+def _arrow(kind: DataType) -> Any:
+    if kind in _ARROW:
+        return _ARROW[kind]
+    return pa.list_(_ARROW[DataType(kind - _SET_STEP)])

@@ -1,0 +1,1 @@
+"""TOML settings with the line of each fault."""

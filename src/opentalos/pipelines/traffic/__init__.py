@@ -1,0 +1,1 @@
+"""Weights of servers from the traffic of past days."""

@@ -1,0 +1,1 @@
+"""Connections, attempts, signatures and structs of the asyncio client."""

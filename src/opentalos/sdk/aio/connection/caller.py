@@ -1,0 +1,173 @@
+"""The attempts of calls: to which server, how often, by which clock."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from opentalos.model.errors import (
+    ClockSkewed,
+    ExcessivePending,
+    OutcomeUnknown,
+    PartitionNotServing,
+    RequestError,
+    TalosError,
+    Unavailable,
+)
+from opentalos.sdk.aio.connection import messages
+from opentalos.sdk.aio.connection.signer import REQUEST_ID, TIMESTAMP, Signer
+from opentalos.sdk.aio.connection.transport import Transport
+from opentalos.sdk.core.addressing import Addressing, Endpoints
+from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.operation import Operation, result_of
+from opentalos.sdk.core.retry import RetryPolicy
+from opentalos.sdk.errors import ClientClosed, ConnectFailed, NoReply
+from opentalos.wire._generated.message import MESSAGE_SERVICE
+
+CALLS_MAX: Final = 10_000  # under way at once; more are refused
+CLOCK_CORRECTIONS_MAX: Final = 2  # of one request: a clock may jump while it is corrected
+_PLACES_MAX: Final = 4  # tried in a row before the pauses of a retry grow
+
+
+class Caller:
+    """Makes the calls of one client. Belongs to the event loop of the first one.
+
+    Args: wall_s: this machine's clock; a wrong one is corrected by the server's.
+    """
+
+    def __init__(self, config: ClientConfig, wall_s: Callable[[], float] = time.time) -> None:
+        self._config = config
+        self.transport = Transport(config)
+        self.signer = Signer(config.key_id, config.secret, wall_s)
+        self._endpoints = Endpoints(config.endpoints)
+        self._addressing = Addressing("https" if config.secure else "http")
+        self._refreshes: dict[str, asyncio.Task[None]] = {}  # by resource, one at a time each
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._under_way = 0
+        self._closed = False
+
+    async def close(self) -> None:
+        """Cut all connections; what is under way ends as unknown."""
+        self._closed = True
+        for task in list(self._refreshes.values()):
+            task.cancel()
+        await self.transport.close()
+
+    async def run(self, operation: Operation, deadline_s: float | None = None) -> Any:
+        """The result of a call, with all the attempts that are allowed. ``deadline_s``: of them
+        together; None: the configured one."""
+        if self._under_way >= CALLS_MAX:
+            raise ExcessivePending(f"{CALLS_MAX} calls of this client are under way")
+        self._under_way += 1
+        try:
+            return await self._try_until_done(operation, deadline_s)
+        finally:
+            self._under_way -= 1
+
+    async def _try_until_done(self, operation: Operation, deadline_s: float | None) -> Any:
+        loop = self.own_loop()
+        allowed_s = self._config.deadline_s if deadline_s is None else deadline_s
+        policy = RetryPolicy(
+            pause_s=(self._config.backoff_s, self._config.backoff_s_max),
+            deadline_s=loop.time() + allowed_s,
+            repeatable=operation.repeatable,
+            reads=operation.reads,
+            places=min(self._endpoints.count, _PLACES_MAX),
+            random=random.random,
+        )
+        body = operation.encode()
+        while True:
+            url = await self._url_of(operation, policy.left_s(loop.time()))
+            timeout_s = min(self._config.request_timeout_s, policy.left_s(loop.time()))
+            try:
+                result = await self._attempt(url, operation, body, timeout_s)
+            except TalosError as error:
+                self._learn_from(error, url, operation)
+                await asyncio.sleep(policy.pause_after(error, loop.time()))
+                if isinstance(error, OutcomeUnknown) and operation.stamped:
+                    operation.request.repeated = True
+                    body = operation.encode()
+                continue
+            if operation.partition is not None and result.isTransfer:
+                self._addressing.distrust(operation.topic)
+            return result
+
+    async def _attempt(self, url: str, operation: Operation, body: bytes, timeout_s: float) -> Any:
+        """One request, repeated only where the server refused it for its clock."""
+        target = f"{url}{operation.service.path}?type={operation.method.name}"
+        for _ in range(CLOCK_CORRECTIONS_MAX + 1):
+            if self._closed:
+                raise ClientClosed("the client is closed")
+            headers = self.signer.headers(operation.service.path, body)
+            try:
+                reply = await self.transport.post(target, headers, body, timeout_s)
+                result = result_of(url, operation.method, reply)
+                if operation.check is not None:
+                    operation.check(result)
+            except ClockSkewed as error:
+                skewed = error
+                if not self.signer.correct(reply.headers.get(TIMESTAMP)):
+                    break
+            except TalosError as error:
+                error.add_note(f"request {headers[REQUEST_ID]}")  # as the server's log names it
+                raise
+            else:
+                return result
+        raise skewed
+
+    def _learn_from(self, error: TalosError, url: str, operation: Operation) -> None:
+        """Where not to send the next attempt."""
+        silent = isinstance(error, ConnectFailed | NoReply)
+        refused = isinstance(error, PartitionNotServing) or type(error) is Unavailable
+        if silent:
+            self._addressing.drop_server(url)
+        elif refused and operation.partition is not None:
+            self._addressing.drop_partition(operation.topic, operation.partition)
+        if silent or refused:
+            self._endpoints.failed(url)
+
+    # --- addresses -------------------------------------------------------------------------------
+
+    async def _url_of(self, operation: Operation, left_s: float) -> str:
+        """Server to ask next. A new map is waited for only if the partition's server is not
+        known."""
+        resource, partition = operation.topic, operation.partition
+        if partition is None or not self._config.direct:
+            return self._endpoints.url
+        url = self._addressing.url(resource, partition)
+        running = self._refreshes.get(resource)
+        if running is None and self._addressing.due(resource, self.own_loop().time()):
+            running = asyncio.create_task(self._refresh(resource))
+            self._refreshes[resource] = running
+        if running is not None and url is None:
+            await asyncio.wait([running], timeout=left_s)
+            url = self._addressing.url(resource, partition)
+        return url or self._endpoints.url
+
+    async def _refresh(self, resource: str) -> None:
+        """Look at a topic's map once; without a new one, the endpoint serves what is missing."""
+        method = MESSAGE_SERVICE.methods["getScheduleInfo"]
+        operation = Operation(MESSAGE_SERVICE, method, messages.schedule_request(resource))
+        body = operation.encode()
+        url = self._endpoints.url
+        try:
+            found = await self._attempt(url, operation, body, self._config.request_timeout_s)
+        except RequestError:
+            self._addressing.learn(resource, {})  # no map for us, such as of a topic that is gone
+        except TalosError as error:
+            self._learn_from(error, url, operation)
+        else:
+            servers = self._addressing.learn(resource, messages.addresses_of(found))
+            self._endpoints.learn(servers)
+        finally:
+            del self._refreshes[resource]
+
+    def own_loop(self) -> asyncio.AbstractEventLoop:
+        """The running loop. Raises: RuntimeError: it is another one than before."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise RuntimeError("a client belongs to the event loop it was first used on")
+        return loop

@@ -1,0 +1,247 @@
+"""HTTP/1.1 over a pool of kept-alive connections; every error says whether anything was written.
+
+aiohttp is imported with the first request: importing the SDK stays cheap.
+"""
+
+import asyncio
+import importlib
+import os
+import socket
+import ssl
+import weakref
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from opentalos.model.errors import ConfigError
+from opentalos.sdk.core.config import ClientConfig, TlsSettings
+from opentalos.sdk.errors import ConnectFailed, NoReply
+
+if TYPE_CHECKING:
+    import aiohttp
+
+IDLE_S_MAX: Final = 60.0  # below a server's idle_timeout_s, so that it seldom closes first
+_READ_BUFFER_BYTES: Final = 1 << 20  # of a reply, before the connection is paused
+_SMALL_BYTES: Final = 32 << 10  # with the header below aiohttp's 64 KiB, so written in one go
+_PIECE_BYTES: Final = 256 << 10  # of a larger body, written at a time
+
+
+class Reply(NamedTuple):
+    """One whole HTTP reply; header names as the server spelled them, found by any case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Transport:
+    """Sends requests of one client. Belongs to the loop of its first request.
+
+    A forked child must not use or finalise the connections it inherited: they are the parent's.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+        _alive.add(self)
+
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
+    ) -> Reply:
+        """Send one request, once, and wait for its whole reply.
+
+        Raises: ConnectFailed, ConfigError (its certificate or ours): not done, the request was
+        not written, or not to its end. NoReply: written, and no whole reply within ``timeout_s``
+        or ``reply_bytes_max``.
+        """
+        session = self._session or await self._open()
+        import aiohttp
+
+        request = _Body(body)
+        headers = {**headers, "Content-Length": str(len(body))}
+        # One turn of the loop, so that a connection the server closed meanwhile is noticed.
+        await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(timeout_s):
+                async with session.post(
+                    url, data=request.pieces(), headers=headers, allow_redirects=False
+                ) as reply:
+                    return Reply(reply.status, reply.headers, await self._read(url, reply))
+        except aiohttp.ClientConnectorCertificateError as error:
+            reason = _reason(error.certificate_error)
+            text = f"the certificate of {_server(url)} cannot be trusted: {reason}"
+            raise ConfigError(text) from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise ConnectFailed(f"cannot connect to {_server(url)}: {_reason(error)}") from error
+        except TimeoutError as error:
+            if request.sent:
+                raise NoReply(f"no reply of {_server(url)} within {timeout_s:.3g} s") from error
+            text = f"no connection took the request to {_server(url)} within {timeout_s:.3g} s"
+            raise ConnectFailed(text) from error
+        except (aiohttp.ClientError, OSError) as error:
+            text = f"the connection to {_server(url)} broke: {_reason(error)}"
+            raise (NoReply if request.sent else ConnectFailed)(text) from error
+
+    async def _read(self, url: str, reply: "aiohttp.ClientResponse") -> bytes:
+        limit = self._config.reply_bytes_max
+        if (reply.content_length or 0) <= limit:
+            parts, total = [], 0
+            async for part in reply.content.iter_any():
+                total += len(part)
+                if total > limit:
+                    break
+                parts.append(part)
+            else:
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+        reply.close()
+        raise NoReply(f"the reply of {_server(url)} is larger than {limit} bytes")
+
+    async def _open(self) -> "aiohttp.ClientSession":
+        # Half a second of imports and certificates: in a thread, as the loop may be the user's.
+        try:
+            context = await asyncio.to_thread(_load, self._config)
+        except RuntimeError:  # no more threads: the interpreter ends, with something to send
+            context = _load(self._config)
+        if self._closed:
+            raise ConnectFailed("the client is closed")
+        if self._session is None:
+            self._session = _session(self._config, context)
+        return self._session
+
+    async def close(self) -> None:
+        """Cut every connection; what is under way is unknown."""
+        self._closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def abandon(self) -> None:
+        """In a forked child: forget the connections without touching what the parent shares."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        connector = session.connector
+        session.detach()
+        # A connector that ends would take the sockets out of the epoll set shared with the
+        # parent, and say good-bye on its TLS connections. So it is kept and told it had ended.
+        connector._closed = True  # type: ignore[union-attr]
+        _inherited.append(connector)
+
+
+class _Body:
+    """A request's body. ``sent`` tells whether a server may have all of it, and with it a request
+    that it can process: a part of one is never done."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self.sent = False
+
+    async def pieces(self) -> AsyncIterator[memoryview]:
+        """What to write. The writer comes back for more once it has taken a piece, without a pause
+        for a small one; if the connection is found to be closed instead, it does not."""
+        length = len(self._data)
+        if length <= _SMALL_BYTES:
+            yield self._data
+            self.sent = True
+            return
+        piece = min(_PIECE_BYTES, (length + 1) // 2)
+        for start in range(0, length, piece):
+            self.sent = start + piece >= length
+            yield self._data[start : start + piece]
+
+
+_alive: "weakref.WeakSet[Transport]" = weakref.WeakSet()
+_inherited: list[Any] = []  # connectors of the parent, in a forked child
+
+
+def _abandon_all() -> None:
+    for transport in list(_alive):
+        transport.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)
+
+
+def _load(config: ClientConfig) -> ssl.SSLContext | None:
+    """What takes long before the first connection. Raises: ConfigError."""
+    importlib.import_module("aiohttp")
+    return _ssl_context(config.tls or TlsSettings()) if config.secure else None
+
+
+def _session(config: ClientConfig, context: ssl.SSLContext | None) -> "aiohttp.ClientSession":
+    import aiohttp
+
+    connector = aiohttp.TCPConnector(
+        limit=config.connections_max,
+        keepalive_timeout=IDLE_S_MAX,
+        resolver=_resolver(),
+        ssl=context or True,
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=config.connect_timeout_s),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        skip_auto_headers=("Accept", "Accept-Encoding"),
+        read_bufsize=_READ_BUFFER_BYTES,
+    )
+
+
+def _resolver() -> "aiohttp.abc.AbstractResolver":
+    from aiohttp import ThreadedResolver
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
+    class Resolver(AbstractResolver):
+        """Looks names up in a thread, and while the interpreter ends without one."""
+
+        def __init__(self) -> None:
+            self._threaded = ThreadedResolver()
+
+        async def resolve(
+            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+        ) -> list[ResolveResult]:
+            try:
+                return await self._threaded.resolve(host, port, family)
+            except RuntimeError:
+                found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+                flags = socket.AI_NUMERICHOST
+                return [
+                    ResolveResult(
+                        hostname=host, host=str(place[0]), port=port, family=kind, proto=proto,
+                        flags=flags,
+                    )
+                    for kind, _, proto, _, place in found
+                ]  # fmt: skip
+
+        async def close(self) -> None:
+            pass
+
+    return Resolver()
+
+
+def _ssl_context(settings: TlsSettings) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file)
+        context.check_hostname = settings.verify_host
+        if settings.cert_file is not None:
+            context.load_cert_chain(settings.cert_file, settings.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"cannot use the TLS settings {settings}: {error}") from error
+    return context
+
+
+def _server(url: str) -> str:
+    """Scheme, host and port of a URL."""
+    return "/".join(url.split("/", 3)[:3])
+
+
+def _reason(error: BaseException) -> str:
+    """Why, in a few words of the system rather than of the libraries in between."""
+    cause = getattr(error, "os_error", error)
+    if isinstance(cause, ssl.SSLError):
+        return getattr(cause, "verify_message", "") or cause.reason or str(cause)
+    number = getattr(cause, "errno", None)
+    if isinstance(number, int) and number > 0:
+        return os.strerror(number)
+    return getattr(cause, "strerror", None) or str(cause) or type(cause).__name__

@@ -1,0 +1,402 @@
+"""A worker of a consumer group: takes, keeps and gives up partitions, and reads and commits them.
+
+Partitions that stay are never touched while others come or go.
+"""
+
+import asyncio
+import inspect
+import logging
+import random
+import secrets
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from opentalos.model.errors import (
+    LeaseNotHeld,
+    OutcomeUnknown,
+    TalosError,
+    TopicNotExist,
+    Unavailable,
+)
+from opentalos.sdk.aio.connection.client import Client
+from opentalos.sdk.aio.consumer.committer import Committer
+from opentalos.sdk.aio.consumer.fetcher import Fetcher
+from opentalos.sdk.aio.consumer.group_member import GroupMember
+from opentalos.sdk.aio.consumer.start_positions import offsets_of, started
+from opentalos.sdk.core.consumer.balance import balance
+from opentalos.sdk.core.consumer.delivery import Delivery
+from opentalos.sdk.core.consumer.held import Held
+from opentalos.sdk.core.consumer.settings import Callbacks, ConsumerCounters, ConsumerSettings, Told
+from opentalos.sdk.core.values import Position, TopicRef
+
+_LOG = logging.getLogger("opentalos.sdk.sync.consumer")
+SHORT_LOOK_S: Final = 0.5  # between looks at the group while partitions are missing
+# Part of the interval after which the workers are looked at: not all at once, and early enough
+# that what is given up then changes hands within the interval.
+LOOK_PART: Final = (0.6, 0.8)
+RETRY_S: Final = 1.0  # after a call that its own retries did not save
+
+
+class GroupWorker:
+    """One worker from its registration to its end.
+
+    Renewals, balance, commits and the look at the topic each have a task; whatever one of them
+    raises ends the consumer: the application gets it with the next record it asks for.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        topic: str,
+        ref: TopicRef,
+        group: str,
+        settings: ConsumerSettings,
+        callbacks: Callbacks,
+    ) -> None:
+        worker = f"{settings.worker_prefix}{client.now_ms()}{secrets.token_hex(4)}"
+        self.counters = ConsumerCounters()
+        self.held: dict[int, Held] = {}
+        self.member = GroupMember(client, ref, group, worker)
+        self._client, self._topic, self._ref = client, topic, ref
+        self._partitions = ref.consumer_partitions
+        self._settings, self._callbacks = settings, callbacks
+        self._committer = Committer(self.member, self.counters, self._refused)
+        self._fetcher = Fetcher(client, ref, settings, self.counters, self._tell_news, self.fail)
+        self._taking: set[int] = set()
+        # A renewal that overtakes an unlock would take the partition again.
+        self._leases = asyncio.Lock()
+        self._seen: set[int] = set()
+        self._news = asyncio.Event()
+        self._look_now = asyncio.Event()
+        self._current: Delivery | None = None
+        self._failure: BaseException | None = None
+        self._last_words: Exception | None = None  # of a callback, while this closes
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._releases: set[asyncio.Task[None]] = set()  # of them, those that give up partitions
+        self._renewed_s = 0.0
+        self.closed = False
+
+    # --- life ----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Register, take the first partitions. Raises: what the server refuses it with."""
+        self._renewed_s = asyncio.get_running_loop().time()
+        await self.member.register()
+        missing = await self._round()
+        settings = self._settings
+        self._spawn(self._renewals(), "renew")
+        self._spawn(self._looks(missing), "balance")
+        self._spawn(self._topic_looks(), "topic")
+        if settings.auto_commit:
+            commits = self._committer.run(
+                self.held, settings.commit_interval_s, settings.commit_records
+            )
+            self._spawn(commits, "commit")
+
+    def fail(self, error: BaseException) -> None:
+        """The application is told with the next record it asks for; the first error counts."""
+        if self._failure is None and not self.closed:
+            self._failure = error
+        self._tell_news()
+
+    async def close(self) -> None:
+        """Hand out nothing more, commit, unlock, end. Waits for no record in hand.
+
+        Raises: what a callback raises meanwhile, when all else is done.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        self._tell_news()
+        leaving = [held for held in self.held.values() if not held.leaving]
+        for held in self.held.values():
+            held.look()
+            held.take_back()
+            held.idle.set()
+        me = asyncio.current_task()
+        await asyncio.gather(*(task for task in self._releases if task is not me))
+        await self._release(leaving)
+        others = [task for task in self._tasks if task is not me]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._fetcher.close()
+        if self._last_words is not None:
+            raise self._last_words
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        async def root() -> None:
+            try:
+                await work
+            except Exception as error:
+                if not self.closed:
+                    _LOG.exception("the consumer's task %s failed", name)
+                self.fail(error)
+
+        task = asyncio.create_task(root(), name=f"consumer {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _tell_news(self) -> None:
+        self._news.set()
+
+    # --- records ---------------------------------------------------------------------------------
+
+    async def next_delivery(self, done: Delivery | None) -> Delivery | None:
+        """What is to be handed out next, waiting for it; None: the consumer is closed.
+
+        One that was chosen and never arrived, because the caller was cancelled, comes again.
+
+        Args:    done: the one that the application is through with.
+        Raises:  what ended the consumer; PositionExpired, again and again until a seek.
+        """
+        if done is not None and done is self._current:
+            self._finish(done)
+        await asyncio.sleep(0)  # fetches, renewals and commits get their turn
+        while not self.closed:
+            if self._failure is not None:
+                raise self._failure
+            if self._current is not None:
+                if not self._current.is_cut:
+                    return self._current
+                self._finish(self._current)
+            held = self._fetcher.next()
+            if held is not None:
+                self._current = held.hand_out()
+                self._fetcher.pump()
+                return self._current
+            self._news.clear()
+            await self._news.wait()
+        return None
+
+    def _finish(self, done: Delivery) -> None:
+        self._current = None
+        handed = done.handed
+        if handed is not None:
+            self.counters.records += handed - done.chunk.first_offset + 1
+        held = self.held.get(done.chunk.partition)
+        if held is not None:
+            self._fetcher.finish(held, done)
+            if held.uncommitted >= self._settings.commit_records:
+                self._committer.wake()
+
+    def of(self, partition: int) -> Held:
+        """A partition of ours. Raises: LeaseNotHeld."""
+        held = self.held.get(partition)
+        if held is None:
+            raise LeaseNotHeld(f"this consumer does not hold partition {partition}")
+        return held
+
+    async def seek(self, partition: int, position: Position) -> None:
+        """Hand out from there on; what is in the application's hands is not counted any more."""
+        self.of(partition)
+        offset = (await offsets_of(self._client, self._ref, {partition: position}))[partition]
+        self._fetcher.seek(self.of(partition), offset)
+
+    def pause(self, partitions: Iterable[int], paused: bool) -> None:
+        """Hand out nothing of them, or go on."""
+        for partition in partitions:
+            self.of(partition).paused = paused
+        self._fetcher.pump()
+        self._tell_news()
+
+    async def commit(self, offsets: Mapping[int, int] | None) -> None:
+        """Commit these, or all that was handed out. Raises: the first error; others are done."""
+        if offsets is None:
+            for held in self.held.values():
+                held.look()
+            offsets = {p: one.handed for p, one in self.held.items() if one.handed >= one.floor}
+        held_offsets = [(self.of(partition), offset) for partition, offset in offsets.items()]
+        for held, offset in held_offsets:
+            held.check_commit(offset)
+        outcomes = await asyncio.gather(
+            *(self._committer.commit(held, offset) for held, offset in held_offsets),
+            return_exceptions=True,
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    # --- partitions come and go ------------------------------------------------------------------
+
+    async def _looks(self, missing: int) -> None:
+        """Balance at each interval, and often while partitions are missing."""
+        while True:
+            pause_s = self._settings.check_workers_interval_s * random.uniform(*LOOK_PART)
+            try:
+                async with asyncio.timeout(min(pause_s, SHORT_LOOK_S) if missing else pause_s):
+                    await self._look_now.wait()
+            except TimeoutError:
+                pass
+            self._look_now.clear()
+            try:
+                missing = await self._round()
+            except (Unavailable, OutcomeUnknown) as error:
+                _LOG.warning("a look at the group failed: %s", error)
+                missing = 1
+
+    async def _round(self) -> int:
+        """One round of balance; how many partitions are missing after it."""
+        holdings = await self.member.workers()
+        if self.member.worker not in holdings:
+            _LOG.warning(
+                "the server has forgotten this worker; if that goes on, its leases are shorter "
+                "than lease_s = %g: lower lease_s and renew_interval_s",
+                self._settings.lease_s,
+            )
+        mine = [partition for partition, held in self.held.items() if not held.leaving]
+        leaving = [partition for partition, held in self.held.items() if held.leaving]
+        move = balance(self.member.worker, holdings, mine, leaving, self._partitions, random.sample)
+        if move.release:
+            self._give_up([self.held[partition] for partition in move.release])
+        await self._unlock(move.stray)
+        taken = await self._take(move.take) if move.take else 0
+        return move.missing + len(move.take) - taken
+
+    async def _take(self, partitions: Sequence[int]) -> int:
+        """Lock, look where to start, begin; how many are ours now."""
+        locked = await self.member.lock(partitions)
+        self._taking.update(locked)
+        try:
+            checkpoints = await self.member.checkpoints(locked)
+            found = await started(self._client, self._ref, self._settings, checkpoints, self._seen)
+        except BaseException:
+            self._spawn(self._unlock(locked), "unlock")
+            raise
+        finally:
+            lost = set(locked) - self._taking
+            self._taking.difference_update(locked)
+        ours = [held for held in found if held.partition not in lost]
+        if self.closed or not ours:
+            await self._unlock([held.partition for held in ours])
+            return 0
+        for held in ours:
+            self.held[held.partition] = held
+            self._seen.add(held.partition)
+        self.counters.partitions_taken += len(ours)
+        await self._tell(self._callbacks.on_assigned, ours)
+        for held in ours:
+            if self.held.get(held.partition) is held and not held.leaving:
+                self._fetcher.add(held)
+        return len(ours)
+
+    def _give_up(self, partitions: Sequence[Held]) -> None:
+        """Release: at once what is idle, the rest when the application is through with it."""
+        for held in partitions:
+            held.leaving = True
+            self._fetcher.drop(held)
+        busy = [held for held in partitions if held.delivery is not None]
+        for group in ([held for held in partitions if held not in busy], busy):
+            if group:
+                task = self._spawn(self._release(group), "release")
+                self._releases.add(task)
+                task.add_done_callback(self._releases.discard)
+
+    async def _release(self, partitions: Sequence[Held]) -> None:
+        """Tell, commit, unlock, in this order. The lease is renewed meanwhile."""
+        if not partitions:
+            return
+        for held in partitions:
+            held.leaving = True
+            self._fetcher.drop(held)
+        try:
+            async with asyncio.timeout(self._settings.revoke_wait_s):
+                for held in partitions:
+                    await held.idle.wait() if held.delivery is not None else None
+        except TimeoutError:
+            _LOG.warning("partitions are given up while records of them are in hand")
+        ours = [held for held in partitions if not held.lost]
+        await self._tell(self._callbacks.on_revoked, ours)
+        if self._settings.auto_commit:
+            await self._committer.commit_processed([held for held in ours if not held.lost])
+        ours = [held for held in ours if not held.lost]
+        await self._unlock((), ours)
+        self.counters.partitions_revoked += len(ours)
+
+    async def _unlock(self, partitions: Sequence[int], leaving: Sequence[Held] = ()) -> None:
+        """Give back leases, and partitions that are ``leaving``."""
+        if not partitions and not leaving:
+            return
+        async with self._leases:
+            ours = [held for held in leaving if self.held.get(held.partition) is held]
+            for held in ours:
+                del self.held[held.partition]
+            given = [*partitions, *(held.partition for held in ours)]
+            if not given:
+                return
+            try:
+                await self.member.unlock(given)
+            except TalosError as error:
+                _LOG.warning("unlock failed, the leases run out by themselves: %s", error)
+
+    async def _lose(self, partitions: Iterable[int]) -> None:
+        """Somebody else may have them: stop at once, commit nothing."""
+        gone = [self.held.pop(one) for one in partitions if one in self.held]
+        for held in gone:
+            held.lost = held.leaving = True
+            self._fetcher.drop(held)
+            held.release_delivery()
+        if gone:
+            self.counters.partitions_lost += len(gone)
+            _LOG.warning("lost the lease on %s", [held.partition for held in gone])
+            await self._tell(self._callbacks.on_lost, gone)
+            self._look_now.set()
+
+    def _refused(self, held: Held) -> None:
+        """The server refused a commit."""
+        held.lost = True
+        self._spawn(self._lose([held.partition]), "lost")
+
+    async def _tell(self, callback: Told | None, partitions: Sequence[Held]) -> None:
+        if callback is None or not partitions:
+            return
+        try:
+            answer = callback(sorted(held.partition for held in partitions))
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception as error:
+            if self.closed:
+                self._last_words = error
+            self.fail(error)
+
+    # --- leases and the topic ------------------------------------------------------------------
+
+    async def _renewals(self) -> None:
+        loop, settings = asyncio.get_running_loop(), self._settings
+        pause_s = settings.renew_interval_s
+        while True:
+            await asyncio.sleep(pause_s)
+            began_s, lapses_s = loop.time(), self._renewed_s + settings.lease_s
+            allowed_s = max(RETRY_S, min(settings.renew_interval_s, lapses_s - began_s))
+            listed: list[int] = []
+            try:
+                async with self._leases:
+                    listed = [*self.held, *self._taking]
+                    alive, lost = await self.member.renew(listed, allowed_s)
+            except (Unavailable, OutcomeUnknown) as error:
+                _LOG.warning("renewal failed: %s", error)
+                if loop.time() >= lapses_s:
+                    self._spawn(self._lose(listed), "lost")
+                pause_s = min(RETRY_S, settings.renew_interval_s)
+                continue
+            self._renewed_s, pause_s = began_s, settings.renew_interval_s
+            gone = lost if alive else listed
+            self._taking.difference_update(gone)
+            if gone:
+                self._spawn(self._lose(gone), "lost")
+
+    async def _topic_looks(self) -> None:
+        """Raises: TopicNotExist: it is gone, or made anew."""
+        while True:
+            await asyncio.sleep(self._settings.check_partitions_interval_s)
+            try:
+                found = await self._client.topic(self._topic, refresh=True)
+            except (Unavailable, OutcomeUnknown) as error:
+                _LOG.warning("a look at the topic failed: %s", error)
+                continue
+            if found.resource != self._ref.resource:
+                raise TopicNotExist(f"topic {self._ref.name} was deleted and made anew")
+            if found.consumer_partitions != self._partitions:
+                self._partitions = found.consumer_partitions
+                self._look_now.set()

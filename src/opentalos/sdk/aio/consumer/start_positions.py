@@ -1,0 +1,70 @@
+"""Where the partitions begin that a worker has just taken."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from opentalos.sdk.aio.connection.client import Client
+from opentalos.sdk.core.consumer.held import Held
+from opentalos.sdk.core.consumer.settings import ConsumerSettings, StartAt
+from opentalos.sdk.core.values import Start, TopicRef, position_ms
+
+
+def chosen(settings: ConsumerSettings, checkpoint: int, *, first_time: bool) -> StartAt | None:
+    """Where a partition starts; None: behind its last commit.
+
+    Args: first_time: this consumer has not had the partition before.
+    """
+    if settings.reset_to is not None and first_time:
+        return settings.reset_to
+    return None if checkpoint >= 0 else settings.first_start
+
+
+async def started(
+    client: Client,
+    ref: TopicRef,
+    settings: ConsumerSettings,
+    checkpoints: Mapping[int, int],
+    seen: set[int],
+) -> list[Held]:
+    """The partitions of ``checkpoints``, each at its start; one look for all that need one.
+
+    Args: seen: partitions that this consumer has had before.
+    """
+    places = {
+        partition: chosen(settings, checkpoint, first_time=partition not in seen)
+        for partition, checkpoint in checkpoints.items()
+    }
+    offsets = await offsets_of(client, ref, {p: at for p, at in places.items() if at is not None})
+    return [
+        Held(
+            partition,
+            offsets.get(partition, checkpoint + 1),
+            checkpoint,
+            earliest=_is_earliest(places[partition], partition),
+        )
+        for partition, checkpoint in checkpoints.items()
+    ]
+
+
+async def offsets_of(
+    client: Client, ref: TopicRef, places: Mapping[int, StartAt]
+) -> dict[int, int]:
+    """What the places mean now. Raises: ValueError: a time without a zone; TalosError."""
+    found = {
+        partition: at if isinstance(at, int) else at[partition]
+        for partition, at in places.items()
+        if isinstance(at, int) or (isinstance(at, Mapping) and partition in at)
+    }
+    times = {p: position_ms(at) for p, at in places.items() if isinstance(at, datetime)}
+    if times:
+        found |= await client.offsets_at(ref, times)
+    ends: Sequence[int] = [partition for partition in places if partition not in found]
+    if ends:
+        for partition, retained in (await client.offsets(ref, ends)).items():
+            latest = places[partition] is Start.LATEST
+            found[partition] = retained.next if latest else retained.start
+    return found
+
+
+def _is_earliest(at: StartAt | None, partition: int) -> bool:
+    return at is Start.EARLIEST or (isinstance(at, Mapping) and partition not in at)

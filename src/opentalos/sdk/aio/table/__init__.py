@@ -1,0 +1,1 @@
+"""Structs and scans of the table client."""

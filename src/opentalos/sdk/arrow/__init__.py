@@ -1,0 +1,1 @@
+"""Blocks as Arrow tables and back; needs the extra ``arrow``."""

@@ -1,0 +1,1 @@
+"""What the asyncio and the synchronous client share; no I/O."""

@@ -1,0 +1,66 @@
+"""One call as a value: what is sent, where it belongs, and what a reply to it means; no I/O."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from opentalos.model.errors import OutcomeUnknown
+from opentalos.sdk.aio.connection.transport import Reply
+from opentalos.sdk.errors import error_of_application, error_of_exception, error_of_status
+from opentalos.wire.thrift.error import ApplicationError, ThriftError
+from opentalos.wire.thrift.message import ThriftProtocol, decode_reply, encode_call, protocol_of
+from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
+
+_SEQID: Final = 1
+_TEXT_CHARS_MAX: Final = 500  # shown of a reply that is no Thrift message
+# Calls that change nothing, by how their names begin.
+_READS: Final = (
+    "get", "query", "describe", "list", "lookup", "match", "check", "valid", "find", "scan",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call with all its attempts. ``request`` is a tuple if the method takes several
+    arguments; ``check`` finds errors inside a reply."""
+
+    service: ServiceSpec
+    method: MethodSpec
+    request: Any
+    repeatable: bool = False  # even if an attempt ended unknown
+    topic: str = ""  # resource name of what it is about
+    partition: int | None = None  # goes to the server of this partition; None: to the endpoint
+    check: Callable[[Any], None] | None = None
+    stamped: bool = False  # an idempotent put, which has to say when it is repeated
+
+    @property
+    def reads(self) -> bool:
+        """Whether the call changes nothing."""
+        acts = getattr(self.request, "action", None) is not None  # of a scan that also writes
+        return self.method.name.startswith(_READS) and not acts
+
+    def encode(self) -> bytes:
+        """The body of its request."""
+        arguments = self.request if isinstance(self.request, tuple) else (self.request,)
+        if not self.method.arguments:
+            arguments = ()
+        return encode_call(ThriftProtocol.COMPACT, self.method, _SEQID, *arguments)
+
+
+def result_of(url: str, method: MethodSpec, reply: Reply) -> Any:
+    """The result of a reply. Raises: the error it carries; OutcomeUnknown: it is no reply."""
+    where = f"{method.name} at {url}"
+    if protocol_of(reply.headers.get("Content-Type", "")) is not ThriftProtocol.COMPACT:
+        text = reply.body[:_TEXT_CHARS_MAX].decode("utf-8", "replace").strip()
+        raise error_of_status(reply.status, text, where)
+    try:
+        decoded = decode_reply(ThriftProtocol.COMPACT, method, reply.body)
+    except ApplicationError as error:
+        raise error_of_application(error) from error
+    except ThriftError as error:
+        raise OutcomeUnknown(f"{where}: an unreadable reply: {error}") from error
+    if decoded.seqid != _SEQID:
+        raise OutcomeUnknown(f"{where}: the reply to another call")
+    if decoded.error is not None:
+        raise error_of_exception(method.name, decoded.error)
+    return decoded.result

@@ -1,0 +1,1 @@
+"""Collecting messages: settings, partitioner, accumulator; no I/O."""

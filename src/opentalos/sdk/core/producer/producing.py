@@ -1,0 +1,60 @@
+"""What the synchronous and the asyncio TalosProducer have in common: from arguments to messages."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from opentalos.sdk.core.blocks import message_of
+from opentalos.sdk.core.producer.accumulator import Watch, size_of
+from opentalos.sdk.core.producer.settings import OnError, OnSuccess, ProducerSettings
+from opentalos.sdk.core.values import Message, MessageBlock
+
+
+class Rows(NamedTuple):
+    """Rows of a table as a block; ``partition``: that of their keys, None: they have none."""
+
+    block: MessageBlock
+    numbers: Sequence[int]
+    partition: int | None
+
+
+def watch_of(on_success: OnSuccess | None, on_error: OnError | None) -> Watch | None:
+    """The callbacks, or None if there are none."""
+    return None if on_success is None and on_error is None else (on_success, on_error)
+
+
+def portions(
+    given: Sequence[Message | bytes], now_ms: int, settings: ProducerSettings
+) -> Iterator[list[Message]]:
+    """Messages in parts that a buffer takes at once: all of them if it does not wait for room."""
+    messages = [message_of(one, now_ms) for one in given]
+    if settings.when_full == "raise":
+        if messages:
+            yield messages
+        return
+    bytes_max = min(settings.batch_bytes_max, settings.waiting_bytes_max // 2)
+    ends = list(accumulate(map(size_of, messages)))
+    at, taken = 0, 0
+    while at < len(messages):
+        end = max(bisect_right(ends, taken + bytes_max), at + 1)
+        yield messages[at:end]
+        at, taken = end, ends[end - 1]
+
+
+def rows_of(table: Any, settings: ProducerSettings, partitions: int, now_ms: int) -> Iterator[Rows]:
+    """The rows of a table or record batch as blocks, each of one partition, as they are needed."""
+    from opentalos.sdk.arrow.arrow import encode_batch
+    from opentalos.sdk.arrow.partitions import split_by_key
+
+    for partition, rows, numbers in split_by_key(table, settings.partitioner, partitions):
+        at = 0
+        for block in encode_batch(
+            rows,
+            settings.compression,
+            settings.batch_bytes_max,
+            settings.batch_messages_max,
+            now_ms,
+        ):
+            yield Rows(block, numbers[at : at + block.messages], partition)
+            at += block.messages

@@ -1,0 +1,1 @@
+"""Values and stream state of structured tables; no I/O."""

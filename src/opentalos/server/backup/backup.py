@@ -1,0 +1,129 @@
+"""Backups of a data directory, consistent while its server serves.
+
+Order is what makes one consistent. First the rows of consumer groups and tables, then the control
+records, then the files that these name: so no checkpoint lies behind the end of a copied log, a
+change that is not pending in a row is in the log of its stream, and everything that was
+acknowledged before the backup began is in a file that is copied. A sealed segment never
+changes; of the one that still grows, any prefix is a log as a crash leaves it, and the next
+opening deals with that. Where retention removed a file meanwhile, the databases are copied again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from opentalos.adapters.local.disk import fence_length
+from opentalos.adapters.sqlite import open_sqlite_meta_store
+from opentalos.adapters.sqlite.snapshot import copy_database
+from opentalos.broker.admin.log_files import LogFile, list_log_files
+from opentalos.model.errors import ConfigError, CorruptLog
+from opentalos.server.backup.folder import (
+    Contents,
+    Copied,
+    copy_file,
+    digest_of,
+    new_folder,
+    write_contents,
+)
+from opentalos.server.config import Config
+from opentalos.server.stores import LOG_FOLDER, META_FILE, ROWS_FILE, local_path
+
+ATTEMPTS_MAX: Final = 8  # each lost to a file that was removed after the databases were copied
+_PLAIN: Final = ("format.json", "server.key", "root.key")  # written once
+
+Progress = Callable[[int, int], None]  # bytes done, of how many
+
+
+def make_backup(config: Config, target: Path, progress: Progress) -> Contents:
+    """Copy everything that a server keeps into the new directory ``target``.
+
+    It appears under its name when it is whole and durable; an error or interrupt leaves nothing.
+
+    Raises: ConfigError: no data, a cluster's, or the target exists; StoreUnavailable, StorageFull:
+    not done, with the reason; CorruptLog: a file that the records name is not there.
+    """
+    if config.storage.clustered:
+        raise ConfigError(
+            "a cluster is backed up with the tools of its stores: HDFS snapshots of [storage] "
+            "files, HBase snapshots of rows, a copy of the ZooKeeper tree of meta"
+        )
+    data = Path(config.server.data).absolute()
+    if not (data / "format.json").exists():
+        raise ConfigError(f"{data} is no data directory of a server")
+    with new_folder(target) as folder:
+        return _Backup(config, data, folder, progress).run()
+
+
+class _Backup:
+    """One backup into ``folder``."""
+
+    def __init__(self, config: Config, data: Path, folder: Path, progress: Progress) -> None:
+        storage = config.storage
+        self._data, self._folder, self._progress = data, folder, progress
+        self._files = local_path(storage.files, data / LOG_FOLDER)
+        self._meta = local_path(storage.meta, data / META_FILE)
+        self._rows = local_path(storage.rows, data / ROWS_FILE)
+        self._sealed: dict[str, Copied] = {}  # of former attempts; they never change
+
+    def run(self) -> Contents:
+        """Copy, with new databases as long as files vanish."""
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                return self._attempt()
+            except FileNotFoundError as error:
+                missing = error.filename
+        raise CorruptLog(f"{missing} is not there, though the records name it")
+
+    def _attempt(self) -> Contents:
+        listed = self._copy_databases()
+        copied = {name: digest_of(self._folder / name) for name in (ROWS_FILE, META_FILE)}
+        sizes = [self._size(file) for file in listed]
+        done, total = 0, sum(sizes)
+        for file, size in zip(listed, sizes, strict=True):
+            place = f"{LOG_FOLDER}/{file.path}"
+            found = self._sealed.get(place) or self._copy(file, place)
+            if found is not None:
+                copied[place] = found
+            done += size
+            self._progress(done, total)
+        for path in (self._folder / LOG_FOLDER).rglob("*"):
+            if path.is_file() and str(path.relative_to(self._folder)) not in copied:
+                path.unlink()  # of a former attempt, removed since
+        for name in _PLAIN:
+            if (self._data / name).exists():
+                copied[name] = copy_file(self._data / name, self._folder / name)
+        return write_contents(self._folder, copied)
+
+    def _copy_databases(self) -> list[LogFile]:
+        """Groups first: see above."""
+        for source, name in ((self._rows, ROWS_FILE), (self._meta, META_FILE)):
+            (self._folder / name).unlink(missing_ok=True)
+            copy_database(source, self._folder / name)
+        return asyncio.run(_listed(self._folder / META_FILE))
+
+    def _size(self, file: LogFile) -> int:
+        path = self._files / file.path
+        return path.stat().st_size if file.needed or path.exists() else 0
+
+    def _copy(self, file: LogFile, place: str) -> Copied | None:
+        """Copy one file of a log; None: it is not there, and can be made anew."""
+        source = self._files / file.path
+        length = fence_length(source, file.path)  # what lies behind it never counted
+        try:
+            copied = copy_file(source, self._folder / place, length)
+        except FileNotFoundError:
+            if file.needed:
+                raise
+            return None
+        if file.sealed:
+            self._sealed[place] = copied
+        return copied
+
+
+async def _listed(path: Path) -> list[LogFile]:
+    meta = await open_sqlite_meta_store(path)
+    try:
+        return await list_log_files(meta)
+    finally:
+        await meta.close()

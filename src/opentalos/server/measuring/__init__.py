@@ -1,0 +1,1 @@
+"""Measurements of this server, written to ``__metrics``."""

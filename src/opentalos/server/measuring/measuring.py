@@ -1,0 +1,213 @@
+"""Measuring: writes what this server did in each step of time to the topic ``__metrics``.
+
+Steps end at multiples of their length by the wall clock. A step that is cut short by a stop is
+kept as a whole one for the next start, and remembered, so that the server does not write it once
+more when it comes back within it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from opentalos.adapters.io_threads import IoThreads
+from opentalos.adapters.machine import DiskSpace, ProcessMeter, ProcessUse, space_of
+from opentalos.adapters.spool import Outbox, Spool, read_last_step, write_last_step
+from opentalos.broker.broker import Broker
+from opentalos.broker.figures import LogFigures, topic_by_uuid
+from opentalos.broker.groups.lags import group_lags
+from opentalos.gateway.http.server import HttpServer
+from opentalos.gateway.metrics.families import QUOTA_ERRORS
+from opentalos.gateway.thrift_http.gateway import ThriftGateway
+from opentalos.model.errors import TalosError
+from opentalos.model.limits import MeasuringSettings
+from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT
+from opentalos.server.measuring.loop_watch import LoopWatch
+from opentalos.server.measuring.rows import Look, ServerRows
+from opentalos.server.measuring.steps import Steps
+from opentalos.wire.metrics.measurement import encode_measurement
+
+FOLDER: Final = "measuring"  # in the data directory
+STOP_S: Final = 0.5  # to measure the last step, when the server ends
+_LOOK_S: Final = 1.0  # for what the system tells; a disk that hangs is measured as it was before
+_ROWS_AT_ONCE: Final = 50  # encoded in one turn of the loop
+_MS_PER_S: Final = 1_000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What is looked at in every step."""
+
+    broker: Broker
+    thrift: ThriftGateway
+    http: HttpServer
+    watch: LoopWatch
+
+
+class Measuring:
+    """From ``start`` to ``stop``; nothing that goes wrong here harms the server.
+
+    Args: data: the server's data directory; cluster: its cluster's id, empty if it is alone.
+    """
+
+    def __init__(
+        self, settings: MeasuringSettings, measured: Measured, data: Path, cluster: str
+    ) -> None:
+        self._settings, self._measured, self._data = settings, measured, data
+        server = measured.broker.context.config.server
+        self._key = f"{cluster}/{server}"
+        self._rows = ServerRows(cluster, server, settings.rows_max)
+        self._steps = Steps(int(settings.step_s * _MS_PER_S))
+        self._outbox = Outbox(Spool(data / FOLDER, settings.spool_bytes_max), self._put)
+        self._threads = IoThreads("measuring", threads=1, threads_max=1)
+        self._process = ProcessMeter()
+        self._use = ProcessUse(0.0, 0)
+        self._space = DiskSpace(0, 0)
+        self._started_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin the first step; what an earlier process left on disk goes out at once."""
+        if not self._settings.enabled:
+            return
+        self._started_s = asyncio.get_running_loop().time()
+        try:
+            await self._outbox.start()
+            last_ms = await self._threads.run(read_last_step, self._data / FOLDER)
+            self._steps.resume(last_ms, _now_ms())
+        except TalosError as error:
+            _log.warning("this server measures nothing: %s", error)
+            return
+        if self._measured.broker.membership is None:  # in a cluster the first put makes it
+            await self._make_topic()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Leave the last step on disk, for the next start: a put would open a partition, while
+        this server closes its own. Takes little more than ``STOP_S``, twice."""
+        if self._task is None:
+            return
+        last: Sequence[bytes] = ()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        try:
+            async with asyncio.timeout(STOP_S):
+                last = await self._measure(*self._steps.cut(_now_ms()))
+                await self._threads.run(write_last_step, self._data / FOLDER, self._steps.last_ms)
+        except (TimeoutError, TalosError, OSError) as error:
+            _log.warning("the last step was not measured: %r", error)
+        await self._outbox.close(STOP_S / 2, last)
+        await self._threads.close(deadline_s=0.1)
+
+    async def _make_topic(self) -> None:
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                await self._measured.broker.system_topics.ensure(METRICS_TOPIC)
+        except (TimeoutError, TalosError) as error:
+            _log.warning("topic %s is made later: %r", METRICS_TOPIC, error)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._steps.wait_s(_now_ms()))
+            ended = self._steps.end(_now_ms())
+            if ended is None:
+                continue
+            try:
+                self._outbox.offer(await self._measure(*ended))
+            except Exception:  # the task's root: the next step must be measured
+                _log.exception("a step was not measured")
+
+    async def _measure(self, at_ms: int, step_ms: int) -> Sequence[bytes]:
+        """The events of a step."""
+        await self._look_at_system()
+        broker = self._measured.broker
+        lags = await group_lags(broker.context, broker.groups.directory)
+        context, thrift = broker.context, self._measured.thrift
+        log = context.log.figures
+        look = Look(
+            counters=self._counters(),
+            gauges=self._gauges(log),
+            latencies={"put_ms": thrift.put_s, "get_ms": thrift.get_s},
+            traffic=log.traffic,
+            topic_of=partial(topic_by_uuid, context.topics),
+            lags=lags,
+        )
+        events: list[bytes] = []
+        for row in self._rows.step(at_ms, step_ms, look):
+            if len(events) % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            events.append(encode_measurement(row))
+        return events
+
+    async def _put(self, events: Sequence[bytes]) -> None:
+        await self._measured.broker.system_topics.put(METRICS_TOPIC, events, key=self._key)
+
+    async def _look_at_system(self) -> None:
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                self._use = await self._threads.run(self._process.look)
+                self._space = await self._threads.run(space_of, self._data)
+        except (TimeoutError, OSError) as error:
+            _log.debug("the system did not tell its figures: %r", error)
+
+    def _counters(self) -> dict[str, float]:
+        thrift, http, watch = self._measured.thrift, self._measured.http, self._measured.watch
+        broker, failures = self._measured.broker, http.traffic.failures
+        messages, log = broker.messages.counters, broker.context.log.counters
+        found = {
+            "requests": thrift.puts + thrift.gets + thrift.calls,
+            "errors": failures.total(),
+            "put_requests": messages.puts,
+            "put_bytes": messages.put_bytes,
+            "get_requests": messages.gets,
+            "get_messages": messages.get_messages,
+            "get_bytes": messages.get_bytes,
+            "quota_holds": messages.puts_held + messages.gets_held,
+            "quota_rejections": sum(failures[error] for error in QUOTA_ERRORS),
+            "denials": broker.context.authorizer.denials,
+            "log_commits": log.commits,
+            "log_commit_failures": log.commit_failures,
+            "log_bytes": log.bytes,
+            "log_stalls": log.stalls,
+            "cache_hits": log.cache_hits,
+            "cache_misses": log.cache_misses,
+            "loop_blocked_ms": watch.blocked_s * _MS_PER_S,
+            "cpu_ms": self._use.cpu_ms,
+        }
+        return {name: float(value) for name, value in found.items()}
+
+    def _gauges(self, now: LogFigures) -> dict[str, float]:
+        spool, topics = self._outbox.figures, self._measured.broker.context.topics
+        groups = self._measured.broker.groups.directory.figures
+        found = {
+            "loop_blocked_max_ms": self._measured.watch.take_longest_s() * _MS_PER_S,
+            "lane_depth": now.lane_depth,
+            "lanes": now.lanes,
+            "lanes_stalled": now.lanes_stalled,
+            "pending_bytes": now.pending_bytes,
+            "cache_bytes": now.cache_bytes,
+            "connections": self._measured.http.connections,
+            "partitions": now.partitions,
+            "partitions_open": now.open_partitions,
+            "topics": len(topics.all()) - len(topics.owned_by(SYSTEM_TENANT)),
+            "groups": groups.groups,
+            "group_workers": groups.workers,
+            "memory_bytes": self._use.memory_bytes,
+            "disk_free_bytes": self._space.free_bytes,
+            "disk_total_bytes": self._space.total_bytes,
+            "uptime_s": asyncio.get_running_loop().time() - self._started_s,
+            "spool_bytes": spool.bytes_count,
+            "spool_dropped": spool.dropped,
+            "spool_corrupt": spool.corrupt,
+        }
+        return {name: float(value) for name, value in found.items()}
+
+
+def _now_ms() -> int:
+    return int(time.time() * _MS_PER_S)

@@ -1,0 +1,1 @@
+"""Deterministic simulation: virtual time, faulty stores, clients, the history checker."""

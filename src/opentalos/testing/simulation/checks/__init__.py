@@ -1,0 +1,1 @@
+"""The history checker, one module per subject."""

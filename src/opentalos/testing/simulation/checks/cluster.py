@@ -1,0 +1,63 @@
+"""Checks of a cluster as a whole: what an announced restart may cost."""
+
+from collections.abc import Iterator
+
+from opentalos.testing.simulation.checks.anomaly import Anomaly
+from opentalos.testing.simulation.history import History, Note
+
+IN_TIME_S = 1.0  # a server that is back so long before its time cannot have been given up
+STEADY_S = 5.0  # a plan may be published so long after what it was made for
+
+
+def moved_for_announced_restarts(history: History) -> Iterator[Anomaly]:
+    """A partition moved away from a server that had announced its restart and was back in time.
+
+    Not judged: a server that is to be emptied, or that died or vanished shortly before.
+    """
+    assigned, drains = history.noted("assigned"), history.noted("drain")
+    for announced in history.noted("announced"):
+        host, began_s = announced.args["host"], announced.at_s
+        if any(each.args["host"] == host and each.at_s < began_s for each in drains):
+            continue
+        if not _steady(history, host, began_s):
+            continue
+        until_s = _back_s(history, announced)
+        owners: dict[str, list[str]] = {}
+        for note in assigned:
+            topic, now = note.args["topic"], note.args["owners"]
+            if began_s < note.at_s <= until_s:
+                for partition, (before, after) in enumerate(
+                    zip(owners.get(topic, ()), now, strict=False)
+                ):
+                    if before == host and after != host:
+                        yield Anomaly(
+                            "moved-for-announced-restart",
+                            f"{topic}/{partition} went from {host} to {after} at {note.at_s:.3f}; "
+                            f"announced at {began_s:.3f}, back at {until_s:.3f}",
+                        )
+            owners[topic] = now
+
+
+def _back_s(history: History, announced: Note) -> float:
+    """When the server was back; the announcement's own time if it was late or never came."""
+    host, at_s = announced.args["host"], announced.at_s
+    for note in history.noted("registered"):
+        if host in note.args["servers"] and note.at_s > at_s:
+            in_time = note.at_s <= at_s + announced.args["wait_s"] - IN_TIME_S
+            return note.at_s if in_time else at_s
+    return at_s
+
+
+def _steady(history: History, host: str, announced_s: float) -> bool:
+    """Whether the server was there for some time before it began to stop."""
+    stops = [note.at_s for note in history.noted("stopping") if note.args["host"] == host]
+    stop_s = max((at_s for at_s in stops if at_s <= announced_s), default=announced_s)
+    crashes = (note.at_s for note in history.noted("process-crash") if note.args["host"] == host)
+    known = False
+    for note in history.noted("registered"):
+        if note.at_s < stop_s:
+            there = host in note.args["servers"]
+            if note.at_s > stop_s - STEADY_S and not (there and known):
+                return False
+            known = there
+    return known and not any(stop_s - STEADY_S < at_s < stop_s for at_s in crashes)

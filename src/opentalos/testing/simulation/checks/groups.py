@@ -1,0 +1,206 @@
+"""Checks of consumer groups: checkpoints move only by the holder, are kept, and stay in the log."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from opentalos.testing.simulation.checks.anomaly import Anomaly
+from opentalos.testing.simulation.checks.view.log_view import (
+    LogView,
+    PartitionName,
+    deleted_topics,
+    rival_servers,
+)
+from opentalos.testing.simulation.history import History, Operation
+
+LEASE_S = 30.0  # unless the history's settings say otherwise
+
+
+class GroupPartition(NamedTuple):
+    """What a lease and a checkpoint belong to."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+def stale_commits(history: History) -> Iterator[Anomaly]:
+    """A commit was accepted from a worker while another one certainly held the lease.
+
+    Where two lone servers ran on one storage, which nothing but a lock forbids, what they answer to
+    a lock or renewal is not certain: they extend a lease in memory, and the other one grants when
+    the lease that it knows has passed.
+    """
+    lease_s = LEASE_S
+    for note in history.noted("settings"):
+        lease_s = float(note.args.get("lease_s", LEASE_S))
+    changes = _by_key(history, "lock", "unlock", "commit", "reset")
+    deleted = deleted_topics(history)
+    rivals = rival_servers(history)
+    renewals = [
+        each for each in history.of("renew") if each.ok and each.args.get("server") not in rivals
+    ]
+    for key, operations in changes.items():
+        locks = [each for each in operations if each.action == "lock"]
+        for commit in operations:
+            if commit.action != "commit" or not commit.ok or _is_late(commit, deleted):
+                continue
+            worker = commit.args["worker"]
+            asked = [
+                lock
+                for lock in locks
+                if lock.args["worker"] == worker
+                and lock.may_be_done
+                and lock.began_s < commit.ended_s
+            ]
+            if not asked:
+                yield Anomaly("stale-commit", f"{key}: {worker} never took the lease: {commit}")
+                continue
+            for lock in locks:
+                if (
+                    lock.ok
+                    and lock.args["worker"] != worker
+                    and lock.args.get("server") not in rivals
+                ):
+                    ended_s = _certain_until(key, lock, operations, renewals, lease_s)
+                    if lock.ended_s < commit.began_s and commit.ended_s < ended_s:
+                        yield Anomaly("stale-commit", f"{key}: {lock} held it: {commit}")
+
+
+def _certain_until(
+    key: GroupPartition,
+    lock: Operation,
+    operations: Iterable[Operation],
+    renewals: Iterable[Operation],
+    lease_s: float,
+) -> float:
+    """Until when the lock's worker holds the lease, whatever else happens.
+
+    An unlock that was not answered may still be on its way when its worker locks again.
+    """
+    worker, server = lock.args["worker"], lock.args.get("server")
+    until_s = lock.began_s + lease_s
+    for renewal in renewals:
+        if (
+            renewal.args["group"] == key.group
+            and renewal.args["topic"] == key.topic
+            and renewal.args["worker"] == worker
+            and renewal.args.get("server") == server
+            and key.partition in renewal.args["partitions"]
+            and key.partition not in renewal.result.get("failed", ())
+            and lock.ended_s < renewal.began_s
+            and renewal.ended_s < until_s
+        ):
+            until_s = renewal.began_s + lease_s
+    for each in operations:
+        gives_up = each.action == "unlock" and each.args["worker"] == worker
+        on_its_way = each.may_be_done and not each.ok
+        if (gives_up or each.action == "reset") and (each.ended_s > lock.began_s or on_its_way):
+            until_s = min(until_s, max(each.began_s, lock.began_s))
+    return until_s
+
+
+def commits_after_reset(history: History) -> Iterator[Anomaly]:
+    """A commit was accepted from a worker that a reset had driven out and that never came back."""
+    renewals = [each for each in history.of("renew") if each.may_be_done]
+    for key, operations in _by_key(history, "lock", "commit", "reset").items():
+        resets = [each for each in operations if each.action == "reset" and each.ok]
+        for commit in operations if resets else ():
+            before = [each for each in resets if each.ended_s < commit.began_s]
+            if commit.action != "commit" or not commit.ok or not before:
+                continue
+            reset = before[-1]
+            takes = [each for each in operations if each.action == "lock" and each.may_be_done]
+            takes += [each for each in renewals if _renews(each, key)]
+            if not any(
+                each.args["worker"] == commit.args["worker"]
+                and each.ended_s > reset.began_s
+                and each.began_s < commit.ended_s
+                for each in takes
+            ):
+                yield Anomaly("stale-commit", f"{key}: {reset} revoked the lease: {commit}")
+
+
+def _renews(renewal: Operation, key: GroupPartition) -> bool:
+    args = renewal.args
+    return (args["group"], args["topic"]) == key[:2] and key.partition in args["partitions"]
+
+
+def lost_checkpoints(history: History) -> Iterator[Anomaly]:
+    """A query answered a checkpoint that was never set, or that a later commit had replaced."""
+    deleted = deleted_topics(history)
+    for key, operations in _by_key(history, "commit", "reset", "checkpoint").items():
+        writes = [each for each in operations if each.action != "checkpoint" and each.may_be_done]
+        for query in operations:
+            if query.action != "checkpoint" or not query.ok or _is_late(query, deleted):
+                continue
+            if not _explained(query, writes):
+                yield Anomaly("lost-checkpoint", f"{key}: {query}")
+
+
+def _explained(query: Operation, writes: list[Operation]) -> bool:
+    told = int(query.result["offset"])
+    # Writes that had certainly happened; only those which none of them followed can be current.
+    done = [write for write in writes if write.ok and write.ended_s < query.began_s]
+    if told == -1 and not done:
+        return True
+    last_began_s = max((write.began_s for write in done), default=float("-inf"))
+    for write in writes:
+        started = write.began_s < query.ended_s
+        replaced = write.ok and write.ended_s < last_began_s
+        if int(write.args["offset"]) == told and started and not replaced:
+            return True
+    return False
+
+
+def commits_beyond_end(history: History, views: Iterable[LogView]) -> Iterator[Anomaly]:
+    """A commit was accepted behind the last message that can have been in the log."""
+    by_name: dict[PartitionName, list[LogView]] = defaultdict(list)
+    for view in views:
+        by_name[view.name].append(view)
+    for commit in history.of("commit"):
+        if not commit.ok:
+            continue
+        name = PartitionName(commit.args["topic"], commit.args["partition"])
+        sent = 0
+        for view in by_name.get(name, ())[:1]:
+            for puts in view.attempts.values():
+                sent += sum(put.may_be_done and put.began_s < commit.ended_s for put in puts)
+        final = [view for view in by_name.get(name, ()) if view.final is not None]
+        beyond = int(commit.args["offset"]) + 1 > sent
+        if final and len(by_name[name]) == 1 and not beyond:
+            beyond = int(commit.args["offset"]) + 1 > final[0].final_next
+        if beyond:
+            yield Anomaly("commit-beyond-end", f"at most {sent} messages were there: {commit}")
+
+
+def commits_beyond_read(history: History) -> Iterator[Anomaly]:
+    """A worker committed more than any poll of its session had delivered to it."""
+    delivered: dict[tuple[str, str, int], list[tuple[float, int]]] = defaultdict(list)
+    for poll in history.of("poll"):
+        if poll.ok and poll.result.get("blocks"):
+            base, ids = poll.result["blocks"][-1]
+            key = (poll.process, poll.args["topic"], poll.args["partition"])
+            delivered[key].append((poll.began_s, base + len(ids) - 1))
+    for commit in history.of("commit"):
+        key = (commit.process, commit.args["topic"], commit.args["partition"])
+        if not commit.ok or key not in delivered:
+            continue
+        reached = [last for began_s, last in delivered[key] if began_s < commit.ended_s]
+        if int(commit.args["offset"]) > max(reached, default=-1):
+            yield Anomaly("commit-beyond-read", f"{commit}")
+
+
+def _is_late(operation: Operation, deleted: Mapping[str, Operation]) -> bool:
+    """Whether its topic may have been deleted by then: a server that does not know it yet goes on,
+    and finds nothing."""
+    deletion = deleted.get(operation.args["topic"])
+    return deletion is not None and deletion.began_s < operation.ended_s
+
+
+def _by_key(history: History, *actions: str) -> dict[GroupPartition, list[Operation]]:
+    found: dict[GroupPartition, list[Operation]] = defaultdict(list)
+    for operation in history.of(*actions):
+        args = operation.args
+        found[GroupPartition(args["group"], args["topic"], args["partition"])].append(operation)
+    return found

@@ -1,0 +1,131 @@
+"""Checks of messages: none lost, none invented, none twice, all in order, all intact."""
+
+from collections.abc import Iterator
+
+from opentalos.testing.simulation.checks.anomaly import Anomaly
+from opentalos.testing.simulation.checks.view.log_view import LogView
+from opentalos.testing.simulation.checks.view.reached import Reached
+from opentalos.testing.simulation.history import Operation
+
+
+def lost_writes(view: LogView) -> Iterator[Anomaly]:
+    """Acknowledged messages that the final log has not, though retention cannot have taken them."""
+    if view.final is None:
+        return
+    start, following, final = view.final_start, view.final_next, _final_ids(view)
+    unplaced: list[tuple[int, str]] = []  # (smallest possible offset, id): never seen by anybody
+    reached = Reached(view)
+    for message_id, put in view.acked_ids():
+        places = view.places.get(message_id)
+        if places is None:
+            # An earlier attempt of unknown outcome may be the one that stored it.
+            lowest = reached.before(_first_send(view.attempts[message_id]))
+            if lowest >= start:
+                yield Anomaly("lost-write", f"{view.describe()}: {message_id} acked by {put}")
+            else:
+                unplaced.append((lowest, message_id))
+        elif not any(final.get(offset) == message_id for offset in places):
+            if places[-1] >= start:
+                yield Anomaly(
+                    "lost-write",
+                    f"{view.describe()}: {message_id} was at {places}, the final log "
+                    f"[{start}, {following}) has it no more; acked by {put}",
+                )
+    yield from _too_many_expired(view, unplaced, start)
+
+
+def _too_many_expired(
+    view: LogView, unplaced: list[tuple[int, str]], start: int
+) -> Iterator[Anomaly]:
+    # Unseen messages may only have been where retention took offsets that nobody saw.
+    unplaced.sort(reverse=True)
+    for count, (lowest, message_id) in enumerate(unplaced, 1):
+        room = sum(1 for offset in range(lowest, start) if offset not in view.at)
+        if count > room:
+            yield Anomaly(
+                "lost-write",
+                f"{view.describe()}: {count} acked messages were never seen, among them "
+                f"{message_id}, but only {room} offsets from {lowest} to {start} expired unseen",
+            )
+            return
+
+
+def _final_ids(view: LogView) -> dict[int, str | None]:
+    assert view.final is not None
+    blocks: list[tuple[int, list[str | None]]] = view.final.result["blocks"]
+    return {base + index: each for base, ids in blocks for index, each in enumerate(ids)}
+
+
+def dirty_reads(view: LogView) -> Iterator[Anomaly]:
+    """Messages that a consumer saw and that are gone, though retention cannot have taken them."""
+    if view.final is None:
+        return
+    start, following, final = view.final_start, view.final_next, _final_ids(view)
+    for offset, found in view.at.items():
+        for message_id, read in found.items():
+            if offset >= start and message_id is not None and final.get(offset) != message_id:
+                yield Anomaly(
+                    "dirty-read",
+                    f"{view.describe()}: {message_id} seen at {offset} by {read.process} #"
+                    f"{read.number}; the final log [{start}, {following}) has "
+                    f"{final.get(offset)} there",
+                )
+
+
+def phantoms(view: LogView) -> Iterator[Anomaly]:
+    """Messages that nobody sent to this partition, or whose put was not done."""
+    for message_id, places in view.places.items():
+        puts = view.attempts.get(message_id)
+        if puts is None:
+            yield Anomaly("phantom", f"{view.describe()}: nobody sent {message_id} at {places}")
+        elif not any(put.may_be_done for put in puts):
+            read = view.at[places[0]][message_id]
+            kind = "phantom" if read.args.get("final") else "aborted-read"
+            yield Anomaly(
+                kind, f"{view.describe()}: {message_id} at {places} was not done: {puts[0]}"
+            )
+        elif min(put.began_s for put in puts) > view.at[places[0]][message_id].ended_s:
+            yield Anomaly("phantom", f"{view.describe()}: {message_id} was read before it was sent")
+
+
+def duplicates(view: LogView) -> Iterator[Anomaly]:
+    """Messages that lie at more offsets than their puts explain."""
+    for message_id, places in view.places.items():
+        puts = [put for put in view.attempts.get(message_id, ()) if put.may_be_done]
+        if not puts:
+            continue
+        idempotent = all(put.args.get("idempotent") for put in puts)
+        allowed = 1 if idempotent else len(puts)
+        if len(places) > allowed:
+            yield Anomaly(
+                "duplicate",
+                f"{view.describe()}: {message_id} at {places} from {len(puts)} "
+                f"{'idempotent ' if idempotent else ''}puts, first {puts[0]}",
+            )
+
+
+def corrupt_payloads(view: LogView) -> Iterator[Anomaly]:
+    """Messages that came back with other bytes than were sent."""
+    for offset, found in view.at.items():
+        if None in found:
+            yield Anomaly("corrupt-payload", f"{view.describe()} at {offset}: {found[None]}")
+
+
+def order_inversions(view: LogView) -> Iterator[Anomaly]:
+    """A message acknowledged before another was sent, but behind it in the log."""
+    latest: tuple[float, str] = (float("-inf"), "")  # newest first send at smaller offsets
+    for places, message_id in sorted((each[0], name) for name, each in view.places.items()):
+        acked = view.acked(message_id) if view.first_place(message_id) is not None else None
+        if acked is not None and acked.ended_s < latest[0]:
+            yield Anomaly(
+                "order-inversion",
+                f"{view.describe()}: {message_id} at {places} was acked at {acked.ended_s:.3f}, "
+                f"before {latest[1]}, which lies in front of it, was sent at {latest[0]:.3f}",
+            )
+        puts = view.attempts.get(message_id)
+        if puts:
+            latest = max(latest, (_first_send(puts), message_id))
+
+
+def _first_send(puts: list[Operation]) -> float:
+    return min((put.began_s for put in puts if put.may_be_done), default=float("-inf"))

@@ -1,0 +1,119 @@
+"""Checks of servers: one writer, no tenant sees another's, everything is answered and recovers."""
+
+import re
+from collections.abc import Iterator
+
+from opentalos.testing.simulation.checks.anomaly import Anomaly
+from opentalos.testing.simulation.checks.view.log_view import (
+    deleted_topics,
+    flushed_topics,
+    is_rotten,
+    rival_servers,
+    rotten_partitions,
+)
+from opentalos.testing.simulation.history import History, Operation
+
+_SEGMENT = re.compile(r"(?P<log>.+/\d+)/(?P<base>\d+)-(?P<epoch>\d+)\.log")
+HIDDEN = "TopicNotExist"  # what a caller without any right must be told
+REPORTED = (
+    "never-rebalanced",
+    "stale-schedule",
+    "forward-loop",
+    "verify-fault",
+    "left-behind",
+    "unanswered",
+    "answered-twice",
+    "unhandled-error",
+    "deadlock",
+)
+
+
+def two_writers(history: History) -> Iterator[Anomaly]:
+    """A commit of an older epoch succeeded after a commit of a newer epoch of the partition.
+
+    The first commit of a segment does not count: it comes before the manifest names the segment,
+    so an owner that was just replaced may still make it, and acknowledges nothing by it.
+    """
+    deleted = {topic.rsplit("#", 1)[-1] for topic in deleted_topics(history)}
+    newest: dict[str, tuple[int, str]] = {}
+    seen: set[str] = set()
+    for note in history.noted("file-commit"):
+        path = note.args["path"]
+        segment = _SEGMENT.fullmatch(path)
+        if segment is None or segment["log"].split("/", 1)[0] in deleted:
+            continue
+        log, epoch = segment["log"], int(segment["epoch"])
+        known = newest.get(log, (-1, ""))
+        if epoch < known[0] and path in seen:
+            yield Anomaly(
+                "two-writers", f"{note.args['process']} committed to {path} after {known[1]}"
+            )
+        if epoch >= known[0]:
+            newest[log] = (epoch, f"{note.args['process']} to {path}")
+        seen.add(path)
+
+
+def false_sequence_gaps(history: History) -> Iterator[Anomaly]:
+    """An idempotent producer, which leaves nothing out, was told that something is missing.
+
+    Not judged: flushed topics after a power loss, and what one of two lone servers on one storage
+    says of a topic that the other deleted. It still knows the topic and begins its log anew.
+    """
+    flushed = flushed_topics(history)
+    lossy = flushed if history.noted("power-loss") else set()
+    rivals = rival_servers(history)
+    for put in history.of("put"):
+        args = put.args
+        if not args.get("idempotent") or not put.error.startswith("SequenceGap"):
+            continue
+        if args["topic"] not in lossy and not _deleted_by_a_rival(history, put, rivals):
+            yield Anomaly("false-sequence-gap", str(put))
+
+
+def _deleted_by_a_rival(history: History, put: Operation, rivals: set[str]) -> bool:
+    server = put.args.get("server")
+    return server in rivals and any(
+        delete.args["topic"] == put.args["topic"]
+        and delete.args.get("server") != server
+        and delete.may_be_done
+        and delete.began_s < put.ended_s
+        for delete in history.of("delete")
+    )
+
+
+def tenant_leaks(history: History) -> Iterator[Anomaly]:
+    """A caller without a grant got an answer, or learned that the topic exists."""
+    topic_of: dict[str, str] = {}
+    for put in history.of("put"):
+        for message_id in put.args["ids"]:
+            topic_of.setdefault(message_id, put.args["topic"])
+    for operation in history.operations:
+        if operation.args.get("granted") is False:
+            refused = operation.outcome.value == "fail"
+            if operation.ok or (refused and not operation.error.startswith(HIDDEN)):
+                yield Anomaly("tenant-leak", str(operation))
+        if operation.action in ("read", "poll") and operation.ok:
+            for _, ids in operation.result.get("blocks", ()):
+                for message_id in ids:
+                    topic = topic_of.get(message_id, operation.args["topic"])
+                    if topic != operation.args["topic"]:
+                        yield Anomaly("tenant-leak", f"{message_id} of {topic}: {operation}")
+
+
+def stuck_partitions(history: History) -> Iterator[Anomaly]:
+    """A call failed although every fault was over and its patience was long."""
+    deleted = deleted_topics(history)
+    rotten = rotten_partitions(history)
+    for operation in history.operations:
+        args = operation.args
+        if not args.get("healed") or operation.ok or args.get("topic") in deleted:
+            continue
+        if not is_rotten(operation, rotten):
+            yield Anomaly("stuck-partition", str(operation))
+
+
+def reported(history: History) -> Iterator[Anomaly]:
+    """What the world itself saw go wrong."""
+    for note in history.notes:
+        if note.kind in REPORTED:
+            yield Anomaly(note.kind, f"at {note.at_s:.3f}: {note.args.get('text', '')}")

@@ -1,0 +1,109 @@
+"""The last look at metering: what __usage tells, and what the storage really held."""
+
+import asyncio
+import json
+
+from opentalos.broker.broker import Broker
+from opentalos.broker.messaging.plain_messages import Bounds, Spot
+from opentalos.model.errors import TalosError
+from opentalos.model.identity import Principal
+from opentalos.model.names import SYSTEM_TENANT, USAGE_TOPIC
+from opentalos.testing.simulation.clients.clients import RETRY_S, Client
+from opentalos.testing.simulation.stores.disk import SEGMENT_SUFFIX, SimulatedDisk
+from opentalos.testing.simulation.stores.stored_logs import Partition, stored_logs
+from opentalos.testing.simulation.world.server import ServerLost, UnansweredBug
+from opentalos.testing.simulation.world.world import World
+
+ROOT = Principal(id="root", number=1, admin=True)
+PATIENCE_S = 60.0  # after the faults everything is metered within so long
+LOOK_S = 2.0
+PAGE = Bounds(messages_max=10_000, bytes_max=8 << 20)
+_FIELDS = ("topic", "partition", "minute_ms", "bytes", "first_offset", "next_offset")
+
+Lines = list[bytes]
+
+
+class UsageAuditor(Client):
+    """Reads __usage until it tells of everything, or patience ends; the checker does the rest."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, "usage auditor")
+        self._system_topics: set[str] = set()
+
+    async def read_usage(self, ends: dict[Partition, int]) -> None:
+        """Note every event. ``ends``: next offsets of the partitions that are still there."""
+        until_s = self.world.loop.time() + PATIENCE_S
+        while True:
+            lines = await self._lines()
+            late = self.world.loop.time() > until_s
+            if late or (lines is not None and _tells_of_all(lines, ends)):
+                break
+            await asyncio.sleep(LOOK_S)
+        for line in lines or ():
+            event = json.loads(line)
+            self.world.recorder.note("usage-event", **{name: event[name] for name in _FIELDS})
+
+    def note_stored(self) -> None:
+        """Note what was ever committed; with no server left."""
+        world = self.world
+        files = _segments(world.disk)
+        for (topic, partition), blocks, sure in stored_logs(world.disk.records, files):
+            if topic in self._system_topics:
+                continue
+            world.recorder.note(
+                "stored-blocks",
+                topic=topic,
+                partition=partition,
+                minute_ms=world.config.minute_ms,
+                blocks=[list(block) for block in blocks],
+                sure=sure,
+            )
+
+    async def _lines(self) -> Lines | None:
+        server = await self.server()
+        try:
+            return await server.call("usage", self._read, timeout_s=self.world.config.call_s)
+        except (TalosError, ServerLost, UnansweredBug):
+            await asyncio.sleep(RETRY_S)
+            return None
+
+    async def _read(self, broker: Broker) -> Lines:
+        topic = broker.context.topics.record(SYSTEM_TENANT, USAGE_TOPIC)
+        found: Lines = []
+        if topic is None:
+            return found
+        self._system_topics.add(topic.uuid)
+        self.world.recorder.note("usage-topic", topic=topic.uuid)
+        for partition in range(topic.partitions):
+            offset = 0
+            while True:
+                page = await broker.plain_messages.get_anywhere(
+                    ROOT, topic.resource, Spot(partition, offset), PAGE
+                )
+                found += [one.message.data for one in page.messages]
+                offset = page.next_offset
+                if not page.messages:
+                    break
+        return found
+
+
+def _segments(disk: SimulatedDisk) -> dict[str, bytes]:
+    """Every segment file that ever was.
+
+    Of a deleted topic, a server that does not know may make a file of the same name anew.
+    """
+    there = {
+        path: bytes(file.content)
+        for path, file in disk.files.items()
+        if path.endswith(SEGMENT_SUFFIX)
+    }
+    return there | disk.removed
+
+
+def _tells_of_all(lines: Lines, ends: dict[Partition, int]) -> bool:
+    told: dict[Partition, int] = {}
+    for line in lines:
+        event = json.loads(line)
+        key = (event["topic"], event["partition"])
+        told[key] = max(told.get(key, 0), event["next_offset"])
+    return all(told.get(key, 0) >= end for key, end in ends.items())

@@ -1,0 +1,1 @@
+"""A history indexed for the checks."""

@@ -1,0 +1,108 @@
+"""Producers that send whole batches again, as the tasks of a Spark stream do.
+
+The id is the same in all batches and the epoch is the batch's number, so a batch that is sent
+again, by a later attempt or by one that was thought dead, has the same stamps.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from opentalos.model.message import ProducerStamp
+from opentalos.testing.simulation.checks.checker import check
+from opentalos.testing.simulation.clients.clients import RETRY_S, LiveTopic, Producer, Reader
+from opentalos.testing.simulation.clients.workload import Admin, Auditor
+from opentalos.testing.simulation.simulation import Report
+from opentalos.testing.simulation.world.world import World, WorldConfig
+
+FIRST_ID = 1_000  # apart from the ids of other producers
+BLOCKS = (1, 2, 7, 12)  # of a batch; more than the log keeps of a producer, too
+REPLAYED = 0.4  # of the batches that are done, since nobody may have noted it
+LATE = 0.4  # of the batches: an attempt of the one before is still sending
+
+_Batch = Sequence[Sequence[str]]  # ids, block by block
+
+
+class BatchProducer(Producer):
+    """One task: keeps to one partition, and begins a batch anew if a put of it was not done."""
+
+    def __init__(self, world: World, name: str, topics: list[LiveTopic], producer_id: int) -> None:
+        super().__init__(world, name, topics)
+        self._id = producer_id
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        topic = self.rng.choice(self.topics)
+        partition = self.rng.randrange(topic.partitions)
+        before: _Batch = []
+        epoch = 0
+        while True:
+            epoch += 1
+            batch = [self.new_ids() for _ in range(self.rng.choice(BLOCKS))]
+            late = before if self.rng.random() < LATE else []
+            await asyncio.gather(
+                self._until_done(topic, partition, epoch, batch),
+                self._attempt(topic, partition, epoch - 1, late),
+            )
+            before = batch
+
+    async def _until_done(
+        self, topic: LiveTopic, partition: int, epoch: int, batch: _Batch
+    ) -> None:
+        attempt = 0
+        while not await self._attempt(topic, partition, epoch, batch, repeated=attempt > 0):
+            attempt += 1
+            await asyncio.sleep(RETRY_S)
+        if self.rng.random() < REPLAYED:
+            await self._attempt(topic, partition, epoch, batch, repeated=True)
+
+    async def _attempt(
+        self,
+        topic: LiveTopic,
+        partition: int,
+        epoch: int,
+        batch: _Batch,
+        *,
+        repeated: bool = True,
+    ) -> bool:
+        """Send its blocks in order; False: one of them was not done, or nobody knows."""
+        sequence = 0
+        for ids in batch:
+            await self.think()
+            block = self.block(ids, ProducerStamp(self._id, epoch, sequence, repeated))
+            server = await self.server(topic, partition)
+            put = await self.put(server, topic, partition, [block], idempotent=True)
+            if not put.ok:
+                return False
+            sequence += len(ids)
+        return True
+
+
+async def batch_workload(world: World) -> None:
+    """Chaos, then healing, probes, a crash, and the final reading."""
+    await world.start_server()
+    topics: list[LiveTopic] = []
+    admin = Admin(world, topics)
+    topics.append(await admin.create("synced", partitions=2, flushed=False))
+    clients = [BatchProducer(world, f"task{n}", topics, FIRST_ID + n) for n in range(3)]
+    running = [asyncio.create_task(each.run(), name=each.name) for each in clients]
+    running.append(asyncio.create_task(Reader(world, "reader", topics).run(), name="reader"))
+    await world.trouble()
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    await world.heal()
+    auditor = Auditor(world, topics)
+    await auditor.probe()
+    await world.crash()
+    await world.start_server()
+    await auditor.read_all()
+    await auditor.read_usage()
+    await world.stop_server()
+    await auditor.verify()
+
+
+def run_batch_seed(seed: int, config: WorldConfig | None = None) -> Report:
+    """Play it on the world that the seed draws, and check its history."""
+    world = World(seed, config)
+    history = world.run(batch_workload)
+    return Report(seed, check(history), history, world.loop.time())

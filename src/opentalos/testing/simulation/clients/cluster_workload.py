@@ -1,0 +1,196 @@
+"""The standard workload of a cluster: clients at every server, healing, probes, final reading."""
+
+import asyncio
+
+from opentalos.broker.broker import Broker
+from opentalos.broker.cluster.records import LeavingKind
+from opentalos.model.errors import TalosError
+from opentalos.testing.simulation.clients.clients import (
+    OWNER,
+    Client,
+    IdempotentProducer,
+    LiveTopic,
+    Producer,
+    Reader,
+    Stranger,
+)
+from opentalos.testing.simulation.clients.group_clients import Worker
+from opentalos.testing.simulation.clients.table_workload import TableScene
+from opentalos.testing.simulation.clients.workload import (
+    GROUPS,
+    PATIENCE_S,
+    SETTLE_S,
+    Actor,
+    Admin,
+    Auditor,
+)
+from opentalos.testing.simulation.world.cluster_nemesis import Nemesis
+from opentalos.testing.simulation.world.cluster_server import ClusterServer
+from opentalos.testing.simulation.world.cluster_world import ClusterWorld
+from opentalos.testing.simulation.world.server import ServerLost, SimulatedServer, UnansweredBug
+
+BALANCE_S = 15.0  # after the faults all partitions are where they belong within so long
+LOOK_S = 0.5
+
+
+class Router(Client):
+    """Asks now and then who serves what, for all clients of a topic."""
+
+    def __init__(self, world: ClusterWorld, topics: list[LiveTopic]) -> None:
+        super().__init__(world, "router")
+        self.topics = topics
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self.think(3)
+            topic = self.rng.choice(self.topics)
+            await self.learn(await self.server(), topic)
+
+    async def learn(self, server: SimulatedServer, topic: LiveTopic) -> bool:
+        """Keep what one server tells."""
+
+        async def schedule(broker: Broker) -> list[str]:
+            return list(broker.messages.schedule_info(OWNER, topic.resource)[1])
+
+        try:
+            addresses = await server.call("schedule", schedule, timeout_s=self.world.config.call_s)
+        except (TalosError, ServerLost, UnansweredBug):
+            return False
+        topic.addresses = dict(enumerate(addresses))
+        return True
+
+
+class Straggler(Client):
+    """A producer that has not heard of the deletion of its topic."""
+
+    def __init__(self, world: ClusterWorld, topics: list[LiveTopic]) -> None:
+        super().__init__(world, "straggler")
+        self.topics = topics
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        number = 0
+        while True:
+            await self.think()
+            deleted = [topic for topic in self.topics if topic.deleted]
+            if deleted:
+                topic, number = deleted[-1], number + 1
+                partition = self.rng.randrange(topic.partitions)
+                server = await self.server(topic, partition)
+                await self.put(server, topic, partition, [self.block([f"late.{number}"])])
+
+
+class ClusterAuditor(Auditor):
+    """Also checks that the cluster comes to rest."""
+
+    def __init__(self, world: ClusterWorld, topics: list[LiveTopic]) -> None:
+        super().__init__(world, topics)
+        self._cluster = world
+        self._router = Router(world, topics)
+
+    async def check_balance(self) -> None:
+        """Every partition has a living owner, and every server that may have some takes part."""
+        until_s = self._cluster.loop.time() + BALANCE_S
+        while True:
+            faults, late = self._faults(), self._cluster.loop.time() > until_s
+            if not faults or late:
+                break
+            await asyncio.sleep(LOOK_S)
+        for fault in faults:
+            self._cluster.recorder.note("never-rebalanced", text=fault)
+
+    async def check_schedule(self) -> None:
+        """Where the schedule info of any server sends a client, nothing has to be forwarded."""
+        for topic in self.topics:
+            for server in self._cluster.running():
+                await self._check_addresses(server, topic)
+
+    async def _check_addresses(self, server: ClusterServer, topic: LiveTopic) -> None:
+        world = self._cluster
+        until_s = world.loop.time() + PATIENCE_S
+        while True:
+            forwarded = await self._puts_forwarded(server, topic)
+            if forwarded == 0:
+                return
+            if world.loop.time() > until_s:
+                text = f"{server.name} sends clients of {topic.name} to the wrong server"
+                world.recorder.note("stale-schedule", text=text)
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def _puts_forwarded(self, server: ClusterServer, topic: LiveTopic) -> int:
+        world = self._cluster
+        if not await self._router.learn(server, topic):
+            return -1
+        by_address = {each.seat.address: each for each in world.running()}
+        before = world.forwarded
+        for partition in range(topic.partitions):
+            target = by_address.get(topic.addresses.get(partition, ""))
+            if target is None:
+                return -1
+            if not await self.probe_once(target, topic, partition):
+                return -1
+        return world.forwarded - before
+
+    def _draining(self, host: str) -> bool:
+        # A drain is forgotten when its server was away for long.
+        leaving = self._cluster.control.leaving(host)
+        return leaving is not None and leaving.kind == LeavingKind.DRAIN.value
+
+    def _faults(self) -> list[str]:
+        world = self._cluster
+        living = [each.seat.host for each in world.running()]
+        serving = [host for host in living if not self._draining(host)]
+        ring, assignments = world.control.ring(), world.control.assignments()
+        found = [f"{host} takes no part: {ring}" for host in serving if host not in ring]
+        for topic in self.topics:
+            record = assignments.get(topic.uuid)
+            owners = record.owners if record is not None else ()
+            for partition in range(topic.partitions):
+                owner = owners[partition] if partition < len(owners) else ""
+                if owner not in serving:
+                    found.append(f"{topic.name}/{partition} is {owner!r}'s, {serving} serve")
+        return found
+
+
+async def cluster_workload(world: ClusterWorld) -> None:
+    """Chaos, then healing, probes, sometimes a restart of all, and the final reading."""
+    rng = world.rng("workload")
+    follower = asyncio.create_task(world.control.follow(), name="follow records")
+    await world.start_all()
+    topics: list[LiveTopic] = []
+    admin = Admin(world, topics)
+    topics.append(await admin.create("synced", partitions=3, flushed=False))
+    topics.append(await admin.create("flushed", partitions=2, flushed=True))
+    tables = TableScene(world)
+    await tables.create()
+    clients: list[Actor] = [admin, Stranger(world, "stranger", topics), Router(world, topics)]
+    clients.append(Straggler(world, admin.all_topics))
+    clients += [Producer(world, f"plain{n}", topics) for n in range(2)]
+    clients += [IdempotentProducer(world, f"exact{n}", topics, n + 1) for n in range(2)]
+    clients += [Reader(world, f"reader{n}", topics) for n in range(2)]
+    workers = range(world.cluster_config.workers)
+    clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in workers]
+    clients = [*(clients if world.config.messages else ()), *tables.clients()]
+    tasks = [asyncio.create_task(each.run(), name=each.name) for each in clients]
+    await Nemesis(world).trouble()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await world.heal()
+    auditor = ClusterAuditor(world, topics)
+    await auditor.probe()
+    await auditor.check_balance()
+    await auditor.check_schedule()
+    await tables.probe()
+    if rng.random() < 0.5:
+        await world.stop_all()
+        await world.heal()
+        await asyncio.sleep(SETTLE_S)
+    await auditor.read_all()
+    await tables.read_all()
+    await auditor.read_usage()
+    await world.stop_all()
+    await auditor.verify()
+    follower.cancel()

@@ -1,0 +1,81 @@
+"""The structured tables of a world: their topics and clients, and the last look at them."""
+
+from opentalos.model.change import StreamView
+from opentalos.model.table import NEVER, WhenFull
+from opentalos.testing.simulation.checks.table_audit import TableAuditor
+from opentalos.testing.simulation.clients.table_clients import (
+    TABLE,
+    LiveTable,
+    MarkReader,
+    Mutator,
+    Refuser,
+    Switcher,
+)
+from opentalos.testing.simulation.clients.table_making import TableMaker
+from opentalos.testing.simulation.clients.table_recreator import Recreator
+from opentalos.testing.simulation.world.world import World
+
+MUTATORS = 2
+STREAMS = {"changes": StreamView.MUTATE_LOG, "images": StreamView.RECORD_IMAGE}
+SWITCHED_STREAM = "sometimes"
+TTL_S = 1  # of rows that expire: hot ones do now and then
+PARTITIONS = {"changes": 2}  # of a topic; others have one
+
+TableUser = Mutator | Switcher | Refuser | MarkReader | Recreator
+
+
+class TableScene(TableMaker):
+    """The tables' owner, who makes them; without a table in this world nothing happens."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, "table owner")
+        self._table: LiveTable | None = None
+        self._recreator: Recreator | None = None
+        self._auditors: list[TableAuditor] = []
+
+    async def create(self) -> None:
+        """Make topics and table."""
+        world = self.world
+        if not world.tabled:
+            return
+        streams, switched = dict(STREAMS), ""
+        if self.rng.random() < world.config.switched:
+            switched = SWITCHED_STREAM
+            streams[switched] = StreamView.MUTATE_LOG
+        if world.rng("keys").random() < world.config.keyed:
+            streams["keys"] = StreamView.KEYS_ONLY
+        topics = {name: await self.topic(name, PARTITIONS.get(name, 1)) for name in streams}
+        gap = world.rng("gaps").random() < world.config.gapped
+        when_full = WhenFull.GAP if gap else None
+        ttl_s = TTL_S if world.rng("ttl").random() < world.config.expiring else NEVER
+        self._table = LiveTable(TABLE, streams, topics, switched, when_full=when_full, ttl_s=ttl_s)
+        await self.create_table(self._table)
+        self._auditors = [TableAuditor(world, self._table)]
+        if world.rng("recreated").random() < world.config.recreated:
+            self._recreator = Recreator(world)
+
+    def clients(self) -> list[TableUser]:
+        """Who uses the tables while there are faults."""
+        table = self._table
+        if table is None:
+            return []
+        found: list[TableUser] = [MarkReader(self.world, table)]
+        found += [Mutator(self.world, f"mutator{number}", table) for number in range(MUTATORS)]
+        found += [Switcher(self.world, table)] if table.switched else []
+        found += [Refuser(self.world, table)] if table.when_full is WhenFull.GAP else []
+        return found + ([self._recreator] if self._recreator is not None else [])
+
+    async def probe(self) -> None:
+        """See TableAuditor."""
+        if self._recreator is not None:
+            self._auditors.append(TableAuditor(self.world, await self._recreator.settle()))
+        for auditor in self._auditors:
+            await auditor.probe()
+
+    async def read_all(self) -> None:
+        """See TableAuditor; of dropped tables, what their streams told."""
+        for auditor in self._auditors:
+            await auditor.read_all()
+        if self._recreator is not None:
+            for former in self._recreator.incarnations[:-1]:
+                await TableAuditor(self.world, former).read_streams()

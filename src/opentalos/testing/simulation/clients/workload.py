@@ -1,0 +1,408 @@
+"""The standard workload: everything that clients do at once, and the reading of all at the end."""
+
+import asyncio
+from typing import Protocol
+
+from opentalos.broker.admin.log_verify import verify_logs
+from opentalos.broker.broker import Broker
+from opentalos.broker.values import AttributeChange, CheckpointKey, NewTopic, Topic
+from opentalos.model.errors import TalosError
+from opentalos.testing.simulation.checks.usage_audit import UsageAuditor
+from opentalos.testing.simulation.clients.clients import (
+    OWNER,
+    RETRY_S,
+    Client,
+    IdempotentProducer,
+    LiveTopic,
+    Producer,
+    Reader,
+    Stranger,
+    decode_blocks,
+)
+from opentalos.testing.simulation.clients.group_clients import Worker
+from opentalos.testing.simulation.clients.table_workload import TableScene
+from opentalos.testing.simulation.history import Operation
+from opentalos.testing.simulation.stores.faults import FileFaults, MetaFaults
+from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore
+from opentalos.testing.simulation.stores.faulty_meta import FaultyMetaStore
+from opentalos.testing.simulation.world.server import ServerLost, SimulatedServer, UnansweredBug
+from opentalos.testing.simulation.world.world import World
+
+PATIENCE_S = 90.0  # after the faults everything works again within so long
+SETTLE_S = 5.0  # until the last change of a topic is known everywhere
+ANSWER_S = 30.0  # and every call still open is answered within so long
+SIDE_INDEX = ("side index", ".idx")  # words of findings about one
+PARTITIONS_MAX = 3
+GROUPS = ("g1", "g2")
+RETENTION_S = (4, 8, 3_600)  # of a topic, one of these
+RETENTION_BYTES = (2 << 10, 6 << 10)
+
+
+class Actor(Protocol):
+    """A client that does something until it is cancelled."""
+
+    name: str
+
+    async def run(self) -> None: ...
+
+
+class Finding(Protocol):
+    """What verification says of one place."""
+
+    @property
+    def problem(self) -> bool: ...
+    @property
+    def text(self) -> str: ...
+
+
+class Admin(Client):
+    """Creates, deletes, recreates, grows and changes topics."""
+
+    def __init__(self, world: World, topics: list[LiveTopic]) -> None:
+        super().__init__(world, "admin")
+        self.topics, self.all_topics = topics, list[LiveTopic]()
+
+    async def create(self, name: str, *, partitions: int, flushed: bool) -> LiveTopic:
+        """Create a topic, again and again while faults keep it from being made."""
+        attributes = {"durability": "flushed" if flushed else "synced"}
+        if self.rng.random() < 0.4:
+            attributes["retention.bytes"] = str(self.rng.choice(RETENTION_BYTES))
+        new = NewTopic(
+            name=name,
+            partitions=partitions,
+            retention_s=self.rng.choice(RETENTION_S),
+            attributes=attributes,
+        )
+        while True:
+            server = await self.server()
+            try:
+                topic = await server.call(
+                    "create", lambda broker: broker.topics.create_topic(OWNER, new), timeout_s=6
+                )
+            except (TalosError, ServerLost, UnansweredBug):
+                found = await self._find(server, name)
+                if found is None:
+                    await asyncio.sleep(RETRY_S)
+                    continue
+                topic = found
+            live = LiveTopic(topic.resource, name, topic.partitions, flushed)
+            self.all_topics.append(live)
+            durability = attributes["durability"]
+            self.world.recorder.note("topic", topic=live.resource, durability=durability)
+            return live
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self.think(20)
+            at = self.rng.randrange(len(self.topics))
+            topic = self.topics[at]
+            if self.rng.random() < 0.3:
+                topic.deleted = True
+                await self._delete_at_last(topic)
+                self.topics[at] = await self.create(
+                    topic.name,
+                    partitions=self.rng.choice([1, 2]),
+                    flushed=topic.flushed,
+                )
+            elif self.rng.random() < 0.3:
+                await self._reset(topic)
+            else:
+                await self._change(topic)
+
+    async def _reset(self, topic: LiveTopic) -> None:
+        """An operator moves a group's checkpoint; whoever holds the partition loses it."""
+        server = await self.server()
+        group, partition = self.rng.choice(GROUPS), self.rng.randrange(topic.partitions)
+        offset = self.rng.randint(-1, max(0, topic.reached.get(partition, 0) - 1))
+        operation = self.world.recorder.invoke(
+            self.name,
+            "reset",
+            group=group,
+            topic=topic.resource,
+            partition=partition,
+            offset=offset,
+            server=server.name,
+        )
+        key = CheckpointKey(group, topic.resource, partition)
+
+        async def reset(broker: Broker) -> bool:
+            await broker.consumers.reset_checkpoint(OWNER, key, offset)
+            return True
+
+        if await self.ask(server, operation, reset):
+            self.world.recorder.ok(operation)
+
+    async def _find(self, server: SimulatedServer, name: str) -> Topic | None:
+        # A create whose answer was lost may have been done, now or a moment later.
+        async def find(broker: Broker) -> Topic:
+            return broker.topics.find_topic(OWNER, name)
+
+        known = {topic.resource for topic in self.all_topics}
+        try:
+            topic = await server.call("find", find, timeout_s=6)
+        except (TalosError, ServerLost, UnansweredBug):
+            return None
+        return topic if topic.resource not in known else None
+
+    async def _delete_at_last(self, topic: LiveTopic) -> None:
+        while True:
+            if await self._delete(topic):
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def _delete(self, topic: LiveTopic) -> bool:
+        server = await self.server()
+        operation = self.world.recorder.invoke(
+            self.name, "delete", topic=topic.resource, server=server.name
+        )
+
+        async def delete(broker: Broker) -> bool:
+            await broker.topics.delete_topic(OWNER, topic.resource)
+            return True
+
+        if await self.ask(server, operation, delete):
+            self.world.recorder.ok(operation)
+        return operation.ok or operation.error.startswith("TopicNotExist")
+
+    async def _change(self, topic: LiveTopic) -> None:
+        server = await self.server()
+        partitions = topic.partitions + self.rng.choice([-1, 0, 1])
+        changes = partitions != topic.partitions and 1 <= partitions <= PARTITIONS_MAX
+        change = AttributeChange(
+            partitions=partitions if changes else None,
+            retention_s=self.rng.choice(RETENTION_S),
+        )
+        try:
+            changed = await server.call(
+                "change",
+                lambda broker: broker.topics.change_attribute(OWNER, topic.resource, change),
+                timeout_s=6,
+            )
+        except (TalosError, ServerLost, UnansweredBug):
+            return
+        topic.partitions = changed.partitions
+
+
+class Auditor(Client):
+    """Checks, once all faults are over, that everything works, and reads everything."""
+
+    def __init__(self, world: World, topics: list[LiveTopic]) -> None:
+        super().__init__(world, "auditor")
+        self.topics = [topic for topic in topics if not topic.deleted]
+        self._dead = {
+            each.args["topic"].rsplit("#", 1)[-1]
+            for each in world.recorder.history.of("delete")
+            if each.ok
+        }
+        self._number = 0
+        self._usage = UsageAuditor(world)
+
+    async def probe(self) -> None:
+        """Every partition takes a put, and every call that was left open is answered."""
+        await asyncio.sleep(SETTLE_S)
+        for topic in self.topics:
+            await self._count_partitions(topic)
+            for partition in range(topic.partitions):
+                await self._probe(topic, partition)
+        await asyncio.sleep(ANSWER_S)
+        for server in self.world.running():
+            for call in server.unanswered():
+                self.world.recorder.note("unanswered", text=f"{call} at {server}")
+
+    async def read_all(self) -> None:
+        """The final log of every partition, and every checkpoint."""
+        workers = [Worker(self.world, f"auditor-{group}", group, []) for group in GROUPS]
+        for topic in self.topics:
+            for partition in range(topic.partitions):
+                await self._read_partition(topic, partition)
+                server = await self.server()
+                for worker in workers:
+                    await worker.checkpoint(server, topic, partition, healed=True)
+
+    async def read_usage(self) -> None:
+        """Every usage event, once they tell of all that the final reading found."""
+        if not self.world.metered:
+            return
+        finals = [each for each in self.world.recorder.history.of("read", "changes") if each.ok]
+        living = {topic.resource for topic in self.topics}
+        ends = {
+            (each.args["topic"].rsplit("#", 1)[-1], each.args["partition"]): each.result["next"]
+            for each in finals
+            if each.action == "changes" or (each.args.get("final") and each.args["topic"] in living)
+        }
+        await self._usage.read_usage(ends)
+
+    async def verify(self) -> None:
+        """With no server left: what is stored agrees with itself, and nothing is left behind."""
+        world = self.world
+        if world.metered:
+            self._usage.note_stored()
+        process = world.loop.process("verifier")
+        files = FaultyFileStore(world.disk, process, FileFaults())
+        meta = FaultyMetaStore(world.disk, process, MetaFaults())
+        history = world.recorder.history
+        excused = [note.args["topic"] for note in history.noted("rot")]
+        excused += SIDE_INDEX  # writing one may fail; it is rebuilt when it is needed
+        if history.noted("usurped"):
+            # A lone server believes that only it deletes topics; see OpenGate.confirm_topic.
+            excused += sorted(self._dead)
+
+        def report(finding: Finding) -> None:
+            if finding.problem and not any(part in finding.text for part in excused):
+                world.recorder.note("verify-fault", text=finding.text)
+
+        await verify_logs(files, meta, report, lambda done, total: None)
+        for path in world.disk.files:
+            topic_uuid = path.split("/", 1)[0]
+            if topic_uuid in self._dead and topic_uuid not in excused:
+                world.recorder.note("left-behind", text=path)
+
+    async def _count_partitions(self, topic: LiveTopic) -> None:
+        # The outcome of the last change may be unknown to the admin.
+        async def find(broker: Broker) -> Topic:
+            return broker.topics.find_topic(OWNER, topic.name)
+
+        server = await self.server()
+        try:
+            found = await server.call("find", find, timeout_s=PATIENCE_S)
+        except (TalosError, ServerLost, UnansweredBug):
+            return
+        if found.resource == topic.resource:
+            topic.partitions = found.partitions
+
+    async def _probe(self, topic: LiveTopic, partition: int) -> None:
+        until_s = self.world.loop.time() + PATIENCE_S
+        while True:
+            late = self.world.loop.time() > until_s
+            if await self.probe_once(await self.server(), topic, partition, late) or late:
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def probe_once(
+        self, server: SimulatedServer, topic: LiveTopic, partition: int, late: bool = False
+    ) -> bool:
+        """One put; if it is ``late``, it must succeed."""
+        self._number += 1
+        blocks = [self.block([f"probe.{self._number}"])]
+        put = await self.put(server, topic, partition, blocks, **({"healed": True} if late else {}))
+        return put.ok
+
+    async def _read_partition(self, topic: LiveTopic, partition: int) -> None:
+        until_s = self.world.loop.time() + PATIENCE_S
+        while True:
+            late = self.world.loop.time() > until_s
+            operation = await self._read_once(topic, partition, late)
+            if operation.ok or late:
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def _read_once(self, topic: LiveTopic, partition: int, late: bool) -> Operation:
+        server = await self.server()
+        args = {"healed": True} if late else {}
+        found = await self.range(server, topic, partition, **args)
+        operation = self.world.recorder.invoke(
+            self.name,
+            "read",
+            topic=topic.resource,
+            partition=partition,
+            offset=-1,
+            final=True,
+            **args,
+        )
+        if found is None:
+            self.world.recorder.fail(operation, "no range")
+            return operation
+        blocks: list[tuple[int, list[str | None]]] = []
+        times: list[tuple[int, int]] = []
+        offset = found.start
+        while offset < found.next:
+            read, result = await self.get(server, topic, partition, offset)
+            if result is None or not result.blocks:
+                self.world.recorder.fail(operation, f"at {offset}: {read.error or 'nothing'}")
+                return operation
+            blocks += [(base, ids) for base, ids in decode_blocks(result) if base >= offset]
+            times += [(each.base_offset, each.append_ms) for each in result.blocks]
+            offset = result.blocks[-1].next_offset
+        times = list(dict.fromkeys(times))  # a block may have been given twice
+        self.world.recorder.ok(
+            operation, blocks=blocks, start=found.start, next=offset, times=times
+        )
+        if times:
+            await self._look_up(server, topic, partition, times)
+        return operation
+
+    async def _look_up(
+        self,
+        server: SimulatedServer,
+        topic: LiveTopic,
+        partition: int,
+        times: list[tuple[int, int]],
+    ) -> None:
+        """The offset of a time is that of the first block appended then or later."""
+        asked_ms = self.rng.choice(times)[1] + self.rng.choice([0, 0, 1, -1])
+        later = [offset for offset, append_ms in times if append_ms >= asked_ms]
+        expected = min(later, default=None)
+        lookup = self.world.recorder.invoke(
+            self.name,
+            "lookup",
+            topic=topic.resource,
+            partition=partition,
+            time_ms=asked_ms,
+            expected=expected,
+            server=server.name,
+        )
+        offset = await self.ask(
+            server,
+            lookup,
+            lambda broker: broker.messages.offset_at(OWNER, topic.resource, partition, asked_ms),
+        )
+        if offset is None:
+            return
+        result = {"offset": offset}
+        if offset != expected:  # retention may have dropped it meanwhile
+            found = await self.range(server, topic, partition)
+            result |= {} if found is None else {"start": found.start}
+        self.world.recorder.ok(lookup, **result)
+
+
+def _message_clients(world: World, topics: list[LiveTopic]) -> list[Actor]:
+    clients: list[Actor] = [Stranger(world, "stranger", topics)]
+    clients += [Producer(world, f"plain{n}", topics) for n in range(2)]
+    clients += [IdempotentProducer(world, f"exact{n}", topics, n + 1) for n in range(2)]
+    clients += [Reader(world, f"reader{n}", topics) for n in range(2)]
+    clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in range(2)]
+    return clients
+
+
+async def standard_workload(world: World) -> None:
+    """Chaos, then healing, probes, a restart, and the final reading."""
+    rng = world.rng("workload")
+    await world.start_server()
+    topics: list[LiveTopic] = []
+    admin = Admin(world, topics)
+    topics.append(await admin.create("synced", partitions=2, flushed=False))
+    topics.append(await admin.create("flushed", partitions=1, flushed=True))
+    tables = TableScene(world)
+    await tables.create()
+    clients: list[Actor] = [admin, *_message_clients(world, topics)]
+    clients = [*(clients if world.config.messages else ()), *tables.clients()]
+    tasks = [asyncio.create_task(each.run(), name=each.name) for each in clients]
+    await world.trouble()
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await world.heal()
+    auditor = Auditor(world, topics)
+    await auditor.probe()
+    await tables.probe()
+    if rng.random() < 0.5:
+        await world.stop_server()
+    else:
+        await world.crash()
+    await world.start_server()
+    await auditor.read_all()
+    await tables.read_all()
+    await auditor.read_usage()
+    await world.stop_server()
+    await auditor.verify()

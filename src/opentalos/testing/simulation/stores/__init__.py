@@ -1,0 +1,1 @@
+"""Faulty stores in simulated memory."""

@@ -1,0 +1,223 @@
+"""FaultyFileStore: the FileStore port on a simulated disk, with every fault the port allows."""
+
+from collections.abc import Sequence
+
+from opentalos.adapters.store_path import check_file_path, check_file_prefix
+from opentalos.model.errors import (
+    AlreadyExists,
+    BadRequest,
+    Fenced,
+    NotFound,
+    OutcomeUnknown,
+    RecoveryStuck,
+    StorageFull,
+    StoreUnavailable,
+    WriterDead,
+)
+from opentalos.model.message import Durability
+from opentalos.testing.simulation.loop import SimulatedProcess
+from opentalos.testing.simulation.stores.disk import SEGMENT_SUFFIX, SimulatedDisk, SimulatedFile
+from opentalos.testing.simulation.stores.faults import FileFaults
+from opentalos.testing.simulation.world.table_steps import Step, steps_of_blocks
+
+WRITE_S = 0.0005  # mean of a write into the page cache
+SYNC_S = 0.002  # mean of a sync
+LOOKUP_S = 0.0003  # mean of everything else
+FILE_BYTES = 64  # a new file needs room for its entry
+
+
+class FaultyAppendFile:
+    """AppendFile on the simulated disk."""
+
+    def __init__(self, store: "FaultyFileStore", path: str, file: SimulatedFile) -> None:
+        self._store, self._path, self._file = store, path, file
+        self._closed = False
+        self._dead: BaseException | None = None
+
+    async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
+        """Write, sync, look for a fence; see the port."""
+        self._check_alive()
+        before_bytes = len(self._file.content)
+        try:
+            _check_stuck(self._store.disk, self._path)
+            await self._commit(b"".join(chunks))
+            self._check_fence()
+        except BaseException as error:
+            self._dead = error
+            raise
+        self._file.before_last_bytes = before_bytes
+        length = len(self._file.content)
+        self._store.disk.observe("file-commit", self._path, self._store.process, length)
+        return length
+
+    async def close(self) -> int:
+        """Sync and make immutable; see the port."""
+        if self._closed and self._dead is None:
+            return len(self._file.content)
+        self._check_alive()
+        store, file = self._store, self._file
+        try:
+            if store.disk.hits(store.faults.close_fails):
+                raise OutcomeUnknown(f"{self._path}: simulated failure of close")
+            await store.disk.after(
+                store.delay(SYNC_S), lambda: store.disk.sync(file, to_platter=True)
+            )
+            self._check_fence()
+        except BaseException as error:
+            self._dead = error
+            raise
+        self._closed = True
+        return len(file.content)
+
+    async def _commit(self, data: bytes) -> None:
+        store, file, disk, faults = self._store, self._file, self._store.disk, self._store.faults
+        fails = disk.hits(faults.commit_fails)
+        written = data[: disk.rng.choice([0, len(data), disk.rng.randint(0, len(data))])]
+        slow_s = 0.0
+        if disk.hits(faults.commit_slow):
+            slow_s = disk.rng.random() * faults.slow_s
+        elif disk.hits(faults.commit_hangs):
+            slow_s = disk.rng.random() * faults.hang_s
+        file.in_flight = data
+        steps: list[Step] = []
+        if not fails and self._path.endswith(SEGMENT_SUFFIX) and disk.kills.watches(store.process):
+            steps += steps_of_blocks(data)
+
+        def write() -> None:
+            file.in_flight = b""  # what a kill before the write must not tear
+            disk.kills.before(store.process, steps)
+            disk.write(file, written if fails else data)
+
+        def sync() -> None:
+            disk.sync(file, to_platter=to_platter, fails=lies)
+            disk.kills.after(store.process, steps)
+
+        await disk.after(store.delay(WRITE_S), write)
+        to_platter = file.durability is Durability.SYNCED or disk.hits(faults.writeback)
+        lies = fails and (len(written) < len(data) or disk.hits(faults.sync_lies))
+        await disk.after(store.delay(SYNC_S) + slow_s, sync)
+        if fails:
+            raise OutcomeUnknown(f"{self._path}: simulated failure of a commit")
+
+    def _check_alive(self) -> None:
+        if self._dead is not None:
+            raise WriterDead(f"{self._path}: an earlier call failed") from self._dead
+        if self._closed or self._store.closed:
+            raise WriterDead(f"{self._path}: closed")
+
+    def _check_fence(self) -> None:
+        if self._file.fenced:
+            raise Fenced(f"{self._path}: another owner took it over")
+
+
+class FaultyFileStore:
+    """One server's client of the simulated disk."""
+
+    def __init__(self, disk: SimulatedDisk, process: SimulatedProcess, faults: FileFaults) -> None:
+        self.disk, self.process, self.faults = disk, process, faults
+        self.closed = False
+
+    def delay(self, mean_s: float) -> float:
+        """How long one step takes."""
+        return mean_s * (0.2 + 1.6 * self.disk.rng.random())
+
+    async def create(self, path: str, *, durability: Durability) -> FaultyAppendFile:
+        """Make a file; see the port."""
+        self._check_open()
+        check_file_path(path)
+        disk = self.disk
+        _check_stuck(disk, path)
+        if disk.hits(self.faults.create_fails):
+            raise StoreUnavailable(f"{path}: simulated failure of create")
+        unknown = disk.hits(self.faults.create_unknown)
+        if not (unknown and disk.hits(0.5)):
+            file = await disk.after(self.delay(SYNC_S), lambda: self._create(path, durability))
+        if unknown:
+            raise OutcomeUnknown(f"{path}: simulated loss of the answer to create")
+        return FaultyAppendFile(self, path, file)
+
+    async def recover(self, path: str, *, deadline_s: float) -> int:
+        """Fence the writer, then freeze and measure; see the port."""
+        self._check_open()
+        check_file_path(path)
+        disk = self.disk
+        _check_stuck(disk, path)
+        if not disk.healed and disk.refusals.refuses(path, self.faults):
+            disk.observe("recover-refused", path, self.process, 0)
+            raise StoreUnavailable(f"{path}: simulated refusal of recover")
+        slow_s = disk.rng.random() * self.faults.slow_s if self._slow() else 0.0
+        if disk.hits(self.faults.recover_stuck) or slow_s > deadline_s:
+            if disk.hits(0.5):
+                await disk.after(self.delay(SYNC_S), lambda: disk.fence(self._file(path)))
+            await disk.after(deadline_s, lambda: None)
+            raise RecoveryStuck(path)
+        await disk.after(self.delay(SYNC_S) + slow_s, lambda: disk.fence(self._file(path)))
+        length = await disk.after(self.delay(SYNC_S), lambda: disk.measure(self._file(path)))
+        disk.observe("file-recover", path, self.process, length)
+        return length
+
+    async def read(self, path: str, *, position: int, bytes_max: int) -> bytes:
+        """Bytes as readers see them, synced or not; see the port."""
+        self._check_open()
+        check_file_path(path)
+        if position < 0 or bytes_max < 0:
+            raise BadRequest(f"{path}: cannot read {bytes_max} bytes at {position}")
+        if self.disk.hits(self.faults.read_fails):
+            raise StoreUnavailable(f"{path}: simulated failure of read")
+        return await self.disk.after(
+            self.delay(LOOKUP_S), lambda: self._file(path).visible()[position:][:bytes_max]
+        )
+
+    async def list(self, prefix: str) -> Sequence[str]:
+        """Paths below a folder, sorted; see the port."""
+        self._check_open()
+        folder = check_file_prefix(prefix)
+        start = f"{folder}/" if folder else ""
+        return await self.disk.after(
+            self.delay(LOOKUP_S),
+            lambda: sorted(path for path in self.disk.files if path.startswith(start)),
+        )
+
+    async def delete(self, path: str) -> None:
+        """Fence and remove; see the port."""
+        self._check_open()
+        check_file_path(path)
+        if self.disk.hits(self.faults.delete_fails):
+            raise StoreUnavailable(f"{path}: simulated failure of delete")
+        await self.disk.after(self.delay(LOOKUP_S), lambda: self.disk.remove(path))
+
+    async def space(self) -> int:
+        """Free bytes; see the port."""
+        self._check_open()
+        return max(0, self.disk.capacity_bytes - self.disk.used_bytes)
+
+    async def close(self) -> None:
+        """Let go of the disk; this client's open files are dead."""
+        self.closed = True
+
+    def _slow(self) -> bool:
+        return self.disk.hits(self.faults.recover_slow)
+
+    def _create(self, path: str, durability: Durability) -> SimulatedFile:
+        if path in self.disk.files:
+            raise AlreadyExists(path)
+        if self.disk.used_bytes + FILE_BYTES > self.disk.capacity_bytes:
+            raise StorageFull(f"{path}: no room for a new file")
+        file = self.disk.files[path] = SimulatedFile(durability, self.process)
+        return file
+
+    def _file(self, path: str) -> SimulatedFile:
+        file = self.disk.files.get(path)
+        if file is None:
+            raise NotFound(path)
+        return file
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise StoreUnavailable("the file store is closed")
+
+
+def _check_stuck(disk: SimulatedDisk, path: str) -> None:
+    """Raises: StoreUnavailable: nothing can be written below this topic's folder now."""
+    if not disk.healed and path.partition("/")[0] in disk.stuck:
+        raise StoreUnavailable(f"{path}: simulated: this topic's storage takes nothing")

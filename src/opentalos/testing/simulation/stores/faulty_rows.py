@@ -1,0 +1,139 @@
+"""FaultyRowStore: the RowStore port in simulated memory, with every fault the port allows."""
+
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, TypeVar
+
+from opentalos.adapters.memory import MemoryRowStore
+from opentalos.adapters.row_rules import check_mutations
+from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, TalosError
+from opentalos.ports.row_store import FamilyName, Row, RowMutation
+from opentalos.testing.simulation.loop import SimulatedProcess
+from opentalos.testing.simulation.stores.disk import SimulatedDisk
+from opentalos.testing.simulation.stores.faults import RowFaults
+from opentalos.testing.simulation.stores.faulty_meta import READ_S, WRITE_S, run_now
+from opentalos.testing.simulation.world.kills import stepped
+from opentalos.testing.simulation.world.table_steps import (
+    ROW_TABLES,
+    Step,
+    is_index,
+    steps_of_mutation,
+)
+
+T = TypeVar("T")
+Steps = Callable[[], Iterator[Step]]
+
+LATE_S = 5.0  # a write whose answer was lost is applied so much later at most
+
+
+class FaultyRowStore:
+    """One server's client of the simulated table service."""
+
+    def __init__(self, disk: SimulatedDisk, process: SimulatedProcess, faults: RowFaults) -> None:
+        self._disk, self._process, self._faults = disk, process, faults
+        self._inner = MemoryRowStore(disk.records)
+
+    async def open_table(self, table: str, *, splits: Sequence[bytes] = ()) -> None:
+        """Make the table if it is not there; see the port."""
+        await self._read(lambda: self._inner.open_table(table, splits=splits))
+
+    async def drop_table(self, table: str) -> None:
+        """Remove the table; see the port."""
+        await self._read(lambda: self._inner.drop_table(table), lambda: _of_drop(table))
+
+    async def get(
+        self, table: str, keys: Sequence[bytes], *, family: FamilyName = FamilyName.DATA
+    ) -> Sequence[Row | None]:
+        """Rows in the order asked; see the port."""
+        return await self._read(lambda: self._inner.get(table, keys, family=family))
+
+    async def mutate(self, table: str, mutation: RowMutation) -> int:
+        """One compare-and-set; see the port."""
+        disk, faults = self._disk, self._faults
+        if disk.hits(faults.unavailable):
+            raise StoreUnavailable("simulated: the row store does not answer")
+        call = lambda: self._inner.mutate(table, mutation)  # noqa: E731  # shared by three uses
+        steps = lambda: steps_of_mutation(table, mutation)  # noqa: E731
+        if not disk.hits(faults.unknown):
+            return await disk.after(self._delay(WRITE_S), lambda: self._apply(call, steps))
+        if disk.hits(faults.unknown_later):
+            disk.later(disk.rng.random() * LATE_S, lambda: _apply_late(call))
+        elif disk.hits(0.5):
+            await disk.after(self._delay(WRITE_S), lambda: self._apply(call, steps))
+        raise OutcomeUnknown("simulated: the answer of the row store was lost")
+
+    async def mutate_many(
+        self, table: str, mutations: Sequence[RowMutation]
+    ) -> Sequence[int | TalosError]:
+        """One outcome per mutation, each with its own faults; see the port."""
+        check_mutations(mutations)
+        run_now(self._inner.get(table, []))  # a table that was not opened refuses the whole call
+        outcomes: list[int | TalosError] = []
+        for mutation in mutations:
+            try:
+                outcomes.append(await self.mutate(table, mutation))
+            except TalosError as error:
+                outcomes.append(error)
+        return outcomes
+
+    async def scan(
+        self,
+        table: str,
+        start: bytes,
+        stop: bytes,
+        *,
+        limit: int,
+        reverse: bool = False,
+        family: FamilyName = FamilyName.DATA,
+    ) -> Sequence[Row]:
+        """Rows of a key range; see the port."""
+        return await self._read(
+            lambda: self._inner.scan(
+                table, start, stop, limit=limit, reverse=reverse, family=family
+            ),
+            lambda: self._of_scan(table, family),
+        )
+
+    async def close(self) -> None:
+        """Let go of the storage."""
+        await self._inner.close()
+
+    async def _read(
+        self, call: Callable[[], Coroutine[Any, Any, T]], steps: Steps = lambda: iter(())
+    ) -> T:
+        disk = self._disk
+        if disk.hits(self._faults.unavailable):
+            raise StoreUnavailable("simulated: the row store does not answer")
+        return await disk.after(self._delay(READ_S), lambda: self._stepped(call, steps))
+
+    def _apply(self, call: Callable[[], Coroutine[Any, Any, T]], steps: Steps) -> T:
+        # A crash between sending and applying leaves it open whether the write happens.
+        if self._process.crashed and self._disk.rng.random() < 0.5:
+            raise OutcomeUnknown("nobody hears this")
+        return self._stepped(call, steps)
+
+    def _stepped(self, call: Callable[[], Coroutine[Any, Any, T]], steps: Steps) -> T:
+        return stepped(self._disk.kills, self._process, lambda: run_now(call()), steps)
+
+    def _of_scan(self, table: str, family: FamilyName) -> Iterator[Step]:
+        of_rows = table.startswith(ROW_TABLES) and not is_index(table)
+        if of_rows and family is FamilyName.PENDING and self._disk.kills.opens(self._process):
+            yield Step.LOOK
+
+    def _delay(self, mean_s: float) -> float:
+        delay_s = mean_s * (0.2 + 1.6 * self._disk.rng.random())
+        if self._disk.hits(self._faults.slow):
+            delay_s += self._disk.rng.random() * self._faults.slow_s
+        return delay_s
+
+
+def _of_drop(table: str) -> Iterator[Step]:
+    if table.startswith(ROW_TABLES) and not is_index(table):
+        yield Step.DROP_ROWS
+
+
+def _apply_late(call: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Apply a write whose answer was lost, if it still can be applied."""
+    try:
+        run_now(call())
+    except TalosError:
+        return

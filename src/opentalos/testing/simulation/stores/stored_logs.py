@@ -1,0 +1,107 @@
+"""What the simulated storage ever held: the committed blocks of every partition, dropped or not.
+
+It reads manifests as they are written and segment files before they are removed, by the documented
+layout and not by the log's own code, so that it can be a witness against that code.
+"""
+
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from opentalos.adapters.memory import MemoryStorage
+
+Partition = tuple[str, int]  # topic uuid, partition
+_MANIFESTS = "log/"
+SEGMENT_MAGIC = b"\x89TALOSEG"
+SEGMENT_HEADER_BYTES = 64
+BLOCK_HEADER = struct.Struct(">IIIIQQQqqQIqBBHHH")  # see log/segment/format.py
+_APPEND_MS, _EXTRAS_BYTES = 7, 15  # places in it
+
+
+class CommittedBlock(NamedTuple):
+    """One block with messages."""
+
+    base_offset: int
+    messages: int
+    append_ms: int
+    payload_bytes: int
+
+
+class _Sealed(NamedTuple):
+    """A segment as some manifest named it."""
+
+    base_offset: int
+    epoch: int
+    next_offset: int
+    file_bytes: int
+
+
+class WatchedRecords(MemoryStorage):
+    """Records that remember every sealed segment that a manifest named."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sealed: dict[Partition, dict[_Sealed, None]] = {}
+        self.unsealed: dict[Partition, tuple[int, int]] = {}  # base offset and epoch
+        self._epochs: dict[Partition, int] = {}
+
+    def record_changed(self, path: str) -> None:
+        """See MemoryStorage; called with each change that was applied."""
+        super().record_changed(path)
+        stored = self.records.get(path)
+        if stored is None or not path.startswith(_MANIFESTS):
+            return
+        _, topic_uuid, partition = path.split("/")
+        manifest: dict[str, Any] = json.loads(stored.record.value)
+        key = (topic_uuid, int(partition))
+        known = self.sealed.setdefault(key, {})
+        if manifest["epoch"] < self._epochs.get(key, 0):
+            return  # somebody who does not know of a deletion began the record anew
+        self._epochs[key] = manifest["epoch"]
+        self.unsealed.pop(key, None)
+        for base, epoch, next_offset, file_bytes, _ in manifest["segments"]:
+            if next_offset is None:
+                self.unsealed[key] = (base, epoch)
+            else:
+                known[_Sealed(base, epoch, next_offset, file_bytes)] = None
+
+
+class StoredLog(NamedTuple):
+    """All blocks of a partition, in order. ``sure``: all of them were committed; else the last
+    segment was never sealed, and its last group may not have been."""
+
+    partition: Partition
+    blocks: list[CommittedBlock]
+    sure: bool
+
+
+def stored_logs(records: WatchedRecords, files: dict[str, bytes]) -> Iterator[StoredLog]:
+    """What every partition ever held; ``files``: every segment file that ever was."""
+    for key, segments in records.sealed.items():
+        blocks: list[CommittedBlock] = []
+        for segment in sorted(segments):
+            content = files.get(_path(key, segment.base_offset, segment.epoch), b"")
+            blocks += _blocks(content[: segment.file_bytes])
+        last = records.unsealed.get(key)
+        if last is not None:
+            blocks += _blocks(files.get(_path(key, *last), b""))
+        yield StoredLog(key, blocks, last is None)
+
+
+def _path(key: Partition, base_offset: int, epoch: int) -> str:
+    return f"{key[0]}/{key[1]}/{base_offset:020d}-{epoch}.log"
+
+
+def _blocks(content: bytes) -> Iterator[CommittedBlock]:
+    """Blocks with messages; the rest of a file that a power loss damaged is left out."""
+    at = SEGMENT_HEADER_BYTES
+    while at + BLOCK_HEADER.size <= len(content):
+        header = BLOCK_HEADER.unpack_from(content, at)
+        size, messages, base = header[1], header[3], header[4]
+        if size < BLOCK_HEADER.size or at + size > len(content):
+            return
+        if messages:
+            payload_bytes = size - BLOCK_HEADER.size - header[_EXTRAS_BYTES]
+            yield CommittedBlock(base, messages, header[_APPEND_MS], payload_bytes)
+        at += size

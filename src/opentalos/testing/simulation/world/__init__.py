@@ -1,0 +1,1 @@
+"""Simulated servers, their network and the faults that happen to them."""

@@ -1,0 +1,262 @@
+"""ClusterWorld: several servers with stable names over one storage, behind one network.
+
+    async def scenario(world: ClusterWorld) -> None:
+        await world.start_all()
+        ...                                   # calls through any server
+        await world.crash("s1")
+        await world.start("s1")
+
+A host is a stable name. It has at most one process at a time; where it will not come back, it is
+``gone``.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+
+from opentalos.broker.broker import BrokerConfig
+from opentalos.broker.cluster.records import LeavingKind
+from opentalos.model.errors import TalosError
+from opentalos.model.limits import ClusterLimits
+from opentalos.testing.simulation.history import History
+from opentalos.testing.simulation.loop import SimulatedProcess
+from opentalos.testing.simulation.stores.disk import CAPACITY_BYTES
+from opentalos.testing.simulation.stores.faults import ENABLED, ClusterFaults
+from opentalos.testing.simulation.world.clock import SimulatedClock
+from opentalos.testing.simulation.world.cluster_server import ClusterServer, Forwarding, Seat
+from opentalos.testing.simulation.world.control_view import ControlView
+from opentalos.testing.simulation.world.kills import Kill
+from opentalos.testing.simulation.world.network import SimulatedNetwork
+from opentalos.testing.simulation.world.peers import Directory, address_of
+from opentalos.testing.simulation.world.server import (
+    PlainSecretBox,
+    ServerLost,
+    UnansweredBug,
+    server_rng,
+)
+from opentalos.testing.simulation.world.world import (
+    METERING,
+    SKEW_MS,
+    START_PAUSE_S,
+    World,
+    WorldConfig,
+)
+
+TOKEN_BYTES = 8
+RECOVER_REFUSED_WORST = 1.0  # of files that are recovered; see FileFaults
+ADDRESSED = 0.6  # of calls that go where the schedule info says
+
+CLUSTER_LIMITS = ClusterLimits(
+    virtual_nodes=16,
+    stable_after_s=1.5,
+    restart_s=6.0,
+    stop_s=5.0,
+    handover_s=1.0,
+    peer_timeout_s=3.0,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig(WorldConfig):
+    """How large the cluster is, and what troubles it. Faults that are None are drawn.
+
+    ``recover_refused`` is drawn apart, and only beside drawn ``files``: seeds that were found
+    before there was such a fault play as they did when it is 0.
+    """
+
+    chaos_s: float = 12.0
+    call_s: float = 2.5
+    hosts: int = 3
+    workers: int = 2  # of each consumer group
+    session_s: float = 2.0
+    limits: ClusterLimits = field(default_factory=lambda: CLUSTER_LIMITS)
+    cluster: ClusterFaults | None = None
+    recover_refused: float | None = None
+
+
+class ClusterWorld(World):
+    """Everything of one run of a cluster; all chances come from ``seed``."""
+
+    def __init__(self, seed: int, config: ClusterConfig | None = None) -> None:
+        self.cluster_config = config or ClusterConfig()
+        super().__init__(seed, self.cluster_config)
+        drawn = ClusterFaults.draw(self.rng("cluster faults"))
+        self.trouble_faults = self.cluster_config.cluster or drawn
+        if self.cluster_config.files is None:
+            files = replace(self.stores.files, recover_refused=self._draw_refusals())
+            self.stores = replace(self.stores, files=files)
+        self.network = SimulatedNetwork(self.disk)
+        self.directory = Directory(self.network)
+        self.hosts: dict[str, ClusterServer | None] = {}
+        self.gone: dict[str, None] = {}  # hosts that never come back
+        self.drained: dict[str, None] = {}
+        self.forwarded = 0
+        self._made: list[ClusterServer] = []
+        self.control = ControlView(self.disk, self.recorder)
+
+    def _draw_refusals(self) -> float:
+        if self.cluster_config.recover_refused is not None:
+            return self.cluster_config.recover_refused
+        rng = self.rng("refused recoveries")
+        return rng.random() * RECOVER_REFUSED_WORST if rng.random() < ENABLED else 0.0
+
+    def play(self, scenario: "Callable[[ClusterWorld], Awaitable[None]]") -> History:
+        """Play the scenario to its end and return what was recorded."""
+        return self.run(lambda _: scenario(self))
+
+    # --- servers -------------------------------------------------------------------------------
+
+    def running(self) -> list[ClusterServer]:  # type: ignore[override]  # a list is not changed
+        """Servers that are started and have not crashed."""
+        return [each for each in self.hosts.values() if each is not None and each.ready]
+
+    def pick(self, rng: random.Random, address: str = "") -> ClusterServer | None:
+        """Any server that runs, mostly the one at the address."""
+        running = self.running()
+        if address and rng.random() < ADDRESSED:
+            for server in running:
+                if server.seat.address == address:
+                    return server
+        return rng.choice(running) if running else None
+
+    async def start_all(self) -> None:
+        """Start every host of the configuration."""
+        names = [f"s{number + 1}" for number in range(self.cluster_config.hosts)]
+        await asyncio.gather(*(self.start(name) for name in names))
+
+    async def start(self, host: str) -> None:
+        """Start a host's process, again and again until it runs or the host is gone."""
+        while host not in self.gone:
+            server = self._new_process(host)
+            self.hosts[host] = server
+            try:
+                await server.start()
+            except (TalosError, ServerLost, UnansweredBug) as error:
+                self.recorder.note("start-failed", server=server.name, text=repr(error))
+                if self.hosts[host] is not server:
+                    return  # the nemesis took over
+                self.end_process(server)
+                await asyncio.sleep(START_PAUSE_S)
+                continue
+            self.recorder.note("started", server=server.name, host=host)
+            return
+
+    async def crash_host(self, host: str) -> None:
+        """Kill a host's process; its session and its files stay as they are."""
+        server = self.hosts.get(host)
+        if server is not None and server.alive:
+            self.recorder.note("process-crash", server=server.name, host=host)
+            self.end_process(server)
+        self.hosts[host] = None
+
+    async def stop(self, host: str) -> None:
+        """Close a host's process in order, which announces that it will be back."""
+        server = self.hosts.get(host)
+        if server is None or not server.alive:
+            return
+        self.recorder.note("stopping", server=server.name, host=host)
+        try:
+            await server.stop()
+        except (TalosError, ServerLost, UnansweredBug) as error:
+            self.recorder.note("stop-failed", server=server.name, text=repr(error))
+        self.disk.lose_process(server.process)
+        if self.hosts[host] is server:
+            self.hosts[host] = None
+        leaving = self.control.leaving(host)
+        mine = leaving is not None and leaving.incarnation == server.seat.incarnation
+        if leaving is not None and mine and leaving.kind == LeavingKind.RESTART.value:
+            self.recorder.note("announced", host=host, wait_s=leaving.wait_s)
+
+    async def crash_everybody(self) -> None:
+        """Every process dies."""
+        for host in self.hosts:
+            await self.crash_host(host)
+
+    async def lose_power_everywhere(self) -> None:
+        """Every process dies, and everything unsynced is lost."""
+        self.recorder.note("power-loss")
+        for host, server in self.hosts.items():
+            if server is not None and server.alive:
+                server.crash()
+            self.hosts[host] = None
+        self.disk.lose_power()
+
+    def end_process(self, server: ClusterServer) -> None:
+        """Crash one process and do to its files what a crash does."""
+        if server.alive:
+            server.crash()
+            self.disk.lose_process(server.process)
+
+    def _kill(self, process: SimulatedProcess, kill: Kill) -> None:
+        super()._kill(process, kill)
+        for host, server in self.hosts.items():
+            if server is not None and server.process is process:
+                self.recorder.note("process-crash", server=server.name, host=host)
+
+    def _new_process(self, host: str) -> ClusterServer:
+        number = len(self._made) + 1
+        rng = server_rng(self.seed, number)
+        skew_ms = rng.randint(-SKEW_MS, SKEW_MS)
+        config = self.cluster_config
+        incarnation = rng.randbytes(TOKEN_BYTES).hex()
+        broker = BrokerConfig(
+            server=host,
+            advertise=address_of(host),
+            secret_box=PlainSecretBox(),
+            log=config.log,
+            message=config.message,
+            topic=config.topic,
+            group=config.group,
+            quota=self.quota,
+            metering=METERING if self.metered else None,
+            minute_ms=self.config.minute_ms,
+            sds=config.sds,
+            cluster=config.limits,
+            incarnation=incarnation,
+        )
+        seat = Seat(
+            host=host,
+            incarnation=incarnation,
+            address=address_of(host),
+            directory=self.directory,
+            session_s=config.session_s,
+            forwarded=self._forwarded,
+        )
+        clock = SimulatedClock(self.loop, rng, skew_ms=skew_ms)
+        server = ClusterServer(self.disk, f"{host}.{number}", broker, self.stores, clock, seat)
+        self._made.append(server)
+        self._servers.append(server)
+        return server
+
+    def _forwarded(self, forwarding: Forwarding) -> None:
+        self.forwarded += 1
+        if forwarding.hops > 1:
+            text = f"{forwarding.server} forwards to {forwarding.to}: hop {forwarding.hops}"
+            self.recorder.note("forward-loop", text=text)
+
+    # --- after the faults ----------------------------------------------------------------------
+
+    async def heal(self) -> None:
+        """End all faults; every host runs that is not gone."""
+        self.disk.kills.armed = False
+        self.disk.healed = True
+        self.disk.capacity_bytes = CAPACITY_BYTES
+        self.network.mend_all()
+        self.recorder.note("healed")
+        for host, server in self.hosts.items():
+            if server is not None and (host in self.gone or not server.ready):
+                self.end_process(server)  # the nemesis left it half started or half stopped
+            elif server is not None:
+                server.process.resume()
+        await asyncio.gather(
+            *(
+                self.start(host)
+                for host, server in self.hosts.items()
+                if host not in self.gone and (server is None or not server.alive)
+            )
+        )
+
+    async def stop_all(self) -> None:
+        """Close every process in order."""
+        await asyncio.gather(*(self.stop(host) for host in list(self.hosts)))

@@ -1,0 +1,96 @@
+"""SimulatedPeers: calls between the servers of a simulated cluster."""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from opentalos.model.errors import NotSupported, StoreUnavailable
+from opentalos.ports.peers import Forwarded, Reply
+from opentalos.testing.simulation.world.network import Link, SimulatedNetwork, Way
+
+if TYPE_CHECKING:
+    from opentalos.testing.simulation.world.cluster_server import ClusterServer
+
+CONNECT_S = 0.0005  # mean of a connection on one network
+CONNECT_TIMEOUT_S = 1.0  # nobody answers, nobody refuses
+ASK_TIMEOUT_S = 3.0
+
+
+class Directory:
+    """Who listens at which address; a process that is paused or busy still listens."""
+
+    def __init__(self, network: SimulatedNetwork) -> None:
+        self.network = network
+        self._servers: dict[str, ClusterServer] = {}
+
+    def add(self, address: str, server: "ClusterServer") -> None:
+        """The server listens from now on."""
+        self._servers[address] = server
+
+    def listening(self, address: str) -> "ClusterServer | None":
+        """The server there; None: connections are refused."""
+        server = self._servers.get(address)
+        return server if server is not None and server.listening else None
+
+    def link(self, host: str, address: str) -> Link:
+        """The way from a server to an address."""
+        return Link(self.network, Way(host, place_of(address)))
+
+
+class SimulatedPeers:
+    """The Peers port of one server."""
+
+    def __init__(self, directory: Directory, host: str) -> None:
+        self._directory, self._host = directory, host
+        self._disk = directory.network.disk
+
+    async def refuses(self, address: str) -> bool:
+        """True only if the process at the address is gone; see the port."""
+        link = self._directory.link(self._host, address)
+        if not link.up():
+            await self._disk.after(CONNECT_TIMEOUT_S, lambda: None)
+            return False
+        delay_s = CONNECT_S * (0.2 + 1.6 * self._disk.rng.random())
+        return await self._disk.after(delay_s, lambda: self._directory.listening(address) is None)
+
+    async def ask(self, address: str, call: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A call to the other broker; see the port."""
+        server = await self.reach(address)
+        sent = json.loads(json.dumps(arguments))
+
+        async def asked() -> Mapping[str, Any]:
+            return await server.ask(
+                call, lambda broker: broker.peer_calls.answer(call, sent), timeout_s=ASK_TIMEOUT_S
+            )
+
+        answer = await self._directory.link(self._host, address).call(asked, write=True)
+        told: Mapping[str, Any] = json.loads(json.dumps(answer))
+        return told
+
+    async def reach(self, address: str) -> "ClusterServer":
+        """The server that listens there. Raises: StoreUnavailable: nothing was sent."""
+        link = self._directory.link(self._host, address)
+        if not link.up():
+            await self._disk.after(CONNECT_TIMEOUT_S, lambda: None)
+            raise StoreUnavailable(f"{address} does not answer")
+        server = self._directory.listening(address)
+        if server is None:
+            raise StoreUnavailable(f"{address} refuses connections")
+        return server
+
+    async def forward(self, address: str, request: Forwarded) -> Reply:
+        """Not used: simulated clients call brokers, so ``ClusterServer`` forwards for them."""
+        raise NotSupported("simulated servers forward calls, not HTTP requests")
+
+    async def close(self) -> None:
+        """Nothing is kept open."""
+
+
+def place_of(address: str) -> str:
+    """The stable name of the server at an address that ``address_of`` made."""
+    return address.split(".", 1)[0]
+
+
+def address_of(host: str) -> str:
+    """Where a server is reached."""
+    return f"{host}.test:80"

@@ -1,0 +1,210 @@
+"""SimulatedServer: one broker in its own process, reached by calls that may never be answered."""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from opentalos.broker.broker import Broker, BrokerConfig, open_broker
+from opentalos.broker.messaging.messages import PutTarget
+from opentalos.model.errors import TalosError
+from opentalos.model.identity import Principal
+from opentalos.model.message import MessageBlock
+from opentalos.testing.simulation.stores.disk import SimulatedDisk
+from opentalos.testing.simulation.stores.faults import FileFaults, MetaFaults, RowFaults
+from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore
+from opentalos.testing.simulation.stores.faulty_meta import FaultyMetaStore
+from opentalos.testing.simulation.stores.faulty_rows import FaultyRowStore
+from opentalos.testing.simulation.world.clock import SimulatedClock
+
+T = TypeVar("T")
+
+
+class ServerLost(Exception):
+    """The connection broke, or the server did not answer in time: done or not."""
+
+
+class UnansweredBug(Exception):
+    """A call ended with an exception that is not a TalosError."""
+
+
+class PlainSecretBox:
+    """SecretBox without a cipher: simulated disks are read by nobody."""
+
+    def seal(self, secret: bytes, name: str) -> bytes:
+        """The secret with its name."""
+        return name.encode() + b"\x00" + secret
+
+    def open(self, sealed: bytes, name: str) -> bytes:
+        """The secret."""
+        return sealed.removeprefix(name.encode() + b"\x00")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreFaults:
+    """Faults of the three stores."""
+
+    files: FileFaults = field(default_factory=FileFaults)
+    meta: MetaFaults = field(default_factory=MetaFaults)
+    rows: RowFaults = field(default_factory=RowFaults)
+
+
+class SimulatedServer:
+    """A broker with its stores and its clock, in a process that can pause and crash.
+
+    ``name`` is this incarnation's; ``config.server`` may stay the same over restarts.
+    """
+
+    def __init__(
+        self,
+        disk: SimulatedDisk,
+        name: str,
+        config: BrokerConfig,
+        faults: StoreFaults,
+        clock: SimulatedClock,
+    ) -> None:
+        self.name, self.disk, self.clock = name, disk, clock
+        self.process = disk.loop.process(name)
+        self.broker = self._compose(config, faults)
+        self.ready = False
+        self.twice: list[str] = []  # calls whose waiter was called more than once
+        self._open: dict[asyncio.Future[Any], str] = {}
+
+    def _compose(self, config: BrokerConfig, faults: StoreFaults) -> Broker:
+        files = FaultyFileStore(self.disk, self.process, faults.files)
+        rows = FaultyRowStore(self.disk, self.process, faults.rows)
+        meta = FaultyMetaStore(self.disk, self.process, faults.meta)
+        self._end_session = meta.lose_process
+        return open_broker(files=files, meta=meta, rows=rows, clock=self.clock, config=config)
+
+    @property
+    def alive(self) -> bool:
+        """It has not crashed."""
+        return not self.process.crashed
+
+    def unanswered(self) -> list[str]:
+        """Calls that wait for their answer."""
+        return list(self._open.values())
+
+    async def start(self) -> None:
+        """Start the broker. Raises: TalosError, ServerLost."""
+        await self.call("start", lambda broker: broker.start(), timeout_s=None)
+        self.ready = True
+
+    async def stop(self) -> None:
+        """Close the broker in order, then end the process."""
+        self.ready = False
+        try:
+            await self.call("close", lambda broker: broker.close(), timeout_s=60.0)
+        finally:
+            self.crash()
+
+    def crash(self) -> None:
+        """End the process at once; what the disk keeps is the world's business."""
+        self.ready = False
+        self.process.crash()
+        self._end_session()
+        for answer in [*self._open]:
+            self._settle(answer, None, ServerLost(f"{self.name} crashed"))
+
+    async def call(
+        self,
+        what: str,
+        make: Callable[[Broker], Coroutine[Any, Any, T]],
+        *,
+        timeout_s: float | None,
+    ) -> T:
+        """One request and its answer. Raises: TalosError, ServerLost, UnansweredBug."""
+        return await self._answered(what, lambda: self._serve(make), timeout_s)
+
+    async def _serve(self, make: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
+        return await make(self.broker)
+
+    async def _answered(
+        self, what: str, make: Callable[[], Coroutine[Any, Any, T]], timeout_s: float | None
+    ) -> T:
+        answer = self._ask(what)
+
+        async def serve() -> None:
+            try:
+                self._settle(answer, await make(), None)
+            except TalosError as error:
+                self._settle(answer, None, error)
+            except Exception as error:
+                self._settle(answer, None, UnansweredBug(f"{what}: {error!r}"))
+                raise
+
+        def begin() -> None:
+            self.process.create_task(serve(), what)
+
+        self.process.call_soon(begin)
+        value: T = await self._wait(answer, timeout_s)
+        return value
+
+    async def put(
+        self,
+        caller: Principal,
+        target: PutTarget,
+        blocks: Sequence[MessageBlock],
+        *,
+        timeout_s: float,
+    ) -> int:
+        """One put; its base offset or -1. Raises: TalosError, ServerLost, UnansweredBug."""
+        answer = self._ask("put")
+        answered = False
+
+        def waiter(base_offset: int, error: TalosError | None) -> None:
+            nonlocal answered
+            if answered:
+                self.twice.append(f"put to {target}")
+            answered = True
+            self._settle(answer, base_offset, error)
+
+        def serve() -> None:
+            try:
+                self.broker.messages.put(caller, target, blocks, waiter)
+            except TalosError as error:
+                waiter(-1, error)
+            except Exception as error:
+                self._settle(answer, None, UnansweredBug(f"put: {error!r}"))
+                raise
+
+        self.process.call_soon(serve)
+        base_offset: int = await self._wait(answer, timeout_s)
+        return base_offset
+
+    def _ask(self, what: str) -> "asyncio.Future[tuple[Any, Exception | None]]":
+        answer: asyncio.Future[tuple[Any, Exception | None]] = self.disk.loop.create_future()
+        if self.alive:
+            self._open[answer] = f"{what} since {self.disk.loop.time():.3f}"
+        else:
+            answer.set_result((None, ServerLost(f"{self.name} refuses connections")))
+        return answer
+
+    def _settle(
+        self,
+        answer: "asyncio.Future[tuple[Any, Exception | None]]",
+        value: object,
+        error: Exception | None,
+    ) -> None:
+        self._open.pop(answer, None)
+        if not answer.done():
+            answer.set_result((value, error))
+
+    async def _wait(
+        self, answer: "asyncio.Future[tuple[Any, Exception | None]]", timeout_s: float | None
+    ) -> Any:
+        # A caller that gives up leaves the call open: the server still has to answer it.
+        done, _ = await asyncio.wait({answer}, timeout=timeout_s)
+        if not done:
+            raise ServerLost(f"{self.name}: no answer within {timeout_s} s")
+        value, error = answer.result()
+        if error is not None:
+            raise error
+        return value
+
+
+def server_rng(seed: int, incarnation: int) -> random.Random:
+    """Tokens of one incarnation: never those of another."""
+    return random.Random(f"server {seed} {incarnation}")

@@ -1,0 +1,393 @@
+"""The simulated world: one storage, the servers on it, and the nemesis that troubles them.
+
+    async def scenario(world: World) -> None:
+        server = await world.start_server()
+        ...                                # calls through server.call and server.put
+        await world.crash(power=True)      # everything unsynced is gone
+        await world.start_server()
+
+    history = World(seed=7).run(scenario)
+    assert not check(history)
+
+``WorldConfig`` has small limits, so that segments roll, seal and expire within seconds.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from opentalos.broker.broker import BrokerConfig
+from opentalos.model.errors import TalosError
+from opentalos.model.limits import (
+    GroupLimits,
+    LogLimits,
+    MessageLimits,
+    MeteringSettings,
+    QuotaLimits,
+    SdsLimits,
+    TopicLimits,
+)
+from opentalos.testing.simulation.history import History, Recorder
+from opentalos.testing.simulation.loop import (
+    SimulatedProcess,
+    SimulationDeadlock,
+    SimulationLoop,
+    SimulationRunaway,
+)
+from opentalos.testing.simulation.stores.disk import CAPACITY_BYTES, DiskEvent, SimulatedDisk
+from opentalos.testing.simulation.stores.faults import (
+    FileFaults,
+    MetaFaults,
+    RowFaults,
+    WorldFaults,
+)
+from opentalos.testing.simulation.world.clock import SimulatedClock
+from opentalos.testing.simulation.world.kills import Kill, Kills, draw_kills
+from opentalos.testing.simulation.world.server import (
+    PlainSecretBox,
+    ServerLost,
+    SimulatedServer,
+    StoreFaults,
+    UnansweredBug,
+    server_rng,
+)
+from opentalos.testing.simulation.world.witness import heard_only
+
+STARTS_MAX = 100  # tries to start a server before the world gives up
+START_PAUSE_S = 0.2  # between two of them
+TICK_S = 0.5  # how often the nemesis draws
+DOWN_S = 2.0  # a crashed server stays down so long at most
+ZOMBIE_S = 6.0  # a woken former server lives so long at most
+FULL_ROOM_BYTES = 8 << 10  # a full disk still has up to so much
+TIGHT_QUOTA = 0.2  # of the seeds
+SKEW_MS = 200  # between servers' clocks
+
+METERING = MeteringSettings(interval_s=0.7, partitions=1)
+
+LOG_LIMITS = LogLimits(
+    group_blocks_max=8,
+    segment_bytes_max=2 << 10,
+    segment_age_max_s=6.0,
+    segments_open_max=4,
+    idle_seal_s=3.0,
+    index_interval_bytes=512,
+    tail_cache_bytes_max=8 << 10,
+    recover_deadline_s=3.0,
+    retention_interval_s=1.0,
+    delete_grace_s=2.0,
+    clock_disagree_max_s=60.0,
+    space_reserve_bytes=2 << 10,
+)
+
+SDS_LIMITS = SdsLimits(
+    group_rows_max=4,
+    waiting_max=40,
+    pending_entries_max=60,
+    refused_max_s=4.0,
+    write_deadline_s=6.0,
+    settle_s=20.0,  # a zombie may sleep, wake up, live on and have a late write, each some seconds
+    opened_look_s=1.0,
+    look_s=4.0,
+    idle_close_s=5.0,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldConfig:
+    """How large the world is. Faults that are None are drawn from the seed."""
+
+    chaos_s: float = 20.0  # virtual seconds with faults
+    think_s: float = 0.25  # mean pause of a client between two calls
+    call_s: float = 6.0  # a client waits so long for an answer
+    log: LogLimits = LOG_LIMITS
+    message: MessageLimits = field(default_factory=lambda: MessageLimits(get_hold_s=0.2))
+    topic: TopicLimits = field(
+        default_factory=lambda: TopicLimits(
+            partitions_default=1,
+            partitions_max=8,
+            retention_min_s=2,
+            retention_default_s=20,
+            change_partition_interval_s=0.5,
+        )
+    )
+    group: GroupLimits = field(default_factory=lambda: GroupLimits(lease_s=6.0))
+    quota: QuotaLimits | None = None  # None: drawn as well; some seeds hold or refuse many puts
+    files: FileFaults | None = None
+    meta: MetaFaults | None = None
+    rows: RowFaults | None = None
+    world: WorldFaults | None = None
+    shuffle: float = 0.5  # probability that a seed also shuffles task steps
+    put_twice: float = 0.1  # probability that an idempotent put is sent twice at once
+    metered: float = 0.5  # probability that a seed meters
+    minute_ms: int = 2_000  # of metering
+    tabled: float = 0.2  # probability that a seed has a structured table
+    switched: float = 0.5  # probability that such a table has a stream that is switched
+    gapped: float = 0.25  # that it prefers a gap, and one of its topics takes nothing for long
+    expiring: float = 0.25  # that its rows have a ttl
+    keyed: float = 0.25  # that it also has a stream of keys only
+    recreated: float = 0.3  # probability that there is also one that is dropped and made again
+    kills: tuple[Kill, ...] | None = None  # at named steps of tables; None: drawn as well
+    sds: SdsLimits = SDS_LIMITS
+    messages: bool = True  # also clients that use topics themselves
+
+
+class World:
+    """Everything of one run; all chances come from ``seed``."""
+
+    def __init__(self, seed: int, config: WorldConfig | None = None) -> None:
+        self.seed, self.config = seed, config or WorldConfig()
+        rng = self.rng("world")
+        shuffled = rng.random() < self.config.shuffle
+        self.loop = SimulationLoop(self.rng("shuffle") if shuffled else None)
+        self.disk = SimulatedDisk(self.loop, self.rng("disk"), self.rng("refusals"))
+        self.disk.observers.append(self._observe)
+        self.recorder = Recorder(self.loop.time)
+        self.stores = StoreFaults(
+            files=self.config.files or FileFaults.draw(rng),
+            meta=self.config.meta or MetaFaults.draw(rng),
+            rows=self.config.rows or RowFaults.draw(rng),
+        )
+        self.quota = self.config.quota or _draw_quota(self.rng("quota"))
+        self.faults = self.config.world or WorldFaults.draw(rng)
+        self.metered = self.rng("metering").random() < self.config.metered
+        self.tabled = self.rng("tables").random() < self.config.tabled
+        self.killed: dict[str, Kill] = {}  # by the name of the server
+        self.disk.kills = Kills(self._plan(), self._kill)
+        self.current: SimulatedServer | None = None
+        self.zombies: list[SimulatedServer] = []
+        self._servers: list[SimulatedServer] = []
+        self._jump_ms = 0
+        self._nemesis = self.rng("nemesis")
+
+    def _plan(self) -> tuple[Kill, ...]:
+        if self.config.kills is not None:
+            return self.config.kills
+        return draw_kills(self.rng("kills")) if self.tabled else ()
+
+    def rng(self, what: str) -> random.Random:
+        """A stream of chances of its own, so that one actor does not disturb another."""
+        return random.Random(f"{self.seed} {what}")
+
+    def run(self, scenario: "Callable[[World], Awaitable[None]]") -> History:
+        """Play the scenario to its end and return what was recorded."""
+
+        async def main() -> None:
+            self.recorder.note("settings", lease_s=self.config.group.lease_s)
+            await scenario(self)
+
+        with heard_only() as witness:
+            try:
+                self.loop.run(main())
+            except (SimulationDeadlock, SimulationRunaway) as error:
+                self.recorder.note("deadlock", text=str(error))
+        for text in (*self.loop.errors, *witness.failures):
+            self.recorder.note("unhandled-error", text=text)
+        for server in self._servers:
+            for text in server.twice:
+                self.recorder.note("answered-twice", text=f"{server.name}: {text}")
+        return self.recorder.history
+
+    # --- servers -------------------------------------------------------------------------------
+
+    def running(self) -> list[SimulatedServer]:
+        """Servers that have to answer."""
+        return [self.current] if self.current else []
+
+    def pick(self, rng: random.Random, address: str = "") -> SimulatedServer | None:
+        """A server that a client would ask: mostly the current one, sometimes a zombie.
+
+        Args: address: where the schedule info sent the client; only a cluster knows it.
+        """
+        zombies = [server for server in self.zombies if server.alive]
+        if zombies and rng.random() < 0.3:
+            return rng.choice(zombies)
+        return self.current if self.current and self.current.ready else None
+
+    async def start_server(self, name: str = "s1") -> SimulatedServer:
+        """Start a server, again and again while faults keep it from it. Raises: ServerLost."""
+        error: Exception | None = None
+        for _ in range(STARTS_MAX):
+            server = self._new_server(name)
+            self.current = server
+            try:
+                await server.start()
+            except (TalosError, ServerLost, UnansweredBug) as failure:
+                error = failure
+                self._end_process(server)
+                await asyncio.sleep(START_PAUSE_S)
+                continue
+            self.recorder.note("started", server=server.name)
+            return server
+        raise ServerLost(f"no server starts: {error!r}")
+
+    async def crash(self, *, power: bool = False) -> None:
+        """Crash the current server, or lose power: then every server dies."""
+        if power:
+            self.recorder.note("power-loss")
+            for server in self._servers:
+                if server.alive:
+                    server.crash()
+            self.disk.lose_power()
+        elif self.current is not None:
+            self.recorder.note("process-crash", server=self.current.name)
+            self._end_process(self.current)
+        self.current = None
+
+    async def stop_server(self) -> None:
+        """Close the current server in order."""
+        server, self.current = self.current, None
+        if server is not None and server.alive:
+            self.recorder.note("stopping", server=server.name)
+            try:
+                await server.stop()
+            except (TalosError, ServerLost, UnansweredBug) as error:
+                if server.name not in self.killed:
+                    self.recorder.note("unhandled-error", text=f"{server.name} close: {error!r}")
+            self.disk.lose_process(server.process)
+
+    def _new_server(self, name: str) -> SimulatedServer:
+        incarnation = len(self._servers) + 1
+        rng = server_rng(self.seed, incarnation)
+        skew_ms = self._jump_ms + rng.randint(-SKEW_MS, SKEW_MS)
+        config = BrokerConfig(
+            server=name,
+            advertise=f"{name}.test:80",
+            secret_box=PlainSecretBox(),
+            log=self.config.log,
+            message=self.config.message,
+            topic=self.config.topic,
+            group=self.config.group,
+            quota=self.quota,
+            metering=METERING if self.metered else None,
+            minute_ms=self.config.minute_ms,
+            sds=self.config.sds,
+        )
+        clock = SimulatedClock(self.loop, rng, skew_ms=skew_ms)
+        server = SimulatedServer(self.disk, f"{name}.{incarnation}", config, self.stores, clock)
+        self._servers.append(server)
+        return server
+
+    def _end_process(self, server: SimulatedServer) -> None:
+        if server.alive:
+            server.crash()
+            self.disk.lose_process(server.process)
+
+    def _kill(self, process: SimulatedProcess, kill: Kill) -> None:
+        """Storage is at a named step of this process, which dies there."""
+        for server in self._servers:
+            if server.process is process and server.alive:
+                self.killed[server.name] = kill
+                self.recorder.note("killed-at", server=server.name, step=str(kill))
+                self._end_process(server)
+
+    # --- the nemesis ---------------------------------------------------------------------------
+
+    async def trouble(self) -> None:
+        """Draw what happens to servers, clock and disk until the time of chaos is over."""
+        rng, faults = self._nemesis, self.faults
+        until_s = self.loop.time() + self.config.chaos_s
+        events: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+            (faults.process_crash, self._crash_and_start),
+            (faults.power_loss, self._lose_power_and_start),
+            (faults.pause, self._pause),
+            (faults.usurped, self._usurp),
+            (faults.stop, self._stop_and_start),
+            (faults.clock_jump, self._jump),
+            (faults.disk_full, self._fill_disk),
+            (faults.rot, self._rot),
+        ]
+        self.disk.kills.armed = True
+        while self.loop.time() < until_s:
+            await asyncio.sleep(TICK_S * (0.5 + rng.random()))
+            if self.current is not None and self.current.name in self.killed:
+                await self._down()
+            for probability, event in events:
+                if rng.random() < probability * TICK_S:
+                    await event()
+
+    async def heal(self) -> None:
+        """End all faults; exactly one server is left, running."""
+        self.disk.kills.armed = False
+        self.disk.healed = True
+        self.disk.capacity_bytes = CAPACITY_BYTES
+        self.recorder.note("healed")
+        for server in self._servers:
+            if server is not self.current:
+                self._end_process(server)
+        if self.current is None or not self.current.ready:
+            await self.crash()
+            await self.start_server()
+
+    async def _down(self) -> None:
+        await asyncio.sleep(self._nemesis.random() * DOWN_S)
+        await self.start_server()
+
+    async def _crash_and_start(self) -> None:
+        await self.crash()
+        await self._down()
+
+    async def _lose_power_and_start(self) -> None:
+        await self.crash(power=True)
+        await self._down()
+
+    async def _stop_and_start(self) -> None:
+        await self.stop_server()
+        await self._down()
+
+    async def _pause(self) -> None:
+        server = self.current
+        if server is not None:
+            self.recorder.note("pause", server=server.name)
+            server.process.pause()
+            await asyncio.sleep(self._nemesis.random() * self.faults.pause_s)
+            server.process.resume()
+            self.recorder.note("resume", server=server.name)
+
+    async def _usurp(self) -> None:
+        former, rng = self.current, self._nemesis
+        if former is None:
+            return
+        former.process.pause()
+        usurper = await self.start_server(rng.choice(["s1", "s2"]))
+        self.recorder.note("usurped", server=former.name, by=usurper.name)
+        await asyncio.sleep(rng.random() * self.faults.pause_s)
+        self.zombies = [former]
+        former.process.resume()
+        self.recorder.note("resume", server=former.name)
+        await asyncio.sleep(rng.random() * ZOMBIE_S)
+        self._end_process(former)
+        self.zombies = []
+
+    async def _jump(self) -> None:
+        jump_ms = round(self._nemesis.uniform(-1, 1) * self.faults.clock_jump_s * 1000)
+        self.recorder.note("clock-jump", by_ms=jump_ms)
+        self._jump_ms += jump_ms
+        for server in self._servers:
+            server.clock.jump(jump_ms)
+
+    async def _fill_disk(self) -> None:
+        room_bytes = self._nemesis.randint(0, FULL_ROOM_BYTES)
+        self.recorder.note("disk-full", room_bytes=room_bytes)
+        self.disk.capacity_bytes = self.disk.used_bytes + room_bytes
+        await asyncio.sleep(self._nemesis.random() * self.faults.full_s)
+        self.disk.capacity_bytes = CAPACITY_BYTES
+        self.recorder.note("disk-has-space")
+
+    async def _rot(self) -> None:
+        path = self.disk.rot(".log")
+        if path is not None:
+            topic_uuid, partition, _ = path.split("/")
+            self.recorder.note("rot", topic=topic_uuid, partition=int(partition), path=path)
+
+    def _observe(self, event: DiskEvent) -> None:
+        if event.kind == "file-commit":
+            self.recorder.note("file-commit", path=event.path, process=event.process)
+        elif event.kind == "recover-refused":
+            self.recorder.note("recover-refused", path=event.path, process=event.process)
+
+
+def _draw_quota(rng: random.Random) -> QuotaLimits:
+    if rng.random() < TIGHT_QUOTA:
+        return QuotaLimits(topic_put_requests_per_s=rng.randint(1, 4), hold_s=1.0)
+    return QuotaLimits()

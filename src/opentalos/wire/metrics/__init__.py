@@ -1,0 +1,1 @@
+"""Measurements, usage events and latency sketches."""

@@ -1,0 +1,1 @@
+"""Structured tables on the wire: values, schemas, changes, signatures."""

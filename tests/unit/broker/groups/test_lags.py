@@ -1,0 +1,79 @@
+"""Lags of the groups that a server coordinates, as the metric calls tell them."""
+
+import asyncio
+
+import pytest
+from tests.unit.broker.several import several
+from tests.unit.broker.support import World, world
+from tests.unit.catalog.support import ALICE
+
+from opentalos.broker.groups import lags as group_lags_module
+from opentalos.broker.groups.lags import Lag, group_lags
+from opentalos.broker.values import Commit, ConsumeUnit, Topic
+
+
+async def join(made: World, topic: Topic, group: str, partitions: tuple[int, ...]) -> None:
+    unit = ConsumeUnit(group, topic.resource, "w1", partitions)
+    await made.broker.consumers.lock_partitions(ALICE, unit, "10.0.0.1")
+
+
+async def commit(made: World, topic: Topic, group: str, partition: int, offset: int) -> None:
+    asked = Commit(group, topic.resource, partition, "w1", offset)
+    assert await made.broker.consumers.update_offset(ALICE, asked)
+
+
+async def test_lags_of_all_groups_are_added_and_the_worst_is_told() -> None:
+    async with world() as made:
+        topic = await made.topic(ALICE, partitions=3)
+        await made.put(ALICE, topic, 0, 10)
+        await made.put(ALICE, topic, 1, 4)
+        await join(made, topic, "g", (0, 1))
+        await join(made, topic, "h", (0,))
+        await commit(made, topic, "g", 0, 6)  # three behind
+        await commit(made, topic, "h", 0, 9)  # at the end
+        broker = made.broker
+        found = await group_lags(broker.context, broker.groups.directory)
+        assert found == {(topic.uuid, 0): Lag(3, 3), (topic.uuid, 1): Lag(4, 4)}
+        await made.put(ALICE, topic, 0, 5)
+        found = await group_lags(broker.context, broker.groups.directory)
+        assert found[topic.uuid, 0] == Lag(3 + 5 + 5, 8)
+        units = await broker.metrics.consume_units(ALICE, topic.resource)
+        assert found[topic.uuid, 0].total == sum(units[group][0].lag for group in units)
+
+
+async def test_nobody_is_behind_without_groups() -> None:
+    async with world() as made:
+        topic = await made.topic(ALICE)
+        await made.put(ALICE, topic, 0, 3)
+        assert await group_lags(made.broker.context, made.broker.groups.directory) == {}
+
+
+async def test_a_deleted_topic_has_no_lag() -> None:
+    async with world() as made:
+        topic = await made.topic(ALICE)
+        await join(made, topic, "g", (0,))
+        await made.broker.topics.delete_topic(ALICE, topic.resource)
+        assert await group_lags(made.broker.context, made.broker.groups.directory) == {}
+
+
+async def test_partitions_of_another_server_are_asked_for() -> None:
+    async with several("a", "b") as servers:
+        servers.placed.partitions = {0: "b"}
+        topic = await servers.show(await servers["a"].topic(ALICE))
+        await servers["b"].put(ALICE, topic, 0, 6)
+        await join(servers["a"], topic, "g", (0,))
+        await commit(servers["a"], topic, "g", 0, 1)
+        context, directory = servers["a"].broker.context, servers["a"].broker.groups.directory
+        assert await group_lags(context, directory) == {(topic.uuid, 0): Lag(4, 4)}
+
+
+async def test_a_server_that_hangs_costs_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_lags_module, "LOOK_S", 0.05)
+    async with several("a", "b") as servers:
+        servers.placed.partitions = {0: "b"}
+        topic = await servers.show(await servers["a"].topic(ALICE))
+        await join(servers["a"], topic, "g", (0,))
+        servers.peers.hang = True
+        context, directory = servers["a"].broker.context, servers["a"].broker.groups.directory
+        async with asyncio.timeout(10):
+            assert await group_lags(context, directory) == {}

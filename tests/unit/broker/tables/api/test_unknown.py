@@ -1,0 +1,270 @@
+"""Writes and puts whose outcome is not known, topics that refuse, and what is bounded."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from tests.unit.broker.slices.faulty import break_puts, break_rows
+from tests.unit.broker.slices.stream_support import (
+    PATIENCE_S,
+    apply,
+    by_row,
+    firsts,
+    heard,
+    streaming,
+    until_cleared,
+    until_heard,
+)
+from tests.unit.broker.support import World, world
+from tests.unit.broker.tables.support import ALICE, HASHED, PLAIN, integer, key, put
+
+from opentalos.broker.tables.api.values import TableSpec
+from opentalos.catalog.tables.table import Table, stopped_stream
+from opentalos.model.errors import (
+    ExcessivePending,
+    OutcomeUnknown,
+    PartitionNotServing,
+    SequenceGap,
+    StoreUnavailable,
+    TalosError,
+)
+from opentalos.model.limits import SdsLimits
+from opentalos.model.mutation import Mutation, Operation
+from opentalos.model.table import WhenFull
+from opentalos.sds.key_format import row_key, slice_of
+
+SMALL = SdsLimits(pending_entries_max=4, hold_s=0.05, refused_max_s=0.2, write_deadline_s=0.5)
+
+
+@pytest.fixture
+async def one() -> AsyncIterator[World]:
+    async with world(sds=SMALL) as made:
+        yield made
+
+
+def add(user: str = "u") -> Mutation:
+    return Mutation(Operation.INCREMENT, key(user, 1), {"count": integer(1)})
+
+
+async def stream_of(one: World, table: Table) -> Table:
+    found = one.broker.catalogs.tables.by_uuid(table.uuid)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("applied", [True, False])
+async def test_an_unknown_write_is_done_once(one: World, applied: bool) -> None:
+    table, topic = await streaming(one)
+    rows = break_rows(one.broker)
+    if applied:
+        rows.unknown_applied = 2
+    else:
+        rows.unknown_lost = 2
+    for expected in (1, 2):
+        (done,) = await apply(one.broker, table, add())
+        assert done.amounts["count"] == integer(expected)
+    messages = await until_heard(one.broker, topic, 2)
+    assert list(by_row(messages).values()) == [[1, 2]]
+
+
+@pytest.mark.parametrize("applied", [True, False])
+async def test_what_stays_unknown_is_told_and_keeps_the_order(one: World, applied: bool) -> None:
+    table, topic = await streaming(one)
+    rows = break_rows(one.broker)
+    await apply(one.broker, table, add())
+    if applied:
+        rows.unknown_applied = 1_000
+    else:
+        rows.unknown_lost = 1_000
+    (outcome,) = await one.broker.slices.apply(table, [add()])
+    assert isinstance(outcome, OutcomeUnknown)
+    rows.unknown_applied = rows.unknown_lost = 0
+    (done,) = await apply(one.broker, table, add())
+    count = 3 if applied else 2
+    assert done.amounts["count"] == integer(count)
+    messages = await until_heard(one.broker, topic, count)
+    (told,) = by_row(messages).values()
+    assert firsts(told) == list(range(1, count + 1))
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_an_unknown_block_is_stored_once(one: World, stored: bool) -> None:
+    table, topic = await streaming(one)
+    puts = break_puts(one.broker)
+    puts.errors = [(OutcomeUnknown("no answer"), stored)] * 3
+    await apply(one.broker, table, add(), add())
+    await until_heard(one.broker, topic, 2)
+    await apply(one.broker, table, add())
+    messages = await until_heard(one.broker, topic, 3)
+    assert list(by_row(messages).values()) == [[1, 2, 3]]
+    assert one.broker.slices.figures().resent >= 3
+
+
+async def test_a_log_that_forgot_the_producer_gets_a_larger_epoch(one: World) -> None:
+    table, topic = await streaming(one)
+    puts = break_puts(one.broker)
+    await apply(one.broker, table, add())
+    await until_heard(one.broker, topic, 1)
+    puts.errors = [(SequenceGap("forgotten"), False)]
+    await apply(one.broker, table, add(), add())
+    messages = await until_heard(one.broker, topic, 3)
+    assert list(by_row(messages).values()) == [[1, 2, 3]]
+    epochs = [block.producer.epoch for block in puts.sent if block.producer]
+    assert epochs[-1] == epochs[0] + 1
+
+
+async def test_a_refusing_topic_holds_then_refuses_mutations(one: World) -> None:
+    table, topic = await streaming(one)
+    puts = break_puts(one.broker)
+    puts.errors = [(PartitionNotServing("moves"), False)] * 100_000
+    outcomes: list[object] = []
+    async with asyncio.timeout(PATIENCE_S):
+        while not any(isinstance(outcome, TalosError) for outcome in outcomes):
+            outcomes += await one.broker.slices.apply(table, [add()])
+    assert isinstance(outcomes[-1], ExcessivePending)
+    done = len(outcomes) - 1
+    assert one.broker.slices.figures().pending_entries == done == SMALL.pending_entries_max
+    puts.errors = []
+    messages = await until_heard(one.broker, topic, done)
+    assert list(by_row(messages).values()) == [list(range(1, done + 1))]
+    await until_cleared(one.broker)
+    (more,) = await apply(one.broker, table, add())
+    assert more.amounts["count"] == integer(done + 1)
+
+
+async def test_a_stream_that_is_switched_off_refuses_no_longer(one: World) -> None:
+    table, topic = await streaming(one)
+    puts = break_puts(one.broker)
+    puts.errors = [(PartitionNotServing("moves"), False)] * 100_000
+    async with asyncio.timeout(PATIENCE_S):
+        while not isinstance((await one.broker.slices.apply(table, [add()]))[0], ExcessivePending):
+            pass
+    plain = await one.broker.table_admin.alter(ALICE, table.name, TableSpec(schema=PLAIN))
+    await until_cleared(one.broker)
+    (done,) = await apply(one.broker, plain, add())
+    assert done.amounts["count"] == integer(SMALL.pending_entries_max + 1)
+    assert await heard(one.broker, topic) == []
+
+
+async def test_a_table_that_prefers_gaps_goes_on(one: World) -> None:
+    table, topic = await streaming(one, when_full=WhenFull.GAP)
+    puts = break_puts(one.broker)
+    await apply(one.broker, table, add())
+    await until_heard(one.broker, topic, 1)
+    await until_cleared(one.broker)
+    puts.errors = [(PartitionNotServing("moves"), False)] * 100_000
+    one.clock.now_ms += 1_000
+    (first,) = await apply(one.broker, table, add())
+    async with asyncio.timeout(PATIENCE_S):
+        while (await stream_of(one, table)).streams["t"].live:
+            await one.broker.slices.apply(table, [add()])
+    state = (await stream_of(one, table)).streams["t"]
+    assert state.gap_ms is not None
+    assert state.gap_ms <= first.row.timestamp_ms
+    await until_cleared(one.broker)
+    await apply(one.broker, table, add())
+    assert one.broker.slices.figures().gaps == 1
+    assert len(await until_heard(one.broker, topic, 1)) == 1
+
+
+async def test_a_gap_begins_with_the_oldest_change_that_any_slice_drops() -> None:
+    small = replace(SMALL, refused_max_s=3_600.0)  # the slice that is full stops the stream
+    async with world(sds=small) as one:
+        table, topic = await streaming(one, HASHED, when_full=WhenFull.GAP)
+        puts = break_puts(one.broker)
+        puts.errors = [(PartitionNotServing("moves"), False)] * 100_000
+        users = {
+            slice_of(HASHED, row_key(HASHED, key(user, 1))): user
+            for user in map("u{}".format, range(100))
+        }
+        one.clock.now_ms += 1_000
+        (oldest,) = await apply(one.broker, table, add(users[0]))
+        one.clock.now_ms += 1_000
+        async with asyncio.timeout(PATIENCE_S):
+            while (await stream_of(one, table)).streams["t"].live:
+                await one.broker.slices.apply(table, [add(users[1])])
+            await until_cleared(one.broker)
+        state = (await stream_of(one, table)).streams["t"]
+        assert state.gap_ms == oldest.row.timestamp_ms
+        assert state.error == "the topic took nothing: moves"
+        assert one.broker.slices.figures().gaps == 1
+        assert await heard(one.broker, topic, HASHED) == []
+
+
+async def test_a_gap_has_what_a_slice_finds_when_it_is_opened(one: World) -> None:
+    table, topic = await streaming(one)
+    puts = break_puts(one.broker)
+    puts.errors = [(PartitionNotServing("moves"), False)] * 100_000
+    one.clock.now_ms += 1_000
+    (owed,) = await apply(one.broker, table, add())
+    one.broker.slices.forget_all()
+    later = owed.row.timestamp_ms + 1_000
+    stop = partial(stopped_stream, topic="t", stream_id=1, gap_ms=later, error="topic deleted")
+    await one.broker.catalogs.tables.change(table, stop)
+    await apply(one.broker, table, add("v"))
+    await until_cleared(one.broker)
+    state = (await stream_of(one, table)).streams["t"]
+    assert (state.gap_ms, state.error) == (owed.row.timestamp_ms, "topic deleted")
+    assert await heard(one.broker, topic) == []
+
+
+async def test_a_store_that_is_away_leaves_nothing_half_done(one: World) -> None:
+    table, topic = await streaming(one)
+    server = one.broker.slices._server
+    away = break_rows(one.broker)
+    await apply(one.broker, table, add())
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise StoreUnavailable("away")
+
+    real, away.mutate_many = away.mutate_many, refuse  # type: ignore[method-assign, assignment]
+    (outcome,) = await one.broker.slices.apply(table, [add()])
+    assert isinstance(outcome, StoreUnavailable)
+    away.mutate_many = real  # type: ignore[method-assign]
+    (done,) = await apply(one.broker, table, add())
+    assert done.amounts["count"] == integer(2)
+    assert [m.sequence for m in await until_heard(one.broker, topic, 2)] == [1, 2]
+    assert server.counts.fenced == 0
+
+
+async def test_a_lost_right_to_put_holds_messages_back(one: World) -> None:
+    table, topic = await streaming(one)
+    server = one.broker.slices._server
+    await apply(one.broker, table, put("a", 1))
+    (slice_,) = one.broker.slices._slices.values()
+    slice_._owner = lambda: replace(ALICE, id="mallory")  # type: ignore[method-assign]
+    object.__setattr__(slice_._publisher._with, "owner", slice_._owner)  # type: ignore[union-attr]
+    await apply(one.broker, table, put("u", 1))
+    assert slice_._publisher is not None
+    async with asyncio.timeout(PATIENCE_S):
+        while not slice_._publisher.refused():
+            await apply(one.broker, table, put("v", 1))
+    object.__setattr__(slice_._publisher._with, "owner", lambda: ALICE)
+    await until_heard(one.broker, topic, 1, PLAIN)
+    await until_cleared(one.broker)
+    assert server.counts.gaps == 0
+
+
+async def test_a_look_that_the_store_does_not_answer_is_repeated(one: World) -> None:
+    table, topic = await streaming(one)
+    await apply(one.broker, table, add())
+    (slice_,) = one.broker.slices._slices.values()
+    server = one.broker.slices._server
+    rows = break_rows(one.broker)
+    looked = asyncio.Event()
+
+    async def refuse(*_: object, **__: object) -> None:
+        looked.set()
+        raise StoreUnavailable("away")
+
+    rows.scan = refuse  # type: ignore[attr-defined]
+    slice_._next_look_s = 0.0
+    await apply(one.broker, table, add())
+    async with asyncio.timeout(PATIENCE_S):
+        await looked.wait()
+    await apply(one.broker, table, add())
+    messages = await until_heard(one.broker, topic, 3)
+    assert [m.sequence for m in messages] == [1, 2, 3]
+    assert server.counts.opened == 1

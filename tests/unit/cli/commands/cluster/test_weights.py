@@ -1,0 +1,200 @@
+"""``talos cluster weights``: traffic files, what is shown, what is set."""
+
+import asyncio
+import json
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
+
+from opentalos.broker.cluster.control.weight_choice import WeightChoice
+from opentalos.cli.commands.cluster.traffic_file import read_traffic
+from opentalos.cli.commands.cluster.weights import weights
+from opentalos.cli.connection import ServerOptions
+from opentalos.gateway.rest.cluster.weight_proposals import _PROPOSAL, _shown
+from opentalos.gateway.rest.routing.schema import check
+from opentalos.model.errors import BadRequest, ConfigError
+from opentalos.model.message import PartitionKey
+from opentalos.placement.ring import Ring, partition_key
+
+HEAD = "topic,partition,day,bytes\n"
+SECTORS = [2] * 32
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "traffic.csv"
+    path.write_text(text)
+    return path
+
+
+def test_days_come_in_order_and_rows_of_a_day_add_up(tmp_path: Path) -> None:
+    text = HEAD + (
+        "alice#clicks#u1,0,2026-05-02,5\n"
+        "u1,0,2026-05-01,1\n"
+        "u1,0,2026-05-02,7\n"
+        "u2,3,2026-05-02,9\n"
+    )  # fmt: skip
+    assert read_traffic(written(tmp_path, text)) == [
+        {PartitionKey("u1", 0): 1},
+        {PartitionKey("u1", 0): 12, PartitionKey("u2", 3): 9},
+    ]
+
+
+def test_numbered_days_are_ordered_as_numbers(tmp_path: Path) -> None:
+    text = HEAD + "u1,0,10,2\nu1,0,9,1\n"
+    assert [list(day.values()) for day in read_traffic(written(tmp_path, text))] == [[1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("topic,day\nu,1\n", "no column partition, bytes"),
+        ("", "no column topic"),
+        (HEAD + "u,0,2026-05-01,1\nu,x,2026-05-01,1\n", "row 2: invalid literal"),
+        (HEAD + "u,0,yesterday,1\n", "row 1: Invalid isoformat"),
+        (HEAD + "u,0,1,-5\n", "row 1: neither may be negative"),
+        (HEAD + "u,0\n", "row 1"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused_by_row(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read_traffic(written(tmp_path, text))
+
+
+def test_parquet_says_the_same_as_csv(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.parquet"
+    columns = {
+        "bytes": [1, 12],
+        "topic": ["u1", "a#b#u1"],
+        "partition": [0, 0],
+        "day": [date(2026, 5, 1), date(2026, 5, 2)],
+    }
+    parquet.write_table(pyarrow.table(columns), path)
+    assert read_traffic(path) == [{PartitionKey("u1", 0): 1}, {PartitionKey("u1", 0): 12}]
+    path.write_bytes(b"PAR1 is not enough")
+    with pytest.raises(ConfigError, match="is no Parquet file"):
+        read_traffic(path)
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigError, match="pip install pyarrow"):
+        read_traffic(tmp_path / "traffic.parquet")
+
+
+class FakeServer:
+    """Proposes for three servers, one of them restarting, beside one that is being drained."""
+
+    def __init__(self) -> None:
+        self.put: dict[str, Any] | None = None
+        self.topics = {f"u{n}": 10 for n in range(10)}
+
+    def __call__(self, method: str, path: str, document: Any = None) -> Any:
+        if method == "PUT":
+            assert path == "cluster/weights"
+            self.put = document["servers"]
+            return None
+        assert (method, path) == ("POST", "cluster/weights/proposals")
+        days = [
+            {
+                PartitionKey(uuid, number): count
+                for uuid, counts in day.items()
+                for number, count in enumerate(counts)
+            }
+            for day in document["days"]
+        ]
+        placed, kept = dict.fromkeys("abc", SECTORS), {"d": SECTORS}
+        choice = WeightChoice().propose(days, placed, kept, self.topics, document["budget"])
+        shown = _shown(asyncio.run(choice))
+        check(_PROPOSAL, json.loads(json.dumps(shown)), "the answer")
+        return shown
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
+    fake = FakeServer()
+    monkeypatch.setattr(ServerOptions, "rest", lambda _self: fake)
+    return fake
+
+
+def uneven(folder: Path) -> Path:
+    rows = [f"u{n // 10},{n % 10},1,{10_000 // (n + 1)}" for n in range(100)]
+    return written(folder, HEAD + "\n".join(rows) + "\n")
+
+
+def test_weights_are_shown_and_set(tmp_path: Path, server: FakeServer) -> None:
+    done = CliRunner().invoke(weights, [str(uneven(tmp_path)), "--budget", "10"])
+    assert done.exit_code == 0, done.output
+    assert "% lower; " in done.output
+    assert server.put is not None
+    assert sorted(server.put) == ["a", "b", "c", "d"]  # one that joins gets the configured number
+    assert server.put["d"] == SECTORS
+    moved = moved_by(server)
+    assert 0 < moved <= 10
+    assert f"{moved} partitions move" in done.output
+
+
+def test_partitions_that_the_file_does_not_name_count_in_the_budget(
+    tmp_path: Path, server: FakeServer
+) -> None:
+    server.topics = {f"u{n}": 10 for n in range(60)}  # the file names 100 of 600
+    done = CliRunner().invoke(weights, [str(uneven(tmp_path)), "--budget", "2"])
+    assert done.exit_code == 0, done.output
+    assert "at most 12 of 600 partitions may move" in done.output
+    moved = moved_by(server)
+    assert 2 < moved <= 12
+    assert f"{moved} partitions move" in done.output
+
+
+def test_partitions_of_topics_that_are_gone_do_not_count(
+    tmp_path: Path, server: FakeServer
+) -> None:
+    server.topics = {"u0": 10}  # what the file names of u1 to u9 was deleted
+    done = CliRunner().invoke(weights, [str(uneven(tmp_path)), "--budget", "20"])
+    assert "at most 2 of 10 partitions may move" in done.output
+    assert moved_by(server) <= 2
+    server.topics, server.put = {"u99": 10}, None
+    done = CliRunner().invoke(weights, [str(uneven(tmp_path))])
+    assert isinstance(done.exception, BadRequest)
+    assert "this cluster does not have" in str(done.exception)
+    assert server.put is None
+
+
+def moved_by(server: FakeServer) -> int:
+    """Partitions of the cluster that the new weights move."""
+    assert server.put is not None
+    weights, placed = server.put, ("a", "b", "c")
+    before, after = Ring(dict.fromkeys(placed, SECTORS)), Ring({n: weights[n] for n in placed})
+    keys = [
+        partition_key(PartitionKey(uuid, number))
+        for uuid, count in server.topics.items()
+        for number in range(count)
+    ]
+    return sum(before.owner(key) != after.owner(key) for key in keys)
+
+
+def test_a_dry_run_sets_nothing(tmp_path: Path, server: FakeServer) -> None:
+    done = CliRunner().invoke(weights, [str(uneven(tmp_path)), "--dry-run"])
+    assert "nothing was changed" in done.output
+    assert server.put is None
+
+
+def test_json_has_a_line_for_each_server(tmp_path: Path, server: FakeServer) -> None:
+    arguments = [str(uneven(tmp_path)), "--format", "json", "--dry-run"]
+    rows = [json.loads(line) for line in CliRunner().invoke(weights, arguments).stdout.splitlines()]
+    assert [row["server"] for row in rows] == ["a", "b", "c"]
+    assert sum(row["share_after"] for row in rows) == pytest.approx(1)
+    assert server.put is None
+
+
+def test_a_file_without_traffic_is_refused(tmp_path: Path, server: FakeServer) -> None:
+    done = CliRunner().invoke(weights, [str(written(tmp_path, HEAD + "u,0,1,0\n"))])
+    assert isinstance(done.exception, BadRequest)
+    assert server.put is None

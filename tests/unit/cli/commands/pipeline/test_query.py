@@ -1,0 +1,176 @@
+"""``talos query`` shows what the store has, as people and programs want it."""
+
+import builtins
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from opentalos.cli.main import talos
+from opentalos.model.errors import BadRequest, ConfigError, NotFound
+from opentalos.pipelines.lake.lake import HOUR_MS
+from opentalos.pipelines.olap.parquet_store import ParquetStore
+
+HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS
+RANGE = ("--since", "2025-11-24T16:00Z", "--until", "2025-11-24T17:00Z")
+ROWS = [
+    # time, topic, partition, measure, total, samples
+    (HOUR, "", -1, "put_bytes", 100.0, 1),
+    (HOUR, "orders", 0, "put_bytes", 60.0, 1),
+    (HOUR + 10_000, "orders", 0, "put_bytes", 0.1 + 0.2, 2),
+    (HOUR, "a\tb", 1, "put_bytes", 40.0, 1),
+    (HOUR, "orders", 0, "lane_depth", 7.0, 1),
+]
+
+
+def table(rows: list[tuple[Any, ...]], *names: str) -> pa.Table:
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    made = pa.table(columns)
+    time = made.column("time").cast(pa.timestamp("ms", "UTC"))
+    return made.set_column(made.schema.names.index("time"), "time", time)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    store = ParquetStore(folder)
+    names = ("time", "topic", "partition", "measure", "total", "samples")
+    store.replace(HOUR, {"metrics_10s": table(ROWS, *names)})
+    sketches = [(HOUR, "put_ms", 5, 90), (HOUR + 10_000, "put_ms", 100, 10)]
+    counts = table(sketches, "time", "measure", "bucket", "count")
+    store.replace(HOUR, {"metrics_10s_sketches": counts})
+    return folder
+
+
+def run(home: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(talos, ["query", *arguments, "--home", str(home)])
+
+
+def lines(home: Path, *arguments: str) -> list[Any]:
+    found = run(home, *arguments, *RANGE, "--format", "json")
+    assert found.exception is None, found.output
+    return [json.loads(line) for line in found.stdout.splitlines()]
+
+
+def test_a_series_is_shown_by_time(home: Path) -> None:
+    asked = ("series", "metrics_10s", "--measure", "put_bytes", "--where", "topic=orders")
+    assert lines(home, *asked, "--every", "10s") == [
+        {"time": "2025-11-24T16:00:00+00:00", "sum_total": 60.0},
+        {"time": "2025-11-24T16:00:10+00:00", "sum_total": 0.1 + 0.2},
+    ]
+    shown = run(home, *asked, "--every", "10s", *RANGE)
+    assert shown.stdout.splitlines() == [
+        "TIME                       SUM TOTAL",
+        "2025-11-24T16:00:00+00:00  60",
+        "2025-11-24T16:00:10+00:00  0.3",
+    ]
+
+
+def test_the_largest_come_first(home: Path) -> None:
+    asked = ("top", "metrics_10s", "--measure", "put_bytes", "--by", "topic", "--limit", "2")
+    assert lines(home, *asked) == [
+        {"topic": "", "sum_total": 100.0},
+        {"topic": "orders", "sum_total": pytest.approx(60.3)},
+    ]
+
+
+def test_a_group_has_the_values_that_were_asked_for(home: Path) -> None:
+    asked = ("group", "metrics_10s", "--by", "measure", "--where", "partition=0")
+    more = ("--value", "total/samples", "--value", "max:total", "--value", "count")
+    assert lines(home, *asked, *more) == [
+        {"measure": "lane_depth", "total_per_samples": 7.0, "max_total": 7.0, "count": 1},
+        {"measure": "put_bytes", "total_per_samples": 60.3 / 3, "max_total": 60.0, "count": 2},
+    ]
+
+
+def test_the_same_column_again_is_an_alternative(home: Path) -> None:
+    asked = ("group", "metrics_10s", "--where", "topic=orders", "--where", "topic=")
+    assert lines(home, *asked, "--value", "count") == [{"count": 4}]
+
+
+@pytest.mark.parametrize("name", ["metrics_10s", "metrics_10s_sketches"])
+def test_percentiles_come_from_the_table_of_sketches(home: Path, name: str) -> None:
+    [found] = lines(home, "percentile", name, "-p", "50", "-p", "99.9")
+    assert found["count"] == 100
+    assert found["p50"] == pytest.approx(1.02**5, rel=0.01)
+    assert found["p99.9"] == pytest.approx(1.02**100, rel=0.01)
+
+
+def test_percentiles_over_time(home: Path) -> None:
+    found = lines(home, "percentile", "metrics_10s", "--every", "10s", "-p", "50")
+    assert [(one["time"][-14:-6], one["count"]) for one in found] == [
+        ("16:00:00", 90),
+        ("16:00:10", 10),
+    ]
+
+
+def test_tsv_escapes_what_would_break_a_line(home: Path) -> None:
+    asked = ("group", "metrics_10s", "--by", "topic", "--where", "partition=1", *RANGE)
+    assert run(home, *asked, "--format", "tsv").stdout == "topic\tsum_total\na\\tb\t40.0\n"
+
+
+def test_tables_are_listed(home: Path, tmp_path: Path) -> None:
+    found = run(home, "tables", "--format", "json").stdout.splitlines()
+    assert [json.loads(one)["table"] for one in found] == ["metrics_10s", "metrics_10s_sketches"]
+    assert run(tmp_path, "tables").output == "no tables\n"
+
+
+def test_nothing_found_is_said(home: Path) -> None:
+    found = run(home, "series", "metrics_10s", "--where", "topic=nothing", *RANGE)
+    assert (found.stdout, found.stderr) == ("", "no rows\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        (("series", "nothing"), NotFound, "no table 'nothing'"),
+        (("group", "metrics_10s", "--by", "colour"), BadRequest, "has no column 'colour'"),
+        (("group", "metrics_10s", "--value", "median:total"), BadRequest, "no function 'median'"),
+        (("group", "metrics_10s", "--value", "total"), BadRequest, "no function 'total'"),
+        (("group", "metrics_10s", "--where", "partition=x"), BadRequest, "is a number, not 'x'"),
+        (("series", "metrics_10s", "--since", "1h", "--until", "2h"), BadRequest, "is empty"),
+        (("tables", "--olap", "http://x"), ConfigError, "druid://"),
+    ],
+)
+def test_what_cannot_be_asked_is_explained(
+    home: Path, arguments: tuple[str, ...], error: type[Exception], text: str
+) -> None:
+    found = run(home, *arguments)
+    assert isinstance(found.exception, error)
+    assert text in str(found.exception)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("group", "metrics_10s", "--where", "topic"), "write COLUMN=VALUE"),
+        (("series", "metrics_10s", "--every", "soon"), "write 90s, 10m, 2h or 7d"),
+        (("series", "metrics_10s", "--every", "0s"), "at least 1s"),
+        (("top", "metrics_10s"), "give --by"),
+        (("percentile", "metrics_10s", "-p", "101"), "0<=x<=100"),
+    ],
+)
+def test_wrong_usage_is_explained(home: Path, arguments: tuple[str, ...], text: str) -> None:
+    found = run(home, *arguments)
+    assert found.exit_code == 2
+    assert text in found.output
+
+
+def test_without_the_extra_there_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name.split(".")[0] == "duckdb":
+            raise ModuleNotFoundError("no duckdb", name="duckdb")
+        return real(name, *rest)
+
+    for name in [one for one in sys.modules if one.startswith("opentalos.pipelines.olap")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    found = run(home, "tables")
+    assert isinstance(found.exception, ConfigError)
+    assert "pip install 'opentalos[spark]'" in str(found.exception)

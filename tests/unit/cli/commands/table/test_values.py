@@ -1,0 +1,71 @@
+"""Rows and conditions as people type them."""
+
+from typing import Any
+
+import click
+import pytest
+
+from opentalos.cli.commands.table.values import condition_of, row_of, rows_of
+from opentalos.model.errors import BadRequest
+
+TYPES = {
+    "name": "string", "n": "int32", "on": "bool", "x": "double", "raw": "binary",
+    "tags": "string_set",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("name=5", "5"), ("name=", ""), ("name=a=b", "a=b"), ("n=-7", -7), ("on=true", True),
+     ("x=1e3", 1000.0), ("x=-Infinity", "-Infinity"), ("raw=AAE=", "AAE="), ('tags=["a"]', ["a"]),
+     ("n=null", None)],
+)  # fmt: skip
+def test_a_value_is_read_by_the_type_of_its_column(text: str, value: Any) -> None:
+    assert list(row_of([text], TYPES).values()) == [value]
+
+
+def test_a_row_may_be_one_json_object() -> None:
+    assert row_of(['{"name": "a", "n": 1}'], TYPES) == {"name": "a", "n": 1}
+    assert row_of(["name=a", "n=1"], TYPES) == {"name": "a", "n": 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((), "say which row"),
+        (("name",), "neither COLUMN=VALUE nor a JSON object"),
+        (("nme=1",), "the table has no column 'nme'; it has name, n"),
+        (("n=1", "n=2"), "column n is given twice"),
+        (("n=1.5",), "column n is int32, '1.5' is not"),
+        (("on=yes",), "column on is bool"),
+        (("tags=a",), "column tags is string_set"),
+        (('{"name"}',), "the row is not JSON"),
+    ],
+)
+def test_what_is_no_row_is_said(given: tuple[str, ...], says: str) -> None:
+    with pytest.raises(click.UsageError, match=says):
+        row_of(given, TYPES)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "operator", "value"),
+    [("n >= 5", "n", ">=", 5), ("n=5", "n", "=", 5), (" name != a b ", "name", "!=", "a b"),
+     ("name =", "name", "=", ""), ("n<-1", "n", "<", -1)],
+)  # fmt: skip
+def test_a_condition_is_column_operator_value(
+    text: str, column: str, operator: str, value: Any
+) -> None:
+    assert condition_of(text, TYPES) == {"column": column, "operator": operator, "value": value}
+
+
+def test_what_is_no_condition_is_said() -> None:
+    with pytest.raises(click.BadParameter, match="COLUMN OPERATOR VALUE"):
+        condition_of("n is 5", TYPES)
+
+
+def test_rows_of_lines_name_the_bad_line() -> None:
+    lines = iter(['{"name": "a"}', "", "[]"])
+    rows = rows_of(lines)
+    assert next(rows) == {"name": "a"}
+    with pytest.raises(BadRequest, match="line 3 is no JSON object"):
+        next(rows)

@@ -1,0 +1,152 @@
+"""``talos bill`` shows invoices and usage as the pipelines left them."""
+
+import csv
+import io
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+from opentalos.cli.main import talos
+from opentalos.model.errors import NotFound
+from opentalos.pipelines.billing.billing import Bill, invoice_files
+from opentalos.pipelines.billing.invoice_files import InvoiceFolder
+from opentalos.pipelines.billing.month import Month
+from opentalos.pipelines.billing.price_plan import PricePlan, Rounding
+from opentalos.pipelines.billing.pricing import LINES
+from opentalos.pipelines.billing.tenant_plans import Assigned
+from opentalos.pipelines.lake.lake import HourTable
+from opentalos.pipelines.lake.usage_table import SCHEMA
+
+ROOT = Path(__file__).resolve().parents[5]
+MONTH = Month(2026, 3)
+PLAN = PricePlan(
+    name="standard", valid_from=Month(2026, 1), currency="EUR", decimals=2,
+    rounding=Rounding.HALF_UP, minimum=Decimal(5), rates={}, origin="",
+)  # fmt: skip
+TOPICS = pa.schema(
+    [("tenant", pa.string()), ("topic", pa.string()), ("name", pa.string()),
+     ("partitions", pa.int32()), ("records", pa.decimal128(20, 0)),
+     ("bytes", pa.decimal128(20, 0))]
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    rows = [
+        {"tenant": tenant, "topic": f"u-{tenant}", "name": "a,b", "partition": 0,
+         "minute": begin, "records": 2, "bytes": 20, "first_offset": 0, "next_offset": 2}
+        for tenant in ("CLshop", "CLnew")
+        for begin in (MONTH.begin,)
+    ]  # fmt: skip
+    table = HourTable(folder, "usage", SCHEMA)
+    table.replace(MONTH.begin_ms, pa.Table.from_pylist(rows, SCHEMA))
+    after = [{**rows[0], "minute": MONTH.end, "first_offset": 2, "next_offset": 4}]
+    table.replace(MONTH.end_ms, pa.Table.from_pylist(after, SCHEMA))
+    line = {
+        "tenant": "CLshop", "line": 1, "plan": "standard", "resource": "minimum", "tier": 0,
+        "quantity": Decimal(1), "unit": Decimal(1), "unit_name": "", "price": Decimal(5),
+        "from_count": Decimal(0), "amount": Decimal("5.1"),
+    }  # fmt: skip
+    bill = Bill(
+        MONTH,
+        [Assigned("CLnew", None, problem="no plan"), Assigned("CLshop", PLAN)],
+        pa.Table.from_pylist([line], LINES),
+        pa.Table.from_pylist([], TOPICS),
+        ["tenant CLnew: no plan"],
+    )
+    InvoiceFolder(folder, MONTH).publish(lambda revision: invoice_files(bill, revision))
+    return folder
+
+
+def run(home: Path, *argv: str) -> Result:
+    return CliRunner().invoke(
+        talos, ["bill", argv[0], "--home", str(home), *argv[1:]], standalone_mode=False
+    )
+
+
+def rows_of(result: Result) -> list[dict[str, Any]]:
+    assert result.exception is None
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_all_invoices_of_a_month_are_listed(home: Path) -> None:
+    rows = rows_of(run(home, "invoice", "--month", "2026-03", "--format", "json"))
+    assert [(row["tenant"], row["amount"], row["problem"]) for row in rows] == [
+        ("CLnew", None, "no plan"),
+        ("CLshop", "5.1000", ""),
+    ]
+
+
+def test_an_invoice_shows_its_lines(home: Path) -> None:
+    shown = run(home, "invoice", "CLshop", "--month", "2026-03").stdout
+    assert "minimum" in shown
+    assert "5.1000" in shown
+    (row,) = rows_of(run(home, "invoice", "CLshop", "--month", "2026-03", "--format", "json"))
+    assert row["amount"] == "5.1000"
+
+
+def test_the_page_of_an_invoice_can_be_found(home: Path) -> None:
+    path = Path(run(home, "invoice", "CLshop", "--month", "2026-03", "--path").stdout.strip())
+    assert "Invoice 2026-03" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("invoice", "--month", "2026-04"), "no invoices of 2026-04"),
+        (("invoice", "CLother", "--month", "2026-03"), "CLother has no invoice of 2026-03"),
+    ],
+)
+def test_what_is_not_there_is_said(home: Path, argv: tuple[str, ...], words: str) -> None:
+    error = run(home, *argv).exception
+    assert isinstance(error, NotFound)
+    assert words in str(error)
+
+
+def test_a_month_must_be_one(home: Path) -> None:
+    assert "write YYYY-MM" in str(run(home, "export", "--month", "March").exception)
+
+
+def test_usage_of_a_month_and_tenant_is_exported(home: Path) -> None:
+    text = run(home, "export", "--month", "2026-03", "--tenant", "CLshop").stdout
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert row == {
+        "tenant": "CLshop", "topic": "u-CLshop", "name": "a,b", "partition": "0",
+        "minute": "2026-03-01T00:00Z", "records": "2", "bytes": "20", "first_offset": "0",
+        "next_offset": "2",
+    }  # fmt: skip
+    rows = rows_of(run(home, "export", "--format", "json"))
+    assert [(one["tenant"], one["minute"]) for one in rows] == [
+        ("CLnew", "2026-03-01T00:00Z"),
+        ("CLshop", "2026-03-01T00:00Z"),
+        ("CLshop", "2026-04-01T00:00Z"),
+    ]
+
+
+def test_nothing_metered_is_a_table_without_lines(tmp_path: Path) -> None:
+    assert run(tmp_path, "export").stdout.count("\n") == 1
+
+
+def check(*argv: str) -> Result:
+    return CliRunner().invoke(talos, ["bill", "plan", "check", *argv], standalone_mode=False)
+
+
+def test_plans_that_are_right_are_listed() -> None:
+    folder = ROOT / "examples" / "billing"
+    result = check(str(folder / "plans"), "--tenants", str(folder / "tenants.toml"),
+                   "--format", "json")  # fmt: skip
+    assert result.return_value == 0
+    assert [row["plan"] for row in rows_of(result)] == ["flat", "standard", "standard"]
+
+
+def test_plans_that_are_wrong_are_named_with_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('plan = "a"\nvalid_from = "2026"\ncurrency = "EUR"\n')
+    result = check(str(tmp_path), "--format", "tsv")
+    assert result.return_value == 1
+    assert result.stdout.splitlines()[1].startswith(f"{tmp_path}/a.toml:2: ")

@@ -1,0 +1,50 @@
+"""What the demo of a cluster claims it has seen."""
+
+import json
+import time
+from pathlib import Path
+
+from opentalos.backends.ports import HOST
+from opentalos.cli.demo.cluster import _PARTITIONS, _Server, _View
+
+SERVERS = [_Server(name, Path(), port, "ID:SECRET") for name, port in (("s1", 1), ("s2", 2))]
+
+
+def told(silent_s: float, *, known: bool = True) -> str:
+    """A line of the traffic program: s1 has even partitions."""
+    owners = {str(one): f"{HOST}:{1 + one % 2}" for one in range(_PARTITIONS)}
+    line = {"acked": 1, "failed": 0, "silent_s": silent_s, "owners": owners if known else {}}
+    return json.dumps(line)
+
+
+def test_before_the_first_line_nothing_works() -> None:
+    view = _View(SERVERS)
+    assert view.silent_s < 60
+    assert not view.works(view.began)
+    assert not view.owned(SERVERS[0])
+
+
+def test_what_was_acknowledged_before_an_event_says_nothing_about_it() -> None:
+    view = _View(SERVERS)
+    view.follow(iter([told(0.0)]))
+    killed = time.monotonic()
+    assert view.works(killed - 1)
+    assert not view.works(killed)
+    view.follow(iter([told(0.5)]))  # told afterwards, about what was before
+    assert not view.works(killed)
+
+
+def test_owners_stay_on_show_while_nobody_tells_them() -> None:
+    view = _View(SERVERS)
+    view.follow(iter([told(0.0), told(0.0, known=False)]))
+    assert view.owned(SERVERS[1]) == list(range(1, _PARTITIONS, 2))
+    assert not view.works(view.began - 1)
+
+
+def test_a_server_that_restarts_keeps_its_partitions_on_show() -> None:
+    view = _View(SERVERS)
+    view.follow(iter([told(0.0)]))
+    view.kept["s2"] = [0]
+    assert view.owned(SERVERS[1]) == [0]
+    assert 0 not in view.owned(SERVERS[0])
+    assert 0 in view.addressed(SERVERS[0])

@@ -1,0 +1,97 @@
+"""What a server answers as an error, and what to do about it."""
+
+import json
+
+import pytest
+
+from opentalos.cli.connection import ServerOptions
+from opentalos.cli.output.explain import explain
+from opentalos.model.errors import (
+    ConsumerGroupWorking,
+    OutcomeUnknown,
+    PermissionDenied,
+    RequestError,
+    TalosError,
+    ThrottleRejected,
+    TopicExists,
+    TopicNotExist,
+    Unavailable,
+)
+from opentalos.model.message import OffsetRange
+from opentalos.sdk.errors import ConnectFailed, PositionExpired
+from opentalos.sdk.rest_client import RestClient, _error_of
+
+SERVER = ServerOptions(url="http://127.0.0.1:1", key="AK1:hidden")
+
+
+def problem(title: str, **more: object) -> bytes:
+    return json.dumps({"title": title, "detail": "the reason", **more}).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind", "says"),
+    [
+        (409, problem("TopicExists"), TopicExists, "the reason"),
+        (429, problem("ThrottleRejected"), ThrottleRejected, "the reason"),
+        (500, problem("InternalError", outcome="unknown"), OutcomeUnknown, "the reason"),
+        (503, problem("NewName", outcome="not done", retry_safe=True), Unavailable, "the reason"),
+        (422, problem("NewName", outcome="not done", retry_safe=False), RequestError, "the reason"),
+        (404, b"not here", RequestError, "the server answered 404: not here"),
+        (502, b"", OutcomeUnknown, "the server answered 502: no reason given"),
+        (400, problem("__doc__"), RequestError, "the reason"),
+        (400, b"[]", RequestError, "400"),
+    ],
+)
+def test_a_problem_becomes_the_error_that_it_names(
+    status: int, text: bytes, kind: type[TalosError], says: str
+) -> None:
+    found = _error_of(status, text)
+    assert type(found) is kind
+    assert says in str(found)
+
+
+@pytest.mark.parametrize(
+    ("error", "arguments", "says"),
+    [
+        (ConnectFailed("x"), {}, "is the server running"),
+        (PermissionDenied("x"), {}, "talos acl grant"),
+        (ConsumerGroupWorking("x"), {}, "until its lease is over"),
+        (Unavailable("x"), {}, "try again"),
+        (PositionExpired("t", 0, 1, OffsetRange(5, 9)), {"topic": "t"}, "--from start"),
+        (
+            PositionExpired("t", 0, 1, None),
+            {"topic": "t", "group_name": "g"},
+            "talos group reset t g --to start",
+        ),
+    ],
+)
+def test_errors_say_what_to_do(error: TalosError, arguments: dict[str, object], says: str) -> None:
+    explain(error, SERVER, arguments)
+    (note,) = error.__notes__
+    assert says in note
+    assert "hidden" not in note
+
+
+def test_unknown_topics_name_the_nearest_or_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = {"topics": [{"name": name} for name in ("orders", "border", "payments")]}
+    monkeypatch.setattr(RestClient, "__call__", lambda *_, **__: topics)
+    for asked, says in (
+        ("ordrs", "did you mean orders"),
+        ("CLx/payment", "did you mean payments?"),
+        ("zzz", "talos topic list"),
+    ):
+        error = TopicNotExist("no")
+        explain(error, SERVER, {"topic": asked})
+        assert error.__notes__[0].startswith(says)
+
+
+def test_a_server_that_does_not_answer_is_no_second_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = TopicNotExist("no")
+    explain(error, SERVER, {"topic": "orders"})
+    assert error.__notes__ == ["talos topic list shows those that you may see"]
+
+
+def test_other_errors_stay_as_they_are() -> None:
+    error = TopicExists("there is one")
+    explain(error, SERVER, {"topic": "t"})
+    assert not hasattr(error, "__notes__")

@@ -1,0 +1,208 @@
+"""REST of groups: progress, resets, and workers that share by leases."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.gateway.rest.support import Rest
+from tests.unit.gateway.rest.topic.test_topics import alice
+
+from opentalos.broker.values import ConsumeUnit
+from opentalos.model.errors import OffsetOutOfRange, StoreUnavailable
+
+GROUP = "topics/t/groups/g"
+
+
+@pytest.fixture
+async def topic(call: Rest) -> str:
+    made = await call.world.topic(alice(call), partitions=2)
+    for partition in (0, 1):
+        sent = {"messages": [{"text": f"{partition}-{number}"} for number in range(3)]}
+        await call("POST", f"topics/t/partitions/{partition}/messages", sent, by="alice")
+    return made.resource
+
+
+async def join(call: Rest) -> str:
+    joined = await call("POST", f"{GROUP}/workers", by="alice")
+    assert joined.status == 201
+    assert joined.document["lease_s"] == 30.0
+    return f"{GROUP}/workers/{joined.document['worker']}"
+
+
+async def texts(call: Rest, worker: str, query: str = "") -> list[str]:
+    replied = await call("GET", f"{worker}/messages?encoding=text&{query}", by="alice")
+    assert replied.status == 200, replied
+    return sorted(one["text"] for one in replied.document["messages"])
+
+
+async def checkpoints(call: Rest) -> list[int]:
+    shown = (await call("GET", GROUP, by="alice")).document
+    return [one["checkpoint"] for one in shown["partitions"]]
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_commit_of_a_partition_that_is_not_there_does_not_deny_the_worker(
+    call: Rest,
+) -> None:
+    worker = await join(call)
+    refused = await call("POST", f"{worker}/commits", {"offsets": {"2": 0}}, by="alice")
+    assert (refused.status, refused.document["title"]) == (422, "Unusable")
+    assert "none is 2" in refused.document["detail"]
+    assert refused.document["outcome"] == "not done"
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_worker_reads_again_until_it_commits(call: Rest) -> None:
+    worker = await join(call)
+    everything = ["0-0", "0-1", "0-2", "1-0", "1-1", "1-2"]
+    for _ in range(2):
+        seen: set[str] = set()
+        for _ in range(4):  # a reply need not have every partition
+            seen |= {*await texts(call, worker)}
+        assert sorted(seen) == everything
+    done = await call("POST", f"{worker}/commits", {"offsets": {"0": 2, "1": 0}}, by="alice")
+    assert done.document == {"committed": [0, 1], "refused": []}
+    assert await texts(call, worker, "wait_s=2") == ["1-1", "1-2"]
+    shown = (await call("GET", GROUP, by="alice")).document
+    assert [one["lag"] for one in shown["partitions"]] == [0, 2]
+    assert {one["worker"] for one in shown["partitions"]} == {worker.rsplit("/", 1)[1]}
+    listed = (await call("GET", "topics/t/groups", by="alice")).document
+    assert listed == {"groups": [{"group": "g", "lag": 2}]}
+
+
+@pytest.mark.usefixtures("topic")
+async def test_two_workers_share_and_one_takes_over_what_the_other_leaves(call: Rest) -> None:
+    first, second = await join(call), await join(call)
+
+    async def held(worker: str) -> list[int]:
+        replied = await call("POST", f"{worker}/renew", by="alice")
+        return list(replied.document["partitions"])
+
+    assert await held(second) == []  # never what is held
+    assert len(await held(first)) == 1
+    assert await held(first) != await held(second)
+    refused = await call("POST", f"{second}/commits", {"offsets": {"0": 0, "1": 0}}, by="alice")
+    assert sorted(map(len, refused.document.values())) == [1, 1]
+    assert (await call("DELETE", first, by="alice")).status == 204
+    assert await held(second) == [0, 1]
+    gone = await call("POST", f"{first}/renew", by="alice")
+    assert (gone.status, gone.document["title"]) == (409, "LeaseNotHeld")
+    assert (await call("GET", f"{first}/messages", by="alice")).status == 409
+    assert (await call("DELETE", first, by="alice")).status == 204
+
+
+async def test_a_worker_of_another_kind_keeps_what_it_holds(call: Rest, topic: str) -> None:
+    consumers, caller = call.world.broker.consumers, alice(call)
+    sdk = ConsumeUnit("g", topic, "sdk-worker", (0,))
+    await consumers.lock_worker(caller, sdk, "192.0.2.7")
+    await consumers.lock_partitions(caller, sdk, "192.0.2.7")
+    worker = await join(call)
+    assert {*await texts(call, worker)} == {"1-0", "1-1", "1-2"}
+    assert (await consumers.renew(caller, sdk, "192.0.2.7")) == (True, [])
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_fetch_waits_for_the_first_message(call: Rest) -> None:
+    worker = await join(call)
+    await call("POST", f"{worker}/commits", {"offsets": {"0": 2, "1": 2}}, by="alice")
+    waiting = asyncio.create_task(texts(call, worker, "wait_s=10"))
+    await asyncio.sleep(0.7)
+    assert not waiting.done()
+    path = "topics/t/partitions/1/messages"
+    await call("POST", path, {"messages": [{"text": "news"}]}, by="alice")
+    assert await waiting == ["news"]
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize(
+    ("to", "after"),
+    [("start", [-1, -1]), ("end", [2, 2]), ({"time_ms": 0}, [-1, -1]),
+     ({"time_ms": 1 << 50}, [2, 2]), ({"offsets": {"1": 1}}, [0, 1]),
+     ({"offsets": {"0": -1}}, [-1, 1])],
+)  # fmt: skip
+async def test_a_reset_does_what_its_dry_run_said(call: Rest, to: Any, after: list[int]) -> None:
+    worker = await join(call)
+    await call("POST", f"{worker}/commits", {"offsets": {"0": 0, "1": 1}}, by="alice")
+    dry = await call("POST", f"{GROUP}/reset", {"to": to, "dry_run": True}, by="alice")
+    assert dry.status == 200
+    assert await checkpoints(call) == [0, 1]
+    done = await call("POST", f"{GROUP}/reset", {"to": to}, by="alice")
+    assert done.document == dry.document
+    assert await checkpoints(call) == after
+    undo = {str(one["partition"]): one["before"] for one in done.document["partitions"]}
+    await call("POST", f"{GROUP}/reset", {"to": {"offsets": undo}}, by="alice")
+    assert await checkpoints(call) == [0, 1]
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize(
+    ("to", "status"),
+    [("middle", 400), ({}, 400), ({"offsets": {}}, 400), ({"offsets": {"x": 1}}, 400),
+     ({"offsets": {"0": 3}}, 409), ({"offsets": {"2": 0}}, 422), ({"time_ms": -1}, 400)],
+)  # fmt: skip
+async def test_a_reset_that_cannot_be_changes_nothing(call: Rest, to: Any, status: int) -> None:
+    await join(call)
+    for dry in (True, False):
+        replied = await call("POST", f"{GROUP}/reset", {"to": to, "dry_run": dry}, by="alice")
+        assert replied.status == status
+    assert await checkpoints(call) == [-1, -1]
+
+
+@pytest.mark.usefixtures("topic")
+async def test_unknown_groups_and_those_of_others_answer_alike(call: Rest) -> None:
+    await join(call)
+    await call.user("reader")
+    for group in ("nothing", "g"):
+        path = f"topics/alice%2Ft/groups/{group}"
+        assert (await call("GET", path, by="reader")).status == 404
+        replied = await call("POST", f"{path}/reset", {"to": "end"}, by="reader")
+        assert replied.status == 404
+    assert (await call("GET", "topics/t/groups/nothing", by="alice")).status == 404
+    replied = await call("POST", "topics/t/groups/nothing/reset", {"to": "end"}, by="alice")
+    assert replied.status == 404
+    assert (await call("DELETE", "topics/t/groups/nothing", by="alice")).status == 404
+    assert (await call("GET", "topics/t/groups/-bad-", by="alice")).status == 404
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_group_is_deleted_once_nobody_works_in_it(call: Rest) -> None:
+    worker = await join(call)
+    assert (await call("DELETE", GROUP, by="alice")).status == 409
+    await call("DELETE", worker, by="alice")
+    assert (await call("DELETE", GROUP, by="alice")).status == 204
+    assert (await call("GET", GROUP, by="alice")).status == 404
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize(("failing", "outcome"), [(0, "not done"), (1, "unknown")])
+async def test_a_reset_that_breaks_off_says_whether_something_is_done(
+    call: Rest, monkeypatch: pytest.MonkeyPatch, failing: int, outcome: str
+) -> None:
+    await join(call)
+    consumers = call.world.broker.consumers
+    reset = consumers.reset_checkpoint
+
+    async def broken(caller: Any, key: Any, offset: int) -> None:
+        if key.partition == failing:
+            raise StoreUnavailable("the rows are away")
+        await reset(caller, key, offset)
+
+    monkeypatch.setattr(consumers, "reset_checkpoint", broken)
+    replied = await call("POST", f"{GROUP}/reset", {"to": "end"}, by="alice")
+    assert (replied.status, replied.document["outcome"]) == (504 if failing else 503, outcome)
+    assert await checkpoints(call) == ([2, -1] if failing else [-1, -1])
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_position_that_is_not_kept_any_more_is_told(
+    call: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = await join(call)
+    await call("POST", f"{worker}/commits", {"offsets": {"0": 0}}, by="alice")
+
+    async def expired(*_: Any, **__: Any) -> None:
+        raise OffsetOutOfRange("offset 1 is not retained")
+
+    monkeypatch.setattr(call.world.broker.plain_messages, "get_anywhere", expired)
+    replied = await call("GET", f"{worker}/messages", by="alice")
+    assert (replied.status, replied.document["title"]) == (404, "OffsetOutOfRange")

@@ -1,0 +1,72 @@
+"""Changes of manifests: unknown outcomes are resolved by reading, never guessed."""
+
+import pytest
+from tests.unit.log.faults import FailOnce, FaultyMeta, Steps
+
+from opentalos.adapters.memory import MemoryMetaStore, MemoryStorage
+from opentalos.log.manifest.manifest import Manifest, Segment
+from opentalos.log.manifest.store import NOTHING, ManifestStore, manifest_path
+from opentalos.model.errors import CorruptLog, OutcomeUnknown, PartitionNotServing
+from opentalos.model.message import PartitionKey
+
+KEY = PartitionKey("topic-uuid", 0)
+
+
+def stores() -> tuple[ManifestStore, ManifestStore, Steps]:
+    """Two servers' views of one coordination store; the first one's calls can fail."""
+    storage, steps = MemoryStorage(), Steps()
+    mine = ManifestStore(FaultyMeta(storage, steps), "mine")
+    return mine, ManifestStore(MemoryMetaStore(storage), "other"), steps
+
+
+async def test_only_what_is_held_can_be_changed() -> None:
+    mine, other, _ = stores()
+    held = await mine.change(KEY, NOTHING, Manifest(epoch=1))
+    assert await other.load(KEY) == held
+    newer = await other.change(KEY, held, Manifest(epoch=2))
+    for outdated in (held, NOTHING):
+        with pytest.raises(PartitionNotServing, match="another owner"):
+            await mine.change(KEY, outdated, Manifest(epoch=3))
+    assert await mine.load(KEY) == newer
+
+
+async def test_a_lost_answer_is_found_out_by_reading() -> None:
+    mine, other, steps = stores()
+    steps.script = FailOnce("replace", OutcomeUnknown("no answer"), after=True)
+    held = await mine.change(KEY, NOTHING, Manifest(epoch=1))
+    assert await other.load(KEY) == held
+
+
+async def test_an_unknown_change_that_another_owner_overtook_stays_unknown() -> None:
+    mine, other, steps = stores()
+    held = await mine.change(KEY, NOTHING, Manifest(epoch=1))
+    await other.change(KEY, held, Manifest(epoch=2))
+    steps.script = FailOnce("replace", OutcomeUnknown("no answer"))
+    with pytest.raises(OutcomeUnknown):
+        await mine.change(KEY, held, Manifest(epoch=2))
+
+
+async def test_equal_changes_of_two_servers_are_told_apart() -> None:
+    mine, other, _ = stores()
+    one = await mine.change(KEY, NOTHING, Manifest(epoch=1, segments=(Segment(0, 1),)))
+    two = await other.change(KEY, one, one.manifest)
+    assert one.manifest != two.manifest
+
+
+async def test_an_unreadable_record_is_named() -> None:
+    mine, _, _ = stores()
+    await mine.meta.create(manifest_path(KEY), b"{")
+    with pytest.raises(CorruptLog, match="log/topic-uuid/0"):
+        await mine.load(KEY)
+
+
+async def test_removing_is_idempotent_but_never_blind() -> None:
+    mine, other, _ = stores()
+    held = await mine.change(KEY, NOTHING, Manifest(epoch=1))
+    newer = await other.change(KEY, held, Manifest(epoch=2))
+    with pytest.raises(PartitionNotServing):
+        await mine.remove(KEY, held)
+    await other.remove(KEY, newer)
+    await other.remove(KEY, newer)
+    await mine.remove(KEY, NOTHING)
+    assert await mine.load(KEY) == NOTHING

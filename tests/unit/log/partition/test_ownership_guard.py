@@ -1,0 +1,189 @@
+"""The gate: what the log may open, roll and keep while several servers share the storage."""
+
+import asyncio
+
+import pytest
+from tests.unit.log.bed import LIMITS, TOPIC, Answers, Bed, FakeClock, block, payloads, put, until
+
+from opentalos.adapters.memory import MemoryFileStore, MemoryMetaStore, MemoryStorage
+from opentalos.log.log_store import LogStore
+from opentalos.log.manifest.manifest import Manifest
+from opentalos.model.errors import (
+    NotOwner,
+    OutcomeUnknown,
+    PartitionNotServing,
+    TalosError,
+    TopicNotExist,
+)
+from opentalos.model.limits import LogLimits
+from opentalos.model.message import PartitionKey
+
+KEY = PartitionKey(TOPIC.topic_uuid, 0)
+ELSEWHERE = NotOwner("served by s2", "s2:1")
+
+
+class ScriptedGate:
+    """A gate whose answers a test sets."""
+
+    def __init__(self) -> None:
+        self.refused: TalosError | None = None
+        self.looks = 0  # before the former owner's segment may be recovered
+        self.calm = True
+        self.topic_gone = False
+        self.confirmed: list[str] = []
+
+    def refusal(self, key: PartitionKey) -> TalosError | None:
+        return self.refused
+
+    def wait_s(self, key: PartitionKey, former: Manifest) -> float:
+        self.looks -= 1
+        return 0.001 if self.looks >= 0 else 0.0
+
+    def steady(self) -> bool:
+        return self.calm
+
+    async def confirm_owner(self, key: PartitionKey) -> None:
+        self.confirmed.append("owner")
+
+    async def confirm_topic(self, key: PartitionKey) -> None:
+        self.confirmed.append("topic")
+        if self.topic_gone:
+            raise TopicNotExist("gone")
+
+
+async def gated_bed(
+    gate: ScriptedGate, storage: MemoryStorage | None = None, limits: LogLimits = LIMITS
+) -> Bed:
+    storage, clock = storage or MemoryStorage(), FakeClock()
+    files, meta = MemoryFileStore(storage), MemoryMetaStore(storage)
+    store = LogStore(files=files, meta=meta, clock=clock, server="s1", limits=limits, gate=gate)
+    await store.start()
+    return Bed(storage, files, meta, clock, store)
+
+
+async def test_a_refused_partition_touches_no_manifest_and_puts_hear_why() -> None:
+    gate = ScriptedGate()
+    gate.refused = ELSEWHERE
+    bed = await gated_bed(gate)
+    with pytest.raises(NotOwner) as caught:
+        await put(bed.log(), b"x")
+    assert caught.value.address == "s2:1"
+    assert not bed.storage.records
+    await bed.store.close()
+
+
+async def test_a_partition_of_a_deleted_topic_leaves_no_manifest() -> None:
+    gate = ScriptedGate()
+    gate.topic_gone = True
+    bed = await gated_bed(gate)
+    with pytest.raises(TopicNotExist):
+        await put(bed.log(), b"x")
+    assert not bed.storage.records
+    assert not bed.storage.files
+    await bed.store.close()
+
+
+async def test_an_opening_waits_for_the_former_owner_to_seal() -> None:
+    storage, gate = MemoryStorage(), ScriptedGate()
+    former = await gated_bed(ScriptedGate(), storage)
+    assert await put(former.log(), b"1") == 0
+    bed = await gated_bed(gate, storage)
+    gate.looks = 1_000_000
+    answers = Answers()
+    bed.log().append(block(b"2"), answers)
+    await asyncio.sleep(0.02)
+    assert not answers.got
+    await former.store.release(KEY, ELSEWHERE)
+    await until(lambda: bool(answers.got))
+    assert answers.bases == [1]
+    assert "owner" in gate.confirmed
+    await bed.store.close()
+
+
+async def test_a_log_rolls_only_while_coordination_is_there_or_it_must() -> None:
+    gate = ScriptedGate()
+    limits = LogLimits(
+        space_reserve_bytes=0, segment_bytes_max=1 << 10, segment_bytes_hard_max=4 << 10
+    )
+    bed = await gated_bed(gate, limits=limits)
+    await put(bed.log(), b"x" * 1_100)
+    gate.calm = False
+    await put(bed.log(), b"x" * 1_100)
+    await put(bed.log(), b"x" * 1_100)
+    assert bed.store.counters.rolls == 0
+    await put(bed.log(), b"x" * 1_100)
+    await put(bed.log(), b"x")
+    assert bed.store.counters.rolls == 1
+    gate.calm = True
+    await bed.store.close()
+
+
+async def test_upkeep_stands_still_while_coordination_is_away() -> None:
+    gate = ScriptedGate()
+    bed = await gated_bed(gate, limits=LogLimits(space_reserve_bytes=0, idle_seal_s=0.0))
+    await put(bed.log(), b"x")
+    gate.calm = False
+    await bed.store.upkeep.run_pass()
+    await asyncio.sleep(0.01)
+    assert bed.store.counters.seals == 0
+    gate.calm, gate.refused = True, ELSEWHERE
+    await bed.store.upkeep.run_pass()
+    await asyncio.sleep(0.01)
+    assert bed.store.counters.seals == 0
+    gate.refused = None
+    await bed.store.upkeep.run_pass()
+    await until(lambda: bed.store.counters.seals == 1)
+    await bed.store.close()
+
+
+async def test_release_commits_what_waits_and_refuses_what_comes() -> None:
+    bed = await gated_bed(ScriptedGate())
+    log, answers = bed.log(), Answers()
+    await put(log, b"0")
+    for number in range(5):
+        log.append(block(b"%d" % number), answers)
+    releasing = asyncio.create_task(bed.store.release(KEY, ELSEWHERE))
+    await asyncio.sleep(0)
+    with pytest.raises(NotOwner) as caught:
+        log.append(block(b"late"), answers)
+    assert caught.value.address == "s2:1"
+    await releasing
+    assert answers.bases == [1, 2, 3, 4, 5]
+    other = await gated_bed(ScriptedGate(), bed.storage)
+    assert len(await payloads(other.log())) == 6
+    await other.store.close()
+
+
+async def test_drop_tells_in_flight_unknown_and_queued_not_done_once() -> None:
+    bed = await gated_bed(ScriptedGate())
+    log, flying, queued = bed.log(), Answers(), Answers()
+    await put(log, b"0")
+    log.append(block(b"flying"), flying)
+    await until(lambda: log.writer.group is not None)
+    log.append(block(b"queued"), queued)
+    bed.store.drop(KEY, PartitionNotServing("lapsed"))
+    assert [type(error) for error in flying.errors] == [OutcomeUnknown]
+    assert [type(error) for error in queued.errors] == [PartitionNotServing]
+    await asyncio.sleep(0.01)
+    assert len(flying.got) == len(queued.got) == 1
+    assert bed.store._context.pending_bytes == 0
+    assert not bed.store._context.open_partitions
+    assert log.writer.abandoned is None  # closed once its last commit had returned
+    await bed.store.close()
+
+
+async def test_learning_recovers_what_is_unsealed_and_opens_nothing_else() -> None:
+    storage = MemoryStorage()
+    former = await gated_bed(ScriptedGate(), storage)
+    for partition in range(4):
+        await put(former.log(partition), b"x")
+    for partition in range(2):
+        await former.store.release(PartitionKey(TOPIC.topic_uuid, partition), ELSEWHERE)
+    bed = await gated_bed(ScriptedGate(), storage)
+    bed.store.update_topic(TOPIC)
+    bed.store.learn(PartitionKey(TOPIC.topic_uuid, partition) for partition in range(4))
+    logs = [bed.log(partition) for partition in range(4)]
+    await until(lambda: all(log.writer.known and not log.writer.foreign for log in logs))
+    assert [log.writer.segment is not None for log in logs] == [False, False, True, True]
+    assert [log.epoch for log in logs] == [2, 2, 2, 2]
+    await bed.store.close()

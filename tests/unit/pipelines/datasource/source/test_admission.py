@@ -1,0 +1,25 @@
+"""Shares of a trigger."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opentalos.pipelines.datasource.source.admission import fair_shares
+
+
+@given(
+    st.dictionaries(st.integers(0, 30), st.integers(0, 10_000), max_size=12),
+    st.integers(0, 60_000),
+)
+def test_shares_are_fair_and_use_the_limit(backlog: dict[int, int], limit: int) -> None:
+    shares = fair_shares(backlog, limit)
+    assert shares.keys() == backlog.keys()
+    assert sum(shares.values()) == min(limit, sum(backlog.values()))
+    largest = max(shares.values(), default=0)
+    for partition, share in shares.items():
+        assert share <= backlog[partition]
+        # Whoever has to wait got as much as any other, but for the rest of a division.
+        assert share == backlog[partition] or share >= largest - 1
+
+
+def test_a_small_backlog_does_not_wait_for_a_large_one() -> None:
+    assert fair_shares({0: 1_000_000, 1: 10, 2: 1_000_000}, 1_000) == {0: 495, 1: 10, 2: 495}

@@ -1,0 +1,108 @@
+"""What the next batch takes."""
+
+import logging
+
+import pytest
+
+from opentalos.model.errors import OffsetOutOfRange
+from opentalos.model.message import OffsetRange
+from opentalos.pipelines.datasource.source.batch_range import BatchRange, Positions
+from opentalos.pipelines.datasource.source.next_batch import Bounds, bounded_batch, next_batch
+
+A, B = "o#a#1", "o#b#2"
+ALL = Bounds(rows_max=None, skip_expired=False, tasks=2)
+SKIP = Bounds(rows_max=None, skip_expired=True, tasks=2)
+
+
+def at(positions: Positions, skipped: int = 0) -> BatchRange:
+    return BatchRange(begin=positions, end=positions, tasks=2, skipped=skipped)
+
+
+def test_it_goes_on_where_the_last_one_ended() -> None:
+    last = BatchRange(begin={A: {0: 0}}, end={A: {0: 5}}, tasks=9)
+    found = next_batch(last, {A: {0: OffsetRange(0, 8)}}, ALL)
+    assert found == BatchRange(begin={A: {0: 5}}, end={A: {0: 8}}, tasks=2)
+
+
+def test_no_batch_without_new_messages() -> None:
+    assert next_batch(at({A: {0: 8}}), {A: {0: OffsetRange(3, 8)}}, ALL) is None
+
+
+def test_new_partitions_and_topics_begin_at_their_first_message() -> None:
+    there = {A: {0: OffsetRange(0, 8), 1: OffsetRange(40, 41)}, B: {0: OffsetRange(0, 2)}}
+    found = next_batch(at({A: {0: 8}}), there, ALL)
+    assert found is not None
+    assert found.begin == {A: {0: 8, 1: 40}, B: {0: 0}}
+    assert found.end == {A: {0: 8, 1: 41}, B: {0: 2}}
+
+
+def test_a_partition_that_is_gone_keeps_its_place() -> None:
+    found = next_batch(at({A: {0: 1, 1: 7}}), {A: {0: OffsetRange(0, 2)}}, ALL)
+    assert found is not None
+    assert found.end == {A: {0: 2, 1: 7}}
+    assert [one.partition for one in found.slices] == [0]
+
+
+def test_a_limit_is_split_over_partitions_with_a_backlog() -> None:
+    there = {A: {0: OffsetRange(0, 100), 1: OffsetRange(0, 100), 2: OffsetRange(0, 0)}}
+    bounds = Bounds(rows_max=30, skip_expired=False, tasks=2)
+    found = next_batch(at({A: {0: 0, 1: 90, 2: 0}}), there, bounds)
+    assert found is not None
+    assert found.end == {A: {0: 20, 1: 100, 2: 0}}
+
+
+def test_nothing_behind_the_target_is_taken() -> None:
+    there = {A: {0: OffsetRange(0, 9), 1: OffsetRange(0, 9)}, B: {0: OffsetRange(0, 9)}}
+    bounds = Bounds(rows_max=None, skip_expired=False, tasks=2, target={A: {0: 4}})
+    found = next_batch(at({A: {0: 0}}), there, bounds)
+    assert found is not None
+    assert [(one.resource, one.partition, one.end) for one in found.slices] == [(A, 0, 4)]
+    assert next_batch(found, there, bounds) is None
+
+
+def test_an_expired_position_fails_and_names_what_is_left() -> None:
+    with pytest.raises(OffsetOutOfRange, match=r"a\[0\]: the position 3 has expired.*begins at 5"):
+        next_batch(at({A: {0: 3}}), {A: {0: OffsetRange(5, 8)}}, ALL)
+
+
+def test_an_expired_position_is_skipped_logged_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, "opentalos.datasource"):
+        found = next_batch(at({A: {0: 3}}, skipped=10), {A: {0: OffsetRange(5, 8)}}, SKIP)
+    assert found is not None
+    assert (found.begin, found.end, found.skipped) == ({A: {0: 5}}, {A: {0: 8}}, 12)
+    assert "2 messages are skipped" in caplog.text
+
+
+def test_a_skip_is_kept_even_if_nothing_is_left_to_read() -> None:
+    there = {A: {0: OffsetRange(8, 8)}}
+    found = next_batch(at({A: {0: 3}}), there, SKIP)
+    assert found is not None
+    assert (found.slices, found.skipped) == ([], 5)
+    assert next_batch(found, there, SKIP) is None
+
+
+def test_a_position_behind_the_end_tells_of_a_truncated_log() -> None:
+    there = {A: {0: OffsetRange(0, 8)}}
+    with pytest.raises(OffsetOutOfRange, match=r"behind the end of the log, 8.*truncated"):
+        next_batch(at({A: {0: 11}}), there, ALL)
+    found = next_batch(at({A: {0: 11}}), there, SKIP)
+    assert found is not None
+    assert (found.end, found.slices, found.skipped) == ({A: {0: 8}}, [], 0)
+
+
+def test_a_bounded_read_is_empty_where_it_ends_before_it_begins() -> None:
+    there = {A: {0: OffsetRange(2, 8), 1: OffsetRange(0, 8)}}
+    found = bounded_batch({A: {0: 5, 1: 0}}, {A: {0: 3, 1: 6}}, there, False, 2)
+    assert [(one.partition, one.begin, one.end) for one in found.slices] == [(1, 0, 6)]
+
+
+def test_a_bounded_read_of_offsets_that_are_not_retained_fails() -> None:
+    there = {A: {0: OffsetRange(2, 8)}}
+    with pytest.raises(OffsetOutOfRange, match="the position 1 has expired"):
+        bounded_batch({A: {0: 1}}, {A: {0: 8}}, there, False, 2)
+    with pytest.raises(OffsetOutOfRange, match="the position 9 lies behind the end"):
+        bounded_batch({A: {0: 2}}, {A: {0: 9}}, there, False, 2)
+    skipping = bounded_batch({A: {0: 1}}, {A: {0: 9}}, there, True, 2)
+    assert [(one.begin, one.end) for one in skipping.slices] == [(2, 8)]

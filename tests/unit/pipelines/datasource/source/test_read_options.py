@@ -1,0 +1,112 @@
+"""Options of a read."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from opentalos.model.errors import ConfigError, InvalidName
+from opentalos.pipelines.datasource.source.columns import DEFAULT_COLUMNS
+from opentalos.pipelines.datasource.source.options import chosen_columns, connection, read_options
+from opentalos.pipelines.datasource.source.start_at import Edge, parse_start_at
+
+SERVER = {"url": "http://h:1,http://g:2", "key": "ID:SECRET"}
+TOPIC = {**SERVER, "topic": "clicks"}
+
+
+def test_the_least_that_is_needed() -> None:
+    found = read_options(TOPIC, streaming=True)
+    assert found.config.endpoints == ("http://h:1", "http://g:2")
+    assert (found.config.key_id, found.config.secret) == ("ID", "SECRET")
+    assert (found.topics, found.start, found.end) == (("clicks",), Edge.EARLIEST, Edge.LATEST)
+    assert (found.group, found.messages_max, found.skip_expired) == ("", None, False)
+    assert found.tasks >= 1
+
+
+def test_names_of_options_have_any_case() -> None:
+    given = {**SERVER, "TOPICPATTERN": "a.*", "MaxMessagesPerTrigger": "7", "onexpired": "SKIP"}
+    found = read_options(given, streaming=True)
+    assert found.pattern is not None
+    assert found.pattern.fullmatch("abc")
+    assert (found.messages_max, found.skip_expired) == (7, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (SERVER, "need one of the options topic, topics, topicPattern; found none"),
+        ({**TOPIC, "topics": "a"}, "found topic and topics"),
+        ({**SERVER, "topics": "a,b,a"}, "each once"),
+        ({**SERVER, "topics": ","}, "needs names"),
+        ({**SERVER, "topicPattern": "("}, "no pattern"),
+        ({**TOPIC, "startingOffsets": "earliest"}, "no option 'startingoffsets'"),
+        ({**TOPIC, "startingPosition": "soon"}, "startingPosition is earliest, latest, group"),
+        ({**TOPIC, "startingPosition": "2026-01-01T00:00:00"}, "needs a zone"),
+        ({**TOPIC, "startingPosition": '{"a": {"0": "x"}}'}, "'x' is no offset"),
+        ({**TOPIC, "startingPosition": '{"a": {"0": -1}}'}, "-1 is no offset"),
+        ({**TOPIC, "startingPosition": '{"a": {"x": 1}}'}, "startingPosition needs offsets"),
+        ({**TOPIC, "startingPosition": '{"a": 1}'}, "startingPosition needs offsets"),
+        ({**TOPIC, "startingPosition": "{"}, "startingPosition needs offsets"),
+        ({**TOPIC, "startingPosition": "group"}, "needs the option group"),
+        ({**TOPIC, "group": "no such name!"}, "invalid group"),
+        ({**TOPIC, "onExpired": "ignore"}, "fail or skip"),
+        ({**TOPIC, "tasks": "0"}, "tasks needs a whole number above 0"),
+        ({**TOPIC, "tasks": "99999"}, "at most 10000"),
+        ({**TOPIC, "timeoutSeconds": "soon"}, "timeoutSeconds needs a whole number"),
+        ({**TOPIC, "key": "nocolon"}, "ID:SECRET"),
+        ({**TOPIC, "url": "h:1"}, "http://host:port"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(given: dict[str, str], text: str) -> None:
+    with pytest.raises((ConfigError, InvalidName), match=text):
+        read_options(given, streaming=True)
+
+
+def test_a_stream_has_no_end_and_a_batch_no_triggers() -> None:
+    with pytest.raises(ConfigError, match="a stream of talos has no option 'endingposition'"):
+        read_options({**TOPIC, "endingPosition": "latest"}, streaming=True)
+    with pytest.raises(ConfigError, match="a batch read of talos has no option"):
+        read_options({**TOPIC, "maxMessagesPerTrigger": "5"}, streaming=False)
+    with pytest.raises(ConfigError, match="endingPosition cannot be group"):
+        read_options({**TOPIC, "endingPosition": "group", "group": "g"}, streaming=False)
+
+
+def test_columns_are_chosen_by_name() -> None:
+    assert chosen_columns({}) == DEFAULT_COLUMNS
+    assert chosen_columns({"columns": "value, sequence_number"}) == ("value", "sequence_number")
+    with pytest.raises(ConfigError, match="no column 'data'; there are topic,"):
+        chosen_columns({"columns": "data"})
+    with pytest.raises(ConfigError, match="each column once"):
+        chosen_columns({"columns": "value,value"})
+
+
+def test_places_are_words_times_or_offsets() -> None:
+    assert parse_start_at("x", " Latest ") is Edge.LATEST
+    assert parse_start_at("x", "2026-01-31T12:00:00Z") == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert parse_start_at("x", '{"a": {"0": 5, "11": 0}}') == {"a": {0: 5, 11: 0}}
+
+
+def test_the_server_is_found_as_the_sdk_finds_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TALOS_URL", "http://env:1")
+    monkeypatch.setenv("TALOS_KEY", "E:NV")
+    assert connection({}).endpoints == ("http://env:1",)
+    mixed = connection({"url": "http://given:2", "timeoutSeconds": "7"})
+    assert (mixed.endpoints, mixed.key_id, mixed.deadline_s) == (("http://given:2",), "E", 7.0)
+
+    monkeypatch.delenv("TALOS_URL")
+    monkeypatch.delenv("TALOS_KEY")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="no profile file"):
+        connection({})
+    file = tmp_path / ".config" / "opentalos" / "profiles.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        'default = "one"\n'
+        '[profiles.one]\nendpoints = ["http://one:1"]\nkey = "A:B"\n'
+        '[profiles.two]\nendpoints = ["http://two:1"]\nkey = "C:D"\n'
+    )
+    assert connection({}).endpoints == ("http://one:1",)
+    named = connection({"profile": "two", "key": "E:F"})
+    assert (named.endpoints, named.key_id) == (("http://two:1",), "E")

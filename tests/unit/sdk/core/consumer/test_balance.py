@@ -1,0 +1,104 @@
+"""Who gives up and takes what: ours and, beside it, the rule of the official Python SDK."""
+
+import random
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from opentalos.sdk.core.consumer.balance import Move, balance, rank, targets
+
+
+def first(of: Sequence[int], count: int) -> Sequence[int]:
+    """A choice that tests can foretell."""
+    return of[:count]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "workers", "parts"),
+    [
+        (1, 1, [1]),
+        (4, 1, [4]),
+        (4, 2, [2, 2]),
+        (5, 2, [3, 2]),
+        (7, 3, [3, 2, 2]),
+        (2, 4, [1, 1, 0, 0]),
+        (0, 2, [0, 0]),
+        (100, 7, [15, 15, 14, 14, 14, 14, 14]),
+    ],
+)
+def test_parts_differ_by_one_at_most(partitions: int, workers: int, parts: list[int]) -> None:
+    assert targets(partitions, workers) == parts
+
+
+def test_who_has_most_comes_first_and_ties_go_to_the_larger_id() -> None:
+    holdings = {"a": [1], "c": [2], "b": [3], "d": []}
+    order = sorted(holdings, key=lambda worker: rank(worker, holdings))
+    assert order == ["c", "b", "a", "d"]
+
+
+@pytest.mark.parametrize(
+    ("holdings", "mine", "partitions", "move"),
+    [
+        ({"a": []}, [], 3, Move(take=(0, 1, 2))),
+        ({"a": [0, 1, 2, 3], "b": []}, [0, 1, 2, 3], 4, Move(release=(2, 3))),
+        ({"b": [0, 1, 2, 3], "a": []}, [], 4, Move(missing=2)),
+        ({"a": [0, 1], "b": [2, 3]}, [0, 1], 4, Move()),
+        ({"a": [0], "b": [2, 3]}, [0], 4, Move(take=(1,))),
+        ({"a": [0], "b": [1], "c": []}, [0], 2, Move()),  # more workers than partitions
+        ({"c": [0], "b": [1], "a": []}, [], 2, Move()),
+        ({"a": [0, 1, 5], "b": [2]}, [0, 1, 5], 4, Move(release=(5,))),  # after a shrink
+        ({"b": [0]}, [1], 4, Move(missing=1)),  # the server does not know us: no balance yet
+        ({"a": [0, 1], "b": [2, 3]}, [0], 4, Move(take=(1,))),  # ours, though we do not know
+        ({"a": [0, 1, 2], "b": [3]}, [0], 4, Move(take=(1,), stray=(2,))),
+        ({"a": [0, 1, 2], "b": []}, [1, 2], 4, Move(stray=(0,))),
+    ],
+)
+def test_one_workers_round(
+    holdings: Mapping[str, list[int]], mine: list[int], partitions: int, move: Move
+) -> None:
+    assert balance("a", holdings, mine, (), partitions, first) == move
+
+
+def test_what_is_on_its_way_out_is_not_taken_again() -> None:
+    holdings = {"a": [0, 1, 2, 3], "b": []}
+    assert balance("a", holdings, [0, 1], [2, 3], 4, first) == Move()
+
+
+def official(me: str, holdings: Mapping[str, list[int]], partitions: int) -> Move:
+    """TalosConsumer.make_balance of the official Python SDK; ties stay in the reply's order, which
+    is by worker id, descending."""
+    held = list(holdings[me])
+    order = sorted(sorted(holdings, reverse=True), key=lambda worker: -len(holdings[worker]))
+    place, parts = order.index(me), targets(partitions, len(holdings))
+    beyond = [one for one in held if one >= partitions]
+    if beyond:
+        return Move(release=tuple(beyond))
+    if len(held) > parts[place]:
+        return Move(release=tuple(sorted(held)[: len(held) - parts[place]]))
+    idle = [one for one in range(partitions) if not any(one in them for them in holdings.values())]
+    return Move(take=tuple(idle[: parts[place] - len(held)]))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_ours_and_the_official_rule_settle_together_and_nobody_is_robbed(seed: int) -> None:
+    source = random.Random(seed)
+    partitions, names = source.randint(1, 24), [f"w{n}" for n in range(source.randint(1, 6))]
+    holdings: dict[str, list[int]] = {name: [] for name in names}
+    for partition in range(partitions):
+        if source.random() < 0.7:
+            holdings[source.choice(names)].append(partition)
+    ours = {name for name in names if source.random() < 0.5}
+    for _ in range(30 * len(names)):
+        me = source.choice(names)
+        mine = list(holdings[me])
+        if me in ours:
+            move = balance(me, holdings, mine, (), partitions, source.sample)
+        else:
+            move = official(me, holdings, partitions)
+        assert set(move.release) <= set(mine)
+        taken = {one for held in holdings.values() for one in held}
+        assert not set(move.take) & taken
+        assert not (move.release and move.take)
+        holdings[me] = sorted(set(mine) - set(move.release) | set(move.take))
+    assert sorted(map(len, holdings.values()), reverse=True) == targets(partitions, len(names))
+    assert sorted(one for held in holdings.values() for one in held) == list(range(partitions))

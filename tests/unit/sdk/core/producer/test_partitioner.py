@@ -1,0 +1,23 @@
+"""Keys go where the official producers send them; the rest goes round."""
+
+import pytest
+
+from opentalos.sdk.core.producer.partitioner import Turns, partition_of
+
+
+# Java's hash codes: "k" 107, "hello" 99162322, "user-42" 4147784640 of 32 bits.
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [("k", (0, 0, 0, 0)), ("hello", (0, 0, 0, 0)), ("user-42", (0, 1, 7, 9))],
+)
+def test_a_key_has_the_partition_of_the_official_producers(
+    key: str, expected: tuple[int, ...]
+) -> None:
+    assert tuple(partition_of(key, count) for count in (1, 2, 8, 10)) == expected
+
+
+def test_turns_begin_anywhere_and_follow_a_changed_number_of_partitions() -> None:
+    turns = Turns(lambda: 0.5)
+    assert [turns.next(4) for _ in range(5)] == [3, 0, 1, 2, 3]
+    assert [turns.next(2) for _ in range(3)] == [0, 1, 0]
+    assert turns.next(1) == 0

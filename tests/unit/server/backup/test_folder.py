@@ -1,0 +1,107 @@
+"""The list of a backup is believed only as far as it can be checked; folders appear whole."""
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opentalos.model.errors import (
+    ConfigError,
+    CorruptLog,
+    NewerFormat,
+    StorageFull,
+    StoreUnavailable,
+)
+from opentalos.server.backup.folder import (
+    LIST_FILE,
+    Copied,
+    copy_file,
+    digest_of,
+    new_folder,
+    read_contents,
+    write_contents,
+)
+
+ONE = {"bytes": 1, "sha256": "aa"}
+
+
+def listed(folder: Path, **changes: Any) -> Path:
+    """A folder whose list has these fields."""
+    record = {"format": "opentalos-backup", "version": 1, "files": {"a": ONE}, **changes}
+    (folder / LIST_FILE).write_text(json.dumps(record))
+    return folder
+
+
+def test_a_list_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    contents = {"log/b": Copied(2, "bb"), "a": Copied(1, "aa")}
+    write_contents(tmp_path, contents)
+    assert read_contents(tmp_path) == contents
+
+
+@pytest.mark.parametrize("path", ["../a", "/etc/passwd", "log/../../a", ""])
+def test_a_list_that_names_other_places_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(CorruptLog, match="elsewhere"):
+        read_contents(listed(tmp_path, files={path: ONE}))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"files": {"a": {"bytes": 1}}}, {"files": [1]}, {"version": "x"}, {"files": None}]
+)
+def test_a_damaged_list_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(CorruptLog, match="unreadable"):
+        read_contents(listed(tmp_path, **changes))
+
+
+def test_what_is_no_backup_of_this_version_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no backup"):
+        read_contents(tmp_path)
+    with pytest.raises(ConfigError, match="no list of a backup"):
+        read_contents(listed(tmp_path, format="other"))
+    with pytest.raises(NewerFormat):
+        read_contents(listed(tmp_path, version=2))
+
+
+def test_a_copy_ends_where_it_is_told_and_has_its_checksum(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "deep" / "target"
+    source.write_bytes(b"x" * 3_000_000)
+    source.chmod(0o600)
+    copied = copy_file(source, target, 2_500_000)
+    assert target.read_bytes() == b"x" * 2_500_000
+    assert copied == digest_of(target)
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert copy_file(source, target).bytes == 3_000_000
+    with pytest.raises(FileNotFoundError):
+        copy_file(tmp_path / "absent", target)
+
+
+@pytest.mark.parametrize(
+    ("number", "wanted"), [(errno.ENOSPC, StorageFull), (errno.EIO, StoreUnavailable)]
+)
+def test_a_failure_leaves_no_folder(
+    tmp_path: Path, number: int, wanted: type[StoreUnavailable]
+) -> None:
+    def fill() -> None:
+        with new_folder(tmp_path / "target") as folder:
+            (folder / "half").write_text("x")
+            raise OSError(number, "disk")
+
+    with pytest.raises(wanted):
+        fill()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_an_empty_folder_is_replaced(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    with new_folder(target) as folder:
+        (folder / "a").write_text("x")
+        assert list(target.iterdir()) == []
+    assert (target / "a").read_text() == "x"
+    with pytest.raises(ConfigError, match="exists already"), new_folder(target):
+        pass
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ConfigError), new_folder(link):
+        pass

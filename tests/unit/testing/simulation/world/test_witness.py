@@ -1,0 +1,47 @@
+"""Failures that a server survives are anomalies all the same."""
+
+import logging
+
+import pytest
+
+from opentalos.model.errors import StoreUnavailable
+from opentalos.testing.simulation.checks.checker import check
+from opentalos.testing.simulation.world.witness import heard_only
+from opentalos.testing.simulation.world.world import World
+
+_log = logging.getLogger("opentalos.somewhere")
+
+
+async def survive(error: Exception) -> None:
+    """What the root of a task does."""
+    try:
+        raise error
+    except Exception:
+        _log.exception("it goes on")
+
+
+@pytest.mark.parametrize(
+    ("error", "names"), [(KeyError("s1"), ["unhandled-error"]), (StoreUnavailable("away"), [])]
+)
+def test_only_a_failure_that_nobody_planned_for_is_an_anomaly(
+    error: Exception, names: list[str]
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.loop.process("s1").create_task(survive(error))
+
+    found = check(World(seed=1).run(scenario))
+    assert [anomaly.name for anomaly in found] == names
+    assert not found or "s1: it goes on: KeyError('s1')" in str(found[0])
+
+
+def test_nothing_is_logged_meanwhile_and_everything_after(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with heard_only() as witness:
+        _log.error("a fault is expected")
+        _log.error("so is %s", "this", exc_info=StoreUnavailable("away"))
+        _log.error("this is not", exc_info=ValueError("1"))
+    assert witness.failures == ["world: this is not: ValueError('1')"]
+    assert not caplog.records
+    _log.error("heard again")
+    assert [record.getMessage() for record in caplog.records] == ["heard again"]
