@@ -36,14 +36,14 @@ from opentalos.log.segment.writer import OpenSegment
 from opentalos.model.errors import NotOwner, OutcomeUnknown, PartitionNotServing, TalosError
 from opentalos.model.limits import GroupLimits
 from opentalos.ports.row_store import ABSENT
+from opentalos.testing.simulation.cluster.server import ClusterServer
+from opentalos.testing.simulation.cluster.world import ClusterConfig
 from opentalos.testing.simulation.stores.faults import (
     ClusterFaults,
     FileFaults,
     MetaFaults,
     RowFaults,
 )
-from opentalos.testing.simulation.world.cluster_server import ClusterServer
-from opentalos.testing.simulation.world.cluster_world import ClusterConfig
 
 CHAOS_S = 10.0
 HOPS_MAX = 2  # of a mutant that forwards again; more would show nothing new

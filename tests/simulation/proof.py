@@ -6,7 +6,7 @@ from typing import TypeVar
 import pytest
 from tests.simulation.mutants import Mutant
 
-from opentalos.testing.simulation.simulation import Report
+from opentalos.testing.simulation.seed_run import Report
 from opentalos.testing.simulation.world.world import WorldConfig
 
 ConfigT = TypeVar("ConfigT", bound=WorldConfig)

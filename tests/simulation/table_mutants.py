@@ -43,8 +43,8 @@ from opentalos.testing.simulation.stores.faults import (
     RowFaults,
     WorldFaults,
 )
-from opentalos.testing.simulation.world.kills import Kill
-from opentalos.testing.simulation.world.table_steps import Step
+from opentalos.testing.simulation.stores.kill_points import Step
+from opentalos.testing.simulation.stores.kills import Kill
 
 TABLED = replace(
     CRASHES,

@@ -8,7 +8,7 @@ from tests.simulation.proof import prove_caught
 
 from opentalos.log.segment.producers import Producer, ProducerTable
 from opentalos.model.message import ProducerStamp
-from opentalos.testing.simulation.clients.batch_producers import run_batch_seed
+from opentalos.testing.simulation.seed_run import run_batch_seed
 
 SEEDS = 12
 

@@ -11,8 +11,8 @@ from tests.simulation.cluster_mutants import (
 from tests.simulation.mutants import Mutant
 from tests.simulation.proof import check_enough, prove_caught
 
-from opentalos.testing.simulation.simulation import run_cluster_seed
-from opentalos.testing.simulation.world.cluster_world import ClusterConfig
+from opentalos.testing.simulation.cluster.world import ClusterConfig
+from opentalos.testing.simulation.seed_run import run_cluster_seed
 
 GUARDLESS_SEEDS = 8
 

@@ -5,7 +5,7 @@ A failure prints its seed and the command that replays it.
 
 import pytest
 
-from opentalos.testing.simulation.simulation import ClusterConfig, run_cluster_seed
+from opentalos.testing.simulation.seed_run import ClusterConfig, run_cluster_seed
 
 SEEDS = 200
 SEEDS_PER_TEST = 5  # a test stays far below the time limit, also on a busy machine

@@ -3,8 +3,8 @@
 import pytest
 
 from opentalos.log.segment import producers
-from opentalos.testing.simulation.simulation import run_cluster_seed, run_seed
-from opentalos.testing.simulation.world.cluster_world import ClusterConfig
+from opentalos.testing.simulation.cluster.world import ClusterConfig
+from opentalos.testing.simulation.seed_run import run_cluster_seed, run_seed
 from opentalos.testing.simulation.world.world import WorldConfig
 
 REFUSED = {"false-sequence-gap"}  # who is forgotten has to begin anew

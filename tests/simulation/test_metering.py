@@ -8,8 +8,8 @@ from tests.simulation.metering_mutants import METERING_CLUSTER_MUTANTS, METERING
 from tests.simulation.mutants import Mutant
 from tests.simulation.proof import prove_caught
 
-from opentalos.testing.simulation.simulation import run_cluster_seed, run_seed
-from opentalos.testing.simulation.world.cluster_world import ClusterConfig
+from opentalos.testing.simulation.cluster.world import ClusterConfig
+from opentalos.testing.simulation.seed_run import run_cluster_seed, run_seed
 
 
 @pytest.mark.parametrize("mutant", METERING_MUTANTS, ids=lambda mutant: mutant.name)

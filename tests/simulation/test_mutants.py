@@ -4,7 +4,7 @@ import pytest
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.proof import check_enough, prove_caught
 
-from opentalos.testing.simulation.simulation import run_seed
+from opentalos.testing.simulation.seed_run import run_seed
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 from tests.simulation.table_mutants import CALM_ROWS, TAKE_OVERS
 
-from opentalos.testing.simulation.simulation import Report, run_cluster_seed, run_seed
+from opentalos.testing.simulation.cluster.world import ClusterConfig
+from opentalos.testing.simulation.seed_run import Report, run_cluster_seed, run_seed
 from opentalos.testing.simulation.stores.faults import (
     ClusterFaults,
     FileFaults,
     RowFaults,
     WorldFaults,
 )
-from opentalos.testing.simulation.world.cluster_world import ClusterConfig
-from opentalos.testing.simulation.world.kills import Kill
-from opentalos.testing.simulation.world.table_steps import Step
+from opentalos.testing.simulation.stores.kill_points import Step
+from opentalos.testing.simulation.stores.kills import Kill
 
 ALONE = replace(
     CALM_ROWS,

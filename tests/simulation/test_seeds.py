@@ -5,7 +5,7 @@ A failure prints its seed and the command that replays it.
 
 import pytest
 
-from opentalos.testing.simulation.simulation import run_seed
+from opentalos.testing.simulation.seed_run import run_seed
 from opentalos.testing.simulation.world.world import WorldConfig
 
 SEEDS = 208

@@ -8,8 +8,8 @@ from tests.simulation.mutants import Mutant
 from tests.simulation.proof import check_enough, prove_caught
 from tests.simulation.table_mutants import CALM_ROWS, TABLE_CLUSTER_MUTANTS, TABLE_MUTANTS
 
-from opentalos.testing.simulation.simulation import run_cluster_seed, run_seed
-from opentalos.testing.simulation.world.cluster_world import ClusterConfig
+from opentalos.testing.simulation.cluster.world import ClusterConfig
+from opentalos.testing.simulation.seed_run import run_cluster_seed, run_seed
 
 
 @pytest.mark.parametrize("mutant", TABLE_MUTANTS, ids=lambda mutant: mutant.name)

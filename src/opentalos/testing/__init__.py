@@ -29,9 +29,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from opentalos.testing.embedded import EmbeddedServer
     from opentalos.testing.simulation.checks.checker import ANOMALIES, Anomaly, check
+    from opentalos.testing.simulation.cluster.world import ClusterConfig, ClusterWorld
     from opentalos.testing.simulation.history import History, Recorder
     from opentalos.testing.simulation.loop import SimulationDeadlock, SimulationLoop
-    from opentalos.testing.simulation.simulation import Report, run_cluster_seed, run_seed
+    from opentalos.testing.simulation.seed_run import Report, run_cluster_seed, run_seed
     from opentalos.testing.simulation.stores.faults import (
         ClusterFaults,
         FileFaults,
@@ -42,13 +43,12 @@ if TYPE_CHECKING:
     from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore
     from opentalos.testing.simulation.stores.faulty_meta import FaultyMetaStore
     from opentalos.testing.simulation.stores.faulty_rows import FaultyRowStore
-    from opentalos.testing.simulation.world.cluster_world import ClusterConfig, ClusterWorld
     from opentalos.testing.simulation.world.world import World, WorldConfig
 
 # Imported with their first use: pytest loads this package in every run, for its plugin.
 _MODULES = {
     "simulation.checks.checker": ("ANOMALIES", "Anomaly", "check"),
-    "simulation.world.cluster_world": ("ClusterConfig", "ClusterWorld"),
+    "simulation.cluster.world": ("ClusterConfig", "ClusterWorld"),
     "embedded": ("EmbeddedServer",),
     "simulation.stores.faults": (
         "ClusterFaults",
@@ -62,7 +62,7 @@ _MODULES = {
     "simulation.stores.faulty_rows": ("FaultyRowStore",),
     "simulation.history": ("History", "Recorder"),
     "simulation.loop": ("SimulationDeadlock", "SimulationLoop"),
-    "simulation.simulation": ("Report", "run_cluster_seed", "run_seed"),
+    "simulation.seed_run": ("Report", "run_cluster_seed", "run_seed"),
     "simulation.world.world": ("World", "WorldConfig"),
 }
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from opentalos.testing.simulation.history import Operation, dump
-from opentalos.testing.simulation.simulation import (
+from opentalos.testing.simulation.seed_run import (
     ClusterConfig,
     Report,
     WorldConfig,

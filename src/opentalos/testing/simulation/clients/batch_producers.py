@@ -8,11 +8,14 @@ import asyncio
 from collections.abc import Sequence
 
 from opentalos.model.message import ProducerStamp
-from opentalos.testing.simulation.checks.checker import check
-from opentalos.testing.simulation.clients.clients import RETRY_S, LiveTopic, Producer, Reader
+from opentalos.testing.simulation.clients.message_clients import (
+    RETRY_S,
+    LiveTopic,
+    Producer,
+    Reader,
+)
 from opentalos.testing.simulation.clients.workload import Admin, Auditor
-from opentalos.testing.simulation.simulation import Report
-from opentalos.testing.simulation.world.world import World, WorldConfig
+from opentalos.testing.simulation.world.world import World
 
 FIRST_ID = 1_000  # apart from the ids of other producers
 BLOCKS = (1, 2, 7, 12)  # of a batch; more than the log keeps of a producer, too
@@ -99,10 +102,3 @@ async def batch_workload(world: World) -> None:
     await auditor.read_usage()
     await world.stop_server()
     await auditor.verify()
-
-
-def run_batch_seed(seed: int, config: WorldConfig | None = None) -> Report:
-    """Play it on the world that the seed draws, and check its history."""
-    world = World(seed, config)
-    history = world.run(batch_workload)
-    return Report(seed, check(history), history, world.loop.time())

@@ -5,7 +5,8 @@ import asyncio
 from opentalos.broker.broker import Broker
 from opentalos.broker.cluster.records import LeavingKind
 from opentalos.model.errors import TalosError
-from opentalos.testing.simulation.clients.clients import (
+from opentalos.testing.simulation.clients.group_clients import Worker
+from opentalos.testing.simulation.clients.message_clients import (
     OWNER,
     Client,
     IdempotentProducer,
@@ -14,7 +15,6 @@ from opentalos.testing.simulation.clients.clients import (
     Reader,
     Stranger,
 )
-from opentalos.testing.simulation.clients.group_clients import Worker
 from opentalos.testing.simulation.clients.table_workload import TableScene
 from opentalos.testing.simulation.clients.workload import (
     GROUPS,
@@ -24,9 +24,9 @@ from opentalos.testing.simulation.clients.workload import (
     Admin,
     Auditor,
 )
-from opentalos.testing.simulation.world.cluster_nemesis import Nemesis
-from opentalos.testing.simulation.world.cluster_server import ClusterServer
-from opentalos.testing.simulation.world.cluster_world import ClusterWorld
+from opentalos.testing.simulation.cluster.nemesis import Nemesis
+from opentalos.testing.simulation.cluster.server import ClusterServer
+from opentalos.testing.simulation.cluster.world import ClusterWorld
 from opentalos.testing.simulation.world.server import ServerLost, SimulatedServer, UnansweredBug
 
 BALANCE_S = 15.0  # after the faults all partitions are where they belong within so long

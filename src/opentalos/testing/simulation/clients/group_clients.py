@@ -5,7 +5,7 @@ from typing import Any
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.values import Commit, ConsumeUnit
-from opentalos.testing.simulation.clients.clients import OWNER, Client, LiveTopic
+from opentalos.testing.simulation.clients.message_clients import OWNER, Client, LiveTopic
 from opentalos.testing.simulation.world.server import SimulatedServer
 from opentalos.testing.simulation.world.world import World
 

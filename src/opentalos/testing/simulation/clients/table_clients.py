@@ -26,7 +26,7 @@ from opentalos.model.table import (
     WhenFull,
 )
 from opentalos.testing.simulation import history
-from opentalos.testing.simulation.clients.clients import OWNER, RETRY_S, Client, LiveTopic
+from opentalos.testing.simulation.clients.message_clients import OWNER, RETRY_S, Client, LiveTopic
 from opentalos.testing.simulation.world.server import ServerLost, SimulatedServer, UnansweredBug
 from opentalos.testing.simulation.world.world import World
 

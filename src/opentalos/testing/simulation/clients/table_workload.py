@@ -2,7 +2,7 @@
 
 from opentalos.model.change import StreamView
 from opentalos.model.table import NEVER, WhenFull
-from opentalos.testing.simulation.checks.table_audit import TableAuditor
+from opentalos.testing.simulation.clients.table_audit import TableAuditor
 from opentalos.testing.simulation.clients.table_clients import (
     TABLE,
     LiveTable,
@@ -11,7 +11,7 @@ from opentalos.testing.simulation.clients.table_clients import (
     Refuser,
     Switcher,
 )
-from opentalos.testing.simulation.clients.table_making import TableMaker
+from opentalos.testing.simulation.clients.table_creation import TableMaker
 from opentalos.testing.simulation.clients.table_recreator import Recreator
 from opentalos.testing.simulation.world.world import World
 

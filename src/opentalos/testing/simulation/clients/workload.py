@@ -7,8 +7,8 @@ from opentalos.broker.admin.log_verify import verify_logs
 from opentalos.broker.broker import Broker
 from opentalos.broker.values import AttributeChange, CheckpointKey, NewTopic, Topic
 from opentalos.model.errors import TalosError
-from opentalos.testing.simulation.checks.usage_audit import UsageAuditor
-from opentalos.testing.simulation.clients.clients import (
+from opentalos.testing.simulation.clients.group_clients import Worker
+from opentalos.testing.simulation.clients.message_clients import (
     OWNER,
     RETRY_S,
     Client,
@@ -19,8 +19,8 @@ from opentalos.testing.simulation.clients.clients import (
     Stranger,
     decode_blocks,
 )
-from opentalos.testing.simulation.clients.group_clients import Worker
 from opentalos.testing.simulation.clients.table_workload import TableScene
+from opentalos.testing.simulation.clients.usage_audit import UsageAuditor
 from opentalos.testing.simulation.history import Operation
 from opentalos.testing.simulation.stores.faults import FileFaults, MetaFaults
 from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore

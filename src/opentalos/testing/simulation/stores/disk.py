@@ -19,9 +19,9 @@ from typing import NamedTuple, TypeVar
 from opentalos.model.errors import StorageFull, TalosError
 from opentalos.model.message import Durability
 from opentalos.testing.simulation.loop import SimulatedProcess, SimulationLoop
+from opentalos.testing.simulation.stores.kills import Kills
 from opentalos.testing.simulation.stores.refusal import Refusals
 from opentalos.testing.simulation.stores.stored_logs import WatchedRecords
-from opentalos.testing.simulation.world.kills import Kills
 
 T = TypeVar("T")
 

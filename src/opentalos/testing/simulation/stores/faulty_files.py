@@ -18,7 +18,7 @@ from opentalos.model.message import Durability
 from opentalos.testing.simulation.loop import SimulatedProcess
 from opentalos.testing.simulation.stores.disk import SEGMENT_SUFFIX, SimulatedDisk, SimulatedFile
 from opentalos.testing.simulation.stores.faults import FileFaults
-from opentalos.testing.simulation.world.table_steps import Step, steps_of_blocks
+from opentalos.testing.simulation.stores.kill_points import Step, steps_of_blocks
 
 WRITE_S = 0.0005  # mean of a write into the page cache
 SYNC_S = 0.002  # mean of a sync

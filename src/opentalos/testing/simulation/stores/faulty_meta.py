@@ -14,8 +14,8 @@ from opentalos.ports.meta_store import Record, Session
 from opentalos.testing.simulation.loop import SimulatedProcess
 from opentalos.testing.simulation.stores.disk import SimulatedDisk
 from opentalos.testing.simulation.stores.faults import MetaFaults
-from opentalos.testing.simulation.world.kills import stepped
-from opentalos.testing.simulation.world.table_steps import Step, steps_of_record
+from opentalos.testing.simulation.stores.kill_points import Step, steps_of_record
+from opentalos.testing.simulation.stores.kills import stepped
 
 T = TypeVar("T")
 

@@ -11,13 +11,13 @@ from opentalos.testing.simulation.loop import SimulatedProcess
 from opentalos.testing.simulation.stores.disk import SimulatedDisk
 from opentalos.testing.simulation.stores.faults import RowFaults
 from opentalos.testing.simulation.stores.faulty_meta import READ_S, WRITE_S, run_now
-from opentalos.testing.simulation.world.kills import stepped
-from opentalos.testing.simulation.world.table_steps import (
+from opentalos.testing.simulation.stores.kill_points import (
     ROW_TABLES,
     Step,
     is_index,
     steps_of_mutation,
 )
+from opentalos.testing.simulation.stores.kills import stepped
 
 T = TypeVar("T")
 Steps = Callable[[], Iterator[Step]]

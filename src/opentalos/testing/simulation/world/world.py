@@ -42,8 +42,8 @@ from opentalos.testing.simulation.stores.faults import (
     RowFaults,
     WorldFaults,
 )
+from opentalos.testing.simulation.stores.kills import Kill, Kills, draw_kills
 from opentalos.testing.simulation.world.clock import SimulatedClock
-from opentalos.testing.simulation.world.kills import Kill, Kills, draw_kills
 from opentalos.testing.simulation.world.server import (
     PlainSecretBox,
     ServerLost,

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 
 import pytest
-from tests.unit.testing import (
+from tests.unit.testing.simulation.checks import (
     cluster_stories,
     lookup_stories,
     metering_stories,
@@ -12,8 +12,8 @@ from tests.unit.testing import (
     stories,
     table_stories,
 )
-from tests.unit.testing.stories import Story
-from tests.unit.testing.tale import Tale
+from tests.unit.testing.simulation.checks.stories import Story
+from tests.unit.testing.simulation.checks.tale import Tale
 
 from opentalos.testing.simulation.checks.checker import ANOMALIES, check
 from opentalos.testing.simulation.history import History, Recorder, dump

@@ -1,7 +1,7 @@
 """Hand-made histories of metering; see ``stories``."""
 
-from tests.unit.testing.stories import Story
-from tests.unit.testing.tale import Tale
+from tests.unit.testing.simulation.checks.stories import Story
+from tests.unit.testing.simulation.checks.tale import Tale
 
 UNIT_MS = 10
 BLOCKS = [[0, 2, 3, 5], [2, 1, 9, 7], [3, 4, 11, 8]]  # two minutes: 0 to 3, and 3 to 7

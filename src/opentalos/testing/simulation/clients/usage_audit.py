@@ -8,7 +8,7 @@ from opentalos.broker.messaging.plain_messages import Bounds, Spot
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Principal
 from opentalos.model.names import SYSTEM_TENANT, USAGE_TOPIC
-from opentalos.testing.simulation.clients.clients import RETRY_S, Client
+from opentalos.testing.simulation.clients.message_clients import RETRY_S, Client
 from opentalos.testing.simulation.stores.disk import SEGMENT_SUFFIX, SimulatedDisk
 from opentalos.testing.simulation.stores.stored_logs import Partition, stored_logs
 from opentalos.testing.simulation.world.server import ServerLost, UnansweredBug

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.unit.testing.tale import Tale
+from tests.unit.testing.simulation.checks.tale import Tale
 
 Story = Callable[[Tale], None]
 

@@ -6,7 +6,7 @@ from opentalos.model.errors import TalosError, WriterDead
 from opentalos.model.message import Durability
 from opentalos.ports.file_store import AppendFile, FileStore
 from opentalos.ports.row_store import FamilyName, Row, RowMutation, RowStore
-from opentalos.testing.simulation.world.network import Link
+from opentalos.testing.simulation.cluster.network import Link
 
 
 class LinkedAppendFile:

@@ -5,9 +5,9 @@ once; the other server never forwards again, but looks once whether it missed so
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from opentalos.broker.broker import Broker, BrokerConfig, open_broker
 from opentalos.broker.messaging.messages import PutTarget
@@ -22,18 +22,17 @@ from opentalos.model.errors import (
 )
 from opentalos.model.identity import Principal
 from opentalos.model.message import MessageBlock
+from opentalos.testing.simulation.cluster.linked_stores import LinkedFileStore, LinkedRowStore
+from opentalos.testing.simulation.cluster.network import FILES, META, ROWS, Link, Way
+from opentalos.testing.simulation.cluster.peers import Directory, Make, SimulatedPeers
+from opentalos.testing.simulation.cluster.session_meta import SessionMetaStore
 from opentalos.testing.simulation.stores.disk import SimulatedDisk
 from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore
 from opentalos.testing.simulation.stores.faulty_rows import FaultyRowStore
-from opentalos.testing.simulation.stores.linked_stores import LinkedFileStore, LinkedRowStore
-from opentalos.testing.simulation.stores.session_meta import SessionMetaStore
 from opentalos.testing.simulation.world.clock import SimulatedClock
-from opentalos.testing.simulation.world.network import FILES, META, ROWS, Link, Way
-from opentalos.testing.simulation.world.peers import Directory, SimulatedPeers
 from opentalos.testing.simulation.world.server import ServerLost, SimulatedServer, StoreFaults
 
 T = TypeVar("T")
-Make = Callable[[Broker], Coroutine[Any, Any, T]]
 
 FORWARD_TIMEOUT_S = 4.0  # below the patience of clients
 CLOSE_TIMEOUT_S = 60.0

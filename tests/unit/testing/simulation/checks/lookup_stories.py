@@ -1,7 +1,7 @@
 """Hand-made histories of looks at times, also beside retention; see ``stories``."""
 
-from tests.unit.testing.stories import Story
-from tests.unit.testing.tale import Tale
+from tests.unit.testing.simulation.checks.stories import Story
+from tests.unit.testing.simulation.checks.tale import Tale
 
 
 def looked_up(tale: Tale, told: int, **behind: int) -> None:

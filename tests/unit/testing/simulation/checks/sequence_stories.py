@@ -1,7 +1,7 @@
 """Hand-made histories of idempotent puts refused for a gap; see ``stories``."""
 
-from tests.unit.testing.stories import Story
-from tests.unit.testing.tale import Tale
+from tests.unit.testing.simulation.checks.stories import Story
+from tests.unit.testing.simulation.checks.tale import Tale
 
 
 def refused(tale: Tale, server: str = "s1") -> None:

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from opentalos.testing.simulation.checks.checker import Anomaly, check
+from opentalos.testing.simulation.clients.batch_producers import batch_workload
 from opentalos.testing.simulation.clients.cluster_workload import cluster_workload
 from opentalos.testing.simulation.clients.workload import standard_workload
+from opentalos.testing.simulation.cluster.world import ClusterConfig, ClusterWorld
 from opentalos.testing.simulation.history import History, dump
-from opentalos.testing.simulation.world.cluster_world import ClusterConfig, ClusterWorld
 from opentalos.testing.simulation.world.world import World, WorldConfig
 
 __all__ = ["ClusterConfig", "Report", "WorldConfig", "run_cluster_seed", "run_seed"]
@@ -73,6 +74,13 @@ def run_cluster_seed(seed: int, config: ClusterConfig | None = None) -> Report:
         world = ClusterWorld(seed, config)
         history = world.play(cluster_workload)
         return Report(seed, check(history), history, world.loop.time(), "--cluster ")
+
+
+def run_batch_seed(seed: int, config: WorldConfig | None = None) -> Report:
+    """Run producers that repeat whole batches, as Spark's tasks do, and check their history."""
+    world = World(seed, config)
+    history = world.run(batch_workload)
+    return Report(seed, check(history), history, world.loop.time())
 
 
 @contextmanager

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from opentalos.broker.cluster.records import LeavingKind, LeavingRecord
+from opentalos.testing.simulation.cluster.network import EVERYBODY, FILES, META, ROWS, Way
+from opentalos.testing.simulation.cluster.world import ClusterWorld
 from opentalos.testing.simulation.stores.disk import CAPACITY_BYTES
-from opentalos.testing.simulation.world.cluster_world import ClusterWorld
-from opentalos.testing.simulation.world.network import EVERYBODY, FILES, META, ROWS, Way
 from opentalos.testing.simulation.world.world import DOWN_S, FULL_ROOM_BYTES, TICK_S
 
 EVENTS_AT_ONCE = 4

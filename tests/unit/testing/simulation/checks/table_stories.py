@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.unit.testing.stories import Story
-from tests.unit.testing.tale import Tale
+from tests.unit.testing.simulation.checks.stories import Story
+from tests.unit.testing.simulation.checks.tale import Tale
 
 from opentalos.testing.simulation.history import Operation
 

@@ -8,13 +8,8 @@ import pytest
 
 from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, VersionConflict
 from opentalos.model.message import Durability
-from opentalos.testing.simulation.loop import SimulatedProcess, SimulationLoop
-from opentalos.testing.simulation.stores.disk import SimulatedDisk
-from opentalos.testing.simulation.stores.faults import ClusterFaults, FileFaults, MetaFaults
-from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore
-from opentalos.testing.simulation.stores.linked_stores import LinkedFileStore
-from opentalos.testing.simulation.stores.session_meta import SessionMetaStore
-from opentalos.testing.simulation.world.network import (
+from opentalos.testing.simulation.cluster.linked_stores import LinkedFileStore
+from opentalos.testing.simulation.cluster.network import (
     EVERYBODY,
     FILES,
     META,
@@ -22,7 +17,12 @@ from opentalos.testing.simulation.world.network import (
     SimulatedNetwork,
     Way,
 )
-from opentalos.testing.simulation.world.peers import Directory, SimulatedPeers, address_of
+from opentalos.testing.simulation.cluster.peers import Directory, SimulatedPeers, address_of
+from opentalos.testing.simulation.cluster.session_meta import SessionMetaStore
+from opentalos.testing.simulation.loop import SimulatedProcess, SimulationLoop
+from opentalos.testing.simulation.stores.disk import SimulatedDisk
+from opentalos.testing.simulation.stores.faults import ClusterFaults, FileFaults, MetaFaults
+from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore
 
 SESSION_S = 2.0
 TO_META = Way("s1", META)

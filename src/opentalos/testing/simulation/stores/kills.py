@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from opentalos.model.errors import OutcomeUnknown
 from opentalos.testing.simulation.loop import SimulatedProcess
-from opentalos.testing.simulation.world.table_steps import Step
+from opentalos.testing.simulation.stores.kill_points import Step
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """Hand-made histories of clusters; see ``stories``."""
 
-from tests.unit.testing.stories import Story, acked_and_expired
-from tests.unit.testing.tale import Tale
+from tests.unit.testing.simulation.checks.stories import Story, acked_and_expired
+from tests.unit.testing.simulation.checks.tale import Tale
 
 
 def restarted(tale: Tale, *, down_s: float, drained: bool = False, steady: bool = True) -> None:

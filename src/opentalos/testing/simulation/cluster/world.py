@@ -19,16 +19,16 @@ from opentalos.broker.broker import BrokerConfig
 from opentalos.broker.cluster.records import LeavingKind
 from opentalos.model.errors import TalosError
 from opentalos.model.limits import ClusterLimits
+from opentalos.testing.simulation.cluster.control_view import ControlView
+from opentalos.testing.simulation.cluster.network import SimulatedNetwork
+from opentalos.testing.simulation.cluster.peers import Directory, address_of
+from opentalos.testing.simulation.cluster.server import ClusterServer, Forwarding, Seat
 from opentalos.testing.simulation.history import History
 from opentalos.testing.simulation.loop import SimulatedProcess
 from opentalos.testing.simulation.stores.disk import CAPACITY_BYTES
 from opentalos.testing.simulation.stores.faults import ENABLED, ClusterFaults
+from opentalos.testing.simulation.stores.kills import Kill
 from opentalos.testing.simulation.world.clock import SimulatedClock
-from opentalos.testing.simulation.world.cluster_server import ClusterServer, Forwarding, Seat
-from opentalos.testing.simulation.world.control_view import ControlView
-from opentalos.testing.simulation.world.kills import Kill
-from opentalos.testing.simulation.world.network import SimulatedNetwork
-from opentalos.testing.simulation.world.peers import Directory, address_of
 from opentalos.testing.simulation.world.server import (
     PlainSecretBox,
     ServerLost,

@@ -15,7 +15,7 @@ from opentalos.model.change import ChangeKind, StreamView
 from opentalos.model.datum import Columns
 from opentalos.model.errors import TalosError
 from opentalos.ports.row_store import FamilyName
-from opentalos.testing.simulation.clients.clients import OWNER, RETRY_S, LiveTopic
+from opentalos.testing.simulation.clients.message_clients import OWNER, RETRY_S, LiveTopic
 from opentalos.testing.simulation.clients.table_clients import (
     GROUPS,
     HOT_ROWS,
@@ -29,8 +29,8 @@ from opentalos.testing.simulation.clients.table_clients import (
     row_name,
     text,
 )
+from opentalos.testing.simulation.stores.kill_points import ROW_TABLES, uuid_of
 from opentalos.testing.simulation.world.server import ServerLost, UnansweredBug
-from opentalos.testing.simulation.world.table_steps import ROW_TABLES, uuid_of
 from opentalos.testing.simulation.world.world import World
 from opentalos.wire.sds.change import decode_change
 

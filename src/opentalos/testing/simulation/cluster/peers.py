@@ -1,19 +1,34 @@
 """SimulatedPeers: calls between the servers of a simulated cluster."""
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol, TypeVar
 
+from opentalos.broker.broker import Broker
 from opentalos.model.errors import NotSupported, StoreUnavailable
 from opentalos.ports.peers import Forwarded, Reply
-from opentalos.testing.simulation.world.network import Link, SimulatedNetwork, Way
+from opentalos.testing.simulation.cluster.network import Link, SimulatedNetwork, Way
 
-if TYPE_CHECKING:
-    from opentalos.testing.simulation.world.cluster_server import ClusterServer
+T = TypeVar("T")
+Make = Callable[[Broker], Coroutine[Any, Any, T]]
 
 CONNECT_S = 0.0005  # mean of a connection on one network
 CONNECT_TIMEOUT_S = 1.0  # nobody answers, nobody refuses
 ASK_TIMEOUT_S = 3.0
+
+
+class Listener(Protocol):
+    """A server as its peers see it."""
+
+    listening: bool  # False: its address refuses connections
+
+    async def ask(self, what: str, make: Make[T], *, timeout_s: float | None) -> T:
+        """A call that only this server can answer."""
+        ...
+
+    async def serve_transferred(self, make: Make[T], hops: int) -> T:
+        """Answer a call that another server forwarded."""
+        ...
 
 
 class Directory:
@@ -21,13 +36,13 @@ class Directory:
 
     def __init__(self, network: SimulatedNetwork) -> None:
         self.network = network
-        self._servers: dict[str, ClusterServer] = {}
+        self._servers: dict[str, Listener] = {}
 
-    def add(self, address: str, server: "ClusterServer") -> None:
+    def add(self, address: str, server: Listener) -> None:
         """The server listens from now on."""
         self._servers[address] = server
 
-    def listening(self, address: str) -> "ClusterServer | None":
+    def listening(self, address: str) -> Listener | None:
         """The server there; None: connections are refused."""
         server = self._servers.get(address)
         return server if server is not None and server.listening else None
@@ -67,7 +82,7 @@ class SimulatedPeers:
         told: Mapping[str, Any] = json.loads(json.dumps(answer))
         return told
 
-    async def reach(self, address: str) -> "ClusterServer":
+    async def reach(self, address: str) -> Listener:
         """The server that listens there. Raises: StoreUnavailable: nothing was sent."""
         link = self._directory.link(self._host, address)
         if not link.up():

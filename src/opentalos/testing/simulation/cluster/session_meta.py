@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, TalosError
 from opentalos.ports.meta_store import Record, Session
+from opentalos.testing.simulation.cluster.network import META, Link
 from opentalos.testing.simulation.loop import SimulatedProcess
 from opentalos.testing.simulation.stores.faults import MetaFaults
 from opentalos.testing.simulation.stores.faulty_meta import FaultyMetaStore
-from opentalos.testing.simulation.world.network import META, Link
 
 T = TypeVar("T")
 

@@ -1,1 +1,0 @@
-"""The checks of the history checker, one module per subject; ``checker`` has their table."""
