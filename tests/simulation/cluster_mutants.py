@@ -22,11 +22,11 @@ from opentalos.broker.cluster.cluster import Cluster
 from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
 from opentalos.broker.cluster.control.roster import Roster
 from opentalos.broker.cluster.membership import Membership
-from opentalos.broker.cluster.ownership_guard import ClusterGate
+from opentalos.broker.cluster.ownership_guard import ClusterOwnershipGuard
 from opentalos.group.row_format import TABLE
 from opentalos.group.row_writer import RowWriter
 from opentalos.log.manifest.manifest import Manifest
-from opentalos.log.manifest.store import Held, ManifestStore
+from opentalos.log.manifest.store import ManifestStore, VersionedManifest
 from opentalos.log.partition import jobs as partition_jobs
 from opentalos.log.partition import opening
 from opentalos.log.partition.partition_log import PartitionLog
@@ -86,14 +86,14 @@ RIVALS = replace(
 def notice_nothing(patch: pytest.MonkeyPatch) -> None:
     """Not a mutant of its own: what a session says reaches neither log nor groups."""
 
-    async def confirm_owner(self: ClusterGate, key: Any) -> None:
+    async def confirm_owner(self: ClusterOwnershipGuard, key: Any) -> None:
         return
 
     patch.setattr(Cluster, "_lapsed", lambda self: None)
     patch.setattr(Cluster, "_returned", lambda self: None)
-    patch.setattr(ClusterGate, "refusal", lambda self, key: None)
-    patch.setattr(ClusterGate, "steady", lambda self: True)
-    patch.setattr(ClusterGate, "confirm_owner", confirm_owner)
+    patch.setattr(ClusterOwnershipGuard, "refusal", lambda self, key: None)
+    patch.setattr(ClusterOwnershipGuard, "steady", lambda self: True)
+    patch.setattr(ClusterOwnershipGuard, "confirm_owner", confirm_owner)
 
 
 def coordinate_every_group(patch: pytest.MonkeyPatch) -> None:
@@ -108,9 +108,11 @@ def no_manifest_cas(patch: pytest.MonkeyPatch) -> None:
     notice_nothing(patch)
     real = ManifestStore.change
 
-    async def change(self: ManifestStore, key: Any, held: Held, manifest: Any) -> Held:
+    async def change(
+        self: ManifestStore, key: Any, versioned: VersionedManifest, manifest: Any
+    ) -> VersionedManifest:
         now = await self.load(key)
-        return await real(self, key, Held(manifest, now.version), manifest)
+        return await real(self, key, VersionedManifest(manifest, now.version), manifest)
 
     patch.setattr(ManifestStore, "change", change)
 
@@ -119,11 +121,13 @@ def read_the_epoch_again_before_registering(patch: pytest.MonkeyPatch) -> None:
     notice_nothing(patch)
     real = ManifestStore.change
 
-    async def change(self: ManifestStore, key: Any, held: Held, manifest: Any) -> Held:
-        if manifest.epoch == held.manifest.epoch and manifest.unsealed is not None:
+    async def change(
+        self: ManifestStore, key: Any, versioned: VersionedManifest, manifest: Any
+    ) -> VersionedManifest:
+        if manifest.epoch == versioned.manifest.epoch and manifest.unsealed is not None:
             now = await self.load(key)
-            held = Held(manifest, now.version)
-        return await real(self, key, held, manifest)
+            versioned = VersionedManifest(manifest, now.version)
+        return await real(self, key, versioned, manifest)
 
     patch.setattr(ManifestStore, "change", change)
 
@@ -132,19 +136,21 @@ def repeat_an_unknown_cas(patch: pytest.MonkeyPatch) -> None:
     notice_nothing(patch)
     real = ManifestStore.change
 
-    async def change(self: ManifestStore, key: Any, held: Held, manifest: Any) -> Held:
+    async def change(
+        self: ManifestStore, key: Any, versioned: VersionedManifest, manifest: Any
+    ) -> VersionedManifest:
         try:
-            return await real(self, key, held, manifest)
+            return await real(self, key, versioned, manifest)
         except (OutcomeUnknown, PartitionNotServing):
             now = await self.load(key)
-            return await real(self, key, Held(manifest, now.version), manifest)
+            return await real(self, key, VersionedManifest(manifest, now.version), manifest)
 
     patch.setattr(ManifestStore, "change", change)
 
 
 def take_over_without_recovering(patch: pytest.MonkeyPatch) -> None:
-    async def run(self: Any, held: Held, last: Any) -> Any:
-        sealed = Held(held.manifest.with_last_sealed(None), held.version)
+    async def run(self: Any, versioned: VersionedManifest, last: Any) -> Any:
+        sealed = VersionedManifest(versioned.manifest.with_last_sealed(None), versioned.version)
         return await opening._sealed_end(self._context, self._key, sealed, self._claim)
 
     patch.setattr(opening._Recovery, "run", run)
@@ -160,11 +166,13 @@ def no_confirmation_of_offsets(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_look_whether_the_topic_exists(patch: pytest.MonkeyPatch) -> None:
-    async def confirm(self: ClusterGate, key: Any) -> None:
+    async def confirm(self: ClusterOwnershipGuard, key: Any) -> None:
         return
 
-    patch.setattr(ClusterGate, "confirm_topic", confirm)
-    patch.setattr(ClusterGate, "confirm_owner", confirm)  # the assignment goes with the topic
+    patch.setattr(ClusterOwnershipGuard, "confirm_topic", confirm)
+    patch.setattr(
+        ClusterOwnershipGuard, "confirm_owner", confirm
+    )  # the assignment goes with the topic
 
 
 def register_a_move_before_its_last_commit(patch: pytest.MonkeyPatch) -> None:
@@ -186,7 +194,7 @@ def register_a_move_before_its_last_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def hand_over_without_the_state(patch: pytest.MonkeyPatch) -> None:
-    real = Manifest.handed_on
+    real = Manifest.handed_off
     patch.setattr(Manifest, "handed_on", lambda self, _: real(self, LogState().encode()))
 
 

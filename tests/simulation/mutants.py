@@ -23,7 +23,7 @@ from opentalos.catalog.access.authorize import Authorizer
 from opentalos.group.coordinator import Coordinator
 from opentalos.group.writes import Checkpoint
 from opentalos.log.maintenance import upkeep
-from opentalos.log.manifest.store import Held, ManifestStore
+from opentalos.log.manifest.store import ManifestStore, VersionedManifest
 from opentalos.log.partition import jobs as partition_jobs
 from opentalos.log.partition import opening
 from opentalos.log.partition import writer as partition_writer
@@ -152,17 +152,19 @@ def _nobody(_: int, __: TalosError | None) -> None:
 def ack_before_manifest(patch: pytest.MonkeyPatch) -> None:
     real = ManifestStore.change
 
-    async def change(self: ManifestStore, key: Any, held: Held, manifest: Any) -> Held:
+    async def change(
+        self: ManifestStore, key: Any, versioned: VersionedManifest, manifest: Any
+    ) -> VersionedManifest:
         async def late() -> None:
             try:
-                await real(self, key, held, manifest)
+                await real(self, key, versioned, manifest)
             except TalosError:
                 return
 
         asyncio.get_running_loop().call_later(
             0.3, lambda: asyncio.get_running_loop().create_task(late())
         )
-        return Held(manifest, held.version + 1)
+        return VersionedManifest(manifest, versioned.version + 1)
 
     patch.setattr(ManifestStore, "change", change)
 
@@ -324,12 +326,14 @@ def no_fence_at_recover(patch: pytest.MonkeyPatch) -> None:
 def overwrite_the_manifest_after_an_unknown(patch: pytest.MonkeyPatch) -> None:
     real = ManifestStore.change
 
-    async def change(self: ManifestStore, key: Any, held: Held, manifest: Any) -> Held:
+    async def change(
+        self: ManifestStore, key: Any, versioned: VersionedManifest, manifest: Any
+    ) -> VersionedManifest:
         try:
-            return await real(self, key, held, manifest)
+            return await real(self, key, versioned, manifest)
         except (OutcomeUnknown, PartitionNotServing):
             now = await self.load(key)
-            return await real(self, key, Held(manifest, now.version), manifest)
+            return await real(self, key, VersionedManifest(manifest, now.version), manifest)
 
     patch.setattr(ManifestStore, "change", change)
 
@@ -348,7 +352,7 @@ def delete_files_before_the_manifest(patch: pytest.MonkeyPatch) -> None:
     real = partition_jobs.drop
 
     async def drop(writer: Any, count: int) -> None:
-        for segment in writer.held.manifest.sealed[:count]:
+        for segment in writer.versioned.manifest.sealed[:count]:
             path = segment.path(writer.key)
             await writer.context.files.delete(path)
             await writer.context.files.delete(index_path(path))

@@ -13,7 +13,7 @@ from opentalos.broker.admin.topic_state import TopicReader
 from opentalos.broker.admin.topic_upkeep import TopicUpkeep
 from opentalos.broker.admin.topics import TopicService
 from opentalos.broker.cluster.cluster import Cluster
-from opentalos.broker.cluster.ownership import Alone
+from opentalos.broker.cluster.ownership import SingleServerOwnership
 from opentalos.broker.cluster.partition_places import PartitionPlaces
 from opentalos.broker.cluster.service import ClusterService
 from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
@@ -220,7 +220,7 @@ class Broker:
 
     def set_advertise(self, address: str) -> None:
         """The address for schedule info, once the port is known."""
-        if isinstance(self.context.ownership, Alone):
+        if isinstance(self.context.ownership, SingleServerOwnership):
             self.context.ownership.address = address
 
 
@@ -249,7 +249,7 @@ def open_broker(
         clock=clock,
         server=config.server,
         limits=config.log,
-        gate=cluster.gate if cluster else None,
+        guard=cluster.guard if cluster else None,
     )
 
     def forget_handles() -> None:
@@ -292,7 +292,7 @@ def open_broker(
         authorizer=Authorizer(config.auth),
         throttle=throttle,
         spaces=spaces,
-        ownership=cluster.ownership if cluster else Alone(config.advertise),
+        ownership=cluster.ownership if cluster else SingleServerOwnership(config.advertise),
         peers=peers,
     )
     groups = Coordinator(rows, clock, config.group, config.server)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from opentalos.log.counters import LogCounters, Traffic
 from opentalos.log.manifest.store import ManifestStore
-from opentalos.log.partition.ownership_guard import Gate
-from opentalos.log.scheduling.background import Aside
-from opentalos.log.scheduling.lanes import Lanes
+from opentalos.log.partition.ownership_guard import OwnershipGuard
+from opentalos.log.scheduling.background import BackgroundTasks
+from opentalos.log.scheduling.lanes import CommitLanes
 from opentalos.log.segment.view import ViewCache
 from opentalos.log.tail_cache import TailCache
 from opentalos.model.errors import PartitionNotServing, StorageFull, TalosError
@@ -17,7 +17,9 @@ from opentalos.model.message import PartitionKey
 from opentalos.ports.clock import Clock
 from opentalos.ports.file_store import FileStore
 
-GRAVES_MAX = 100_000  # files that wait for their grace; above it the next owner deletes them
+PENDING_DELETIONS_MAX = (
+    100_000  # files that wait for their grace; above it the next owner deletes them
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -29,14 +31,14 @@ class LogContext:
     clock: Clock
     limits: LogLimits
     server: str
-    gate: Gate
+    guard: OwnershipGuard
     counters: LogCounters
-    lanes: Lanes
-    aside: Aside
+    lanes: CommitLanes
+    background: BackgroundTasks
     cache: TailCache
     views: ViewCache
-    graves: deque[tuple[float, str]]  # (loop time from which it may be deleted, path)
-    strays: deque[tuple[PartitionKey, str]] = field(default_factory=deque)  # see ``doubt``
+    pending_deletions: deque[tuple[float, str]]  # (loop time from which it may be deleted, path)
+    deletion_checks: deque[tuple[PartitionKey, str]] = field(default_factory=deque)  # see ``doubt``
     pending_bytes: int = 0  # waiting for commit, all partitions
     space_left: int = 0  # at the last look, less what was written since
     started: bool = False
@@ -90,12 +92,12 @@ class LogContext:
         if len(self.open_partitions) > self.limits.segments_open_max and self.make_room:
             self.make_room()
 
-    def doubt(self, key: PartitionKey, path: str) -> None:
+    def schedule_deletion_check(self, key: PartitionKey, path: str) -> None:
         """An own file may have to go with its topic; the upkeep will find out."""
-        if len(self.strays) < GRAVES_MAX:
-            self.strays.append((key, path))
+        if len(self.deletion_checks) < PENDING_DELETIONS_MAX:
+            self.deletion_checks.append((key, path))
 
-    def bury(self, path: str, due_s: float) -> None:
+    def schedule_deletion(self, path: str, due_s: float) -> None:
         """Delete a file that no manifest names any more, once ``due_s`` has come."""
-        if len(self.graves) < GRAVES_MAX:
-            self.graves.append((due_s, path))
+        if len(self.pending_deletions) < PENDING_DELETIONS_MAX:
+            self.pending_deletions.append((due_s, path))

@@ -10,14 +10,14 @@ from opentalos.log.context import LogContext
 from opentalos.log.counters import LogCounters, LogFigures, Traffic
 from opentalos.log.maintenance.upkeep import Upkeep
 from opentalos.log.manifest.store import ROOT, ManifestStore
-from opentalos.log.partition.jobs import close_later, delete, hand_over, seal, stop
-from opentalos.log.partition.ownership_guard import Gate, OpenGate
+from opentalos.log.partition.jobs import close_later, delete, hand_off, seal, stop
+from opentalos.log.partition.ownership_guard import OwnershipGuard, SingleServerGuard
 from opentalos.log.partition.partition_log import PartitionLog
-from opentalos.log.partition.recovery import Learner
+from opentalos.log.partition.recovery import PartitionRecovery
 from opentalos.log.partition.writer import PartitionWriter
 from opentalos.log.results import TopicLogSettings
-from opentalos.log.scheduling.background import Aside
-from opentalos.log.scheduling.lanes import Lanes
+from opentalos.log.scheduling.background import BackgroundTasks
+from opentalos.log.scheduling.lanes import CommitLanes
 from opentalos.log.segment.view import ViewCache
 from opentalos.log.tail_cache import TailCache
 from opentalos.model.errors import PartitionNotServing, TalosError
@@ -45,31 +45,31 @@ class LogStore:
         clock: Clock,
         server: str,
         limits: LogLimits,
-        gate: Gate | None = None,
+        guard: OwnershipGuard | None = None,
     ) -> None:
         self.counters = LogCounters()
         self._partitions: dict[PartitionKey, PartitionLog] = {}
         self._topics: dict[str, TopicLogSettings] = {}
         # Writers that this server let go of, until their last step is over.
         self._former: dict[PartitionKey, PartitionWriter] = {}
-        lanes = Lanes(limits, self.counters)
+        lanes = CommitLanes(limits, self.counters)
         self._context = LogContext(
             files=files,
             manifests=ManifestStore(meta, clock.token(INSTANCE_BYTES).hex()),
             clock=clock,
             limits=limits,
             server=server,
-            gate=gate or OpenGate(),
+            guard=guard or SingleServerGuard(),
             counters=self.counters,
             lanes=lanes,
-            aside=Aside(lanes),
+            background=BackgroundTasks(lanes),
             cache=TailCache(limits.tail_cache_bytes_max),
             views=ViewCache(files, limits.index_interval_bytes),
-            graves=deque(),
+            pending_deletions=deque(),
         )
         self.upkeep = Upkeep(self._context, self._partitions, self._topics)
         self.upkeep.former = self._former
-        self._learner = Learner(self._context, self._known_log)
+        self._recovery = PartitionRecovery(self._context, self._known_log)
 
     async def start(self) -> None:
         """Look at the free space and start the upkeep; no partition is opened."""
@@ -88,16 +88,16 @@ class LogStore:
             log = self.upkeep.log_of(topic, PartitionKey(topic.topic_uuid, partition))
         return log
 
-    def learn(self, keys: Iterable[PartitionKey]) -> None:
+    def recover_soon(self, keys: Iterable[PartitionKey]) -> None:
         """These partitions came to this server: soon they are ready for reads and puts.
 
         Those with an unsealed segment are recovered, many at a time; of the others only the
         manifest is read.
         """
         for key in keys:
-            self._learner.learn(key)
+            self._recovery.recover_soon(key)
 
-    async def release(self, key: PartitionKey, error: TalosError) -> None:
+    async def hand_off(self, key: PartitionKey, error: TalosError) -> None:
         """Another server is to have the partition: refuse with ``error``, commit, seal, forget.
 
         Raises: TalosError: it was not sealed, so the next owner recovers it; also if cancelled,
@@ -107,12 +107,12 @@ class LogStore:
         if log is None:
             return
         writer = log.writer
-        writer.released = error
+        writer.handoff_error = error
         writer.wake_readers()
         self._former[key] = writer
         try:
             if writer.segment is not None or writer.busy():
-                await writer.run(partial(hand_over, writer))
+                await writer.run(partial(hand_off, writer))
         finally:
             self._drop_writer(writer, error)
 
@@ -189,18 +189,18 @@ class LogStore:
         if context.closing:
             return
         context.closing = True
-        await self._learner.close()
+        await self._recovery.close()
         await self.upkeep.close()
         writers = [log.writer for log in self._partitions.values()]
         open_ones = [one for one in writers if one.segment is not None or one.busy()]
         try:
             async with asyncio.timeout(context.limits.close_s):
                 await asyncio.gather(*(_sealed(writer) for writer in open_ones))
-                await context.aside.drain()
+                await context.background.drain()
         except TimeoutError:
             _log.warning("not every partition was sealed; the next start recovers them")
         context.closed = True
-        await context.aside.close()
+        await context.background.close()
         await context.lanes.close()
         for writer in writers:
             if writer.busy() or writer.queue or writer.group is not None:

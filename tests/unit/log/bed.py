@@ -87,7 +87,7 @@ async def open_bed(
 async def crash(bed: Bed) -> None:
     """End a server without sealing, as a kill would."""
     await bed.store.upkeep.close()
-    await bed.store._context.aside.close()
+    await bed.store._context.background.close()
     await bed.store._context.lanes.close()
 
 

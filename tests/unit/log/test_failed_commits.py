@@ -122,13 +122,13 @@ async def test_no_space_refuses_puts_and_reads_go_on_until_space_is_back() -> No
     log = bed.log()
     await put(log, b"kept")
     files.free_bytes = 999
-    await bed.store.upkeep.look_at_space()
+    await bed.store.upkeep.measure_space()
     assert not bed.store.writable()
     with pytest.raises(StorageFull, match="999 bytes"):
         log.append(block(b"x"), Answers())
     assert await payloads(log) == [b"kept"]
     files.free_bytes = 1_001
-    await bed.store.upkeep.look_at_space()
+    await bed.store.upkeep.measure_space()
     assert await put(log, b"again") == 1
     await bed.store.close()
 
@@ -153,7 +153,7 @@ async def test_a_full_disk_during_a_commit_is_refused_and_heals() -> None:
     assert [type(error) for error in (*flight.errors, *queued.errors)] == [StorageFull] * 2
     assert not bed.store.writable()
     steps.script = None
-    await bed.store.upkeep.look_at_space()
+    await bed.store.upkeep.measure_space()
     assert await put(log, b"later") == 1
     assert await payloads(log) == [b"first", b"later"]
     await bed.store.close()

@@ -8,7 +8,7 @@ from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
 from opentalos.broker.cluster.control.controller import Controller, ControllerContext
 from opentalos.broker.cluster.handover import Handover
 from opentalos.broker.cluster.membership import Membership, Turns
-from opentalos.broker.cluster.ownership_guard import ClusterGate
+from opentalos.broker.cluster.ownership_guard import ClusterOwnershipGuard
 from opentalos.broker.cluster.records import RING, ServerRecord
 from opentalos.broker.cluster.state import ClusterState
 from opentalos.broker.context import BrokerConfig
@@ -45,7 +45,7 @@ class Cluster:
         self.state = ClusterState(meta, self._record_changed)
         self.ownership = ClusterOwnership(self.state, me)
         self.membership = Membership(self.state, peers, self.limits, me)
-        self.gate = ClusterGate(self.state, self.ownership, self.membership, self.limits)
+        self.guard = ClusterOwnershipGuard(self.state, self.ownership, self.membership, self.limits)
         self.handover: Handover
         self.controller: Controller
         self.lapsed: Callable[[], None] = lambda: None  # forget what the session vouched for
@@ -59,8 +59,8 @@ class Cluster:
             # Also those that a shrink has removed: retention works off what they store.
             return [(topic.uuid, topic.partitions_ever) for topic in topics.all()]
 
-        self.gate.topics = topics
-        self.handover = Handover(self.state, self.ownership, self.gate, log)
+        self.guard.topics = topics
+        self.handover = Handover(self.state, self.ownership, self.guard, log)
         self.controller = Controller(
             ControllerContext(
                 state=self.state,

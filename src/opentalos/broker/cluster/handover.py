@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from opentalos.broker.cluster.cluster_ownership import ClusterOwnership, own_partitions
-from opentalos.broker.cluster.ownership_guard import ClusterGate
+from opentalos.broker.cluster.ownership_guard import ClusterOwnershipGuard
 from opentalos.broker.cluster.records import ASSIGNMENT
 from opentalos.broker.cluster.state import ClusterState
 from opentalos.log.log_store import LogStore
@@ -22,9 +22,13 @@ class Handover:
     """
 
     def __init__(
-        self, state: ClusterState, ownership: ClusterOwnership, gate: ClusterGate, log: LogStore
+        self,
+        state: ClusterState,
+        ownership: ClusterOwnership,
+        guard: ClusterOwnershipGuard,
+        log: LogStore,
     ) -> None:
-        self._state, self._ownership, self._gate, self._log = state, ownership, gate, log
+        self._state, self._ownership, self._guard, self._log = state, ownership, guard, log
         self._mine: dict[str, frozenset[int]] = {}  # partitions by topic uuid
         self._noted: dict[str, None] = {}  # topics whose assignment changed
         self._wakeup = asyncio.Event()
@@ -72,7 +76,7 @@ class Handover:
             for topic_uuid in noted:
                 came += self._compare(topic_uuid)
             if came:
-                self._log.learn(came)
+                self._log.recover_soon(came)
 
     def _compare(self, topic_uuid: str) -> list[PartitionKey]:
         """Let go of what left; return what came."""
@@ -84,7 +88,7 @@ class Handover:
             self._mine.pop(topic_uuid, None)
         came = [PartitionKey(topic_uuid, number) for number in sorted(now - before)]
         left = [PartitionKey(topic_uuid, number) for number in sorted(before - now)]
-        self._gate.forget((*came, *left))
+        self._guard.forget((*came, *left))
         for key in left:
             if self._state.assignment(topic_uuid) is None:
                 self._log.drop(key, PartitionNotServing(f"topic {topic_uuid} is gone"))
@@ -107,7 +111,7 @@ class Handover:
 
     async def _release(self, key: PartitionKey, refusal: TalosError) -> None:
         try:
-            async with asyncio.timeout(self._gate.handover_s):
-                await self._log.release(key, refusal)
+            async with asyncio.timeout(self._guard.handover_s):
+                await self._log.hand_off(key, refusal)
         except (TalosError, TimeoutError) as error:
             _log.warning("%s was not sealed, its new owner recovers it: %r", key, error)

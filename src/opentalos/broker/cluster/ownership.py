@@ -29,7 +29,7 @@ class Ownership(Protocol):
     def leads(self) -> bool: ...
 
 
-class Alone:
+class SingleServerOwnership:
     """The only server: everything is its own. ``address`` is what clients are told to dial."""
 
     def __init__(self, address: str) -> None:

@@ -1,4 +1,4 @@
-"""ClusterGate: what the log asks before it opens a partition.
+"""ClusterOwnershipGuard: what the log asks before it opens a partition.
 
 See log/partition/ownership_guard.py.
 """
@@ -18,7 +18,7 @@ from opentalos.model.message import PartitionKey
 SEALED_LOOK_S = 0.01  # between two looks whether the former owner has sealed
 
 
-class ClusterGate:
+class ClusterOwnershipGuard:
     """Open for partitions of this server while its session is valid."""
 
     def __init__(
@@ -34,14 +34,14 @@ class ClusterGate:
         self._waits: dict[PartitionKey, tuple[int, float]] = {}  # assignment's number, until when
 
     def refusal(self, key: PartitionKey) -> TalosError | None:
-        """See Gate."""
+        """See OwnershipGuard."""
         refusal = self._ownership.refusal(key.topic_uuid, key.partition)
         if refusal is None and not self._membership.steady:
             refusal = PartitionNotServing("the cluster's coordination is away: nothing is opened")
         return refusal
 
     def wait_s(self, key: PartitionKey, former: Manifest) -> float:
-        """See Gate: while a planned move's former owner is alive, at most ``handover_s``."""
+        """See OwnershipGuard: at most ``handover_s``, while a planned move's source is alive."""
         record = self._state.assignment(key.topic_uuid)
         source = record.moved_from.get(str(key.partition)) if record is not None else None
         if record is None or source is None or source != former.owner:
@@ -61,17 +61,17 @@ class ClusterGate:
             self._waits.pop(key, None)
 
     def steady(self) -> bool:
-        """See Gate."""
+        """See OwnershipGuard."""
         return self._membership.steady
 
     async def confirm_owner(self, key: PartitionKey) -> None:
-        """See Gate: a server whose copy of the assignments is old must take nothing back."""
+        """See OwnershipGuard: with an old copy of the assignments nothing may be taken back."""
         await self._state.assignments.refresh(assignment_path(key.topic_uuid))
         refusal = self.refusal(key)
         if refusal is not None:
             raise refusal
 
     async def confirm_topic(self, key: PartitionKey) -> None:
-        """See Gate."""
+        """See OwnershipGuard."""
         if self.topics is not None:
             await confirm_topic(self.topics, key.topic_uuid)

@@ -213,9 +213,9 @@ class Metering:
     def _settle(self, log: PartitionLog) -> None:
         """Move the mark. Only where no block can come to light whose append time is past."""
         writer, meter = log.writer, log.writer.meter
-        if meter is None or writer.released is not None:
+        if meter is None or writer.handoff_error is not None:
             return
-        sealed = writer.held.manifest.unsealed is None and not writer.end_unknown
+        sealed = writer.versioned.manifest.unsealed is None and not writer.end_unknown
         all_known = writer.segment is not None or sealed
         counted = meter.next_offset == writer.next_offset
         quiet = all_known and counted and writer.group is None

@@ -9,7 +9,7 @@ from opentalos.log.context import LogContext
 from opentalos.log.maintenance.retention import NOT_METERED, ClockWatch, Retained, droppable
 from opentalos.log.manifest.store import ROOT
 from opentalos.log.partition.jobs import drop, open_now, seal
-from opentalos.log.partition.ownership_guard import OpenGate
+from opentalos.log.partition.ownership_guard import SingleServerGuard
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.partition.queue import Job, name_of
 from opentalos.log.partition.writer import PartitionWriter
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 SPACE_INTERVAL_S = 1.0  # between two looks at the free space while something is written
 LOADS_PER_PASS_MAX = 1_000  # manifests that one pass reads to learn what earlier runs left
-LOOKS_PER_STEP = 50  # partitions looked at before the loop has its turn
+PARTITIONS_PER_STEP = 50  # partitions looked at before the loop has its turn
 JOBS_AT_ONCE_MAX = 200  # above it a pass waits
 JOBS_WAIT_S = 1.0  # for one of them to end
 OPENINGS_PER_PASS_MAX = 16  # logs of a crashed run that one pass recovers
@@ -45,7 +45,7 @@ class Upkeep:
         self._jobs: dict[asyncio.Task[None], None] = {}  # at most one per partition
         # Left by earlier runs; None: not listed. In a cluster a server is told what it has.
         self._unseen: list[PartitionKey] | None = None
-        if not isinstance(context.gate, OpenGate):
+        if not isinstance(context.guard, SingleServerGuard):
             self._unseen = []
         self._watch: ClockWatch | None = None
         self._standing = False
@@ -60,7 +60,7 @@ class Upkeep:
         context.make_room = self._seal_idlest
         context.note_space(await context.files.space())
         self._tasks = [
-            loop.create_task(self._repeat(self.look_at_space, SPACE_INTERVAL_S), name="log-space"),
+            loop.create_task(self._repeat(self.measure_space, SPACE_INTERVAL_S), name="log-space"),
             loop.create_task(
                 self._repeat(self.run_pass, context.limits.retention_interval_s), name="log-upkeep"
             ),
@@ -73,7 +73,7 @@ class Upkeep:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def look_at_space(self) -> None:
+    async def measure_space(self) -> None:
         """Measure the free space if something was written since, or if it was too little."""
         context = self._context
         if context.full or context.counters.bytes != self._bytes_seen:
@@ -84,21 +84,21 @@ class Upkeep:
         """One pass: learn of earlier partitions, seal, drop, delete; only what is served here."""
         for key in [key for key, writer in self.former.items() if not writer.busy()]:
             del self.former[key]
-        if not self._context.gate.steady():
+        if not self._context.guard.steady():
             return
-        await self._learn()
+        await self._load_unseen()
         now_ms, loop_s = self._context.clock.wall_ms(), asyncio.get_running_loop().time()
         agrees = self._clocks_agree(now_ms, loop_s)
         for number, log in enumerate(list(self._partitions.values())):
             writer = log.writer
             if not writer.upkeep_waits and not writer.deleted and self._is_ours(writer):
-                self._look_at(writer, now_ms if agrees else None, loop_s)
-            if number % LOOKS_PER_STEP == 0 and not await self._room():
+                self._maintain(writer, now_ms if agrees else None, loop_s)
+            if number % PARTITIONS_PER_STEP == 0 and not await self._room():
                 break
         await self._delete_due(loop_s)
 
     def _is_ours(self, writer: PartitionWriter) -> bool:
-        return self._context.gate.refusal(writer.key) is None
+        return self._context.guard.refusal(writer.key) is None
 
     async def _room(self) -> bool:
         """Give way to the loop; False: too many jobs hang, the next pass does the rest."""
@@ -107,7 +107,7 @@ class Upkeep:
             await asyncio.wait(self._jobs, timeout=JOBS_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
         return len(self._jobs) < JOBS_AT_ONCE_MAX
 
-    def _look_at(self, writer: PartitionWriter, now_ms: int | None, loop_s: float) -> None:
+    def _maintain(self, writer: PartitionWriter, now_ms: int | None, loop_s: float) -> None:
         """Start what one partition needs; ``now_ms`` None: nothing may be dropped."""
         limits, segment = self._context.limits, writer.segment
         if segment is not None and not writer.busy():
@@ -120,7 +120,7 @@ class Upkeep:
         open_bytes = writer.view.end_position if writer.view is not None else 0
         metered = NOT_METERED if writer.meter is None else writer.meter.mark.offset
         retained = Retained(now_ms, open_bytes, metered)
-        count = droppable(writer.held.manifest, writer.settings, retained)
+        count = droppable(writer.versioned.manifest, writer.settings, retained)
         if count:
             self.start_job(writer, partial(drop, writer, count))
 
@@ -170,7 +170,7 @@ class Upkeep:
         self._standing = not agrees
         return agrees
 
-    async def _learn(self) -> None:
+    async def _load_unseen(self) -> None:
         """Load manifests that earlier runs left; recover logs that were not closed cleanly."""
         manifests = self._context.manifests
         if self._unseen is None:
@@ -190,14 +190,14 @@ class Upkeep:
             writer = self.log_of(settings, key).writer
             if writer.known or writer.busy() or writer.deleted or not self._is_ours(writer):
                 continue
-            held = await manifests.load(key)
-            if held.manifest.deleted or writer.busy():
+            versioned = await manifests.load(key)
+            if versioned.manifest.deleted or writer.busy():
                 continue
-            if held.manifest.unsealed is not None:
+            if versioned.manifest.unsealed is not None:
                 openings += 1
                 self.start_job(writer, partial(open_now, writer))
             elif not writer.known:
-                writer.adopt(held)
+                writer.adopt(versioned)
 
     def log_of(self, settings: TopicLogSettings, key: PartitionKey) -> PartitionLog:
         """The partition's log, made on first use. Raises: PartitionNotServing.
@@ -217,14 +217,14 @@ class Upkeep:
 
     async def _delete_due(self, loop_s: float) -> None:
         """Delete files whose grace is over; one that fails is left to the next owner."""
-        strays = self._context.strays
-        for _ in range(len(strays)):
-            await delete_if_gone(self._context, *strays.popleft())
-        graves = self._context.graves
-        for _ in range(len(graves)):
-            due_s, path = graves.popleft()
+        deletion_checks = self._context.deletion_checks
+        for _ in range(len(deletion_checks)):
+            await delete_if_gone(self._context, *deletion_checks.popleft())
+        pending_deletions = self._context.pending_deletions
+        for _ in range(len(pending_deletions)):
+            due_s, path = pending_deletions.popleft()
             if due_s > loop_s:
-                graves.append((due_s, path))
+                pending_deletions.append((due_s, path))
                 continue
             try:
                 await self._context.files.delete(path)

@@ -83,7 +83,7 @@ class Manifest:
                 return segment.next_offset
         return self.start
 
-    def taken_over(self, owner: str, instance: str) -> "Manifest":
+    def next_epoch(self, owner: str, instance: str) -> "Manifest":
         """The next epoch, owned by ``owner``."""
         return replace(self, epoch=self.epoch + 1, owner=owner, instance=instance)
 
@@ -106,7 +106,7 @@ class Manifest:
             handed_over=False,
         )
 
-    def handed_on(self, end_state: bytes) -> "Manifest":
+    def handed_off(self, end_state: bytes) -> "Manifest":
         """With all that the next owner needs; the last segment was just sealed."""
         return replace(self, end_state=end_state, handed_over=True)
 

@@ -18,14 +18,14 @@ ROOT = "log"
 ABSENT = 0  # version of a manifest that does not exist
 
 
-class Held(NamedTuple):
+class VersionedManifest(NamedTuple):
     """A manifest with the record version that the next change expects."""
 
     manifest: Manifest
     version: int
 
 
-NOTHING = Held(Manifest(), ABSENT)
+NOTHING = VersionedManifest(Manifest(), ABSENT)
 
 
 def manifest_path(key: PartitionKey) -> str:
@@ -50,17 +50,19 @@ class ManifestStore:
             if name.isdecimal()
         ]
 
-    async def load(self, key: PartitionKey) -> Held:
+    async def load(self, key: PartitionKey) -> VersionedManifest:
         """The current manifest (linearizable); ``NOTHING`` for a partition never written."""
         record = await self.meta.get(manifest_path(key))
         if record is None:
             return NOTHING
         try:
-            return Held(Manifest.decode(record.value), record.version)
+            return VersionedManifest(Manifest.decode(record.value), record.version)
         except CorruptLog as error:
             raise CorruptLog(f"{manifest_path(key)}: {error}") from error
 
-    async def change(self, key: PartitionKey, held: Held, manifest: Manifest) -> Held:
+    async def change(
+        self, key: PartitionKey, versioned: VersionedManifest, manifest: Manifest
+    ) -> VersionedManifest:
         """Replace exactly what is held by ``manifest``.
 
         Raises: PartitionNotServing: somebody else changed it, not done. OutcomeUnknown: neither
@@ -71,10 +73,10 @@ class ManifestStore:
         marked = replace(manifest, instance=self.instance, change=self._changes)
         value = marked.encode()
         try:
-            if held.version == ABSENT:
+            if versioned.version == ABSENT:
                 version = await self.meta.create(path, value)
             else:
-                version = await self.meta.replace(path, value, held.version)
+                version = await self.meta.replace(path, value, versioned.version)
         except (VersionConflict, AlreadyExists) as error:
             raise PartitionNotServing(f"{path}: another owner changed the manifest") from error
         except OutcomeUnknown:
@@ -82,14 +84,14 @@ class ManifestStore:
             if record is None or record.value != value:
                 raise
             version = record.version
-        return Held(marked, version)
+        return VersionedManifest(marked, version)
 
-    async def remove(self, key: PartitionKey, held: Held) -> None:
+    async def remove(self, key: PartitionKey, versioned: VersionedManifest) -> None:
         """Delete the record that is held; an absent one is no error."""
-        if held.version == ABSENT:
+        if versioned.version == ABSENT:
             return
         try:
-            await self.meta.delete(manifest_path(key), held.version)
+            await self.meta.delete(manifest_path(key), versioned.version)
         except VersionConflict as error:
             if await self.meta.get(manifest_path(key)) is not None:
                 raise PartitionNotServing(f"{manifest_path(key)}: changed meanwhile") from error

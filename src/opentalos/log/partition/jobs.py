@@ -49,23 +49,23 @@ async def claim(writer: PartitionWriter) -> None:
     Raises: PartitionNotServing: it was changed meanwhile; load it anew.
     """
     context = writer.context
-    if not writer.foreign or writer.held is NOTHING:
+    if not writer.foreign or writer.versioned is NOTHING:
         return
-    await context.gate.confirm_owner(writer.key)
-    former = writer.held.manifest
-    owned = former.taken_over(context.server, context.manifests.instance)
+    await context.guard.confirm_owner(writer.key)
+    former = writer.versioned.manifest
+    owned = former.next_epoch(context.server, context.manifests.instance)
     try:
-        held = await context.manifests.change(writer.key, writer.held, owned)
+        versioned = await context.manifests.change(writer.key, writer.versioned, owned)
     except TalosError:
         writer.known = False
         raise
     if former.handed_over:
         close_handed_over(context, writer.key, former)
     if not writer.dropped:
-        writer.adopt(held)
+        writer.adopt(versioned)
 
 
-async def hand_over(writer: PartitionWriter) -> None:
+async def hand_off(writer: PartitionWriter) -> None:
     """Job: seal for another server that waits: the manifest first, then the file's close."""
     await seal(writer, handing_over=True)
 
@@ -88,34 +88,36 @@ async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
     context = writer.context
     path = segment.view.path
     drained_s = loop.time()
-    keeps = not segment.empty or keeps_state(writer.held.manifest, segment.state)
+    keeps = not segment.empty or keeps_state(writer.versioned.manifest, segment.state)
     side = side_index_of(segment) if keeps else None
     try:
         end_state = segment.state.encode()
         at_once = handing_over and _may_close_later(segment, end_state)
         entry = sealed_entry(segment) if at_once else await _closed(writer, segment, side)
         closed_s = loop.time()
-        manifest = writer.held.manifest.with_last_sealed(entry if keeps else None)
+        manifest = writer.versioned.manifest.with_last_sealed(entry if keeps else None)
         if at_once:
-            manifest = manifest.handed_on(end_state)
-        held = await context.manifests.change(writer.key, writer.held, marked(writer, manifest))
+            manifest = manifest.handed_off(end_state)
+        versioned = await context.manifests.change(
+            writer.key, writer.versioned, marked(writer, manifest)
+        )
     except Exception as error:
         writer.write_failed(error)
         await delete_if_gone(context, writer.key, index_path(path))
         raise
     context.counters.seals += 1
-    writer.let_go()
+    writer.forget_segment()
     writer.view = None
-    writer.held = held
+    writer.versioned = versioned
     if at_once:
         finish_soon(context, writer.key, segment, side)
     if side is None:
-        context.bury(path, 0.0)
+        context.schedule_deletion(path, 0.0)
     else:
         context.views.put(path, side)
     _log.info(
         "%s is sealed at epoch %d: drained in %.3f s, closed in %.3f s, registered in %.3f s",
-        *(name_of(writer.key), held.manifest.epoch),
+        *(name_of(writer.key), versioned.manifest.epoch),
         *(drained_s - began_s, closed_s - drained_s, loop.time() - closed_s),
     )
 
@@ -149,7 +151,7 @@ async def drop(writer: PartitionWriter, count: int) -> None:
     context = writer.context
     if writer.segment is None and not writer.known:
         return
-    manifest = writer.held.manifest
+    manifest = writer.versioned.manifest
     gone = _metered(writer, manifest.sealed[:count])
     if not gone:
         return
@@ -157,7 +159,7 @@ async def drop(writer: PartitionWriter, count: int) -> None:
         await _keep_state(writer, gone[-1])
     try:
         dropped = marked(writer, manifest.dropped(len(gone)))
-        held = await context.manifests.change(writer.key, writer.held, dropped)
+        versioned = await context.manifests.change(writer.key, writer.versioned, dropped)
     except TalosError as error:
         # What is held may be outdated now, and a later change would need the true version.
         if writer.segment is not None:
@@ -165,14 +167,14 @@ async def drop(writer: PartitionWriter, count: int) -> None:
         else:
             writer.known = False
         raise
-    writer.held = held
+    writer.versioned = versioned
     due_s = asyncio.get_running_loop().time() + context.limits.delete_grace_s
     for segment in gone:
         path = segment.path(writer.key)
         context.views.forget(path)
-        context.bury(path, due_s)
-        if writer.held.manifest.state_of != (segment.base_offset, segment.epoch):
-            context.bury(index_path(path), due_s)
+        context.schedule_deletion(path, due_s)
+        if writer.versioned.manifest.state_of != (segment.base_offset, segment.epoch):
+            context.schedule_deletion(index_path(path), due_s)
     context.counters.segments_dropped += len(gone)
 
 
@@ -181,10 +183,10 @@ def stop(writer: PartitionWriter, error: TalosError) -> None:
 
     Another server may own the partition. A step under way goes on but changes nothing any more.
     """
-    writer.released, writer.dropped, writer.known = error, True, False
+    writer.handoff_error, writer.dropped, writer.known = error, True, False
     if writer.segment is not None:
         writer.abandoned = [*(writer.abandoned or ()), writer.segment.file]
-    writer.let_go()
+    writer.forget_segment()
     writer.settle_group(OutcomeUnknown(f"{name_of(writer.key)}: {error}"))
     writer.refuse_queue(error)
     refuse_jobs(writer, error)
@@ -222,15 +224,15 @@ async def delete(writer: PartitionWriter) -> None:
     context = writer.context
     writer.deleted = True
     writer.work_failed(PartitionNotServing("it is being deleted"))
-    held = await context.manifests.load(writer.key)
-    if held is not NOTHING and not held.manifest.deleted:
-        buried = held.manifest.tombstone(context.manifests.instance)
-        held = await context.manifests.change(writer.key, held, buried)
+    versioned = await context.manifests.load(writer.key)
+    if versioned is not NOTHING and not versioned.manifest.deleted:
+        tombstone = versioned.manifest.tombstone(context.manifests.instance)
+        versioned = await context.manifests.change(writer.key, versioned, tombstone)
     for path in await context.files.list(f"{writer.key.topic_uuid}/{writer.key.partition}"):
         context.views.forget(path)
         await context.files.delete(path)
     await close_abandoned(writer)  # an open descriptor would keep the space of a deleted file
-    await context.manifests.remove(writer.key, held)
+    await context.manifests.remove(writer.key, versioned)
     writer.adopt(NOTHING)
     writer.tail.clear()
     writer.wake_readers()

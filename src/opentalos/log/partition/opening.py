@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from opentalos.log.context import LogContext
 from opentalos.log.manifest.manifest import Manifest, Segment
-from opentalos.log.manifest.store import Held
+from opentalos.log.manifest.store import VersionedManifest
 from opentalos.log.partition.queue import name_of
 from opentalos.log.results import TopicLogSettings
 from opentalos.log.segment.format import (
@@ -74,7 +74,7 @@ class Claim(Protocol):
         """The last segment is fenced and scanned. Raises: CorruptLog if acked data is gone."""
         ...
 
-    def damaged(self, held: Held, view: SegmentView | None) -> None:
+    def damaged(self, versioned: VersionedManifest, view: SegmentView | None) -> None:
         """The log cannot be continued, but valid blocks can be read; None: all is sealed."""
         ...
 
@@ -82,7 +82,7 @@ class Claim(Protocol):
 class Opened(NamedTuple):
     """What a successful opening gives its owner."""
 
-    held: Held
+    versioned: VersionedManifest
     segment: OpenSegment
 
 
@@ -116,31 +116,31 @@ async def open_partition(
     context.counters.openings += 1
     loop = asyncio.get_running_loop()
     began_s = loop.time()
-    held, present = await _claimed(context, key, claim)
+    versioned, present = await _claimed(context, key, claim)
     claimed_s = loop.time()
-    former = held.manifest.unsealed
+    former = versioned.manifest.unsealed
     try:
-        await _delete_orphans(context, key, held.manifest, present)
+        await _delete_orphans(context, key, versioned.manifest, present)
         if former is None:
-            recovered = await _sealed_end(context, key, held, claim)
+            recovered = await _sealed_end(context, key, versioned, claim)
         else:
-            recovered = await _Recovery(context, key, settings, claim).run(held, former)
+            recovered = await _Recovery(context, key, settings, claim).run(versioned, former)
     except CorruptLog as error:
         # Another owner may have taken over meanwhile and have added or dropped these files.
-        if (await context.manifests.load(key)).version != held.version:
+        if (await context.manifests.load(key)).version != versioned.version:
             raise PartitionNotServing(f"{name_of(key)}: another owner took over") from error
         raise
     claim.recovered(recovered.tail_end)
     recovered_s = loop.time()
     start = SegmentStart(
-        held.manifest.epoch, recovered.next_offset, recovered.state, recovered.tail
+        versioned.manifest.epoch, recovered.next_offset, recovered.state, recovered.tail
     )
     segment = await create_segment(context, key, settings.durability, start)
-    sealed = held.manifest.with_last_sealed(recovered.sealed)
+    sealed = versioned.manifest.with_last_sealed(recovered.sealed)
     entry = Segment(segment.view.base_offset, segment.epoch)
     try:
-        _check_gate(context, key)
-        held = await context.manifests.change(key, held, sealed.registered(entry))
+        _check_guard(context, key)
+        versioned = await context.manifests.change(key, versioned, sealed.registered(entry))
     except TalosError:
         await _close_quietly(segment)
         await delete_if_gone(context, key, segment.view.path)
@@ -149,21 +149,21 @@ async def open_partition(
         _after_seal(context, key, former.path(key), recovered.side)
     _log.info(
         "%s is %s at epoch %d: claimed in %.3f s, recovered in %.3f s, open in %.3f s",
-        *(name_of(key), "recovered" if former is not None else "open", held.manifest.epoch),
+        *(name_of(key), "recovered" if former is not None else "open", versioned.manifest.epoch),
         *(claimed_s - began_s, recovered_s - claimed_s, loop.time() - recovered_s),
     )
-    return Opened(held, segment)
+    return Opened(versioned, segment)
 
 
 async def _claimed(
     context: LogContext, key: PartitionKey, claim: Claim
-) -> tuple[Held, Sequence[str]]:
+) -> tuple[VersionedManifest, Sequence[str]]:
     """The manifest with the next epoch, owned by this server; and the partition's files."""
-    held = await _former(context, key)
+    versioned = await _former(context, key)
     # The take-over expects the manifest that was loaded before the look at the files, so whatever
     # it names is among them. What a former owner adds meanwhile is left to the next opening.
     outcomes = await asyncio.gather(
-        _taken_over(context, key, held, claim),
+        _with_next_epoch(context, key, versioned, claim),
         context.files.list(f"{key.topic_uuid}/{key.partition}"),
         return_exceptions=True,
     )
@@ -172,69 +172,73 @@ async def _claimed(
         raise owned
     if isinstance(present, BaseException):
         raise present
-    former = held.manifest
+    former = versioned.manifest
     if former.handed_over and not _is_ours(context, former):
         close_handed_over(context, key, former)
     return owned, present
 
 
-async def _former(context: LogContext, key: PartitionKey) -> Held:
+async def _former(context: LogContext, key: PartitionKey) -> VersionedManifest:
     """The manifest once the former owner has sealed, or need not be waited for."""
-    _check_gate(context, key)
+    _check_guard(context, key)
     while True:
-        held = await context.manifests.load(key)
-        if held.manifest.deleted:
+        versioned = await context.manifests.load(key)
+        if versioned.manifest.deleted:
             raise PartitionNotServing(f"{name_of(key)} is being deleted")
-        if held.manifest.unsealed is None or _is_ours(context, held.manifest):
-            return held
-        wait_s = context.gate.wait_s(key, held.manifest)
+        if versioned.manifest.unsealed is None or _is_ours(context, versioned.manifest):
+            return versioned
+        wait_s = context.guard.wait_s(key, versioned.manifest)
         if wait_s <= 0:
-            return held
+            return versioned
         await asyncio.sleep(wait_s)  # the gate bounds how often
 
 
-async def _taken_over(context: LogContext, key: PartitionKey, held: Held, claim: Claim) -> Held:
+async def _with_next_epoch(
+    context: LogContext, key: PartitionKey, versioned: VersionedManifest, claim: Claim
+) -> VersionedManifest:
     """The next epoch of what is held, owned by this server.
 
     A partition without any segment may be one of a deleted topic that this server still has in
     memory. Its manifest stands now, so a deletion that begins later will find it.
     """
-    if not _is_ours(context, held.manifest):
-        await context.gate.confirm_owner(key)
-    _check_gate(context, key)
-    claim.former_seen(held.manifest)
-    owned = held.manifest.taken_over(context.server, context.manifests.instance)
-    held = await context.manifests.change(key, held, owned)
-    if not held.manifest.segments and held.manifest.state_of is None:  # nothing was ever written
+    if not _is_ours(context, versioned.manifest):
+        await context.guard.confirm_owner(key)
+    _check_guard(context, key)
+    claim.former_seen(versioned.manifest)
+    owned = versioned.manifest.next_epoch(context.server, context.manifests.instance)
+    versioned = await context.manifests.change(key, versioned, owned)
+    if (
+        not versioned.manifest.segments and versioned.manifest.state_of is None
+    ):  # nothing was ever written
         try:
-            await context.gate.confirm_topic(key)
+            await context.guard.confirm_topic(key)
         except TopicNotExist:
-            await context.manifests.remove(key, held)
+            await context.manifests.remove(key, versioned)
             raise
-    return held
+    return versioned
 
 
 def _is_ours(context: LogContext, former: Manifest) -> bool:
     return former.instance == context.manifests.instance
 
 
-def _check_gate(context: LogContext, key: PartitionKey) -> None:
-    refusal = context.gate.refusal(key)
+def _check_guard(context: LogContext, key: PartitionKey) -> None:
+    refusal = context.guard.refusal(key)
     if refusal is not None:
         raise refusal
 
 
 async def _sealed_end(
-    context: LogContext, key: PartitionKey, held: Held, claim: Claim
+    context: LogContext, key: PartitionKey, versioned: VersionedManifest, claim: Claim
 ) -> _Recovered:
     """A log that was closed cleanly needs no recovery, only its state."""
     try:
-        state = await last_state(context, key, held.manifest)
+        state = await last_state(context, key, versioned.manifest)
     except CorruptLog:
         context.counters.corrupt += 1
-        claim.damaged(held, None)
+        claim.damaged(versioned, None)
         raise
-    return _Recovered(None, None, held.manifest.sealed_next, state, [])
+    return _Recovered(None, None, versioned.manifest.sealed_next, state, [])
 
 
 async def _close_quietly(segment: OpenSegment) -> None:
@@ -247,7 +251,7 @@ async def _close_quietly(segment: OpenSegment) -> None:
 
 def _after_seal(context: LogContext, key: PartitionKey, path: str, side: SideIndex | None) -> None:
     if side is None:
-        context.bury(path, 0.0)
+        context.schedule_deletion(path, 0.0)
     else:
         context.views.put(path, side)
 
@@ -272,7 +276,7 @@ class _Recovery:
     ) -> None:
         self._context, self._key, self._settings, self._claim = context, key, settings, claim
 
-    async def run(self, held: Held, last: Segment) -> _Recovered:
+    async def run(self, versioned: VersionedManifest, last: Segment) -> _Recovered:
         """Find C and the tail. Raises: CorruptLog, RecoveryStuck."""
         files, path = self._context.files, last.path(self._key)
         deadline_s = self._context.limits.recover_deadline_s
@@ -287,11 +291,11 @@ class _Recovery:
             if not await self._start_lost_by_power(path, length):
                 self._context.counters.corrupt += 1
                 raise
-            return await self._without(held, last, error)
+            return await self._without(versioned, last, error)
         if scan.fault and scan.position < length:
-            await self._check_damage(held, scan, path, length)
+            await self._check_damage(versioned, scan, path, length)
         tail = await _read_tail(fixed, path, scan)
-        if scan.tail_position == scan.state_end and not keeps_state(held.manifest, scan.state):
+        if scan.tail_position == scan.state_end and not keeps_state(versioned.manifest, scan.state):
             return _Recovered(None, None, scan.committed, scan.state, tail)
         scan.index.cut(scan.tail_position)
         sealed = Segment(
@@ -337,15 +341,19 @@ class _Recovery:
             return True
         return raw.startswith(SEGMENT_MAGIC) and block_end(raw, SEGMENT_HEADER_BYTES) > length
 
-    async def _without(self, held: Held, last: Segment, error: CorruptLog) -> _Recovered:
+    async def _without(
+        self, versioned: VersionedManifest, last: Segment, error: CorruptLog
+    ) -> _Recovered:
         """Go on as if the last segment, whose start a power loss took, had held nothing."""
         context = self._context
         context.counters.truncated += 1
         _log.warning("log-truncated: %s; flushed messages were lost with it", error)
-        state = await last_state(context, self._key, held.manifest.with_last_sealed(None))
+        state = await last_state(context, self._key, versioned.manifest.with_last_sealed(None))
         return _Recovered(None, None, last.base_offset, state, [])
 
-    async def _check_damage(self, held: Held, scan: SegmentScan, path: str, length: int) -> None:
+    async def _check_damage(
+        self, versioned: VersionedManifest, scan: SegmentScan, path: str, length: int
+    ) -> None:
         """Tell a torn tail from damage: a valid block behind it knows more to be committed."""
         context = self._context
         acknowledged, behind = scan.committed, length
@@ -370,9 +378,9 @@ class _Recovery:
                 )
                 return
         context.counters.corrupt += 1
-        view = SegmentView(path, scan.seed, held.manifest.segments[-1].base_offset, scan.index)
+        view = SegmentView(path, scan.seed, versioned.manifest.segments[-1].base_offset, scan.index)
         view.next_offset, view.end_position = acknowledged, length
-        self._claim.damaged(held, view)
+        self._claim.damaged(versioned, view)
         raise CorruptLog(f"{self._place(path, scan)}; acknowledged below offset {acknowledged}")
 
     def _place(self, path: str, scan: SegmentScan) -> str:
@@ -442,7 +450,7 @@ async def _delete_orphans(
     if manifest.state_of is not None:
         log_path = segment_path(key.topic_uuid, key.partition, *manifest.state_of)
         kept.add(index_path(log_path))
-    kept.update(path for _, path in context.graves)
+    kept.update(path for _, path in context.pending_deletions)
     orphans = []
     for path in present:
         parsed = parse_file_name(path)

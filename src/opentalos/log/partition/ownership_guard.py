@@ -7,7 +7,7 @@ from opentalos.model.errors import TalosError
 from opentalos.model.message import PartitionKey
 
 
-class Gate(Protocol):
+class OwnershipGuard(Protocol):
     """Whether this server is to serve a partition now. It never gives the right to write.
 
     ``refusal``: why the partition must not be opened or changed here; not done. ``wait_s``: how
@@ -25,7 +25,7 @@ class Gate(Protocol):
     async def confirm_topic(self, key: PartitionKey) -> None: ...
 
 
-class OpenGate:
+class SingleServerGuard:
     """The gate of a lone server: always open. It deletes topics itself, so it needs no look."""
 
     def refusal(self, key: PartitionKey) -> TalosError | None:

@@ -11,7 +11,7 @@ from opentalos.log.manifest.manifest import Segment
 from opentalos.log.manifest.store import NOTHING
 from opentalos.log.partition.jobs import open_now
 from opentalos.log.partition.opening import last_state
-from opentalos.log.partition.ownership_guard import OpenGate
+from opentalos.log.partition.ownership_guard import SingleServerGuard
 from opentalos.log.partition.queue import name_of
 from opentalos.log.partition.writer import PartitionWriter
 from opentalos.log.results import (
@@ -100,7 +100,7 @@ class PartitionLog:
         """Blocks from memory without waiting, or None: use ``read``."""
         writer = self.writer
         blocks = writer.tail.read(offset, messages_max, bytes_max)
-        if blocks is None or offset < writer.held.manifest.start:
+        if blocks is None or offset < writer.versioned.manifest.start:
             return None
         self._context.counters.cache_hits += 1
         return ReadResult(blocks, writer.range())
@@ -126,13 +126,13 @@ class PartitionLog:
         writer = self.writer
         if writer.total_bytes is None and writer.broken is None:
             try:
-                state = await last_state(self._context, self.key, writer.held.manifest)
+                state = await last_state(self._context, self.key, writer.versioned.manifest)
             except (CorruptLog, NotFound) as error:
                 _log.warning("%s: total bytes are not known: %s", name_of(self.key), error)
             else:
                 if writer.total_bytes is None:
                     writer.total_bytes = state.total_bytes
-        retained_bytes = sum(segment.bytes for segment in writer.held.manifest.sealed)
+        retained_bytes = sum(segment.bytes for segment in writer.versioned.manifest.sealed)
         if writer.view is not None:
             retained_bytes += writer.view.end_position
         total_bytes = retained_bytes if writer.total_bytes is None else writer.total_bytes
@@ -153,23 +153,23 @@ class PartitionLog:
     @property
     def epoch(self) -> int:
         """The epoch of the manifest that this server knows; 0: none."""
-        return self.writer.held.manifest.epoch
+        return self.writer.versioned.manifest.epoch
 
     # --- inside ---------------------------------------------------------------------------------
 
     async def _find_time(self, time_ms: int) -> int:
-        for segment in self.writer.held.manifest.sealed:
+        for segment in self.writer.versioned.manifest.sealed:
             if segment.last_append_ms >= time_ms:
                 view = await self._context.views.get(self.key, segment)
                 found = await self._reader(view).first_at(time_ms)
                 if found < view.next_offset:
-                    return max(found, self.writer.held.manifest.start)
+                    return max(found, self.writer.versioned.manifest.start)
         if self.writer.view is not None:
             return await self._reader(self.writer.view).first_at(time_ms)
         return self.writer.next_offset
 
     def _holds(self, offset: int) -> bool:
-        return self.writer.held.manifest.start <= offset < self.writer.next_offset
+        return self.writer.versioned.manifest.start <= offset < self.writer.next_offset
 
     async def _is_end(self, offset: int) -> bool:
         """Whether the log really ends there; a former owner may still have been writing.
@@ -177,14 +177,14 @@ class PartitionLog:
         Raises: PartitionNotServing, Unavailable.
         """
         writer, context = self.writer, self._context
-        if not writer.foreign or isinstance(context.gate, OpenGate):
+        if not writer.foreign or isinstance(context.guard, SingleServerGuard):
             return True
-        if writer.held is NOTHING:
+        if writer.versioned is NOTHING:
             age_s = asyncio.get_running_loop().time() - writer.adopted_s
             if age_s > FORMER_WRITES_MAX_S:
                 return True
-        held = await context.manifests.load(self.key)
-        if held.version == writer.held.version:
+        versioned = await context.manifests.load(self.key)
+        if versioned.version == writer.versioned.version:
             return True
         if writer.segment is None and not writer.busy():
             writer.known = False
@@ -207,21 +207,21 @@ class PartitionLog:
             if writer.busy():
                 await writer.run(partial(open_now, writer))
                 continue
-            held = await self._context.manifests.load(self.key)
-            if held.manifest.deleted:
+            versioned = await self._context.manifests.load(self.key)
+            if versioned.manifest.deleted:
                 raise PartitionNotServing(f"{name_of(self.key)} is being deleted")
-            if held.manifest.unsealed is not None:
+            if versioned.manifest.unsealed is not None:
                 await writer.run(partial(open_now, writer))
             elif not writer.busy():
-                writer.adopt(held)
+                writer.adopt(versioned)
         self._check_served()
         if not writer.known:
             raise writer.refusal() or PartitionNotServing(f"{name_of(self.key)} cannot be opened")
 
     def _check_served(self) -> None:
         """Raises: why readers have nothing to expect here any more."""
-        if self.writer.released is not None:
-            raise copy.copy(self.writer.released)
+        if self.writer.handoff_error is not None:
+            raise copy.copy(self.writer.handoff_error)
         if self.writer.deleted:
             raise PartitionNotServing(f"{name_of(self.key)} is being deleted")
 
@@ -231,15 +231,18 @@ class PartitionLog:
         if writer.segment is None and writer.busy():
             await writer.run(partial(open_now, writer))  # it is being opened: wait for the end
         try:
-            held = await self._context.manifests.load(self.key)
+            versioned = await self._context.manifests.load(self.key)
         except Unavailable as error:
             raise PartitionNotServing(f"{name_of(self.key)}: no manifest: {error}") from error
         self._check_served()  # its offsets are gone, which is no "out of range"
-        mine = writer.held
-        if held.version == mine.version:
+        mine = writer.versioned
+        if versioned.version == mine.version:
             return
         ours = (mine.manifest.epoch, self._context.manifests.instance)
-        if writer.segment is not None and (held.manifest.epoch, held.manifest.instance) == ours:
+        if (
+            writer.segment is not None
+            and (versioned.manifest.epoch, versioned.manifest.instance) == ours
+        ):
             return  # a change of our own is under way
         if not writer.busy() and writer.segment is None and writer.broken is None:
             writer.known = False  # somebody else changed it; look again at the next call
@@ -252,7 +255,7 @@ class PartitionLog:
             writer.next_offset == offset
             and loop.time() < deadline_s
             and not writer.deleted
-            and writer.released is None
+            and writer.handoff_error is None
         ):
             future: asyncio.Future[None] = loop.create_future()
             if writer.arrivals is None:
@@ -277,7 +280,7 @@ class PartitionLog:
         counters.cache_misses += 1
         view, segment = writer.view, None
         if view is None or wanted.offset < view.base_offset:
-            segment = _segment_of(writer.held.manifest.sealed, wanted.offset)
+            segment = _segment_of(writer.versioned.manifest.sealed, wanted.offset)
             if segment is None:
                 return []
         try:
@@ -309,7 +312,7 @@ class PartitionLog:
     def _is_current(self, view: SegmentView | None, segment: Segment | None) -> bool:
         """Whether the log still has what was read; it may have left this server and come back."""
         if segment is not None:
-            return segment in self.writer.held.manifest.sealed
+            return segment in self.writer.versioned.manifest.sealed
         return view is self.writer.view
 
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from opentalos.log.context import LogContext
 from opentalos.log.results import AppendWaiter
-from opentalos.log.scheduling.lanes import Lane
+from opentalos.log.scheduling.lanes import CommitLane
 from opentalos.log.segment.format import BLOCK_HEADER_BYTES, block_error
 from opentalos.log.segment.writer import Group, Queued
 from opentalos.model.errors import (
@@ -45,12 +45,12 @@ class PutQueue(ABC):
         "context",
         "deleted",
         "group",
+        "handoff_error",
         "jobs",
         "key",
         "lane",
         "pending_bytes",
         "queue",
-        "released",
         "uses_reserve",
     )
 
@@ -59,11 +59,11 @@ class PutQueue(ABC):
         self.queue: deque[Queued] = deque()  # never handed to a file
         self.group: Group | None = None  # handed to a file, outcome open
         self.pending_bytes = 0  # of both
-        self.lane: Lane | None = None
+        self.lane: CommitLane | None = None
         self.jobs: deque[tuple[Job, asyncio.Future[None]]] | None = None
         self.broken: TalosError | None = None  # why nothing can be written until a restart
         self.deleted = False
-        self.released: TalosError | None = None  # why this server serves the partition no more
+        self.handoff_error: TalosError | None = None  # why this server serves the partition no more
 
     @abstractmethod
     async def work(self) -> float:
@@ -85,7 +85,7 @@ class PutQueue(ABC):
             or not context.started
             or self.broken is not None
             or self.deleted
-            or self.released is not None
+            or self.handoff_error is not None
         ):
             self._check_refusal()
         fault = block_error(block)
@@ -105,8 +105,8 @@ class PutQueue(ABC):
 
     def refusal(self) -> TalosError | None:
         """Why this partition takes no block; not done."""
-        if self.released is not None:
-            return copy.copy(self.released)
+        if self.handoff_error is not None:
+            return copy.copy(self.handoff_error)
         if self.broken is not None:
             return type(self.broken)(*self.broken.args)
         if self.deleted:

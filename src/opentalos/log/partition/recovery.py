@@ -22,7 +22,7 @@ AGAIN_S = 0.2  # until a partition that cannot be made ready is looked at again
 ATTEMPTS_MAX = 50  # then it is left to the first put or get that wants it
 
 
-class Learner:
+class PartitionRecovery:
     """Recovers what the former owner left unsealed; of all others it only reads the manifest.
 
     So a cleanly sealed partition answers reads at once and yet has no open file. Its manifest is
@@ -37,13 +37,13 @@ class Learner:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._closed = False
 
-    def learn(self, key: PartitionKey, attempts: int = 0) -> None:
+    def recover_soon(self, key: PartitionKey, attempts: int = 0) -> None:
         """Make a partition ready soon."""
         if self._closed:
             return
         self._wanted[key] = attempts
         if len(self._tasks) < AT_ONCE_MAX:
-            task = asyncio.get_running_loop().create_task(self._work(), name="log-learn")
+            task = asyncio.get_running_loop().create_task(self._work(), name="log-recovery")
             self._tasks[task] = None
             task.add_done_callback(self._ended)
 
@@ -68,12 +68,12 @@ class Learner:
                 _log.warning("%s is not ready yet: %s", name_of(key), error)
                 ready = False
             if not ready and attempts < ATTEMPTS_MAX:
-                asyncio.get_running_loop().call_later(AGAIN_S, self.learn, key, attempts)
+                asyncio.get_running_loop().call_later(AGAIN_S, self.recover_soon, key, attempts)
 
     async def _make_ready(self, key: PartitionKey) -> bool:
         """False: look again later. Raises: TalosError: likewise."""
         context = self._context
-        refusal = context.gate.refusal(key)
+        refusal = context.guard.refusal(key)
         if refusal is not None:
             return isinstance(refusal, NotOwner)  # it went on to another server
         log = self._log_of(key)
@@ -82,12 +82,12 @@ class Learner:
         writer = log.writer
         if _settled(writer):
             return True
-        held = await context.manifests.load(key)
-        if held.manifest.deleted or _settled(writer):
+        versioned = await context.manifests.load(key)
+        if versioned.manifest.deleted or _settled(writer):
             return True
-        waits = context.gate.wait_s(key, held.manifest) > 0
-        if held.manifest.unsealed is None:
-            writer.adopt(held)
+        waits = context.guard.wait_s(key, versioned.manifest) > 0
+        if versioned.manifest.unsealed is None:
+            writer.adopt(versioned)
             if not waits:
                 await writer.run(partial(claim, writer))
             return not waits

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from opentalos.log.context import LogContext
 from opentalos.log.manifest.manifest import SEGMENTS_SOFT_MAX, Manifest, Segment
-from opentalos.log.manifest.store import NOTHING, Held
+from opentalos.log.manifest.store import NOTHING, VersionedManifest
 from opentalos.log.metering.meter import Mark, Meter
 from opentalos.log.partition.opening import open_partition
 from opentalos.log.partition.queue import PutQueue, name_of
@@ -65,7 +65,6 @@ class PartitionWriter(PutQueue):
         "arrivals",
         "dropped",
         "end_unknown",
-        "held",
         "known",
         "last_put_s",
         "meter",
@@ -76,6 +75,7 @@ class PartitionWriter(PutQueue):
         "total_bytes",
         "traffic",
         "upkeep_waits",
+        "versioned",
         "view",
     )
 
@@ -85,7 +85,7 @@ class PartitionWriter(PutQueue):
         self.traffic = context.traffic_of(key.topic_uuid, key.partition)
         self.segment: OpenSegment | None = None
         self.view: SegmentView | None = None  # of the unsealed segment, also while re-opening
-        self.held: Held = NOTHING
+        self.versioned: VersionedManifest = NOTHING
         self.known = False  # ``held`` and ``next_offset`` are true
         self.next_offset = 0  # the durable end: nothing at or behind it is shown
         self.adopted_s = 0.0  # loop time at which ``held`` was read
@@ -104,20 +104,20 @@ class PartitionWriter(PutQueue):
 
     def range(self) -> OffsetRange:
         """Retained durable offsets; only while ``known``."""
-        return OffsetRange(self.held.manifest.start, self.next_offset)
+        return OffsetRange(self.versioned.manifest.start, self.next_offset)
 
     @property
     def foreign(self) -> bool:
         """Whether what is known was written by another process, which may still add to it."""
         mine = self.context.manifests.instance
-        return self.segment is None and self.known and self.held.manifest.instance != mine
+        return self.segment is None and self.known and self.versioned.manifest.instance != mine
 
-    def adopt(self, held: Held) -> None:
+    def adopt(self, versioned: VersionedManifest) -> None:
         """Take over a manifest without an unsealed segment as the truth."""
-        self._meter_from(held.manifest)
-        self.held, self.known, self.end_unknown = held, True, False
+        self._meter_from(versioned.manifest)
+        self.versioned, self.known, self.end_unknown = versioned, True, False
         self.adopted_s = asyncio.get_running_loop().time()
-        self.next_offset = held.manifest.sealed_next
+        self.next_offset = versioned.manifest.sealed_next
         self.view = None
 
     def _meter_from(self, former: Manifest) -> None:
@@ -128,12 +128,12 @@ class PartitionWriter(PutQueue):
         ):
             meter.restart(former.metered or Mark(), former.start)
 
-    def let_go(self) -> None:
+    def forget_segment(self) -> None:
         """The open segment takes no more writes; the next put opens the partition anew."""
         self.segment = None
         self.context.open_partitions.pop(self, None)
 
-    def _give_up(self, segment: OpenSegment | None) -> None:
+    def _abandon(self, segment: OpenSegment | None) -> None:
         """Its file is never written again, whatever its state; closed when storage answers."""
         if segment is None:
             return
@@ -143,8 +143,8 @@ class PartitionWriter(PutQueue):
 
     def work_failed(self, error: BaseException) -> None:
         """See lanes.Worker."""
-        self._give_up(self.segment)
-        self.let_go()
+        self._abandon(self.segment)
+        self.forget_segment()
         super().work_failed(error)
 
     # --- the lane's side ------------------------------------------------------------------------
@@ -153,12 +153,12 @@ class PartitionWriter(PutQueue):
         """One step; see lanes.Worker. Commits run in the lane, all else aside."""
         if self.jobs and (self._job_turn or not (self.queue or self.group)):
             self._job_turn = False
-            self.context.aside.start(self, self._job_step)
+            self.context.background.start_step(self, self._job_step)
             return PARKED
         if self.queue or self.group is not None:
             self._job_turn = True
             if self.segment is None:
-                self.context.aside.start(self, self.open_step)
+                self.context.background.start_step(self, self.open_step)
                 return PARKED
             delay_s = await self.write_step()
             if delay_s > 0:
@@ -173,8 +173,8 @@ class PartitionWriter(PutQueue):
         """Open, or commit one group; seconds to wait before the next step."""
         segment = self.segment
         if segment is not None and not segment.has_messages and self._outdated(segment):
-            self._give_up(segment)  # a roll would make the very same file
-            self.let_go()
+            self._abandon(segment)  # a roll would make the very same file
+            self.forget_segment()
             segment = None
         if segment is None:
             return await self.open_step()
@@ -198,7 +198,7 @@ class PartitionWriter(PutQueue):
             began_s = time_s()
             length = await segment.file.commit(group.chunks)
             took_s = time_s() - began_s
-            context.lanes.breadth.note(segment.durability, took_s)
+            context.lanes.concurrency.note(segment.durability, took_s)
             context.counters.commit_s.observe(took_s)
             if self.group is not group:
                 return  # dropped meanwhile, and its waiters were told
@@ -252,13 +252,13 @@ class PartitionWriter(PutQueue):
         """
         if all(error is None for _, _, error in group.answered):
             return
-        mine = (self.held.manifest.epoch, self.context.manifests.instance)
+        mine = (self.versioned.manifest.epoch, self.context.manifests.instance)
         try:
-            held = await self.context.manifests.load(self.key)
+            versioned = await self.context.manifests.load(self.key)
         except TalosError as error:
             reason = str(error)
         else:
-            if (held.manifest.epoch, held.manifest.instance) == mine:
+            if (versioned.manifest.epoch, versioned.manifest.instance) == mine:
                 return
             reason = "another owner took over"
         refused = PartitionNotServing(f"{name_of(self.key)}: {reason}")
@@ -278,8 +278,8 @@ class PartitionWriter(PutQueue):
 
     def write_failed(self, error: Exception) -> None:
         """The file is dead: the group in flight is open, the partition must be re-opened."""
-        self._give_up(self.segment)
-        self.let_go()
+        self._abandon(self.segment)
+        self.forget_segment()
         self.context.counters.commit_failures += 1
         if isinstance(error, StorageFull):
             self.context.note_full()
@@ -299,16 +299,16 @@ class PartitionWriter(PutQueue):
         if self._attempts > 1 or self.group is not None:
             context.counters.reopens += 1
         try:
-            if self.released is not None:
-                raise copy.copy(self.released)
+            if self.handoff_error is not None:
+                raise copy.copy(self.handoff_error)
             opened = await open_partition(context, self.key, self.settings, self)
         except Exception as error:
             return self._open_failed(error)
         self._attempts = 0
         if self.dropped:
-            self._give_up(opened.segment)
+            self._abandon(opened.segment)
             return 0.0
-        self.held, self.segment, self.known = opened.held, opened.segment, True
+        self.versioned, self.segment, self.known = opened.versioned, opened.segment, True
         self.end_unknown = False
         self.view = opened.segment.view
         self.next_offset = self.view.next_offset
@@ -328,7 +328,7 @@ class PartitionWriter(PutQueue):
         """
         self._meter_from(former)
         self.end_unknown = True
-        if former.instance != self.context.manifests.instance or self.released is not None:
+        if former.instance != self.context.manifests.instance or self.handoff_error is not None:
             self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: another owner took over"))
 
     def recovered(self, next_offset: int) -> None:
@@ -351,13 +351,13 @@ class PartitionWriter(PutQueue):
         group.pending_bytes -= sum(entry[2] for entry in lost)
         self.queue.extendleft((block, waiter, size) for block, waiter, size, _ in reversed(lost))
 
-    def damaged(self, held: Held, view: SegmentView | None) -> None:
+    def damaged(self, versioned: VersionedManifest, view: SegmentView | None) -> None:
         """See opening.Claim: valid blocks stay readable."""
         if view is None:
-            self.adopt(held)
+            self.adopt(versioned)
             return
-        self._meter_from(held.manifest)
-        self.held, self.view, self.known = held, view, True
+        self._meter_from(versioned.manifest)
+        self.versioned, self.view, self.known = versioned, view, True
         self.next_offset = max(self.next_offset, view.next_offset)
 
     def _acknowledge_found(self, segment: OpenSegment) -> None:
@@ -388,7 +388,7 @@ class PartitionWriter(PutQueue):
         lasting = self.broken is not None or context.closing or self.deleted
         if isinstance(error, NotOwner | TopicNotExist):
             refused, lasting = error, True
-        lasting = lasting or self.released is not None
+        lasting = lasting or self.handoff_error is not None
         tried_s = asyncio.get_running_loop().time() - self._first_attempt_s
         lasting = lasting or tried_s > limits.recover_deadline_s
         if not lasting and self._attempts < limits.reopen_attempts_max:
@@ -411,9 +411,9 @@ class PartitionWriter(PutQueue):
             return True
         limits = self.context.limits
         size, age_s = limits.segment_bytes_max, limits.segment_age_max_s
-        if len(self.held.manifest.segments) > SEGMENTS_SOFT_MAX:
+        if len(self.versioned.manifest.segments) > SEGMENTS_SOFT_MAX:
             size, age_s = size * SOFT_MAX_ROLL_FACTOR, age_s * SOFT_MAX_ROLL_FACTOR
-        if not self.context.gate.steady():  # the roll needs the coordination, so it waits
+        if not self.context.guard.steady():  # the roll needs the coordination, so it waits
             return segment.view.end_position >= limits.segment_bytes_hard_max
         if segment.view.end_position >= min(size, limits.segment_bytes_hard_max):
             return True
@@ -425,18 +425,20 @@ class PartitionWriter(PutQueue):
         state = LogState.decode(old.state.encode())
         start = SegmentStart(old.epoch, old.view.next_offset, state, [])
         new = await create_segment(context, self.key, self.settings.durability, start)
-        self._give_up(new)  # until the manifest names it
+        self._abandon(new)  # until the manifest names it
         entry = Segment(new.view.base_offset, new.epoch)
         try:
             sealed = await seal_segment(old)
-            manifest = self.held.manifest.with_last_sealed(sealed).registered(entry)
-            held = await context.manifests.change(self.key, self.held, marked(self, manifest))
+            manifest = self.versioned.manifest.with_last_sealed(sealed).registered(entry)
+            versioned = await context.manifests.change(
+                self.key, self.versioned, marked(self, manifest)
+            )
         except TalosError:
             await delete_if_gone(context, self.key, new.view.path)
             raise
         if self.dropped:
             raise PartitionNotServing("dropped while it rolled")
-        self.held, self.segment, self.view = held, new, new.view
+        self.versioned, self.segment, self.view = versioned, new, new.view
         self.abandoned = None
         context.counters.rolls += 1
         side = side_index_of(old)

@@ -12,33 +12,33 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from opentalos.log.scheduling.lanes import Lanes, Worker
+from opentalos.log.scheduling.lanes import CommitLanes, Worker
 
 _log = logging.getLogger(__name__)
 
 AT_ONCE_MAX = 512  # steps under way: partitions whose storage hangs must not keep all others
 
 Step = Callable[[], Awaitable[float]]  # seconds until the partition may have its next turn
-Errand = Callable[[], Awaitable[None]]  # of no partition's turn; does not raise
+BackgroundTask = Callable[[], Awaitable[None]]  # of no partition's turn; does not raise
 
 
-class Aside:
+class BackgroundTasks:
     """At most ``AT_ONCE_MAX`` steps under way; the others wait in order."""
 
-    def __init__(self, lanes: Lanes) -> None:
+    def __init__(self, lanes: CommitLanes) -> None:
         self._lanes = lanes
         self._tasks: dict[asyncio.Task[None], None] = {}
         # Bounded by partitions; an errand is begun by an opening or a roll.
         self._waiting: deque[Callable[[], Coroutine[Any, Any, None]]] = deque()
         self._closed = False
 
-    def start(self, worker: Worker, step: Step) -> None:
+    def start_step(self, worker: Worker, step: Step) -> None:
         """Run ``step`` for a partition whose turn ends with ``PARKED``; then it has its turn."""
         self._start(partial(self._run, worker, step))
 
-    def start_errand(self, errand: Errand) -> None:
+    def start(self, task: BackgroundTask) -> None:
         """Run what no partition has to wait for."""
-        self._start(partial(self._run_errand, errand))
+        self._start(partial(self._run_task, task))
 
     async def drain(self) -> None:
         """Wait for all that was started."""
@@ -58,7 +58,7 @@ class Aside:
         if len(self._tasks) >= AT_ONCE_MAX:
             self._waiting.append(work)
             return
-        task = asyncio.get_running_loop().create_task(work(), name="log-aside")
+        task = asyncio.get_running_loop().create_task(work(), name="log-background")
         self._tasks[task] = None
         task.add_done_callback(self._ended)
 
@@ -67,9 +67,9 @@ class Aside:
         if self._waiting and not self._closed:
             self._start(self._waiting.popleft())
 
-    async def _run_errand(self, errand: Errand) -> None:
+    async def _run_task(self, task: BackgroundTask) -> None:
         try:
-            await errand()
+            await task()
         except Exception:
             _log.exception("an errand failed")
 

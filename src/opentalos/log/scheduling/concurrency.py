@@ -10,7 +10,7 @@ import math
 
 from opentalos.model.message import Durability
 
-LEAST = 3  # one is prepared, one answered, while one waits for the store
+COMMITS_MIN = 3  # one is prepared, one answered, while one waits for the store
 # What a server is able to commit, put by put. So many a second of the store's own pace are reached
 # with as few at once as possible.
 COMMITS_PER_S = 2_000
@@ -19,7 +19,7 @@ SAMPLE = 256
 _QUICKEST = SAMPLE // 64
 
 
-class Breadth:
+class CommitConcurrency:
     """Takes the seconds of each commit; tells how many to have under way at once.
 
     Synced commits keep another pace than flushed ones; the slower of those in use decides.
@@ -41,7 +41,9 @@ class Breadth:
             return
         pace_s = sorted(sample)[_QUICKEST]
         sample.clear()
-        self._wanted[durability] = min(self._most, max(LEAST, math.ceil(COMMITS_PER_S * pace_s)))
+        self._wanted[durability] = min(
+            self._most, max(COMMITS_MIN, math.ceil(COMMITS_PER_S * pace_s))
+        )
         self._wanted = {one: count for one, count in self._wanted.items() if one in self._in_use}
         self._in_use.clear()
         self.wanted = max(self._wanted.values())

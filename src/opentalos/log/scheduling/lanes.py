@@ -13,7 +13,7 @@ from collections import deque
 from typing import Protocol
 
 from opentalos.log.counters import LogCounters
-from opentalos.log.scheduling.concurrency import Breadth
+from opentalos.log.scheduling.concurrency import CommitConcurrency
 from opentalos.model.limits import LogLimits
 
 _log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _MS_PER_S = 1_000
 class Worker(Protocol):
     """A partition, as lanes see it."""
 
-    lane: "Lane | None"
+    lane: "CommitLane | None"
     pending_bytes: int
 
     async def work(self) -> float:
@@ -38,7 +38,7 @@ class Worker(Protocol):
         ...
 
 
-class Lane:
+class CommitLane:
     """One task and the partitions that wait for it."""
 
     __slots__ = (
@@ -69,25 +69,25 @@ class Lane:
             self.wakeup.set_result(None)
 
 
-class Lanes:
+class CommitLanes:
     """All lanes of a server; grows to ``lanes_max`` while lanes are stalled."""
 
     def __init__(self, limits: LogLimits, counters: LogCounters) -> None:
         self._limits, self._counters = limits, counters
         self._stall_s = limits.lane_stall_ms / _MS_PER_S
-        self._active: list[Lane] = []
-        self._retired: dict[Lane, None] = {}  # ordered, so that runs are repeatable
+        self._active: list[CommitLane] = []
+        self._retired: dict[CommitLane, None] = {}  # ordered, so that runs are repeatable
         self._waiting: deque[Worker] = deque()  # every lane is retired; bounded by partitions
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        self.breadth = Breadth(limits.lanes)
+        self.concurrency = CommitConcurrency(limits.lanes)
 
     def submit(self, worker: Worker) -> None:
         """Give an idle partition a lane; it keeps the lane until ``work`` answers ``DONE``."""
         lane = self._choose()
         if lane is None:
             # The worker must not be submitted twice, so it gets a lane that nobody serves.
-            worker.lane = Lane()
+            worker.lane = CommitLane()
             self._waiting.append(worker)
             return
         worker.lane = lane
@@ -125,8 +125,8 @@ class Lanes:
         self._active.clear()
         self._retired.clear()
 
-    def _choose(self) -> Lane | None:
-        best: Lane | None = None
+    def _choose(self) -> CommitLane | None:
+        best: CommitLane | None = None
         for lane in self._active:
             if best is None or lane.pending_bytes < best.pending_bytes:
                 best = lane
@@ -134,15 +134,15 @@ class Lanes:
             return best
         return self._fresh() or best
 
-    def _fresh(self) -> Lane | None:
-        if len(self._active) >= self.breadth.wanted or self.count() >= self._limits.lanes_max:
+    def _fresh(self) -> CommitLane | None:
+        if len(self._active) >= self.concurrency.wanted or self.count() >= self._limits.lanes_max:
             return None
-        lane = Lane()
+        lane = CommitLane()
         lane.task = asyncio.get_running_loop().create_task(self._run(lane), name="log-lane")
         self._active.append(lane)
         return lane
 
-    async def _run(self, lane: Lane) -> None:
+    async def _run(self, lane: CommitLane) -> None:
         loop = asyncio.get_running_loop()
         while True:
             while lane.ready:
@@ -159,7 +159,7 @@ class Lanes:
                 lane.busy = None
                 self._after(lane, worker, delay_s)
                 if not lane.retired:
-                    if len(self._active) > self.breadth.wanted:
+                    if len(self._active) > self.concurrency.wanted:
                         self._retire(lane)
                 elif loop.time() < lane.started_s + self._stall_s:
                     self._disperse(lane)  # as quick as others again, so it needs no own lane
@@ -171,7 +171,7 @@ class Lanes:
             await lane.wakeup
             lane.wakeup = None
 
-    def _after(self, lane: Lane, worker: Worker, delay_s: float) -> None:
+    def _after(self, lane: CommitLane, worker: Worker, delay_s: float) -> None:
         if delay_s == 0:
             lane.ready.append(worker)
         elif delay_s < 0:
@@ -183,16 +183,16 @@ class Lanes:
                 return
             asyncio.get_running_loop().call_later(delay_s, self._again, lane, worker)
 
-    def _again(self, lane: Lane, worker: Worker) -> None:
+    def _again(self, lane: CommitLane, worker: Worker) -> None:
         lane.delayed -= 1
         if not self._closed:
             lane.push(worker)
 
-    def _rejoined(self, lane: Lane) -> bool:
+    def _rejoined(self, lane: CommitLane) -> bool:
         """A retired lane has nothing left: it serves all again, or ends (True)."""
         del self._retired[lane]
         lane.retired = False
-        ends = len(self._active) >= self.breadth.wanted
+        ends = len(self._active) >= self.concurrency.wanted
         if not ends:
             self._active.append(lane)
         while self._waiting:
@@ -219,13 +219,13 @@ class Lanes:
         if next_s is not None:
             self._arm(next_s)
 
-    def _retire(self, lane: Lane) -> None:
+    def _retire(self, lane: CommitLane) -> None:
         self._active.remove(lane)
         self._retired[lane] = None
         lane.retired = True
         self._disperse(lane)
 
-    def _disperse(self, lane: Lane) -> None:
+    def _disperse(self, lane: CommitLane) -> None:
         """What waits there moves on."""
         moving, lane.ready = lane.ready, deque()
         for worker in moving:

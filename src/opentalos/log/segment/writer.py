@@ -284,7 +284,7 @@ async def write_side_index(context: LogContext, log_path: str, side: SideIndex) 
     None is written while the coordination is away: the topic may be deleted meanwhile, and nobody
     would look for the file again.
     """
-    if not context.gate.steady():
+    if not context.guard.steady():
         return
     try:
         await store_side_index(context, log_path, side)
@@ -307,7 +307,7 @@ def write_side_index_soon(
         await write_side_index(context, log_path, side)
         await delete_if_gone(context, key, index_path(log_path))
 
-    context.aside.start_errand(write)
+    context.background.start(write)
 
 
 def finish_soon(
@@ -327,7 +327,7 @@ def finish_soon(
         if side is not None:
             write_side_index_soon(context, key, segment.view.path, side)
 
-    context.aside.start_errand(close)
+    context.background.start(close)
 
 
 def close_handed_over(context: LogContext, key: PartitionKey, manifest: Manifest) -> None:
@@ -346,7 +346,7 @@ def close_handed_over(context: LogContext, key: PartitionKey, manifest: Manifest
 
     def start() -> None:
         if not context.closing:
-            context.aside.start_errand(recover)
+            context.background.start(recover)
 
     asyncio.get_running_loop().call_later(CLOSED_AFTER_S, start)
 
@@ -362,13 +362,13 @@ async def delete_if_gone(context: LogContext, key: PartitionKey, path: str) -> N
             await context.files.delete(path)
     except TalosError as error:
         _log.debug("%s may be left behind: %s", path, error)
-        context.doubt(key, path)
+        context.schedule_deletion_check(key, path)
 
 
 async def _is_gone(context: LogContext, key: PartitionKey) -> bool:
     """Whether the topic was deleted, or is being so. Raises: TalosError."""
-    held = await context.manifests.load(key)
-    return held is NOTHING or held.manifest.deleted
+    versioned = await context.manifests.load(key)
+    return versioned is NOTHING or versioned.manifest.deleted
 
 
 async def store_side_index(context: LogContext, log_path: str, side: SideIndex) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from opentalos.broker.cluster.ownership import Alone
+from opentalos.broker.cluster.ownership import SingleServerOwnership
 from opentalos.broker.messaging.messages import GetQuery, MessageService, PutTarget
 from opentalos.catalog.topics.topic import Topic
 from opentalos.log.counters import Traffic
@@ -46,7 +46,7 @@ def topic(partitions: int = 4, consumer_partitions: int = 6) -> Topic:
 class Writer:
     """What a route asks of it."""
 
-    released: TalosError | None = None
+    handoff_error: TalosError | None = None
 
 
 class Log:
@@ -118,7 +118,7 @@ class Bench:
             throttle=SimpleNamespace(handle=lambda *_: self.handle),
             topic=self.decide,
             partition_log=lambda *_: self.log,
-            ownership=Alone("host:1"),
+            ownership=SingleServerOwnership("host:1"),
             log=SimpleNamespace(traffic_of=lambda *_: Traffic()),
         )
         self.service = MessageService(context)

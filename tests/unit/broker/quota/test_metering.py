@@ -150,7 +150,7 @@ async def test_while_a_log_is_being_opened_the_clock_ends_no_minute(metered: Met
     await metered.world.restart()
     log = metered.broker.context.partition_log(metered.topic, 0)
     await log.offsets()
-    log.writer.former_seen(log.writer.held.manifest)
+    log.writer.former_seen(log.writer.versioned.manifest)
     metered.minute()
     await metered.meter()
     assert await metered.rows() == [(0, 0, 2, 2)]

@@ -281,7 +281,7 @@ async def test_upkeep_of_many_partitions_is_bounded_and_complete(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(upkeep, "JOBS_AT_ONCE_MAX", 5)
-    monkeypatch.setattr(upkeep, "LOOKS_PER_STEP", 2)
+    monkeypatch.setattr(upkeep, "PARTITIONS_PER_STEP", 2)
     bed = await open_bed(limits=LogLimits(space_reserve_bytes=0, idle_seal_s=0.0))
     for partition in range(40):
         await put(bed.log(partition), b"x")

@@ -39,10 +39,10 @@ async def test_the_next_owner_waits_for_no_close(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(segment_writer, "FINISH_AFTER_S", NEVER_S)
     former = await open_bed()
     await put(former.log(), b"one")
-    await former.store.release(KEY, ELSEWHERE)
-    held = await ManifestStore(former.meta, "test").load(KEY)
-    assert held.manifest.unsealed is None
-    assert held.manifest.handed_over
+    await former.store.hand_off(KEY, ELSEWHERE)
+    versioned = await ManifestStore(former.meta, "test").load(KEY)
+    assert versioned.manifest.unsealed is None
+    assert versioned.manifest.handed_over
     assert not indexes(former.storage)
     after = await open_bed(former.storage)
     assert await put(after.log(), b"two") == 1
@@ -66,7 +66,7 @@ async def test_the_former_owner_closes_and_indexes_afterwards(
         return await real()
 
     monkeypatch.setattr(type(file), "close", lambda self: close())
-    await bed.store.release(KEY, ELSEWHERE)
+    await bed.store.hand_off(KEY, ELSEWHERE)
     await closed.wait()
     monkeypatch.undo()
     await until(lambda: len(indexes(bed.storage)) == 1)
@@ -80,7 +80,7 @@ async def test_a_file_that_nobody_closed_is_ended_by_the_next_owner(
     monkeypatch.setattr(segment_writer, "CLOSED_AFTER_S", 0.0)
     former = await open_bed()
     await put(former.log(), b"one")
-    await former.store.release(KEY, ELSEWHERE)
+    await former.store.hand_off(KEY, ELSEWHERE)
     await crash(former)
     files = WatchedFiles(former.storage)
     after = await open_bed(former.storage, files=files)
@@ -101,7 +101,7 @@ async def test_a_flushed_segment_is_closed_before_the_manifest_names_its_end(
     await put(log, b"one")
     file = log.writer.segment.file  # type: ignore[union-attr]
     key = PartitionKey(flushed.topic_uuid, 0)
-    await bed.store.release(key, ELSEWHERE)
+    await bed.store.hand_off(key, ELSEWHERE)
     manifest = (await ManifestStore(bed.meta, "test").load(key)).manifest
     assert manifest.unsealed is None
     assert not manifest.handed_over
@@ -114,7 +114,7 @@ async def test_a_retry_after_the_move_is_no_second_message() -> None:
     former = await open_bed()
     once = block(b"one", producer=ProducerStamp(7, 0, 0))
     assert await put_block(former.log(), once) == 0
-    await former.store.release(KEY, ELSEWHERE)
+    await former.store.hand_off(KEY, ELSEWHERE)
     after = await open_bed(former.storage)
     assert await put_block(after.log(), once) == 0
     assert await payloads(after.log()) == [b"one"]
@@ -128,7 +128,7 @@ async def test_a_state_too_large_for_the_manifest_goes_into_the_side_index(
     monkeypatch.setattr(partition_jobs, "END_STATE_BYTES_MAX", 0)
     bed = await open_bed()
     await put(bed.log(), b"one")
-    await bed.store.release(KEY, ELSEWHERE)
+    await bed.store.hand_off(KEY, ELSEWHERE)
     assert len(indexes(bed.storage)) == 1
     manifest = (await ManifestStore(bed.meta, "test").load(KEY)).manifest
     assert not manifest.end_state
@@ -139,13 +139,13 @@ async def test_a_state_too_large_for_the_manifest_goes_into_the_side_index(
 async def test_the_state_of_an_end_goes_with_it() -> None:
     bed = await open_bed()
     await put(bed.log(), b"one")
-    await bed.store.release(KEY, ELSEWHERE)
+    await bed.store.hand_off(KEY, ELSEWHERE)
     handed = (await ManifestStore(bed.meta, "test").load(KEY)).manifest
     assert handed.end_state
     assert Manifest.decode(handed.encode()) == handed
     after = await open_bed(bed.storage)
     await put(after.log(), b"two")
-    manifest = after.log().writer.held.manifest
+    manifest = after.log().writer.versioned.manifest
     assert not manifest.end_state
     assert not manifest.handed_over
     await bed.store.close()

@@ -21,10 +21,10 @@ def stores() -> tuple[ManifestStore, ManifestStore, Steps]:
 
 async def test_only_what_is_held_can_be_changed() -> None:
     mine, other, _ = stores()
-    held = await mine.change(KEY, NOTHING, Manifest(epoch=1))
-    assert await other.load(KEY) == held
-    newer = await other.change(KEY, held, Manifest(epoch=2))
-    for outdated in (held, NOTHING):
+    versioned = await mine.change(KEY, NOTHING, Manifest(epoch=1))
+    assert await other.load(KEY) == versioned
+    newer = await other.change(KEY, versioned, Manifest(epoch=2))
+    for outdated in (versioned, NOTHING):
         with pytest.raises(PartitionNotServing, match="another owner"):
             await mine.change(KEY, outdated, Manifest(epoch=3))
     assert await mine.load(KEY) == newer
@@ -33,17 +33,17 @@ async def test_only_what_is_held_can_be_changed() -> None:
 async def test_a_lost_answer_is_found_out_by_reading() -> None:
     mine, other, steps = stores()
     steps.script = FailOnce("replace", OutcomeUnknown("no answer"), after=True)
-    held = await mine.change(KEY, NOTHING, Manifest(epoch=1))
-    assert await other.load(KEY) == held
+    versioned = await mine.change(KEY, NOTHING, Manifest(epoch=1))
+    assert await other.load(KEY) == versioned
 
 
 async def test_an_unknown_change_that_another_owner_overtook_stays_unknown() -> None:
     mine, other, steps = stores()
-    held = await mine.change(KEY, NOTHING, Manifest(epoch=1))
-    await other.change(KEY, held, Manifest(epoch=2))
+    versioned = await mine.change(KEY, NOTHING, Manifest(epoch=1))
+    await other.change(KEY, versioned, Manifest(epoch=2))
     steps.script = FailOnce("replace", OutcomeUnknown("no answer"))
     with pytest.raises(OutcomeUnknown):
-        await mine.change(KEY, held, Manifest(epoch=2))
+        await mine.change(KEY, versioned, Manifest(epoch=2))
 
 
 async def test_equal_changes_of_two_servers_are_told_apart() -> None:
@@ -62,10 +62,10 @@ async def test_an_unreadable_record_is_named() -> None:
 
 async def test_removing_is_idempotent_but_never_blind() -> None:
     mine, other, _ = stores()
-    held = await mine.change(KEY, NOTHING, Manifest(epoch=1))
-    newer = await other.change(KEY, held, Manifest(epoch=2))
+    versioned = await mine.change(KEY, NOTHING, Manifest(epoch=1))
+    newer = await other.change(KEY, versioned, Manifest(epoch=2))
     with pytest.raises(PartitionNotServing):
-        await mine.remove(KEY, held)
+        await mine.remove(KEY, versioned)
     await other.remove(KEY, newer)
     await other.remove(KEY, newer)
     await mine.remove(KEY, NOTHING)

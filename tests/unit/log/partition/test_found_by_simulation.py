@@ -118,7 +118,7 @@ async def test_what_left_and_came_back_does_not_take_anothers_message_for_its_ow
     files.go = asyncio.Event()
     files.go.set()
     key = bed.log().key
-    leaving = asyncio.create_task(bed.store.release(key, PartitionNotServing("moved")))
+    leaving = asyncio.create_task(bed.store.hand_off(key, PartitionNotServing("moved")))
     await asyncio.sleep(0)
     other = await open_bed(storage)
     await put(other.log(), b"another's")

@@ -22,7 +22,7 @@ KEY = PartitionKey(TOPIC.topic_uuid, 0)
 ELSEWHERE = NotOwner("served by s2", "s2:1")
 
 
-class ScriptedGate:
+class ScriptedGuard:
     """A gate whose answers a test sets."""
 
     def __init__(self) -> None:
@@ -51,20 +51,20 @@ class ScriptedGate:
             raise TopicNotExist("gone")
 
 
-async def gated_bed(
-    gate: ScriptedGate, storage: MemoryStorage | None = None, limits: LogLimits = LIMITS
+async def guarded_bed(
+    guard: ScriptedGuard, storage: MemoryStorage | None = None, limits: LogLimits = LIMITS
 ) -> Bed:
     storage, clock = storage or MemoryStorage(), FakeClock()
     files, meta = MemoryFileStore(storage), MemoryMetaStore(storage)
-    store = LogStore(files=files, meta=meta, clock=clock, server="s1", limits=limits, gate=gate)
+    store = LogStore(files=files, meta=meta, clock=clock, server="s1", limits=limits, guard=guard)
     await store.start()
     return Bed(storage, files, meta, clock, store)
 
 
 async def test_a_refused_partition_touches_no_manifest_and_puts_hear_why() -> None:
-    gate = ScriptedGate()
-    gate.refused = ELSEWHERE
-    bed = await gated_bed(gate)
+    guard = ScriptedGuard()
+    guard.refused = ELSEWHERE
+    bed = await guarded_bed(guard)
     with pytest.raises(NotOwner) as caught:
         await put(bed.log(), b"x")
     assert caught.value.address == "s2:1"
@@ -73,9 +73,9 @@ async def test_a_refused_partition_touches_no_manifest_and_puts_hear_why() -> No
 
 
 async def test_a_partition_of_a_deleted_topic_leaves_no_manifest() -> None:
-    gate = ScriptedGate()
-    gate.topic_gone = True
-    bed = await gated_bed(gate)
+    guard = ScriptedGuard()
+    guard.topic_gone = True
+    bed = await guarded_bed(guard)
     with pytest.raises(TopicNotExist):
         await put(bed.log(), b"x")
     assert not bed.storage.records
@@ -84,78 +84,78 @@ async def test_a_partition_of_a_deleted_topic_leaves_no_manifest() -> None:
 
 
 async def test_an_opening_waits_for_the_former_owner_to_seal() -> None:
-    storage, gate = MemoryStorage(), ScriptedGate()
-    former = await gated_bed(ScriptedGate(), storage)
+    storage, guard = MemoryStorage(), ScriptedGuard()
+    former = await guarded_bed(ScriptedGuard(), storage)
     assert await put(former.log(), b"1") == 0
-    bed = await gated_bed(gate, storage)
-    gate.looks = 1_000_000
+    bed = await guarded_bed(guard, storage)
+    guard.looks = 1_000_000
     answers = Answers()
     bed.log().append(block(b"2"), answers)
     await asyncio.sleep(0.02)
     assert not answers.got
-    await former.store.release(KEY, ELSEWHERE)
+    await former.store.hand_off(KEY, ELSEWHERE)
     await until(lambda: bool(answers.got))
     assert answers.bases == [1]
-    assert "owner" in gate.confirmed
+    assert "owner" in guard.confirmed
     await bed.store.close()
 
 
 async def test_a_log_rolls_only_while_coordination_is_there_or_it_must() -> None:
-    gate = ScriptedGate()
+    guard = ScriptedGuard()
     limits = LogLimits(
         space_reserve_bytes=0, segment_bytes_max=1 << 10, segment_bytes_hard_max=4 << 10
     )
-    bed = await gated_bed(gate, limits=limits)
+    bed = await guarded_bed(guard, limits=limits)
     await put(bed.log(), b"x" * 1_100)
-    gate.calm = False
+    guard.calm = False
     await put(bed.log(), b"x" * 1_100)
     await put(bed.log(), b"x" * 1_100)
     assert bed.store.counters.rolls == 0
     await put(bed.log(), b"x" * 1_100)
     await put(bed.log(), b"x")
     assert bed.store.counters.rolls == 1
-    gate.calm = True
+    guard.calm = True
     await bed.store.close()
 
 
 async def test_upkeep_stands_still_while_coordination_is_away() -> None:
-    gate = ScriptedGate()
-    bed = await gated_bed(gate, limits=LogLimits(space_reserve_bytes=0, idle_seal_s=0.0))
+    guard = ScriptedGuard()
+    bed = await guarded_bed(guard, limits=LogLimits(space_reserve_bytes=0, idle_seal_s=0.0))
     await put(bed.log(), b"x")
-    gate.calm = False
+    guard.calm = False
     await bed.store.upkeep.run_pass()
     await asyncio.sleep(0.01)
     assert bed.store.counters.seals == 0
-    gate.calm, gate.refused = True, ELSEWHERE
+    guard.calm, guard.refused = True, ELSEWHERE
     await bed.store.upkeep.run_pass()
     await asyncio.sleep(0.01)
     assert bed.store.counters.seals == 0
-    gate.refused = None
+    guard.refused = None
     await bed.store.upkeep.run_pass()
     await until(lambda: bed.store.counters.seals == 1)
     await bed.store.close()
 
 
 async def test_release_commits_what_waits_and_refuses_what_comes() -> None:
-    bed = await gated_bed(ScriptedGate())
+    bed = await guarded_bed(ScriptedGuard())
     log, answers = bed.log(), Answers()
     await put(log, b"0")
     for number in range(5):
         log.append(block(b"%d" % number), answers)
-    releasing = asyncio.create_task(bed.store.release(KEY, ELSEWHERE))
+    releasing = asyncio.create_task(bed.store.hand_off(KEY, ELSEWHERE))
     await asyncio.sleep(0)
     with pytest.raises(NotOwner) as caught:
         log.append(block(b"late"), answers)
     assert caught.value.address == "s2:1"
     await releasing
     assert answers.bases == [1, 2, 3, 4, 5]
-    other = await gated_bed(ScriptedGate(), bed.storage)
+    other = await guarded_bed(ScriptedGuard(), bed.storage)
     assert len(await payloads(other.log())) == 6
     await other.store.close()
 
 
 async def test_drop_tells_in_flight_unknown_and_queued_not_done_once() -> None:
-    bed = await gated_bed(ScriptedGate())
+    bed = await guarded_bed(ScriptedGuard())
     log, flying, queued = bed.log(), Answers(), Answers()
     await put(log, b"0")
     log.append(block(b"flying"), flying)
@@ -174,14 +174,14 @@ async def test_drop_tells_in_flight_unknown_and_queued_not_done_once() -> None:
 
 async def test_learning_recovers_what_is_unsealed_and_opens_nothing_else() -> None:
     storage = MemoryStorage()
-    former = await gated_bed(ScriptedGate(), storage)
+    former = await guarded_bed(ScriptedGuard(), storage)
     for partition in range(4):
         await put(former.log(partition), b"x")
     for partition in range(2):
-        await former.store.release(PartitionKey(TOPIC.topic_uuid, partition), ELSEWHERE)
-    bed = await gated_bed(ScriptedGate(), storage)
+        await former.store.hand_off(PartitionKey(TOPIC.topic_uuid, partition), ELSEWHERE)
+    bed = await guarded_bed(ScriptedGuard(), storage)
     bed.store.update_topic(TOPIC)
-    bed.store.learn(PartitionKey(TOPIC.topic_uuid, partition) for partition in range(4))
+    bed.store.recover_soon(PartitionKey(TOPIC.topic_uuid, partition) for partition in range(4))
     logs = [bed.log(partition) for partition in range(4)]
     await until(lambda: all(log.writer.known and not log.writer.foreign for log in logs))
     assert [log.writer.segment is not None for log in logs] == [False, False, True, True]

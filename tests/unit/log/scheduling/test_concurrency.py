@@ -6,7 +6,7 @@ from tests.unit.log.bed import Answers, block, open_bed, put, until
 from tests.unit.log.faults import FaultyFiles, Steps
 
 from opentalos.adapters.memory import MemoryStorage
-from opentalos.log.scheduling.concurrency import LEAST, SAMPLE, Breadth
+from opentalos.log.scheduling.concurrency import COMMITS_MIN, SAMPLE, CommitConcurrency
 from opentalos.model.limits import LogLimits
 from opentalos.model.message import Durability
 
@@ -31,54 +31,54 @@ class CountingSteps(Steps):
             self.under_way -= 1
 
 
-def breadth_at(pace_s: float, others_s: float) -> int:
-    """The breadth for a store that is quick a quarter of the time."""
-    breadth = Breadth(MOST)
+def concurrency_at(pace_s: float, others_s: float) -> int:
+    """The concurrency for a store that is quick a quarter of the time."""
+    concurrency = CommitConcurrency(MOST)
     for number in range(SAMPLE):
-        breadth.note(FLUSHED, others_s if number % 4 else pace_s)
-    return breadth.wanted
+        concurrency.note(FLUSHED, others_s if number % 4 else pace_s)
+    return concurrency.wanted
 
 
 def test_a_store_that_nobody_knows_gets_all() -> None:
-    breadth = Breadth(MOST)
-    breadth.note(FLUSHED, 0.0001)
-    assert breadth.wanted == MOST
+    concurrency = CommitConcurrency(MOST)
+    concurrency.note(FLUSHED, 0.0001)
+    assert concurrency.wanted == MOST
 
 
 def test_a_quick_store_gets_few_at_once_and_a_slow_one_all() -> None:
-    assert breadth_at(0.0004, 0.02) == LEAST
-    assert breadth_at(0.0025, 0.02) == 5
-    assert breadth_at(0.01, 0.02) == MOST
+    assert concurrency_at(0.0004, 0.02) == COMMITS_MIN
+    assert concurrency_at(0.0025, 0.02) == 5
+    assert concurrency_at(0.01, 0.02) == MOST
 
 
 def test_a_store_that_becomes_slow_gets_more() -> None:
-    breadth = Breadth(MOST)
-    for pace_s, wanted in ((0.0004, LEAST), (0.01, MOST), (0.0004, LEAST)):
+    concurrency = CommitConcurrency(MOST)
+    for pace_s, wanted in ((0.0004, COMMITS_MIN), (0.01, MOST), (0.0004, COMMITS_MIN)):
         for _ in range(SAMPLE):
-            breadth.note(FLUSHED, pace_s)
-        assert breadth.wanted == wanted
+            concurrency.note(FLUSHED, pace_s)
+        assert concurrency.wanted == wanted
 
 
 def test_the_slower_of_the_durabilities_in_use_decides() -> None:
-    breadth = Breadth(MOST)
+    concurrency = CommitConcurrency(MOST)
     for _ in range(SAMPLE):
-        breadth.note(FLUSHED, 0.0004)
-        breadth.note(SYNCED, 0.01)
-    assert breadth.wanted == MOST
-    breadth.note(SYNCED, 0.01)
+        concurrency.note(FLUSHED, 0.0004)
+        concurrency.note(SYNCED, 0.01)
+    assert concurrency.wanted == MOST
+    concurrency.note(SYNCED, 0.01)
     for _ in range(SAMPLE):
-        breadth.note(FLUSHED, 0.0004)
-    assert breadth.wanted == MOST
+        concurrency.note(FLUSHED, 0.0004)
+    assert concurrency.wanted == MOST
     for _ in range(SAMPLE):
-        breadth.note(FLUSHED, 0.0004)
-    assert breadth.wanted == LEAST
+        concurrency.note(FLUSHED, 0.0004)
+    assert concurrency.wanted == COMMITS_MIN
 
 
 def test_one_lane_stays_one() -> None:
-    breadth = Breadth(1)
+    concurrency = CommitConcurrency(1)
     for _ in range(SAMPLE):
-        breadth.note(FLUSHED, 0.01)
-    assert breadth.wanted == 1
+        concurrency.note(FLUSHED, 0.01)
+    assert concurrency.wanted == 1
 
 
 async def test_busy_partitions_of_a_quick_store_share_few_lanes() -> None:
@@ -97,17 +97,18 @@ async def test_busy_partitions_of_a_quick_store_share_few_lanes() -> None:
                 bed.log(number).append(block(b"x"), told)
             await asyncio.sleep(0)
 
-    breadth = bed.store._context.lanes.breadth
-    breadth.wanted = MOST
+    concurrency = bed.store._context.lanes.concurrency
+    concurrency.wanted = MOST
     await load(20)
     assert steps.at_once == MOST
-    breadth.wanted = LEAST  # while every partition has more to write, so that none leaves its lane
+    # While every partition has more to write, so that none leaves its lane.
+    concurrency.wanted = COMMITS_MIN
     await load(20)
     steps.at_once = 0
     await load(20)
-    assert steps.at_once <= LEAST
+    assert steps.at_once <= COMMITS_MIN
     await until(lambda: all(len(told.got) >= rounds for told in answers))
-    assert bed.store._context.lanes.count() <= LEAST
+    assert bed.store._context.lanes.count() <= COMMITS_MIN
     assert bed.store.counters.stalls == 0
     for told in answers:
         assert told.bases == list(range(1, rounds + 1))

@@ -1,4 +1,4 @@
-"""Lanes: a partition that hangs slows no other; order is kept."""
+"""CommitLanes: a partition that hangs slows no other; order is kept."""
 
 import asyncio
 
