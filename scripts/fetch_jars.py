@@ -16,7 +16,7 @@ def fetch_all(kinds: tuple[str, ...], tests: str) -> None:
         try:
             fetch(kind, say)
         except BackendError as error:
-            say(f"no tests of {tests}: {error.message}")
+            say(f"no tests of {tests}: {error}")
             return
 
 

@@ -222,7 +222,7 @@ def start_backends() -> Fleet:
         fleet.kill()
         if not isinstance(error, BackendError):
             raise
-        say(f"FAIL {error.message}")  # each job then fails on its own: the file is not there
+        say(f"FAIL {error}")  # each job then fails on its own: the file is not there
     return fleet
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.compat.conftest import SDK_PYTHON, Sdk
 from tests.server_process import ROOT_KEY, ServerProcess
 
-from opentalos.cli.connection import ServerOptions
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.sdk.rest_client import RestClient
 
 pytestmark = pytest.mark.timeout(60)

@@ -20,7 +20,7 @@ from opentalos.adapters.memory import (
     MemoryStorage,
 )
 from opentalos.adapters.system_clock import SystemClock
-from opentalos.cli.connection import ServerOptions
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.model.errors import ConfigError, RequestError, StoreUnavailable
 from opentalos.server import stores
 from opentalos.server.config import Config, parse_config

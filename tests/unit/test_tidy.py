@@ -179,7 +179,7 @@ BANNED_CALLS = {
     "datetime.now": {"adapters", "cli"},
     "datetime.utcnow": set(),
     "date.today": set(),
-    "time.time": {"adapters", "cli", "gateway", "server"},
+    "time.time": {"adapters", "agent", "cli", "gateway", "server"},
     "os.getenv": CONFIGURED,
     "os.environ.get": CONFIGURED,
 }

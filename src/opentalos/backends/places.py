@@ -4,12 +4,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import click
+from opentalos.model.errors import TalosError
 
 Say = Callable[[str], None]
 
 
-class BackendError(click.ClickException):
+class BackendError(TalosError):
     """A backend cannot be fetched, started or stopped; the text says what to do."""
 
 

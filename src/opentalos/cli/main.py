@@ -14,8 +14,8 @@ from opentalos.model.errors import TalosError
 # Each command is imported only when it is asked for, so that starting a server loads no other.
 _COMMANDS = {
     "serve": ("opentalos.cli.commands.server.serve", "serve", "Run a server."),
-    "demo": ("opentalos.cli.demo.demo", "demo", "A tour with real traffic."),
-    "topic": ("opentalos.cli.commands.topic.topic", "topic", "Topics and their partitions."),
+    "demo": ("opentalos.cli.demo.single_server", "demo", "A tour with real traffic."),
+    "topic": ("opentalos.cli.commands.topic.admin", "topic", "Topics and their partitions."),
     "produce": (
         "opentalos.cli.commands.message.produce",
         "produce",
@@ -27,12 +27,12 @@ _COMMANDS = {
         "Write messages of a topic to stdout.",
     ),
     "group": (
-        "opentalos.cli.commands.group.group",
+        "opentalos.cli.commands.group.admin",
         "group",
         "Consumer groups: progress, lag, resets.",
     ),
     "table": (
-        "opentalos.cli.commands.table.table",
+        "opentalos.cli.commands.table.admin",
         "table",
         "Structured tables, their rows and streams.",
     ),
@@ -40,21 +40,21 @@ _COMMANDS = {
     "user": ("opentalos.cli.commands.tenant.principals", "user", "Users of a running server."),
     "key": ("opentalos.cli.commands.tenant.principals", "key", "Access keys of users."),
     "quota": ("opentalos.cli.commands.tenant.quota", "quota", "Limits of topics and users."),
-    "bill": ("opentalos.cli.commands.tenant.bill", "bill", "Metered usage, invoices, price plans."),
+    "bill": ("opentalos.cli.commands.bill.bill", "bill", "Metered usage, invoices, price plans."),
     "profile": ("opentalos.cli.commands.profiles", "profile", "Servers and keys by name."),
     "cluster": (
-        "opentalos.cli.commands.cluster.cluster",
+        "opentalos.cli.commands.cluster.servers",
         "cluster",
         "Servers that share their storage.",
     ),
     "pipeline": (
-        "opentalos.cli.commands.pipeline.pipeline",
+        "opentalos.cli.commands.pipeline.run",
         "pipeline",
         "Data pipelines on Spark.",
     ),
     "query": ("opentalos.cli.commands.pipeline.query", "query", "Figures that the pipelines made."),
     "agent": (
-        "opentalos.cli.commands.agent.agent",
+        "opentalos.cli.commands.agent",
         "agent",
         "Measure this machine; take Falcon pushes.",
     ),

@@ -3,6 +3,6 @@
 from urllib.parse import quote
 
 
-def place(*parts: str) -> str:
+def rest_path(*parts: str) -> str:
     """A path below the base; each part may be any text."""
     return "/".join(quote(part, safe="") for part in parts)

@@ -12,7 +12,7 @@ from tests.e2e.cli.conftest import RUN_S_MAX, Commands
 from tests.server_process import ROOT_KEY, TALOS, ServerProcess
 from tests.tls_files import TlsFolder
 
-from opentalos.cli.connection import ServerOptions
+from opentalos.cli.connection.server_options import ServerOptions
 
 pytestmark = pytest.mark.timeout(60)
 

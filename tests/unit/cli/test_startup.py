@@ -27,9 +27,13 @@ SERVER_SIDE = re.compile(
 )
 # What works on a server's own files.
 LOCAL = {"serve", "config", "log_verify", "backup"}
-# What has a port and files of its own; it reaches a server by the SDK as well.
-PROGRAMS = {"program"}
-OURS = {"opentalos.sdk", "opentalos.server", "opentalos.gateway", "opentalos.wire"}
+OURS = {
+    "opentalos.agent",
+    "opentalos.sdk",
+    "opentalos.server",
+    "opentalos.gateway",
+    "opentalos.wire",
+}
 
 
 def commands(
@@ -90,4 +94,4 @@ def test_every_option_is_explained(path: tuple[str, ...], command: click.Command
 def test_other_commands_reach_a_server_by_the_sdk_and_rest_only() -> None:
     folder = Path(str(sys.modules["opentalos.cli.main"].__file__)).parent
     found = {path.stem for path in folder.rglob("*.py") if SERVER_SIDE.search(path.read_text())}
-    assert found == LOCAL | PROGRAMS
+    assert found == LOCAL

@@ -14,7 +14,7 @@ from opentalos.backends.kafka import KafkaBackend
 from opentalos.backends.places import default_home
 from opentalos.backends.service import Backend
 from opentalos.backends.zookeeper import ZookeeperBackend
-from opentalos.cli.output.output import Output, with_format
+from opentalos.cli.output.formats import Output, with_format
 
 KINDS: dict[str, type[Backend]] = {
     "hdfs": HdfsBackend,

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from opentalos.cli.output.output import escaped
+from opentalos.cli.output.formats import escaped
 from opentalos.model.errors import BadRequest
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
-from opentalos.cli.commands.tenant.bill import bill
-from opentalos.cli.connection import ServerOptions
+from opentalos.cli.commands.bill.bill import bill
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.model.errors import TopicNotExist
 from opentalos.pipelines.billing import reconcile as module
 from opentalos.pipelines.billing.reconcile import Reconciliation, reconcile_with

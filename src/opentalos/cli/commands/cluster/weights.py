@@ -4,9 +4,10 @@ from pathlib import Path
 
 import click
 
-from opentalos.cli.commands.cluster.traffic_file import read_traffic
-from opentalos.cli.connection import ServerOptions, with_server
-from opentalos.cli.output.output import Output, with_format
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.output.formats import Output, with_format
+from opentalos.pipelines.traffic.traffic_file import read_traffic
 from opentalos.pipelines.traffic.weight_report import PATH, question, report, share_rows
 
 _COLUMNS = (

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from opentalos.cli.connection import ServerOptions, with_server
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.interrupt import Interrupted, stopping
-from opentalos.cli.output.output import Output, with_format
-from opentalos.cli.rest_path import place
+from opentalos.cli.output.formats import Output, with_format
+from opentalos.cli.rest_path import rest_path
 from opentalos.model.errors import TalosError
 from opentalos.model.message import Compression
 
@@ -85,7 +86,7 @@ def bench(
 
     Example: talos bench --seconds 10 --rate 5000
     """
-    from opentalos.cli.commands.message.load import Figures, Load, get_load, put_load
+    from opentalos.cli.commands.message.bench_load import Figures, Load, get_load, put_load
     from opentalos.sdk import Client
 
     call, name = server.rest(), f"bench-{os.urandom(6).hex()}"
@@ -113,6 +114,6 @@ def bench(
 
 def _delete(call: "RestClient", name: str, resource: str) -> None:
     try:
-        call("DELETE", place("topics", resource))
+        call("DELETE", rest_path("topics", resource))
     except TalosError as error:
         click.echo(f"topic {name} could not be deleted: {error}", err=True)

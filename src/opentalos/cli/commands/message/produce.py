@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
-from opentalos.cli.connection import ServerOptions, with_server
+from opentalos.cli.connection.completion import topic_argument
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.interrupt import Interrupted, Stop, stopping
-from opentalos.cli.names import topic_argument
 from opentalos.cli.output.progress import Progress
 from opentalos.model.errors import BadRequest, TalosError
 from opentalos.model.message import Compression

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from opentalos.cli.commands.pipeline.pipeline import HOME_DEFAULT
+from opentalos.cli.input.pipelines_home import with_pipelines_home
 from opentalos.cli.input.times import TIME_HELP, as_time, parse_span, time_text, unix_ms
-from opentalos.cli.output.output import Output, with_format
+from opentalos.cli.output.formats import Output, with_format
 from opentalos.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,17 +51,10 @@ def _with_options(command: Any, more: Sequence[Callable[[Any], Any]]) -> Any:
                      show_default="now"),
         click.option("--since", metavar="TIME", callback=as_time, default="1h", show_default=True,
                      help=f"From this time on. {TIME_HELP}"),
-        _olap, _home, click.argument("table"),
+        _olap, with_pipelines_home, click.argument("table"),
     ):  # fmt: skip
         command = option(command)
     return with_format(command)
-
-
-def _home(command: CommandT) -> CommandT:
-    return click.option(
-        "--home", type=click.Path(path_type=Path, file_okay=False), default=HOME_DEFAULT,
-        show_default=True, help="Of the pipelines.",
-    )(command)  # fmt: skip
 
 
 def _olap(command: CommandT) -> CommandT:
@@ -104,7 +97,7 @@ def _limit(default: int) -> Callable[[Any], Any]:
 
 
 @query.command()
-@_home
+@with_pipelines_home
 @_olap
 @with_format
 def tables(home: Path, olap: str, output: Output) -> None:

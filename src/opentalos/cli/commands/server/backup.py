@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opentalos.cli.output.output import Output, with_format
+from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.output.progress import Progress
 
 if TYPE_CHECKING:

@@ -4,24 +4,19 @@ from pathlib import Path
 
 import click
 
-from opentalos.cli.commands.pipeline.pipeline import HOME_DEFAULT
-from opentalos.cli.connection import ServerOptions, with_server
+from opentalos.cli.connection.completion import table_argument
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.input.pipelines_home import with_pipelines_home
 from opentalos.cli.input.times import time_text
-from opentalos.cli.names import table_argument
-from opentalos.cli.output.output import Output, with_format
+from opentalos.cli.output.formats import Output, with_format
 
 _COLUMNS = ("key", "problem", "state", "table")
 
 
 @click.command()
 @table_argument
-@click.option(
-    "--home",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=HOME_DEFAULT,
-    show_default=True,
-    help="Where the pipeline sds-replay keeps the state.",
-)
+@with_pipelines_home
 @click.option(
     "--wait",
     "wait_s",

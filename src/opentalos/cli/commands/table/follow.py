@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from opentalos.cli.commands.message.consume import copy_messages
-from opentalos.cli.connection import ServerOptions, with_server
+from opentalos.cli.connection.completion import table_argument, topics
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.times import TIME_HELP, Place, from_option, partitions_option
-from opentalos.cli.names import table_argument, topics
-from opentalos.cli.output.output import escaped
+from opentalos.cli.output.formats import escaped
+from opentalos.cli.output.message_copy import copy_messages
 from opentalos.model.change import Change, ChangeKind, StreamView
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def follow(
     Example: talos table follow people
              talos table follow people changes --follow --format json | jq .key
     """  # fmt: skip
-    from opentalos.cli.commands.message.record_source import Wanted
+    from opentalos.cli.input.record_source import Wanted
     from opentalos.sdk.core.table.stream_decode import StreamDecoder, told_name, topic_name
     from opentalos.sdk.tables import TalosTable
 

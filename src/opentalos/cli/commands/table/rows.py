@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from opentalos.cli.commands.table.values import ROW_HELP, condition_of, row_of, rows_of
-from opentalos.cli.connection import ServerOptions, with_server
-from opentalos.cli.names import table_argument
-from opentalos.cli.output.output import Output, with_format
-from opentalos.cli.rest_path import place
+from opentalos.cli.connection.completion import table_argument
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.output.formats import Output, with_format
+from opentalos.cli.rest_path import rest_path
 from opentalos.model.errors import RequestError, TalosError
 
 if TYPE_CHECKING:
@@ -212,14 +213,14 @@ class _Rows:
     def __init__(self, server: ServerOptions, table: str) -> None:
         self._call: RestClient = server.rest()
         self._table = table
-        found = self._call("GET", place("tables", table))
+        found = self._call("GET", rest_path("tables", table))
         self._types: Mapping[str, str] = found["columns"]
         keys = [part["column"] for part in (*found["group"], *found["key"])]
         self.names = [*keys, *(name for name in self._types if name not in keys)]
 
     def __call__(self, operation: str, wanted: Any) -> Any:
         """One call about rows."""
-        return self._call("POST", place("tables", self._table, "rows", operation), wanted)
+        return self._call("POST", rest_path("tables", self._table, "rows", operation), wanted)
 
     def row(self, given: Sequence[str]) -> dict[str, Any]:
         """A row of arguments."""

@@ -6,12 +6,13 @@ from typing import Any
 import click
 
 from opentalos.cli.commands.table.schema import VIEWS
-from opentalos.cli.connection import ServerOptions, with_server
+from opentalos.cli.connection.completion import table_argument, topic_argument
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.confirm import confirm, with_yes
 from opentalos.cli.input.times import time_text
-from opentalos.cli.names import table_argument, topic_argument
-from opentalos.cli.output.output import Output, with_format
-from opentalos.cli.rest_path import place
+from opentalos.cli.output.formats import Output, with_format
+from opentalos.cli.rest_path import rest_path
 
 _COLUMNS = ("topic", "state", "view", "columns", "since", "first_missing", "error")
 _OFFSETS = ("partition", "next")
@@ -31,7 +32,7 @@ def list_streams(table: str, output: Output, server: ServerOptions) -> None:
 
     Example: talos table stream list people
     """
-    found = server.rest()("GET", place("tables", table, "streams"))
+    found = server.rest()("GET", rest_path("tables", table, "streams"))
     rows = found["streams"] if output.form == "json" else map(_listed, found["streams"])
     output.table(_COLUMNS, rows, empty="no streams; talos table stream enable makes one")
 
@@ -77,7 +78,7 @@ def enable(
     Example: talos table stream enable people changes --view record-image
     """  # fmt: skip
     wanted = {"enabled": True, "view": view, "columns": list(columns)}
-    found = server.rest()("PUT", place("tables", table, "streams", topic), wanted)
+    found = server.rest()("PUT", rest_path("tables", table, "streams", topic), wanted)
     output.done(f"changes of {table} go to {topic} as {view}", **found)
 
 
@@ -93,13 +94,13 @@ def disable(table: str, topic: str, yes: bool, output: Output, server: ServerOpt
     Example: talos table stream disable people changes --yes
     """
     call = server.rest()
-    found = call("GET", place("tables", table, "streams"))["streams"]
+    found = call("GET", rest_path("tables", table, "streams"))["streams"]
     known = next((one for one in found if one["topic"] == topic), None)
     confirm(f"Stop the stream of {table} to {topic}?", yes)
     wanted: dict[str, Any] = {"enabled": False}
     if known is not None:
         wanted |= {"view": known["view"], "columns": known["columns"]}
-    shown = call("PUT", place("tables", table, "streams", topic), wanted)
+    shown = call("PUT", rest_path("tables", table, "streams", topic), wanted)
     output.done(f"the stream of {table} to {topic} is disabled", **shown)
 
 
@@ -115,7 +116,7 @@ def status(table: str, topic: str, output: Output, server: ServerOptions) -> Non
 
     Example: talos table stream status people changes
     """
-    found = server.rest()("GET", place("tables", table, "streams", topic))
+    found = server.rest()("GET", rest_path("tables", table, "streams", topic))
     if output.form == "json":
         output.record(found)
         return
@@ -147,5 +148,5 @@ def when_full(table: str, choice: str, output: Output, server: ServerOptions) ->
 
     Example: talos table stream when-full people gap
     """
-    found = server.rest()("PATCH", place("tables", table), {"when_full": choice})
+    found = server.rest()("PATCH", rest_path("tables", table), {"when_full": choice})
     output.done(f"{table} does this when a topic is full: {choice}", **found)

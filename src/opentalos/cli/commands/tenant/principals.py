@@ -4,10 +4,11 @@ from typing import Any
 
 import click
 
-from opentalos.cli.connection import ServerOptions, with_server
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.times import time_text
-from opentalos.cli.output.output import Output, with_format
-from opentalos.cli.rest_path import place
+from opentalos.cli.output.formats import Output, with_format
+from opentalos.cli.rest_path import rest_path
 
 
 @click.group()
@@ -32,7 +33,7 @@ def create_user(
     call = server.rest()
     fields = {"id": name, "organisation": organisation, "team": team, "admin": admin}
     call("POST", "principals", fields)
-    output.record(call("POST", place("principals", name, "keys")))
+    output.record(call("POST", rest_path("principals", name, "keys")))
 
 
 @user.command("list")
@@ -66,7 +67,7 @@ def disable_user(name: str, output: Output, server: ServerOptions) -> None:
 
     Example: talos user disable alice
     """
-    server.rest()("PATCH", place("principals", name), {"disabled": True})
+    server.rest()("PATCH", rest_path("principals", name), {"disabled": True})
     output.done(f"disabled {name}", id=name, state="disabled")
 
 
@@ -79,7 +80,7 @@ def enable_user(name: str, output: Output, server: ServerOptions) -> None:
 
     Example: talos user enable alice
     """
-    server.rest()("PATCH", place("principals", name), {"disabled": False})
+    server.rest()("PATCH", rest_path("principals", name), {"disabled": False})
     output.done(f"enabled {name}", id=name, state="live")
 
 
@@ -97,7 +98,7 @@ def create_key(name: str, output: Output, server: ServerOptions) -> None:
 
     Example: talos key create alice
     """
-    output.record(server.rest()("POST", place("principals", name, "keys")))
+    output.record(server.rest()("POST", rest_path("principals", name, "keys")))
 
 
 @key.command("rotate")
@@ -111,7 +112,7 @@ def rotate_key(key_id: str, output: Output, server: ServerOptions) -> None:
 
     Example: talos key rotate AK3F9Q
     """
-    output.record(server.rest()("POST", place("keys", key_id, "rotate")))
+    output.record(server.rest()("POST", rest_path("keys", key_id, "rotate")))
 
 
 @key.command("disable")
@@ -123,7 +124,7 @@ def disable_key(key_id: str, output: Output, server: ServerOptions) -> None:
 
     Example: talos key disable AK3F9Q
     """
-    server.rest()("DELETE", place("keys", key_id))
+    server.rest()("DELETE", rest_path("keys", key_id))
     output.done(f"disabled {key_id}", key_id=key_id, state="disabled")
 
 
@@ -136,7 +137,7 @@ def list_keys(name: str, output: Output, server: ServerOptions) -> None:
 
     Example: talos key list alice
     """
-    found = server.rest()("GET", place("principals", name, "keys"))["keys"]
+    found = server.rest()("GET", rest_path("principals", name, "keys"))["keys"]
     rows: list[dict[str, Any]] = [
         {
             "key_id": one["key_id"],

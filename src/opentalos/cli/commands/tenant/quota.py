@@ -5,10 +5,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from opentalos.cli.connection import ServerOptions, with_server
-from opentalos.cli.names import topics
-from opentalos.cli.output.output import Output, with_format
-from opentalos.cli.rest_path import place
+from opentalos.cli.connection.completion import topics
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.output.formats import Output, with_format
+from opentalos.cli.rest_path import rest_path
 
 _LIMITS: Final = {
     "space_bytes": "Bytes that are kept.",
@@ -175,7 +176,7 @@ def projection(tenant: str | None, output: Output, server: ServerOptions) -> Non
     """
     call = server.rest()
     if tenant is not None:
-        output.record(_shown(call("GET", place("quota-projections", tenant))))
+        output.record(_shown(call("GET", rest_path("quota-projections", tenant))))
         return
     rows: list[dict[str, Any]] = []
     query: dict[str, object] | None = None
@@ -197,7 +198,7 @@ def approve(organisation: str, total: int | None, output: Output, server: Server
     Example: talos quota approve CLshop --total 150
     """
     wanted = {} if total is None else {"total": total}
-    server.rest()("POST", place("quota-requests", organisation, "approve"), wanted)
+    server.rest()("POST", rest_path("quota-requests", organisation, "approve"), wanted)
     output.done(f"approved the request of {organisation}", organisation=organisation)
 
 
@@ -210,7 +211,7 @@ def reject(organisation: str, output: Output, server: ServerOptions) -> None:
 
     Example: talos quota reject CLshop
     """
-    server.rest()("POST", place("quota-requests", organisation, "revoke"))
+    server.rest()("POST", rest_path("quota-requests", organisation, "revoke"))
     output.done(f"rejected the request of {organisation}", organisation=organisation)
 
 
@@ -222,6 +223,6 @@ def _path(topic: str | None, user: str | None) -> str:
     if (topic is None) == (user is None):
         raise click.UsageError("give --topic or --user")
     if topic is not None:
-        return place("topics", topic, "quota")
+        return rest_path("topics", topic, "quota")
     assert user is not None
-    return place("quotas", "users", user)
+    return rest_path("quotas", "users", user)

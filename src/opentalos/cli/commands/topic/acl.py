@@ -5,10 +5,11 @@ from typing import Final
 
 import click
 
-from opentalos.cli.connection import ServerOptions, with_server
-from opentalos.cli.names import topic_argument
-from opentalos.cli.output.output import Output, with_format
-from opentalos.cli.rest_path import place
+from opentalos.cli.connection.completion import topic_argument
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.output.formats import Output, with_format
+from opentalos.cli.rest_path import rest_path
 
 _GRANTABLE: Final = {"put": "PUT_MESSAGE", "get": "GET_MESSAGE", "describe": "DESCRIBE_TOPIC"}
 _WORDS: Final = {name: word for word, name in _GRANTABLE.items()}
@@ -31,7 +32,7 @@ def list_permissions(topic: str, output: Output, server: ServerOptions) -> None:
 
     Example: talos acl list orders
     """
-    found = server.rest()("GET", place("topics", topic, "permissions"))["permissions"]
+    found = server.rest()("GET", rest_path("topics", topic, "permissions"))["permissions"]
     rows = [
         {"grantee": name, "permissions": [_WORDS.get(one, one.lower()) for one in names]}
         for name, names in found.items()
@@ -53,7 +54,7 @@ def grant(
     Example: talos acl grant orders alice put describe
     """
     names = [_GRANTABLE[one] for one in dict.fromkeys(permissions)]
-    path = place("topics", topic, "permissions", grantee)
+    path = rest_path("topics", topic, "permissions", grantee)
     server.rest()("PUT", path, {"permissions": names})
     words = ", ".join(dict.fromkeys(permissions))
     output.done(
@@ -72,5 +73,5 @@ def revoke(topic: str, grantee: str, output: Output, server: ServerOptions) -> N
 
     Example: talos acl revoke orders alice
     """
-    server.rest()("DELETE", place("topics", topic, "permissions", grantee))
+    server.rest()("DELETE", rest_path("topics", topic, "permissions", grantee))
     output.done(f"{grantee} may do nothing with {topic}", topic=topic, grantee=grantee)

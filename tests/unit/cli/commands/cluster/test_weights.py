@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 from opentalos.broker.cluster.control.weight_choice import WeightChoice
-from opentalos.cli.commands.cluster.traffic_file import read_traffic
 from opentalos.cli.commands.cluster.weights import weights
-from opentalos.cli.connection import ServerOptions
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.gateway.rest.cluster.weight_proposals import _PROPOSAL, _shown
 from opentalos.gateway.rest.routing.schema import check
 from opentalos.model.errors import BadRequest, ConfigError
 from opentalos.model.message import PartitionKey
+from opentalos.pipelines.traffic.traffic_file import read_traffic
 from opentalos.placement.ring import Ring, partition_key
 
 HEAD = "topic,partition,day,bytes\n"

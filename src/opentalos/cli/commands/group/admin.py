@@ -10,12 +10,13 @@ import click
 
 from opentalos.cli.commands.group import undo_file
 from opentalos.cli.commands.group.undo_file import Checkpoints
-from opentalos.cli.connection import ServerOptions, with_server
+from opentalos.cli.connection.completion import groups, topic_argument
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.confirm import confirm, with_yes
 from opentalos.cli.input.times import TIME_HELP, Place, as_place, unix_ms
-from opentalos.cli.names import groups, topic_argument
-from opentalos.cli.output.output import Output, with_format
-from opentalos.cli.rest_path import place
+from opentalos.cli.output.formats import Output, with_format
+from opentalos.cli.rest_path import rest_path
 from opentalos.model.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def list_groups(topic: str, output: Output, server: ServerOptions) -> None:
 
     Example: talos group list orders
     """
-    found = server.rest()("GET", place("topics", topic, "groups"))["groups"]
+    found = server.rest()("GET", rest_path("topics", topic, "groups"))["groups"]
     output.table(("group", "lag"), found, empty="no groups")
 
 
@@ -55,7 +56,7 @@ def show(topic: str, group_name: str, output: Output, server: ServerOptions) -> 
 
     Example: talos group show orders billing
     """
-    found = server.rest()("GET", place("topics", topic, "groups", group_name))
+    found = server.rest()("GET", rest_path("topics", topic, "groups", group_name))
     output.table(("partition", "checkpoint", "lag", "worker", "address"), found["partitions"])
 
 
@@ -71,7 +72,7 @@ def delete(topic: str, group_name: str, yes: bool, output: Output, server: Serve
     Example: talos group delete orders billing --yes
     """
     confirm(f"Delete group {group_name} of {topic} with its checkpoints?", yes)
-    server.rest()("DELETE", place("topics", topic, "groups", group_name))
+    server.rest()("DELETE", rest_path("topics", topic, "groups", group_name))
     output.done(f"deleted group {group_name}", topic=topic, group=group_name)
 
 
@@ -151,7 +152,7 @@ class _Reset:
 
     @classmethod
     def of(cls, call: "RestClient", topic: str, name: str) -> "_Reset":
-        return cls(call, call("GET", place("topics", topic))["resource"], name)
+        return cls(call, call("GET", rest_path("topics", topic))["resource"], name)
 
     def from_file(self, path: Path) -> Any:
         """The checkpoints of an undo file, which must be of this very topic and group."""
@@ -182,7 +183,7 @@ class _Reset:
 
     def send(self, target: Any, *, dry_run: bool) -> list[dict[str, Any]]:
         """Partitions with their checkpoints before and after."""
-        path = place("topics", self.topic, "groups", self.group, "reset")
+        path = rest_path("topics", self.topic, "groups", self.group, "reset")
         document = {"to": target, "dry_run": dry_run}
         found: list[dict[str, Any]] = self.call("POST", path, document)["partitions"]
         return found
@@ -193,7 +194,7 @@ class _Reset:
         undo_file.write_new(path, Checkpoints(self.topic, self.group, before))
 
     def _offsets(self, query: dict[str, Any] | None) -> list[dict[str, Any]]:
-        path = place("topics", self.topic, "offsets")
+        path = rest_path("topics", self.topic, "offsets")
         found: list[dict[str, Any]] = self.call("GET", path, query=query)["partitions"]
         return found
 

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from opentalos.cli.commands.profiles import profiles_path, to_toml
-from opentalos.cli.connection import ServerOptions
+from opentalos.cli.connection.profile_file import (
+    profiles_path,
+    to_toml,
+)
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.main import talos
 from opentalos.model.errors import ConfigError
 from opentalos.sdk import ClientConfig

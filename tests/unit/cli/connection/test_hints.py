@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from opentalos.cli.connection import ServerOptions
-from opentalos.cli.output.explain import explain
+from opentalos.cli.connection.hints import explain
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.model.errors import (
     ConsumerGroupWorking,
     OutcomeUnknown,

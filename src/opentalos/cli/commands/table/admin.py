@@ -17,12 +17,13 @@ from opentalos.cli.commands.table.schema import (
     with_schema_options,
 )
 from opentalos.cli.commands.table.streams import stream
-from opentalos.cli.connection import ServerOptions, with_server
+from opentalos.cli.connection.completion import table_argument
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.confirm import confirm, with_yes
 from opentalos.cli.input.times import time_text
-from opentalos.cli.names import table_argument
-from opentalos.cli.output.output import Output, with_format
-from opentalos.cli.rest_path import place
+from opentalos.cli.output.formats import Output, with_format
+from opentalos.cli.rest_path import rest_path
 
 _LIST_COLUMNS = ("name", "owner", "state", "columns", "slices", "streams", "created")
 _COLUMN_COLUMNS = ("column", "type", "part")
@@ -89,7 +90,7 @@ def describe(table: str, output: Output, server: ServerOptions) -> None:
 
     Example: talos table describe people
     """
-    found: dict[str, Any] = server.rest()("GET", place("tables", table))
+    found: dict[str, Any] = server.rest()("GET", rest_path("tables", table))
     if output.form == "json":
         output.record(found)
         return
@@ -215,7 +216,7 @@ def alter(
         wanted["columns"] = columns_of(columns) | dict.fromkeys(removed)
     if dropped:
         wanted["indexes"] = dict.fromkeys(dropped)
-    call, path = server.rest(), place("tables", table)
+    call, path = server.rest(), rest_path("tables", table)
     if removed or dropped or allowed or forbid:
         found = call("GET", path)
         _check_there(("column", removed, found["columns"]), ("index", dropped, found["indexes"]),
@@ -251,9 +252,9 @@ def drop(table: str, yes: bool, output: Output, server: ServerOptions) -> None:
     Example: talos table drop people --yes
     """
     call = server.rest()
-    found = call("GET", place("tables", table))
+    found = call("GET", rest_path("tables", table))
     confirm(f"Drop {table} of {found['owner']} with all its rows?", yes)
-    call("DELETE", place("tables", table))
+    call("DELETE", rest_path("tables", table))
     output.done(f"dropped {table}", name=table, resource=found["resource"])
 
 
@@ -266,7 +267,7 @@ def enable(table: str, output: Output, server: ServerOptions) -> None:
 
     Example: talos table enable people
     """
-    found = server.rest()("POST", place("tables", table, "enable"))
+    found = server.rest()("POST", rest_path("tables", table, "enable"))
     output.done(f"{table} is {found['state']}", **found)
 
 
@@ -281,5 +282,5 @@ def disable(table: str, yes: bool, output: Output, server: ServerOptions) -> Non
     Example: talos table disable people --yes
     """
     confirm(f"Refuse every read and write of {table}?", yes)
-    found = server.rest()("POST", place("tables", table, "disable"))
+    found = server.rest()("POST", rest_path("tables", table, "disable"))
     output.done(f"{table} is {found['state']}", **found)

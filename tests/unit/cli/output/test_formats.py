@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from opentalos.cli.output.output import Output, escaped
+from opentalos.cli.output.formats import Output, escaped
 
 ROWS: list[dict[str, Any]] = [
     {"name": "a\tb", "count": 1, "tags": ["x", "y"], "more": {"k": None}},

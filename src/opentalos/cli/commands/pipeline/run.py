@@ -3,19 +3,19 @@
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from opentalos.cli.connection import ServerOptions, with_server
-from opentalos.cli.output.output import Output, with_format
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.input.pipelines_home import with_pipelines_home
+from opentalos.cli.output.formats import Output, with_format
 
 if TYPE_CHECKING:
     from opentalos.pipelines.runtime.run_plan import Event, RunPlan
 
 _SUPERVISOR_ONLY = {"stall_s", "restarts_max", "alarm_hook"}
-HOME_DEFAULT = Path("talos-pipelines")
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
@@ -86,10 +86,7 @@ def _run_options(command: CommandT) -> CommandT:
             "-o", "options", multiple=True, metavar="NAME.OPTION=VALUE",
             help="An option of a pipeline; repeatable. See talos pipeline list.",
         ),
-        click.option(
-            "--home", type=click.Path(path_type=Path, file_okay=False), default=HOME_DEFAULT,
-            show_default=True, help="Where checkpoints and results are.",
-        ),
+        with_pipelines_home,
         click.argument("names", nargs=-1, required=True),
     ):  # fmt: skip
         run = option(run)

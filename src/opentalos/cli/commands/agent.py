@@ -1,26 +1,15 @@
 """``talos agent``: measure this machine, and take what programs on it push."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
 
-from opentalos.cli.connection import ServerOptions, with_server
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
 
 _STEP_S_MAX: Final = 3_600
 _MIB: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSettings:
-    """What the options say."""
-
-    listen: str
-    spool: Path
-    spool_bytes_max: int
-    step_s: int
-    machine: str  # empty: what the machine calls itself
 
 
 @click.command()
@@ -71,7 +60,8 @@ def agent(
 
     Example: talos agent --url http://queue:9420 --as ID:SECRET --spool /var/lib/talos-agent
     """
-    from opentalos.cli.commands.agent.program import run_agent
+    from opentalos.agent.program import run_agent
+    from opentalos.agent.settings import AgentSettings
 
     settings = AgentSettings(
         listen=listen,

@@ -7,6 +7,11 @@ from typing import Any, Final, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from opentalos.cli.connection.profile_file import load_profiles, profiles_path
+from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.rest_path import rest_path
+from opentalos.model.errors import ConfigError, TalosError
+
 _ANSWER_S: Final = 1.0
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
@@ -35,12 +40,10 @@ def tables(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 def groups(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Consumer groups of the topic that was typed before."""
-    from opentalos.cli.rest_path import place
-
     topic = ctx.params.get("topic")
     if not topic:
         return []
-    found = _ask(ctx, place("topics", topic, "groups"))
+    found = _ask(ctx, rest_path("topics", topic, "groups"))
     return _matching([one["group"] for one in found.get("groups", ())], incomplete)
 
 
@@ -48,8 +51,6 @@ def profile_names(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Profiles of this user."""
-    from opentalos.cli.commands.profiles import load_profiles, profiles_path
-    from opentalos.model.errors import ConfigError
 
     try:
         return _matching(load_profiles(profiles_path()).get("profiles", {}), incomplete)
@@ -59,8 +60,6 @@ def profile_names(
 
 def _ask(ctx: click.Context, path: str) -> dict[str, Any]:
     """What the server answers; nothing if it does not, as a shell has no place for an error."""
-    from opentalos.cli.connection import ServerOptions
-    from opentalos.model.errors import TalosError
 
     given = {name: ctx.params.get(name) for name in ("url", "key", "profile", "ca")}
     data = ctx.params.get("data")

@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
-from opentalos.cli.connection import ServerOptions, with_server
+from opentalos.cli.connection.completion import topic_argument
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.confirm import confirm, with_yes
 from opentalos.cli.input.times import TIME_HELP, as_time, time_text, unix_ms
-from opentalos.cli.names import topic_argument
-from opentalos.cli.output.output import Output, with_format
-from opentalos.cli.rest_path import place
+from opentalos.cli.output.formats import Output, with_format
+from opentalos.cli.rest_path import rest_path
 
 _COUNT = click.IntRange(1, (1 << 31) - 1)
 _LIST_COLUMNS = ("name", "owner", "partitions", "retention_s", "created")
@@ -48,7 +49,7 @@ def show(topic: str, output: Output, server: ServerOptions) -> None:
 
     Example: talos topic show orders
     """
-    found: dict[str, Any] = server.rest()("GET", place("topics", topic))
+    found: dict[str, Any] = server.rest()("GET", rest_path("topics", topic))
     found["created"] = time_text(found["created_ms"])
     states = found["states"]
     if output.form == "tsv":
@@ -126,7 +127,7 @@ def change(
         wanted["retention_s"] = retention_s
     if not wanted:
         raise click.UsageError("nothing to change: give --retention, --attribute or the like")
-    changed = server.rest()("PATCH", place("topics", topic), wanted)
+    changed = server.rest()("PATCH", rest_path("topics", topic), wanted)
     output.done(f"changed {topic}", **changed)
 
 
@@ -144,7 +145,7 @@ def partitions(topic: str, count: int, yes: bool, output: Output, server: Server
 
     Example: talos topic partitions orders 16
     """
-    call, path = server.rest(), place("topics", topic)
+    call, path = server.rest(), rest_path("topics", topic)
     before = call("GET", path)["partitions"]
     if count < before:
         confirm(f"Shrink {topic} from {before} to {count} partitions?", yes)
@@ -163,11 +164,11 @@ def delete(topic: str, yes: bool, output: Output, server: ServerOptions) -> None
     Example: talos topic delete orders --yes
     """
     call = server.rest()
-    found = call("GET", place("topics", topic))
+    found = call("GET", rest_path("topics", topic))
     messages = sum(state["messages"] for state in found["states"])
     confirm(f"Delete {topic} with {messages} messages?", yes)
     # By resource name: one that was made anew meanwhile is another topic.
-    call("DELETE", place("topics", found["resource"]))
+    call("DELETE", rest_path("topics", found["resource"]))
     output.done(f"deleted {topic}", name=topic, resource=found["resource"], messages=messages)
 
 
@@ -184,7 +185,7 @@ def offsets(topic: str, time: datetime | None, output: Output, server: ServerOpt
     Example: talos topic offsets orders --at 2h
     """
     query = None if time is None else {"time_ms": unix_ms(time)}
-    found = server.rest()("GET", place("topics", topic, "offsets"), query=query)["partitions"]
+    found = server.rest()("GET", rest_path("topics", topic, "offsets"), query=query)["partitions"]
     columns = list(_OFFSET_COLUMNS) + (["at"] if time is not None else [])
     if any("error" in one for one in found):
         columns.append("error")

@@ -7,12 +7,13 @@ import signal
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.machine import MachineUse, look_at_machine, machine_name
 from opentalos.adapters.spool import Outbox, Spool, read_last_step, write_last_step
-from opentalos.cli.commands.agent.pushed_points import PushedPoints, TooManySeries
+from opentalos.agent.pushed_points import PushedPoints, TooManySeries
+from opentalos.agent.settings import AgentSettings
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.server import HttpServer
 from opentalos.model.errors import ConfigError, OutcomeUnknown, TalosError
@@ -26,9 +27,6 @@ from opentalos.server.measuring.steps import Steps
 from opentalos.wire.metrics.falcon import decode_push
 from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 from opentalos.wire.metrics.measures import MACHINE
-
-if TYPE_CHECKING:
-    from opentalos.cli.commands.agent.agent import AgentSettings
 
 PUSH_PATH: Final = b"/v1/push"
 PUT_S: Final = 10.0  # until a put is given up as unknown
@@ -83,7 +81,7 @@ def reply_alive(exchange: Exchange) -> None:
 class Agent:
     """From ``start`` to ``stop``."""
 
-    def __init__(self, settings: "AgentSettings", config: ClientConfig) -> None:
+    def __init__(self, settings: AgentSettings, config: ClientConfig) -> None:
         self._settings = settings
         self._machine = settings.machine or machine_name()
         self._client = Client(config)
@@ -191,9 +189,7 @@ class Agent:
             raise OutcomeUnknown(f"the server has not answered within {PUT_S:.0f} s") from error
 
 
-def run_agent(
-    settings: "AgentSettings", config: ClientConfig, ready: Callable[[str], None]
-) -> None:
+def run_agent(settings: AgentSettings, config: ClientConfig, ready: Callable[[str], None]) -> None:
     """Run until SIGTERM or SIGINT; ``ready`` gets the address. Raises: ConfigError."""
     set_up_logging("info", "text")
     try:
@@ -204,7 +200,7 @@ def run_agent(
 
 
 async def _serve(
-    settings: "AgentSettings", config: ClientConfig, ready: Callable[[str], None]
+    settings: AgentSettings, config: ClientConfig, ready: Callable[[str], None]
 ) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opentalos.cli.connection import ServerOptions, with_server
+from opentalos.cli.connection.options import with_server
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.lazy_group import LazyGroup
-from opentalos.cli.output.output import Output, aligned, with_format
-from opentalos.cli.rest_path import place
+from opentalos.cli.output.formats import Output, aligned, with_format
+from opentalos.cli.rest_path import rest_path
 from opentalos.model.errors import TalosError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def drain(server_name: str, wait: bool, output: Output, server: ServerOptions) -
     Example: talos cluster drain queue-3
     """
     call = server.rest()
-    call("POST", place("cluster", "servers", server_name, "drain"))
+    call("POST", rest_path("cluster", "servers", server_name, "drain"))
     if not wait:
         output.done(f"{server_name} is being drained", name=server_name, empty=False)
         return
@@ -102,7 +103,7 @@ def undrain(server_name: str, output: Output, server: ServerOptions) -> None:
 
     Example: talos cluster undrain queue-3
     """
-    server.rest()("DELETE", place("cluster", "servers", server_name, "drain"))
+    server.rest()("DELETE", rest_path("cluster", "servers", server_name, "drain"))
     output.done(f"{server_name} gets partitions again", name=server_name)
 
 
@@ -119,7 +120,7 @@ def _show(shown: dict[str, Any], output: Output, watch: bool) -> None:
 def _status(call: "RestClient", topic: str | None) -> dict[str, Any]:
     shown: dict[str, Any] = call("GET", "cluster")
     if topic is not None:
-        shown["topic"] = call("GET", place("cluster", "topics", topic))
+        shown["topic"] = call("GET", rest_path("cluster", "topics", topic))
     return shown
 
 

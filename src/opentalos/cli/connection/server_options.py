@@ -1,19 +1,14 @@
 """Which server a command talks to, and as whom: options, profile, environment, or a data directory
 of this machine, in this order."""
 
-import functools
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from opentalos.cli.names import profile_names
-from opentalos.cli.output.explain import explain
-from opentalos.model.errors import ConfigError, TalosError
+from opentalos.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from opentalos.sdk.core.config import ClientConfig
@@ -21,8 +16,6 @@ if TYPE_CHECKING:
 
 PROFILE_VARIABLE: Final = "TALOS_PROFILE"
 DATA_DEFAULT: Final = Path("talos-data")
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,39 +71,6 @@ class ServerOptions:
         if name or _has_default_profile():
             return ClientConfig.from_profile(name, **given)
         return _of_data(DATA_DEFAULT, given)
-
-
-def with_server(command: Callable[_P, _T]) -> Callable[..., _T]:
-    """The options that say which server to talk to, and as whom; the command gets ``server``."""
-
-    @functools.wraps(command)
-    def run(*arguments: Any, **named: Any) -> _T:
-        fields = ("data", "url", "key", "profile", "ca")
-        server = ServerOptions(**{name: named.pop(name) for name in fields})
-        try:
-            return command(*arguments, server=server, **named)  # type: ignore[arg-type]
-        except TalosError as error:
-            explain(error, server, named)
-            raise
-
-    for option in (
-        click.option("--ca", metavar="FILE", help="Certificate authority of an https server."),
-        click.option(
-            "--data", type=click.Path(path_type=Path),
-            help="Data directory of a server on this machine.", show_default=str(DATA_DEFAULT),
-        ),
-        click.option(
-            "--profile", metavar="NAME", shell_complete=profile_names,
-            help="See talos profile. [env: TALOS_PROFILE]",
-        ),
-        click.option(
-            "--as", "key", metavar="ID:SECRET",
-            help="Key to use; other users of this machine may see it here. [env: TALOS_KEY]",
-        ),
-        click.option("--url", help="http(s)://HOST:PORT of the server. [env: TALOS_URL]"),
-    ):  # fmt: skip
-        run = option(run)
-    return run
 
 
 def _of_data(data: Path, given: Mapping[str, Any]) -> "ClientConfig":

@@ -2,12 +2,10 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.model import errors
-
-if TYPE_CHECKING:
-    from opentalos.cli.connection import ServerOptions
 
 _NAMES_MAX: Final = 3
 _SIMILAR: Final = 0.5  # of difflib: nothing in common is 0, the same text 1
@@ -15,7 +13,7 @@ _LOOK_S: Final = 2.0  # for the names of other topics
 
 
 def explain(
-    error: errors.TalosError, server: "ServerOptions", arguments: Mapping[str, object]
+    error: errors.TalosError, server: ServerOptions, arguments: Mapping[str, object]
 ) -> None:
     """Note what to do about an error of a command with these arguments."""
     hint = _hint(error, server, arguments)
@@ -23,9 +21,7 @@ def explain(
         error.add_note(hint)
 
 
-def _hint(
-    error: errors.TalosError, server: "ServerOptions", arguments: Mapping[str, object]
-) -> str:
+def _hint(error: errors.TalosError, server: ServerOptions, arguments: Mapping[str, object]) -> str:
     from opentalos.sdk.errors import ConnectFailed, PositionExpired
 
     topic, group = arguments.get("topic"), arguments.get("group_name")
@@ -55,7 +51,7 @@ def _hint(
     return ""
 
 
-def _instead(server: "ServerOptions", kind: str, name: str) -> str:
+def _instead(server: ServerOptions, kind: str, name: str) -> str:
     """Names like this one among the topics or tables that the caller may see."""
     try:
         query = {"scope": "visible"} if kind == "topic" else None

@@ -2,8 +2,8 @@
 
 import pytest
 
-from opentalos.cli.commands.agent import pushed_points
-from opentalos.cli.commands.agent.pushed_points import PushedPoints, TooManySeries
+from opentalos.agent import pushed_points
+from opentalos.agent.pushed_points import PushedPoints, TooManySeries
 from opentalos.wire.metrics.falcon import Point, PushError
 from opentalos.wire.metrics.measurement import Measurement, decode_measurement, encode_measurement
 

@@ -1,0 +1,1 @@
+"""The agent of a machine: measurements and pushed values go to the topic __metrics."""

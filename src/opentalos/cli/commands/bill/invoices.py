@@ -1,0 +1,109 @@
+"""``talos bill invoice`` and ``talos bill plan``: what usage costs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import click
+
+from opentalos.cli.commands.bill.options import spark_extra, with_month
+from opentalos.cli.input.pipelines_home import with_pipelines_home
+from opentalos.cli.output.formats import Output, with_format
+from opentalos.model.errors import NotFound, TalosError
+
+if TYPE_CHECKING:
+    from opentalos.pipelines.billing.month import Month
+
+_TOTAL: Final = ("tenant", "plan", "records", "bytes", "amount", "currency", "problem")
+_LINE: Final = ("line", "resource", "from_count", "up_to_count", "quantity", "unit", "price",
+                "amount")  # fmt: skip
+
+
+@click.command()
+@click.argument("tenant", required=False)
+@with_month(required=True)
+@click.option("--open", "opens", is_flag=True, help="Show its page in the browser.")
+@click.option("--path", "only_path", is_flag=True, help="Say where its page is, and no more.")
+@with_pipelines_home
+@with_format
+def invoice(
+    tenant: str | None, month: "Month", opens: bool, only_path: bool, home: Path, output: Output
+) -> None:
+    """Show the invoice of TENANT, or the totals of all.
+
+    Example: talos bill invoice CLshop --month 2026-03 --open
+    """
+    if tenant is None and (opens or only_path):
+        raise click.UsageError("--open and --path need a TENANT")
+    with spark_extra():
+        import pyarrow.parquet as pq
+
+        from opentalos.pipelines.billing.invoice_files import (
+            LINES,
+            TOTALS,
+            InvoiceFolder,
+            page_name,
+        )
+    version = InvoiceFolder(home, month).current
+    if version is None:
+        raise NotFound(f"there are no invoices of {month} below {home}; talos pipeline run billing")
+    totals = pq.read_table(version / TOTALS).to_pylist()
+    if tenant is None:
+        output.table(_TOTAL, map(_plain, totals), empty="nobody has a plan or usage")
+        return
+    total = next((row for row in totals if row["tenant"] == tenant), None)
+    if total is None:
+        raise NotFound(f"tenant {tenant} has no invoice of {month}; talos bill invoice lists all")
+    page = (version / page_name(tenant)).absolute()
+    if only_path:
+        click.echo(str(page))
+        return
+    lines = [row for row in pq.read_table(version / LINES).to_pylist() if row["tenant"] == tenant]
+    output.table(_LINE, map(_plain, lines), empty="no lines")
+    if output.form == "text":
+        output.record(_plain(total))
+    if opens and click.launch(f"file://{quote(str(page))}"):
+        raise TalosError(f"no browser could be started; the page is {page}")
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Decimals as texts with all their digits; a float would lose some."""
+    from decimal import Decimal
+
+    return {
+        name: f"{value:f}" if isinstance(value, Decimal) else value for name, value in row.items()
+    }
+
+
+@click.group()
+def plan() -> None:
+    """Price plans."""
+
+
+@plan.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--tenants", type=click.Path(path_type=Path, dir_okay=False),
+              help="Check this file of tenants, too.")  # fmt: skip
+@with_format
+def check(folder: Path, tenants: Path | None, output: Output) -> int:
+    """Check the price plans in DIR; every fault is told with its file and line.
+
+    Example: talos bill plan check plans --tenants tenants.toml
+    """
+    from opentalos.pipelines.billing.price_plan_files import check_price_plans
+    from opentalos.pipelines.billing.tenant_plans import check_tenant_plans
+
+    plans, faults = check_price_plans(folder)
+    if tenants is not None and not faults:
+        faults = check_tenant_plans(tenants, plans)[1]
+    if faults:
+        output.table(("fault",), [{"fault": one} for one in faults])
+        return 1
+    rows = [
+        {"plan": one.name, "valid_from": str(one.valid_from), "currency": one.currency,
+         "rounding": one.rounding.value, "minimum": f"{one.minimum:f}",
+         "resources": [name.value for name in one.rates], "file": one.origin}
+        for one in plans.versions
+    ]  # fmt: skip
+    output.table(tuple(rows[0]), rows)
+    return 0

@@ -1,0 +1,49 @@
+"""The options of every command that talks to a server, and hints on the errors it answers."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import click
+
+from opentalos.cli.connection.completion import profile_names
+from opentalos.cli.connection.hints import explain
+from opentalos.cli.connection.server_options import DATA_DEFAULT, ServerOptions
+from opentalos.model.errors import TalosError
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def with_server(command: Callable[_P, _T]) -> Callable[..., _T]:
+    """The options that say which server to talk to, and as whom; the command gets ``server``."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **named: Any) -> _T:
+        fields = ("data", "url", "key", "profile", "ca")
+        server = ServerOptions(**{name: named.pop(name) for name in fields})
+        try:
+            return command(*arguments, server=server, **named)  # type: ignore[arg-type]
+        except TalosError as error:
+            explain(error, server, named)
+            raise
+
+    for option in (
+        click.option("--ca", metavar="FILE", help="Certificate authority of an https server."),
+        click.option(
+            "--data", type=click.Path(path_type=Path),
+            help="Data directory of a server on this machine.", show_default=str(DATA_DEFAULT),
+        ),
+        click.option(
+            "--profile", metavar="NAME", shell_complete=profile_names,
+            help="See talos profile. [env: TALOS_PROFILE]",
+        ),
+        click.option(
+            "--as", "key", metavar="ID:SECRET",
+            help="Key to use; other users of this machine may see it here. [env: TALOS_KEY]",
+        ),
+        click.option("--url", help="http(s)://HOST:PORT of the server. [env: TALOS_URL]"),
+    ):  # fmt: skip
+        run = option(run)
+    return run

@@ -1,0 +1,75 @@
+"""Messages from a topic to stdout, for ``talos consume`` and ``talos table follow``."""
+
+import sys
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.input.interrupt import Interrupted
+from opentalos.cli.output.progress import Progress
+from opentalos.cli.output.sink import Sink
+
+if TYPE_CHECKING:
+    from opentalos.cli.input.record_source import Wanted
+    from opentalos.sdk.core.values import Record
+
+
+def copy_messages(
+    server: ServerOptions,
+    wanted: "Wanted",
+    render: "Callable[[Record], bytes | None]",
+    count: int | None,
+) -> None:
+    """Write messages to stdout until there are no more, or ``count`` are written.
+
+    Args:   render: None leaves the message out.
+    Raises: TalosError; Interrupted: Ctrl-C.
+    """
+    import asyncio
+
+    copy = _Copy(Sink(), render, count)
+    try:
+        asyncio.run(copy.run(server.config(), wanted))
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; {copy.sink.messages} messages written") from None
+
+
+@dataclass(slots=True)
+class _Copy:
+    """From a topic to stdout. The writes block the loop, so that a slow reader slows us down."""
+
+    sink: Sink
+    render: "Callable[[Record], bytes | None]"
+    count: int | None
+
+    async def run(self, config: Any, wanted: "Wanted") -> None:
+        """Until the end, the count or an error. What is cancelled was written whole."""
+        from opentalos.cli.input.record_source import source_of
+        from opentalos.sdk.aio import Client
+
+        async with Client(config) as client:
+            source = source_of(client, wanted)
+            try:
+                with Progress("messages") as progress:
+                    async with aclosing(source.batches()) as batches:
+                        async for records in batches:
+                            chosen = self._chosen(records)
+                            rendered = [self.render(record) for record in chosen]
+                            self.sink.write([one for one in rendered if one is not None])
+                            await source.written(chosen[-1])
+                            self._show(progress, source.total)
+                            if self.sink.messages == self.count:
+                                return
+            finally:
+                await source.close()
+
+    def _show(self, progress: Progress, total: int | None) -> None:
+        if not sys.stdout.isatty():  # else it would be between the messages
+            progress.show(self.sink.messages, total)
+
+    def _chosen(self, records: "list[Record]") -> "list[Record]":
+        if self.count is None:
+            return records
+        return records[: self.count - self.sink.messages]
