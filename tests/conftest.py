@@ -1,4 +1,4 @@
-"""What every test gets: a detector of code that blocks the event loop, and real backends."""
+"""What every test may have: real backends, and an orderly end of a process with a Java machine."""
 
 import json
 import os
@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from blockbuster import BlockBuster
 
 from opentalos.backends.fleet import Fleet
 
 STATUS = pytest.StashKey[int]()
-CORE_PACKAGES = ("model", "wire", "ports", "log", "group", "catalog", "placement", "sds", "broker")
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -29,24 +27,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(config.stash.get(STATUS, 1))
-
-
-@pytest.fixture(autouse=True)
-def loop_must_not_block(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a unit test in which the core sleeps, locks, or does file or socket I/O in a loop.
-
-    Adapters, gateways and command lines are left out: their own tests look at how they wait.
-    """
-    folder = request.path.parent.name
-    if "unit" not in request.path.parts or folder not in CORE_PACKAGES:
-        yield
-        return
-    detector = BlockBuster("opentalos")
-    detector.activate()
-    try:
-        yield
-    finally:
-        detector.deactivate()
 
 
 @dataclass(frozen=True)

@@ -124,9 +124,12 @@ async def payloads(log: PartitionLog, offset: int = -1) -> list[bytes]:
         offset = result.blocks[-1].next_offset
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop run until ``condition`` holds; the test's own timeout ends a hang."""
+async def until(condition: Callable[[], bool], step_s: float = 0.001) -> None:
+    """Wait until ``condition`` holds, in virtual time; the test's own timeout ends a hang.
+
+    A step of 0 checks at every turn of the loop, for conditions that hold within one moment.
+    """
     while True:
         if condition():
             return
-        await asyncio.sleep(0)
+        await asyncio.sleep(step_s)

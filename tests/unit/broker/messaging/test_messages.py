@@ -240,7 +240,7 @@ async def test_a_held_put_that_fails_is_answered(bench: Bench) -> None:
 
 async def _until(condition: Callable[[], bool]) -> None:
     while not condition():  # noqa: ASYNC110 # a timer of the code under test, not an event
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 
 
 async def test_several_blocks_are_done_when_all_are_durable(bench: Bench) -> None:

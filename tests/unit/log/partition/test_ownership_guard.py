@@ -159,7 +159,7 @@ async def test_drop_tells_in_flight_unknown_and_queued_not_done_once() -> None:
     log, flying, queued = bed.log(), Answers(), Answers()
     await put(log, b"0")
     log.append(block(b"flying"), flying)
-    await until(lambda: log.writer.group is not None)
+    await until(lambda: log.writer.group is not None, step_s=0)
     log.append(block(b"queued"), queued)
     bed.store.drop(KEY, PartitionNotServing("lapsed"))
     assert [type(error) for error in flying.errors] == [OutcomeUnknown]

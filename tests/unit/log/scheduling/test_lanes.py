@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from tests.unit.log.bed import Answers, Bed, block, crash, open_bed, put, until
 from tests.unit.log.faults import FaultyFiles, FaultyMeta, Steps
 
@@ -65,6 +66,7 @@ async def test_partitions_that_only_wait_leave_a_stalled_lane() -> None:
     await bed.store.close()
 
 
+@pytest.mark.real_time  # its commits cost no virtual time, so it would never end
 async def test_a_partition_that_was_slow_once_shares_lanes_again() -> None:
     hang = Hang({0, 1})
     bed = await hanging_bed(hang, 4)

@@ -148,6 +148,7 @@ async def test_a_stream_that_is_switched_off_refuses_no_longer(one: World) -> No
     assert await heard(one.broker, topic) == []
 
 
+@pytest.mark.real_time  # waits for a time of work, not of sleeps
 async def test_a_table_that_prefers_gaps_goes_on(one: World) -> None:
     table, topic = await streaming(one, when_full=WhenFull.GAP)
     puts = break_puts(one.broker)
@@ -169,6 +170,7 @@ async def test_a_table_that_prefers_gaps_goes_on(one: World) -> None:
     assert len(await until_heard(one.broker, topic, 1)) == 1
 
 
+@pytest.mark.real_time  # waits for a time of work, not of sleeps
 async def test_a_gap_begins_with_the_oldest_change_that_any_slice_drops() -> None:
     small = replace(SMALL, refused_max_s=3_600.0)  # the slice that is full stops the stream
     async with world(sds=small) as one:

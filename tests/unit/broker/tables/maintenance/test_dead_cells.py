@@ -16,6 +16,8 @@ from opentalos.broker.tables.stream.pending_format import encode_column, encode_
 from opentalos.catalog.tables.table import StreamState, Table
 from opentalos.ports.row_store import ABSENT, FamilyName, RowMutation, RowStore
 
+pytestmark = pytest.mark.real_time  # a real SQLite behind its thread
+
 TABLE = Table(uuid="aa", owner="alice", name="people", schema=PLAIN, next_stream_id=3)
 CELL = encode_pending(1, b"change")
 BAD = b"no column"

@@ -1,0 +1,51 @@
+"""Unit tests of the core run in virtual time, under a detector of blocking calls."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from blockbuster import BlockBuster
+
+from opentalos.testing.simulation.loop import SimulationLoop
+
+UNIT = Path(__file__).parent
+CORE = {"model", "wire", "ports", "log", "group", "catalog", "placement", "sds", "broker"}
+
+
+class VirtualLoop(SimulationLoop):
+    """A loop whose sleeps cost no time; errors that nobody caught are logged, as asyncio does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.set_exception_handler(None)
+
+
+def in_core(path: Path) -> bool:
+    return path.is_relative_to(UNIT) and path.relative_to(UNIT).parts[0] in CORE
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Asynchronous tests of the core run in virtual time, unless they await threads of a store."""
+    if in_core(item.path) and item.get_closest_marker("real_time") is None:
+        return {"virtual": VirtualLoop}
+    return {"real": asyncio.SelectorEventLoop}
+
+
+@pytest.fixture(autouse=True)
+def loop_must_not_block(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test in which the core sleeps, locks, or does file or socket I/O in a loop.
+
+    Adapters, gateways and command lines are left out: their own tests check how they wait.
+    """
+    if not in_core(request.path):
+        yield
+        return
+    detector = BlockBuster("opentalos")
+    detector.activate()
+    try:
+        yield
+    finally:
+        detector.deactivate()
