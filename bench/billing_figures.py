@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from bench.report import Figure
-from opentalos.pipelines.billing.billing import BILLING
-from opentalos.pipelines.billing.month import Month
-from opentalos.pipelines.lake.lake import HOUR_MS, HourTable
-from opentalos.pipelines.lake.usage_table import SCHEMA
+from opentalos.pipelines.billing.pipeline import BILLING
+from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
+from opentalos.pipelines.metering.usage_table import SCHEMA
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.session import open_session
 

@@ -56,7 +56,7 @@ from opentalos.catalog.quota.decision import (
 from opentalos.catalog.quota.projection import DAY_MS, Projection
 from opentalos.catalog.quota.quotas import PartitionQuota
 from opentalos.model.limits import QuotaApprovalLimits
-from opentalos.pipelines.quota.quota_projection import HISTORY_DAYS_MAX, projected
+from opentalos.pipelines.quota.pipeline import HISTORY_DAYS_MAX, projected
 
 OUT = Path(__file__).parent / "out"
 TENANTS = 150

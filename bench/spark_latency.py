@@ -14,7 +14,7 @@ from bench.put_figures import UNLIMITED
 from bench.report import Figure, at_most
 from bench.server import KEY_ID, SECRET, ServerProcess
 from opentalos.model.names import METRICS_TOPIC
-from opentalos.pipelines.monitoring.monitoring import MONITORING
+from opentalos.pipelines.monitoring.pipeline import MONITORING
 from opentalos.pipelines.olap.opening import open_olap
 from opentalos.pipelines.olap.store import Group, Measure, OlapStore, Selection
 from opentalos.pipelines.pipeline import PipelineSettings

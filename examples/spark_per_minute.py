@@ -11,7 +11,7 @@ import sys
 
 from pyspark.sql import functions as F
 
-from opentalos.pipelines.lake.archive import ArchiveWriter
+from opentalos.pipelines.archive.pipeline import ArchiveWriter
 from opentalos.pipelines.session import open_session
 
 LATE = "30 seconds"  # a minute is written when messages so much younger than its end were seen

@@ -10,13 +10,13 @@ from opentalos.pipelines.pipeline import Pipeline
 from opentalos.pipelines.session import MISSING
 
 PIPELINES = {
-    "archive": "opentalos.pipelines.lake.archive:ARCHIVE",
-    "monitoring": "opentalos.pipelines.monitoring.monitoring:MONITORING",
-    "metering": "opentalos.pipelines.billing.metering:METERING",
-    "billing": "opentalos.pipelines.billing.billing:BILLING",
-    "traffic-weights": "opentalos.pipelines.traffic.traffic_weights:TRAFFIC_WEIGHTS",
-    "quota-projection": "opentalos.pipelines.quota.quota_projection:QUOTA_PROJECTION",
-    "sds-replay": "opentalos.pipelines.tables.sds_replay:SDS_REPLAY",
+    "archive": "opentalos.pipelines.archive.pipeline:ARCHIVE",
+    "monitoring": "opentalos.pipelines.monitoring.pipeline:MONITORING",
+    "metering": "opentalos.pipelines.metering.pipeline:METERING",
+    "billing": "opentalos.pipelines.billing.pipeline:BILLING",
+    "traffic-weights": "opentalos.pipelines.traffic.pipeline:TRAFFIC_WEIGHTS",
+    "quota-projection": "opentalos.pipelines.quota.pipeline:QUOTA_PROJECTION",
+    "sds-replay": "opentalos.pipelines.tables.pipeline:SDS_REPLAY",
 }
 
 

@@ -11,10 +11,10 @@ from tests.spark.archived import archived, each_once
 from tests.spark.conftest import TalosServer
 
 from opentalos.model.errors import ConfigError
-from opentalos.pipelines.lake.archive import ARCHIVE
+from opentalos.pipelines.archive.hadoop_files import HadoopFiles
+from opentalos.pipelines.archive.pipeline import ARCHIVE
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.pipelines.runtime.causes import cause_of
-from opentalos.pipelines.runtime.hadoop_files import HadoopFiles
 from opentalos.sdk import Message, SimpleProducer, TalosAdmin
 
 PARTITIONS = 2

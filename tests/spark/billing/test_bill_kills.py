@@ -18,9 +18,9 @@ from tests.spark.conftest import TalosServer
 from tests.spark.kills.copying import read_all
 from tests.spark.pipeline_process import WAIT_S, PipelineProcess
 
-from opentalos.pipelines.billing.billing import BILLING
+from opentalos.pipelines.billing.pipeline import BILLING
 from opentalos.pipelines.billing.reconcile import Reconciliation, reconcile
-from opentalos.pipelines.lake.usage_lake import UsageLake
+from opentalos.pipelines.metering.usage_lake import UsageLake
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.sdk import TalosAdmin, TalosProducer
 

@@ -5,7 +5,7 @@ import math
 from decimal import Decimal
 from fractions import Fraction
 
-from opentalos.pipelines.billing.price_plan import PricePlan, Rate, Resource, Rounding
+from opentalos.pipelines.billing.plans.price_plan import PricePlan, Rate, Resource, Rounding
 
 Line = tuple[str, int, int, Decimal]  # resource, tier (-1: free), quantity, amount
 

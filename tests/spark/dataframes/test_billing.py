@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from opentalos.model.errors import ConfigError
-from opentalos.pipelines.billing.billing import BILLING, BilledWithProblems
-from opentalos.pipelines.billing.month import Month
-from opentalos.pipelines.lake.lake import HOUR_MS, HourTable
-from opentalos.pipelines.lake.usage_table import SCHEMA
+from opentalos.pipelines.billing.pipeline import BILLING, BilledWithProblems
+from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
+from opentalos.pipelines.metering.usage_table import SCHEMA
 from opentalos.pipelines.pipeline import PipelineSettings
 
 MARCH = Month(2026, 3)

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from opentalos.pipelines.monitoring.events import (
+from opentalos.pipelines.service_events.json_events import (
     AMOUNT_MAX,
     COUNT_MAX,
     number,

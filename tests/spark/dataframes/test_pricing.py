@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from tests.spark.dataframes.slow_pricer import lines_of
 
-from opentalos.pipelines.billing.month import Month
-from opentalos.pipelines.billing.price_plan import (
+from opentalos.pipelines.billing.plans.price_plan import (
     COUNT_MAX,
     PRICE_MAX,
     PricePlan,
@@ -22,6 +21,7 @@ from opentalos.pipelines.billing.price_plan import (
     Rounding,
     Tier,
 )
+from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.billing.pricing import (
     gaps,
     invoice_lines,
@@ -31,7 +31,7 @@ from opentalos.pipelines.billing.pricing import (
     reserved_table,
     topic_totals,
 )
-from opentalos.pipelines.billing.tenant_plans import Assigned
+from opentalos.pipelines.lake.month import Month
 
 Case = tuple[PricePlan, dict[Resource, int]]
 USAGE = (

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from opentalos.pipelines.lake.whole_days import DAY_MS
-from opentalos.pipelines.quota.quota_projection import daily_traffic, projected, projections
+from opentalos.pipelines.quota.pipeline import daily_traffic, projected, projections
 
 END_DAY = 20_000
 END_MS = END_DAY * DAY_MS

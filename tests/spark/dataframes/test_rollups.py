@@ -11,14 +11,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from opentalos.model.errors import ConfigError, StoreUnavailable
-from opentalos.pipelines.lake.lake import HOUR_MS, HourTable
-from opentalos.pipelines.monitoring.events import side_folder
-from opentalos.pipelines.monitoring.monitoring import MONITORING, MonitoringWriter
+from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
+from opentalos.pipelines.monitoring.pipeline import MONITORING, MonitoringWriter
 from opentalos.pipelines.monitoring.rollups import LEVEL_0, LEVELS
 from opentalos.pipelines.olap import opening
 from opentalos.pipelines.olap.parquet_store import ParquetStore
 from opentalos.pipelines.olap.store import Group, Measure, Percentile, Selection, Series
 from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.service_events.json_events import side_folder
 from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 
 pytestmark = pytest.mark.timeout(300)  # a batch makes six jobs: 1 s on a quiet machine

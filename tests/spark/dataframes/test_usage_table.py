@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from opentalos.pipelines.billing.metering import UsageWriter
-from opentalos.pipelines.lake.lake import HOUR_MS, HourTable
-from opentalos.pipelines.lake.usage_table import SCHEMA
+from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
+from opentalos.pipelines.metering.pipeline import UsageWriter
+from opentalos.pipelines.metering.usage_table import SCHEMA
 from opentalos.pipelines.pipeline import PipelineSettings
 from opentalos.wire.metrics.usage import MINUTE_MS, UsageEvent
 

@@ -9,9 +9,9 @@ from tests.conftest import RunningBackends
 from tests.spark.archived import each_once
 from tests.spark.conftest import TalosServer
 
-from opentalos.pipelines.lake.archive import ARCHIVE
+from opentalos.pipelines.archive.hadoop_files import HadoopFiles
+from opentalos.pipelines.archive.pipeline import ARCHIVE
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.runtime.hadoop_files import HadoopFiles
 from opentalos.sdk import SimpleProducer, TalosAdmin
 
 pytestmark = pytest.mark.backend

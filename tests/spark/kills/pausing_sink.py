@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from opentalos.pipelines.datasource.data_source import TalosDataSource
 from opentalos.pipelines.datasource.sink.options import WriteOptions, write_options
-from opentalos.pipelines.datasource.sink.sink import TalosStreamWriter, Written
+from opentalos.pipelines.datasource.sink.writers import TalosStreamWriter, Written
 
 FOLDER_VARIABLE: Final = "TALOS_TEST_FOLDER"  # all processes of a driver inherit it
 PAUSE_COMMIT: Final = "pause-commit"  # there: a commit says so and waits for its end

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from tests.spark.olap.test_stores import HOUR, TOTAL, answered, selection, table
 
 from opentalos.backends.druid import DruidBackend
-from opentalos.pipelines.monitoring.monitoring import MonitoringWriter
+from opentalos.pipelines.monitoring.pipeline import MonitoringWriter
 from opentalos.pipelines.olap.druid_store import DruidStore
 from opentalos.pipelines.olap.store import Group, Measure, Percentile
 from opentalos.wire.metrics.measurement import Measurement, encode_measurement

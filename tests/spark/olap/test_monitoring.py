@@ -12,8 +12,8 @@ from tests.spark.conftest import TalosServer
 
 from opentalos.model.errors import TalosError
 from opentalos.model.names import METRICS_TOPIC
-from opentalos.pipelines.lake.lake import HOUR_MS, HourTable
-from opentalos.pipelines.monitoring.monitoring import MONITORING
+from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
+from opentalos.pipelines.monitoring.pipeline import MONITORING
 from opentalos.pipelines.monitoring.rollups import LEVEL_0, LEVELS
 from opentalos.pipelines.olap.opening import open_olap
 from opentalos.pipelines.olap.store import Filter, Measure, Percentile, Selection, Series

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from opentalos.model.errors import BadRequest, NotFound
-from opentalos.pipelines.lake.lake import HOUR_MS
+from opentalos.pipelines.lake.tables import HOUR_MS
 from opentalos.pipelines.olap.store import (
     Filter,
     Group,

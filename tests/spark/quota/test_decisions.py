@@ -12,8 +12,8 @@ from tests.spark.quota.usage import Use, write_hour
 from opentalos.model.errors import ConfigError, QuotaAutoApproveFailed
 from opentalos.pipelines.lake.whole_days import DAY_MS
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.quota.quota_projection import QUOTA_PROJECTION
-from opentalos.pipelines.runtime.reach import client_config
+from opentalos.pipelines.quota.pipeline import QUOTA_PROJECTION
+from opentalos.pipelines.runtime.connection import client_config
 from opentalos.sdk import ClientConfig, TalosAdmin
 from opentalos.sdk.core.values import PartitionQuota
 from opentalos.sdk.rest_client import RestClient

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from opentalos.pipelines.lake.lake import HOUR_MS, HourTable
-from opentalos.pipelines.lake.usage_table import SCHEMA, TABLE
+from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
+from opentalos.pipelines.metering.usage_table import SCHEMA, TABLE
 
 MINUTE_MS = 60_000
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from tests.spark.conftest import TalosServer
 
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.tables.sds_replay import SDS_REPLAY
+from opentalos.pipelines.tables.pipeline import SDS_REPLAY
 from opentalos.sdk import Client, Message, SimpleConsumer, SimpleProducer
 from opentalos.sdk.stream import TableFollower
 from opentalos.sdk.tables import (

@@ -16,10 +16,10 @@ from opentalos.model.change import Change, ChangeKind, StreamView
 from opentalos.model.datum import DataType
 from opentalos.model.errors import ConfigError, NotSupported
 from opentalos.model.table import KeyPart, TableSchema
-from opentalos.pipelines.lake.lake import LakeTable
+from opentalos.pipelines.lake.tables import LakeTable
 from opentalos.pipelines.runtime.causes import cause_of
+from opentalos.pipelines.tables.pipeline import ROWS_AT_ONCE, ReplayWriter, together
 from opentalos.pipelines.tables.replay_state import Replay
-from opentalos.pipelines.tables.sds_replay import ROWS_AT_ONCE, ReplayWriter, together
 from opentalos.sdk.core.table.values import typed_columns
 from opentalos.wire.sds.change import encode_change
 

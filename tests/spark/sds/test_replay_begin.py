@@ -20,9 +20,9 @@ from tests.spark.sds.replaying import (
 )
 
 from opentalos.model.errors import ConfigError, TableNotExist
-from opentalos.pipelines.lake.lake import LakeTable
-from opentalos.pipelines.tables.replay_begin import Beginning, store
-from opentalos.pipelines.tables.sds_replay import Followed
+from opentalos.pipelines.lake.tables import LakeTable
+from opentalos.pipelines.tables.pipeline import Followed
+from opentalos.pipelines.tables.replay_start import Beginning, store
 from opentalos.sdk import Client, TalosAdmin
 from opentalos.sdk.errors import ChangeMissing
 from opentalos.sdk.tables import DataType, StreamView, TableAdmin, TableSchema, TalosTable
@@ -84,7 +84,7 @@ def test_scan_and_stream_give_the_table_through_crashes(
                 run(spark, given)
         write(table, 2)
         with monkeypatch.context() as patch:  # the scan is durable, the stream has not begun
-            patch.setattr("opentalos.pipelines.tables.sds_replay.store", stores_and_dies)
+            patch.setattr("opentalos.pipelines.tables.pipeline.store", stores_and_dies)
             with pytest.raises(Died):
                 run(spark, given)
         monkeypatch.setattr(Followed, "scanned", scans)

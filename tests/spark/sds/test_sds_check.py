@@ -11,8 +11,8 @@ from tests.spark.conftest import TalosServer
 from tests.spark.sds.replaying import PLAIN, run, settings, settled, streamed, write
 
 from opentalos.model.errors import ConfigError, Unavailable
+from opentalos.pipelines.tables.replay_check import check, compared
 from opentalos.pipelines.tables.replay_state import Replay
-from opentalos.pipelines.tables.sds_check import check, compared
 from opentalos.sdk import Client, TalosAdmin
 from opentalos.sdk.stream import StoredState
 from opentalos.sdk.tables import StreamView, TableAdmin, TalosTable

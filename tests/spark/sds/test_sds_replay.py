@@ -18,7 +18,7 @@ from tests.spark.sds.replaying import (
 )
 
 from opentalos.model.errors import ConfigError, NotSupported, TableNotExist, ValidationFailed
-from opentalos.pipelines.tables.sds_replay import SDS_REPLAY
+from opentalos.pipelines.tables.pipeline import SDS_REPLAY
 from opentalos.sdk import Client, TalosAdmin
 from opentalos.sdk.tables import (
     KeyPart,

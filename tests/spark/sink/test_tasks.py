@@ -15,9 +15,9 @@ from tests.spark.kills.copying import read_all
 from opentalos.model.errors import NotSupported, ProducerFenced, RequestTooLarge
 from opentalos.model.message import ProducerStamp
 from opentalos.pipelines.datasource.sink import identity as sink_identity
+from opentalos.pipelines.datasource.sink.block_writer import NotTheSameRows, Stored
 from opentalos.pipelines.datasource.sink.columns import WriteColumns
 from opentalos.pipelines.datasource.sink.identity import TaskFacts
-from opentalos.pipelines.datasource.sink.lanes import NotTheSameRows, Stored
 from opentalos.pipelines.datasource.sink.options import write_options
 from opentalos.pipelines.datasource.sink.plan import plan_write
 from opentalos.pipelines.datasource.sink.task import WriteJob

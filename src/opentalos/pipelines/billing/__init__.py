@@ -1,1 +1,1 @@
-"""Usage, prices and invoices, and their reconciliation with the log."""
+"""Usage and price plans into invoices, and the reconciliation of the bill with the log."""

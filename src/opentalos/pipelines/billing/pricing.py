@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType
 
-from opentalos.pipelines.billing.price_plan import (
+from opentalos.pipelines.billing.plans.price_plan import (
     AMOUNT_DECIMALS_MAX,
     COUNT_DIGITS,
     PRICE_DECIMALS,
@@ -25,7 +25,7 @@ from opentalos.pipelines.billing.price_plan import (
     Resource,
     Rounding,
 )
-from opentalos.pipelines.billing.tenant_plans import Assigned
+from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 
 COUNT: Final = DecimalType(COUNT_DIGITS, 0)
 AMOUNT: Final = DecimalType(COUNT_DIGITS + AMOUNT_DECIMALS_MAX, AMOUNT_DECIMALS_MAX)

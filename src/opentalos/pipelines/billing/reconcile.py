@@ -8,13 +8,13 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from opentalos.model.errors import TopicNotExist
-from opentalos.pipelines.billing.reconciliation import (
+from opentalos.pipelines.billing.partition_reconciliation import (
     LogUsage,
     PartitionResult,
     compare,
     compare_deleted,
 )
-from opentalos.pipelines.lake.usage_lake import MinuteUse, UsageLake, next_offsets
+from opentalos.pipelines.metering.usage_lake import MinuteUse, UsageLake, next_offsets
 from opentalos.sdk.core.config import ClientConfig, split_key, split_urls
 from opentalos.sdk.rest_client import RestClient
 

@@ -4,7 +4,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from opentalos.pipelines.datasource.sink.options import write_options
-from opentalos.pipelines.datasource.sink.sink import TalosStreamWriter, TalosWriter
+from opentalos.pipelines.datasource.sink.writers import TalosStreamWriter, TalosWriter
 from opentalos.pipelines.datasource.source.batch_reader import TalosReader
 from opentalos.pipelines.datasource.source.columns import spark_schema
 from opentalos.pipelines.datasource.source.options import chosen_columns, read_options

@@ -1,1 +1,1 @@
-"""Tables in Parquet, a file an hour, replaced as a whole."""
+"""Tables in Parquet with one file per part, each replaced as a whole."""

@@ -20,9 +20,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from opentalos.pipelines.lake.lake import HOUR_MS
-from opentalos.pipelines.monitoring.events import TIME_MS_MAX, number
+from opentalos.pipelines.lake.tables import HOUR_MS
 from opentalos.pipelines.olap.store import BUCKET, COUNT, SKETCHES, TIME
+from opentalos.pipelines.service_events.json_events import TIME_MS_MAX, number
 from opentalos.wire.metrics.measurement import EVENT_BYTES_MAX
 from opentalos.wire.metrics.sketch import BUCKET_MAX, BUCKET_MIN
 

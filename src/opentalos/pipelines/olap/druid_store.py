@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from opentalos.model.errors import NotFound, StoreUnavailable
-from opentalos.pipelines.lake.lake import HOUR_MS
+from opentalos.pipelines.lake.tables import HOUR_MS
 from opentalos.pipelines.olap.answers import answer
 from opentalos.pipelines.olap.druid_http import DruidHttp, part
 from opentalos.pipelines.olap.rows import json_pieces, need_hour

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from opentalos.model.errors import BadRequest, NotFound, StoreUnavailable
-from opentalos.pipelines.lake.lake import HourTable, hour_of
+from opentalos.pipelines.lake.tables import HourTable, hour_of
 from opentalos.pipelines.olap.answers import answer
 from opentalos.pipelines.olap.rows import need_hour
 from opentalos.pipelines.olap.sql import Dialect, statement

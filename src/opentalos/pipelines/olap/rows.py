@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from opentalos.pipelines.lake.lake import HOUR_MS
+from opentalos.pipelines.lake.tables import HOUR_MS
 from opentalos.pipelines.olap.store import TIME
 
 _ROWS_AT_ONCE = 10_000

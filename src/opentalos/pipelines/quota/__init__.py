@@ -1,1 +1,1 @@
-"""Projections of the traffic of tenants."""
+"""Projections of tenants' traffic."""

@@ -13,7 +13,7 @@ from opentalos.adapters.system_clock import SystemClock
 from opentalos.model.errors import TalosError
 from opentalos.model.names import METRICS_TOPIC
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.runtime.reach import client_config
+from opentalos.pipelines.runtime.connection import client_config
 from opentalos.sdk import SimpleProducer
 from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 

@@ -14,8 +14,8 @@ from opentalos.adapters.java_home import find_java
 from opentalos.model.errors import TalosError
 from opentalos.pipelines.pipeline import BatchPipeline, Pipeline, StreamPipeline
 from opentalos.pipelines.runtime.causes import cause_of
+from opentalos.pipelines.runtime.connection import reach
 from opentalos.pipelines.runtime.progress import STARTING, WAITING
-from opentalos.pipelines.runtime.reach import reach
 from opentalos.pipelines.runtime.run_lock import RunLock
 from opentalos.pipelines.runtime.run_plan import Event, PipelineFailed, RunPlan, Say
 from opentalos.pipelines.runtime.runs import BatchRun, Run, StreamRun

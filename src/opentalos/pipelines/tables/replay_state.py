@@ -18,7 +18,7 @@ from opentalos.model.change import StreamView
 from opentalos.model.datum import DataType
 from opentalos.model.errors import ConfigError, ValidationFailed
 from opentalos.model.table import TableSchema
-from opentalos.pipelines.lake.lake import HashTable
+from opentalos.pipelines.lake.tables import HashTable
 from opentalos.sdk.core.table.stream_decode import told_name
 from opentalos.sdk.stream import Replica, StoredState, StreamDecoder
 

@@ -1,1 +1,1 @@
-"""Weights of servers from the traffic of past days."""
+"""Weights of servers from past traffic."""

@@ -15,9 +15,9 @@ from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.model.errors import TopicNotExist
 from opentalos.pipelines.billing import reconcile as module
 from opentalos.pipelines.billing.reconcile import Reconciliation, reconcile_with
-from opentalos.pipelines.lake.lake import HOUR_MS, HourTable
-from opentalos.pipelines.lake.usage_lake import MinuteUse
-from opentalos.pipelines.lake.usage_table import SCHEMA
+from opentalos.pipelines.lake.tables import HOUR_MS, HourTable
+from opentalos.pipelines.metering.usage_lake import MinuteUse
+from opentalos.pipelines.metering.usage_table import SCHEMA
 
 HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS
 PAGE_RECORDS = 4  # a page of the fake ends after so many, also within a minute

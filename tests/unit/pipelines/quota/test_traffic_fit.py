@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opentalos.pipelines.quota.quota_projection import RATE_MAX, projected
+from opentalos.pipelines.quota.pipeline import RATE_MAX, projected
 from opentalos.pipelines.quota.traffic_fit import NOTHING, WEEK, Fit, fit
 
 DAYS = np.arange(60, dtype=np.float64)

@@ -12,7 +12,7 @@ from opentalos.cli.output.formats import Output, with_format
 from opentalos.model.errors import NotFound, TalosError
 
 if TYPE_CHECKING:
-    from opentalos.pipelines.billing.month import Month
+    from opentalos.pipelines.lake.month import Month
 
 _TOTAL: Final = ("tenant", "plan", "records", "bytes", "amount", "currency", "problem")
 _LINE: Final = ("line", "resource", "from_count", "up_to_count", "quantity", "unit", "price",
@@ -38,7 +38,7 @@ def invoice(
     with spark_extra():
         import pyarrow.parquet as pq
 
-        from opentalos.pipelines.billing.invoice_files import (
+        from opentalos.pipelines.billing.invoices.files import (
             LINES,
             TOTALS,
             InvoiceFolder,
@@ -90,8 +90,8 @@ def check(folder: Path, tenants: Path | None, output: Output) -> int:
 
     Example: talos bill plan check plans --tenants tenants.toml
     """
-    from opentalos.pipelines.billing.price_plan_files import check_price_plans
-    from opentalos.pipelines.billing.tenant_plans import check_tenant_plans
+    from opentalos.pipelines.billing.plans.price_plan_files import check_price_plans
+    from opentalos.pipelines.billing.plans.tenant_plans import check_tenant_plans
 
     plans, faults = check_price_plans(folder)
     if tenants is not None and not faults:

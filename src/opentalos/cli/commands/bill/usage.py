@@ -19,8 +19,8 @@ from opentalos.cli.output.progress import Progress
 from opentalos.model.errors import TalosError
 
 if TYPE_CHECKING:
-    from opentalos.pipelines.billing.month import Month
     from opentalos.pipelines.billing.reconcile import Reconciliation
+    from opentalos.pipelines.lake.month import Month
 
 _RESULT: Final = (
     "name", "partition", "records", "bytes", "pending", "minutes_compared",
@@ -109,8 +109,8 @@ def export(month: "Month | None", tenant: str | None, form: str, home: Path) -> 
     Example: talos bill export --month 2026-03 --tenant CLshop > usage.csv
     """
     with spark_extra():
-        from opentalos.pipelines.lake.usage_lake import UsageLake
-        from opentalos.pipelines.lake.usage_table import SCHEMA
+        from opentalos.pipelines.metering.usage_lake import UsageLake
+        from opentalos.pipelines.metering.usage_table import SCHEMA
     names = list(SCHEMA.names)
     out = io.StringIO()
     if form == "csv":

@@ -7,8 +7,8 @@ import click
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.output.formats import Output, with_format
+from opentalos.pipelines.traffic.report import PATH, question, report, share_rows
 from opentalos.pipelines.traffic.traffic_file import read_traffic
-from opentalos.pipelines.traffic.weight_report import PATH, question, report, share_rows
 
 _COLUMNS = (
     "server", "share_before", "share_after", "virtual_nodes_before", "virtual_nodes_after",

@@ -66,7 +66,7 @@ def check(
     )
     spark = open_session("sds-check", master=master)
     try:
-        from opentalos.pipelines.tables.sds_check import check as compare
+        from opentalos.pipelines.tables.replay_check import check as compare
 
         found = compare(spark, settings, wait_s=wait_s, rows_max=rows_max)
     finally:

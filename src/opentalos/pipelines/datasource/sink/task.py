@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from opentalos.model.errors import TalosError
+from opentalos.pipelines.datasource.sink.block_writer import Lanes, Stored
 from opentalos.pipelines.datasource.sink.columns import WriteColumns
 from opentalos.pipelines.datasource.sink.identity import (
     Identity,
@@ -13,7 +14,6 @@ from opentalos.pipelines.datasource.sink.identity import (
     forgetful_identity,
     identity_of,
 )
-from opentalos.pipelines.datasource.sink.lanes import Lanes, Stored
 from opentalos.pipelines.datasource.sink.options import Delivery, WriteOptions
 from opentalos.pipelines.datasource.sink.plan import Target, WritePlan, target_of
 from opentalos.pipelines.datasource.sink.routing import Router

@@ -13,14 +13,14 @@ from click.testing import CliRunner, Result
 
 from opentalos.cli.main import talos
 from opentalos.model.errors import NotFound
-from opentalos.pipelines.billing.billing import Bill, invoice_files
-from opentalos.pipelines.billing.invoice_files import InvoiceFolder
-from opentalos.pipelines.billing.month import Month
-from opentalos.pipelines.billing.price_plan import PricePlan, Rounding
+from opentalos.pipelines.billing.invoices.files import InvoiceFolder
+from opentalos.pipelines.billing.pipeline import Bill, invoice_files
+from opentalos.pipelines.billing.plans.price_plan import PricePlan, Rounding
+from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.billing.pricing import LINES
-from opentalos.pipelines.billing.tenant_plans import Assigned
-from opentalos.pipelines.lake.lake import HourTable
-from opentalos.pipelines.lake.usage_table import SCHEMA
+from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.tables import HourTable
+from opentalos.pipelines.metering.usage_table import SCHEMA
 
 ROOT = Path(__file__).resolve().parents[5]
 MONTH = Month(2026, 3)

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from opentalos.cli.main import talos
 from opentalos.model.errors import BadRequest, ConfigError, NotFound
-from opentalos.pipelines.lake.lake import HOUR_MS
+from opentalos.pipelines.lake.tables import HOUR_MS
 from opentalos.pipelines.olap.parquet_store import ParquetStore
 
 HOUR = 1_764_000_000_000 // HOUR_MS * HOUR_MS

@@ -10,11 +10,11 @@ from pyspark.sql import types
 from opentalos.model import partition_key
 from opentalos.model.errors import BadRequest
 from opentalos.model.message import StoredBlock
+from opentalos.pipelines.datasource.sink.block_comparison import same_messages
 from opentalos.pipelines.datasource.sink.columns import WriteColumns
 from opentalos.pipelines.datasource.sink.options import write_options
 from opentalos.pipelines.datasource.sink.plan import Target
 from opentalos.pipelines.datasource.sink.routing import TOPICS_MAX, Cut, Router
-from opentalos.pipelines.datasource.sink.same import same_messages
 from opentalos.sdk.core.blocks import decode_block_records
 from opentalos.sdk.core.values import Record, TopicRef
 

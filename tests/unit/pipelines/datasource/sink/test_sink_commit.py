@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql import types
 
 from opentalos.model.errors import ConfigError
-from opentalos.pipelines.datasource.sink.lanes import Stored
+from opentalos.pipelines.datasource.sink.block_writer import Stored
 from opentalos.pipelines.datasource.sink.options import write_options
-from opentalos.pipelines.datasource.sink.sink import TalosWriter, Written, aborted
+from opentalos.pipelines.datasource.sink.writers import TalosWriter, Written, aborted
 
 STORED = Written([Stored("demo", 0, 3, 100), Stored("demo", 1, 4, 200)])
 

@@ -1,0 +1,1 @@
+"""Topics into Parquet files, written by Spark through Hadoop's file systems."""

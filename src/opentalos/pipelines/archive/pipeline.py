@@ -1,0 +1,140 @@
+"""The pipeline ``archive``: topics into Parquet files by date, each message once.
+
+A batch is written by Spark into a folder of its own beside the archive, then its files are
+renamed into place, under names made of the stream's id and the batch's number, and last a list of
+them says that the batch is there. A batch that comes again after a crash is skipped if its list is
+there; else whatever it left is removed first. So every reader of the files, not only Spark, sees
+each message once; of the batch under way it may see a part.
+"""
+
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from opentalos.model.errors import ConfigError
+from opentalos.pipelines.archive.hadoop_files import HadoopFiles
+from opentalos.pipelines.pipeline import PipelineSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_CODECS: Final = ("zstd", "snappy", "gzip", "none")
+_LISTS_KEPT: Final = 100  # batches; Spark repeats only the last one
+_DATE: Final = "date"  # of the append time, UTC
+_OWNER: Final = "stream.json"
+_QUERY_ID: Final = "sql.streaming.queryId"  # of the checkpoint, the same after a restart
+
+
+class Archive:
+    """A stream of topics into files ``PATH/date=YYYY-MM-DD/STREAM-BATCH-N.parquet``."""
+
+    name = "archive"
+    about = "topics into Parquet by date of append time, local or on HDFS, exactly once"
+    options: Mapping[str, str] = MappingProxyType(
+        {
+            "topics": "names with commas between (or give topic-pattern)",
+            "topic-pattern": "regular expression of names",
+            "path": "folder or hdfs://HOST:PORT/PATH; default: archive below --home",
+            "compression": f"{', '.join(_CODECS)}; default: {_CODECS[0]}",
+            "starting-position": 'earliest (default), latest, or as format("talos") has it',
+            "group": "consumer group that shows the progress; default: pipeline-archive",
+        }
+    )
+
+    def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
+        """Start the stream. Raises: ConfigError: an option cannot be used."""
+        given = settings.options
+        codec = given.get("compression", _CODECS[0])
+        if codec not in _CODECS:
+            raise ConfigError(f"archive.compression is one of {', '.join(_CODECS)}, not {codec!r}")
+        path = given.get("path") or str(settings.home / "archive")
+        stream = (
+            spark.readStream.format("talos")
+            .options(**_source(settings))
+            .load()
+            .writeStream.queryName(self.name)
+            .foreachBatch(ArchiveWriter(path, codec))
+            .option("checkpointLocation", str(settings.checkpoint(self.name)))
+        )
+        if settings.available_now:
+            return stream.trigger(availableNow=True).start()
+        return stream.trigger(processingTime=f"{settings.trigger_s} seconds").start()
+
+
+def _source(settings: PipelineSettings) -> dict[str, str]:
+    """Options of the read. Raises: ConfigError: not one of topics and topic-pattern."""
+    given = settings.options
+    chosen = {"topics": given.get("topics"), "topicPattern": given.get("topic-pattern")}
+    read = {name: value for name, value in chosen.items() if value}
+    if len(read) != 1:
+        raise ConfigError("archive needs -o archive.topics=NAME,... or archive.topic-pattern=REGEX")
+    return {
+        **read,
+        "url": settings.url,
+        "key": settings.key,
+        "startingPosition": given.get("starting-position", "earliest"),
+        "group": given.get("group", "pipeline-archive"),
+        "maxMessagesPerTrigger": str(settings.max_messages_per_trigger),
+    }
+
+
+class ArchiveWriter:
+    """Takes batches into the archive; to be given to ``foreachBatch``."""
+
+    def __init__(self, path: str, codec: str) -> None:
+        self._path, self._codec = path.rstrip("/"), codec
+
+    def __call__(self, messages: DataFrame, batch_id: int) -> None:
+        """Take one batch; done when its list is there.
+
+        Raises: ConfigError: the files of another stream are there, whose messages these may be.
+        """
+        spark = messages.sparkSession
+        stream = str(spark.sparkContext.getLocalProperty(_QUERY_ID))
+        files = HadoopFiles(spark, self._path)
+        # Beside the archive, where no reader of it looks.
+        beside = f"{self._path}.batches"
+        self._check_owner(files, f"{beside}/{_OWNER}", stream)
+        listed, staged = f"{beside}/{batch_id:09}.json", f"{beside}/{batch_id:09}"
+        if files.exists(listed):
+            files.delete(staged)
+            return
+        prefix = f"{stream[:8]}-{batch_id:09}-"
+        files.delete_all(f"{self._path}/{_DATE}=*/{prefix}*.parquet")
+        self._write(messages, staged)
+        names = self._move(files, staged, prefix)
+        files.write_new(listed, json.dumps({"stream": stream, "files": names}))
+        files.delete(staged)
+        files.delete(f"{beside}/{batch_id - _LISTS_KEPT:09}.json")
+
+    def _check_owner(self, files: HadoopFiles, path: str, stream: str) -> None:
+        if not files.exists(path):
+            files.write_new(path, json.dumps({"stream": stream}))
+        owner: dict[str, Any] = json.loads(files.read(path))
+        if owner["stream"] != stream:
+            raise ConfigError(
+                f"{self._path} is the archive of another checkpoint (stream {owner['stream']}, "
+                f"this one is {stream}); give another path"
+            )
+
+    def _write(self, messages: DataFrame, staged: str) -> None:
+        dated = messages.withColumn(_DATE, F.to_date("append_time"))
+        writer = dated.write.mode("overwrite").partitionBy(_DATE)
+        writer.option("compression", self._codec).parquet(staged)
+
+    def _move(self, files: HadoopFiles, staged: str, prefix: str) -> list[str]:
+        names = []
+        for number, source in enumerate(files.glob(f"{staged}/{_DATE}=*/*.parquet")):
+            folder = source.rsplit("/", 2)[1]
+            name = f"{folder}/{prefix}{number:04}.parquet"
+            files.rename(source, f"{self._path}/{name}")
+            names.append(name)
+        return names
+
+
+ARCHIVE = Archive()

@@ -1,0 +1,1 @@
+"""Invoices as values, HTML pages and versioned files."""

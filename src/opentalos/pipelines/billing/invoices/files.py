@@ -1,0 +1,156 @@
+"""The invoices of a month on disk: whole versions, of which one is in force.
+
+    HOME/invoices/2026-11/current           a link to the version in force
+    HOME/invoices/2026-11/ledger.json       open or closed, and the versions that were closed
+    HOME/invoices/2026-11/.versions/DIGEST/lines.parquet, totals.parquet, pages/TENANT.html, ...
+
+A version is named after its content and never changes. It is written and synced, then the link is
+renamed over the old one: readers see the former invoices or the new ones, never some of each.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from opentalos.model.errors import ConfigError
+from opentalos.pipelines.lake.durable_files import sync_folder, write_json
+from opentalos.pipelines.lake.month import Month
+
+LINES: Final = "lines.parquet"
+TOTALS: Final = "totals.parquet"
+TOPICS: Final = "topics.parquet"
+PROBLEMS: Final = "problems.txt"
+_CURRENT: Final = "current"
+_LEDGER: Final = "ledger.json"
+_VERSIONS: Final = ".versions"
+_NEW: Final = ".new"
+_DIGEST_CHARACTERS: Final = 24
+_NAME_MAX: Final = 200  # characters of a file's name before its suffix
+
+Files = Mapping[str, bytes]  # path in the version -> content
+
+
+def page_name(tenant: str) -> str:
+    """Where a tenant's page lies in a version."""
+    name = quote(tenant, safe="")
+    if len(name) > _NAME_MAX:
+        name = name[:_NAME_MAX] + hashlib.sha256(tenant.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    return f"pages/{name}.html"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """What was decided about a month; ``closings``: the versions that were closed, in order."""
+
+    closed: bool = False
+    closings: tuple[str, ...] = ()
+
+    @property
+    def revision(self) -> int:
+        """Of the invoices in force or being made."""
+        return len(self.closings) + (0 if self.closed else 1)
+
+
+class InvoiceFolder:
+    """The invoices of one month; one writer at a time."""
+
+    def __init__(self, home: Path, month: Month) -> None:
+        self.month = month
+        self.folder = home / "invoices" / str(month)
+        self._versions = self.folder / _VERSIONS
+
+    @property
+    def current(self) -> Path | None:
+        """The version in force: a folder that never changes."""
+        try:
+            return self.folder / os.readlink(self.folder / _CURRENT)
+        except FileNotFoundError:
+            return None
+
+    def ledger(self) -> Ledger:
+        """Raises: ConfigError: somebody changed it into something else."""
+        path = self.folder / _LEDGER
+        try:
+            found = json.loads(path.read_text())
+            return Ledger(bool(found["closed"]), tuple(map(str, found["closings"])))
+        except FileNotFoundError:
+            return Ledger()
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"{path} is unreadable: {error}") from error
+
+    def publish(self, files_of: Callable[[int], Files], *, reopen: bool = False) -> Path:
+        """Put these invoices in force; a month that is closed must have them already.
+
+        Args:   files_of: the invoices with this number of the revision.
+        Raises: ConfigError: the month is closed and they differ; nothing was changed.
+        """
+        ledger = self.ledger()
+        files = files_of(ledger.revision)
+        name = _digest(files)
+        if ledger.closed and name != ledger.closings[-1]:
+            if not reopen:
+                raise ConfigError(
+                    f"{self.month} is closed, and its invoices would differ: see what has changed "
+                    "with talos bill reconcile; -o billing.reopen=yes makes the next revision"
+                )
+            ledger = Ledger(False, ledger.closings)
+            files = files_of(ledger.revision)
+            name = _digest(files)
+            self._write_ledger(ledger)
+        before = self.current  # somebody may be reading it
+        self._write_version(name, files)
+        self._point_at(name)
+        self._sweep({name, *ledger.closings, *([before.name] if before else [])})
+        return self._versions / name
+
+    def close(self) -> None:
+        """Make the version in force final. Harmless if repeated."""
+        ledger, current = self.ledger(), self.current
+        if not ledger.closed and current is not None:
+            self._write_ledger(Ledger(True, (*ledger.closings, current.name)))
+
+    def _write_version(self, name: str, files: Files) -> None:
+        if (self._versions / name).exists():
+            return
+        new = self._versions / _NEW
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        for path, content in files.items():
+            target = new / path
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(content)
+        os.sync()  # of thousands of small files at once: one call, not one for each
+        os.rename(new, self._versions / name)
+        sync_folder(self._versions)
+
+    def _point_at(self, name: str) -> None:
+        link = self.folder / _CURRENT
+        if self.current == self._versions / name:
+            return
+        fresh = self.folder / f"{_NEW}-link"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(Path(_VERSIONS) / name)
+        os.replace(fresh, link)
+        sync_folder(self.folder)
+
+    def _write_ledger(self, ledger: Ledger) -> None:
+        write_json(self.folder / _LEDGER, asdict(ledger))
+
+    def _sweep(self, wanted: set[str]) -> None:
+        for version in self._versions.iterdir():
+            if version.name not in wanted:
+                shutil.rmtree(version, ignore_errors=True)
+
+
+def _digest(files: Files) -> str:
+    found = hashlib.sha256()
+    for path, content in sorted(files.items()):
+        found.update(f"{path}\0{len(content)}\0".encode())
+        found.update(content)
+    return found.hexdigest()[:_DIGEST_CHARACTERS]

@@ -1,0 +1,110 @@
+"""Invoices as values, out of the tables of lines and topics."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from opentalos.pipelines.billing.plans.price_plan import PricePlan, Resource
+from opentalos.pipelines.billing.plans.tenant_plans import Assigned
+from opentalos.pipelines.lake.month import Month
+
+FREE_TIER: Final = -1  # the number of the tier that is the free quota
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvoiceLine:
+    """One price times one quantity; ``amount`` is rounded, nothing else is."""
+
+    resource: Resource
+    tier: int
+    from_count: int
+    up_to_count: int | None
+    quantity: int
+    unit: int
+    unit_name: str
+    price: Decimal
+    amount: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicUse:
+    """What one topic took in during the month."""
+
+    name: str
+    topic: str
+    partitions: int  # with usage
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invoice:
+    """What one tenant owes for one month."""
+
+    tenant: str
+    month: Month
+    revision: int  # from 1; more when a closed month was opened again
+    plan: PricePlan
+    lines: tuple[InvoiceLine, ...]
+    topics: tuple[TopicUse, ...]
+
+    @property
+    def total(self) -> Decimal:
+        """The sum of the lines."""
+        return sum((line.amount for line in self.lines), Decimal(0))
+
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def invoices(
+    assigned: Sequence[Assigned], lines: Rows, topics: Rows, month: Month, revision: int
+) -> Iterator[Invoice]:
+    """An invoice for each tenant that has a plan, also one over nothing.
+
+    Args: lines: with the columns of ``pricing.LINES``; topics: of ``topic_totals``.
+    """
+    lines_of, topics_of = _by_tenant(lines), _by_tenant(topics)
+    for one in assigned:
+        if one.plan is not None:
+            yield Invoice(
+                tenant=one.tenant,
+                month=month,
+                revision=revision,
+                plan=one.plan,
+                lines=tuple(map(_line, lines_of.get(one.tenant, ()))),
+                topics=tuple(map(_topic, topics_of.get(one.tenant, ()))),
+            )
+
+
+def _by_tenant(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["tenant"], []).append(row)
+    return found
+
+
+def _line(row: Mapping[str, Any]) -> InvoiceLine:
+    end = row["up_to_count"]
+    return InvoiceLine(
+        resource=Resource(row["resource"]),
+        tier=row["tier"],
+        from_count=int(row["from_count"]),
+        up_to_count=None if end is None else int(end),
+        quantity=int(row["quantity"]),
+        unit=int(row["unit"]),
+        unit_name=row["unit_name"],
+        price=row["price"],
+        amount=row["amount"],
+    )
+
+
+def _topic(row: Mapping[str, Any]) -> TopicUse:
+    return TopicUse(
+        name=row["name"],
+        topic=row["topic"],
+        partitions=row["partitions"],
+        records=int(row["records"]),
+        bytes=int(row["bytes"]),
+    )

@@ -1,0 +1,172 @@
+"""An invoice as one HTML page that needs nothing else, on the screen and on paper."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from html import escape
+from typing import Final
+
+from opentalos.pipelines.billing.invoices.invoice import FREE_TIER, Invoice, InvoiceLine, TopicUse
+from opentalos.pipelines.billing.plans.price_plan import Resource
+
+_NAMES: Final = {
+    Resource.RECORDS: ("Messages stored", "message", "messages"),
+    Resource.BYTES: ("Bytes stored", "byte", "bytes"),
+    Resource.PARTITIONS: ("Reserved partitions", "partition and month", "partitions"),
+    Resource.MINIMUM: ("Up to the minimum of the plan", "month", ""),
+}
+_KIB: Final = 1024
+_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB")
+_STYLE: Final = """
+@page{size:A4;margin:18mm}
+body{font:14px/1.45 system-ui,sans-serif;color:#222;background:#fff;max-width:48rem;
+margin:2.5rem auto;padding:0 1rem}
+header{display:flex;justify-content:space-between;align-items:flex-end;
+border-bottom:3px solid #222;padding-bottom:.8rem;margin-bottom:1.5rem}
+h1{font-size:1.7rem;margin:0;letter-spacing:-.01em}
+h2{font-size:1rem;margin:2.2rem 0 .4rem}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1.2rem;margin:0 0 1.8rem}
+dt,small,footer{color:#666}dd{margin:0;overflow-wrap:anywhere}
+table{border-collapse:collapse;width:100%}
+th,td{text-align:left;padding:.42rem .9rem .42rem 0;border-bottom:1px solid #ddd;
+vertical-align:top;overflow-wrap:anywhere}
+th{font-weight:600;color:#666;font-size:.85rem;border-bottom-color:#999}
+th:last-child,td:last-child{padding-right:0}
+.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+td small{display:block}
+tfoot td{border-bottom:0;border-top:2px solid #222;font-weight:700;font-size:1.1rem}
+tr{break-inside:avoid}thead{display:table-header-group}
+.due{font-size:1.7rem;font-weight:700;font-variant-numeric:tabular-nums;white-space:nowrap}
+footer{margin-top:2.5rem;font-size:.85rem;border-top:1px solid #ddd;padding-top:.7rem}
+"""
+
+
+def render(invoice: Invoice) -> str:
+    """The page. Every text of others is escaped; the same invoice gives the same bytes."""
+    tenant, month = escape(invoice.tenant), str(invoice.month)
+    total = _money(invoice, invoice.total)
+    parts = [
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width,initial-scale=1">',
+        f'<link rel="icon" href="data:,"><title>Invoice {month} of {tenant}</title>',
+        f"<style>{_STYLE}</style></head><body>",
+        f'<header><h1>Invoice {month}</h1><span class="due">{total}</span></header>',
+        *_facts(invoice),
+        *_lines(invoice),
+        *_topics(invoice),
+        "<footer>Counted is what was stored, by the minute of its append time in UTC. Each "
+        "amount is quantity &times; price, rounded once; the total is the sum of the amounts."
+        "</footer></body></html>\n",
+    ]
+    return "\n".join(parts)
+
+
+def _facts(invoice: Invoice) -> Iterator[str]:
+    plan, month = invoice.plan, invoice.month
+    revision = str(invoice.revision)
+    if invoice.revision > 1:
+        revision += f", replaces revision {invoice.revision - 1}"
+    last = month.end.date().isoformat()
+    facts = {
+        "Tenant": invoice.tenant,
+        "Period": f"{month.begin.date().isoformat()} 00:00 to before {last} 00:00, UTC",
+        "Price plan": f"{plan.name}, version of {plan.valid_from}",
+        "Currency": plan.currency,
+        "Revision": revision,
+    }
+    yield "<dl>"
+    for name, text in facts.items():
+        yield f"<dt>{name}</dt><dd>{escape(text)}</dd>"
+    yield "</dl>"
+
+
+def _lines(invoice: Invoice) -> Iterator[str]:
+    yield '<table><thead><tr><th>Item</th><th class="n">Quantity</th><th class="n">Price</th>'
+    yield f'<th class="n">Amount, {escape(invoice.plan.currency)}</th></tr></thead><tbody>'
+    for line in invoice.lines:
+        name, _, _ = _NAMES[line.resource]
+        quantity = "" if line.resource is Resource.MINIMUM else f"{line.quantity:,}"
+        if line.resource is Resource.BYTES:
+            quantity += f"<small>{_size(line.quantity)}</small>"
+        yield (
+            f"<tr><td>{name}<small>{_range(line)}</small></td>"
+            f'<td class="n">{quantity}</td><td class="n">{_price(line)}</td>'
+            f'<td class="n">{_amount(invoice, line.amount)}</td></tr>'
+        )
+    if not invoice.lines:
+        yield '<tr><td colspan="4">Nothing was used.</td></tr>'
+    yield '</tbody><tfoot><tr><td colspan="3">Total</td>'
+    yield f'<td class="n">{_money(invoice, invoice.total)}</td></tr></tfoot></table>'
+
+
+def _topics(invoice: Invoice) -> Iterator[str]:
+    if not invoice.topics:
+        return
+    yield "<h2>Usage by topic</h2>"
+    yield '<table><thead><tr><th>Topic</th><th class="n">Partitions</th>'
+    yield '<th class="n">Messages</th><th class="n">Bytes</th></tr></thead><tbody>'
+    yield from map(_topic, invoice.topics)
+    partitions = sum(one.partitions for one in invoice.topics)
+    records = sum(one.records for one in invoice.topics)
+    count = sum(one.bytes for one in invoice.topics)
+    cells = "".join(f'<td class="n">{number:,}</td>' for number in (partitions, records, count))
+    yield f"</tbody><tfoot><tr><td>All</td>{cells}</tr></tfoot></table>"
+
+
+def _topic(one: TopicUse) -> str:
+    numbers = (one.partitions, one.records, one.bytes)
+    cells = "".join(f'<td class="n">{number:,}</td>' for number in numbers)
+    return f"<tr><td>{escape(one.name)}<small>{escape(one.topic)}</small></td>{cells}</tr>"
+
+
+def _range(line: InvoiceLine) -> str:
+    """Which of the month's units have this price."""
+    if line.resource is Resource.MINIMUM:
+        return ""
+    if line.tier == FREE_TIER:
+        word = "included" if line.resource is Resource.PARTITIONS else "free quota"
+        return f"{word}, first {_units(line, line.up_to_count or 0)}"
+    begin = _units(line, line.from_count)
+    if line.up_to_count is None:
+        return f"above {begin}" if line.from_count else ""
+    return f"from {begin} to {_units(line, line.up_to_count)}"
+
+
+def _units(line: InvoiceLine, count: int) -> str:
+    """A limit of a plan, which is a whole number of units."""
+    _, _, many = _NAMES[line.resource]
+    if line.unit_name:
+        return f"{count // line.unit:,} {escape(line.unit_name)}"
+    return f"{count:,} {many}"
+
+
+def _price(line: InvoiceLine) -> str:
+    if line.resource is Resource.MINIMUM:
+        return ""
+    if line.tier == FREE_TIER:
+        return "free"
+    _, one, many = _NAMES[line.resource]
+    unit = escape(line.unit_name) or (one if line.unit == 1 else f"{line.unit:,} {many}")
+    return f"{_plain(line.price)}<small>per {unit}</small>"
+
+
+def _plain(price: Decimal) -> str:
+    """All digits that say something, and two behind the point at least."""
+    whole, _, rest = f"{price:,f}".partition(".")
+    return f"{whole}.{rest.rstrip('0').ljust(2, '0')}"
+
+
+def _amount(invoice: Invoice, amount: Decimal) -> str:
+    return f"{amount:,.{invoice.plan.decimals}f}"
+
+
+def _money(invoice: Invoice, amount: Decimal) -> str:
+    return f"{_amount(invoice, amount)} {escape(invoice.plan.currency)}"
+
+
+def _size(count: int) -> str:
+    """For people, beside the exact count."""
+    if count < _KIB:
+        return f"{count} B"
+    power = min((count.bit_length() - 1) // 10, len(_UNITS))
+    scaled = (Decimal(count) / _KIB**power).quantize(Decimal("0.1"))
+    return f"{scaled:,} {_UNITS[power - 1]}"

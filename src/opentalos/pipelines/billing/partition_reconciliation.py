@@ -1,0 +1,165 @@
+"""Compares the bill with the log: what the table "usage" says of a partition with what its log has.
+
+Three things must hold. The minutes of a partition chain from offset 0 on (or from where metering
+began on a log from before it), so that every record is in exactly one; they do not go beyond the
+log; and every minute that the log still has whole is the same in records, bytes and offsets. What
+the table does not have yet is pending, not a difference.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from opentalos.pipelines.metering.usage_lake import MinuteUse
+
+FAULTS_MAX: Final = 20  # texts kept per partition; all of them are counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogUsage:
+    """What the log of one partition tells. ``minutes``: of what it still has, in order."""
+
+    topic: str
+    name: str
+    tenant: str
+    partition: int
+    start_offset: int
+    next_offset: int
+    metered_offset: int  # below it, usage events tell of every message; -1: [metering] is off
+    metered_since: int  # from it on; larger than 0 if messages went while metering was off
+    total_bytes: int  # ever appended, with the headers of blocks
+    minutes: Sequence[MinuteUse]
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionResult:
+    """How the table and the log of one partition compare."""
+
+    topic: str
+    name: str
+    tenant: str
+    partition: int
+    deleted: bool = False  # the topic is gone: only the chain was checked
+    records: int = 0  # in the table
+    bytes: int = 0
+    next_offset: int = 0  # of the log
+    pending: int = 0  # records of the log that the table does not have yet
+    unmetered: int = 0  # of these, those that no usage event tells of yet
+    minutes_compared: int = 0
+    difference_records: int = 0  # sum of all deviations, never less than 0
+    difference_bytes: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def differs(self) -> bool:
+        """Whether there is any deviation."""
+        return bool(self.difference_records or self.difference_bytes)
+
+    def fault(self, text: str, *, records: int = 0, count: int = 0) -> None:
+        """Note a deviation of so many records and ``count`` bytes."""
+        self.difference_records += abs(records)
+        self.difference_bytes += abs(count)
+        if len(self.faults) < FAULTS_MAX:
+            self.faults.append(text)
+
+
+def compare(log: LogUsage, rows: Sequence[MinuteUse]) -> PartitionResult:
+    """Compare a partition.
+
+    Args: rows: of the table, by minute; read before the log was, so that they cannot be ahead.
+    """
+    found = PartitionResult(
+        topic=log.topic,
+        name=log.name,
+        tenant=log.tenant,
+        partition=log.partition,
+        next_offset=log.next_offset,
+    )
+    reached = max(_check_chain(found, rows, log.metered_since), log.metered_since)
+    found.pending = max(0, log.next_offset - reached)
+    found.unmetered = max(0, log.next_offset - max(reached, log.metered_offset))
+    if reached > log.next_offset:
+        more = reached - log.next_offset
+        found.fault(f"{more} records more than the log has ever had", records=more)
+    if not found.pending and found.bytes > log.total_bytes:
+        more = found.bytes - log.total_bytes
+        found.fault(f"{more} bytes more than the log has ever had", count=more)
+    _check_minutes(found, log, rows, reached)
+    return found
+
+
+def compare_deleted(key: tuple[str, int], name: str, rows: Sequence[MinuteUse]) -> PartitionResult:
+    """What can be checked of a topic that is gone."""
+    found = PartitionResult(topic=key[0], name=name, tenant="", partition=key[1], deleted=True)
+    found.next_offset = _check_chain(found, rows, 0)
+    return found
+
+
+def _check_chain(found: PartitionResult, rows: Sequence[MinuteUse], since: int) -> int:
+    """Count the rows, note gaps (not those below ``since``) and overlaps; how far the table is."""
+    reached = 0
+    for row in rows:
+        found.records += row.records
+        found.bytes += row.bytes
+        wanted, first = max(reached, since), row.first_offset
+        if first > wanted:
+            found.fault(f"offsets {wanted} to {first - 1} are in no minute", records=first - wanted)
+        elif first < reached:
+            found.fault(
+                f"offsets {first} to {reached - 1} are in two minutes", records=reached - first
+            )
+        if row.records != row.next_offset - row.first_offset:
+            wrong = row.records - (row.next_offset - row.first_offset)
+            found.fault(f"{_at(row)}: {row.records} records between its offsets", records=wrong)
+        reached = max(reached, row.next_offset)
+    return reached
+
+
+def _check_minutes(
+    found: PartitionResult, log: LogUsage, rows: Sequence[MinuteUse], reached: int
+) -> None:
+    """Each minute that the log has whole, and that the table must have, is the same there."""
+    table = {row.minute_ms: row for row in rows}
+    chained = not found.difference_records
+    for minute in log.minutes:
+        if minute.next_offset > reached:
+            break  # pending, at least its end
+        row = table.get(minute.minute_ms)
+        if row == minute:
+            found.minutes_compared += 1
+        elif row is None:
+            records = minute.records if chained else 0  # else the gap was counted already
+            found.fault(f"{_at(minute)} is missing", records=records, count=minute.bytes)
+        elif row.first_offset < minute.first_offset == log.start_offset:
+            _check_cut(found, row, minute)
+        else:
+            _note_deviation(found, row, minute, chained=chained)
+
+
+def _check_cut(found: PartitionResult, row: MinuteUse, minute: MinuteUse) -> None:
+    """Retention has dropped the beginning of this minute: only its end can be compared."""
+    if row.next_offset != minute.next_offset:
+        records = row.next_offset - minute.next_offset
+        found.fault(f"{_at(row)} ends at offset {row.next_offset}", records=records)
+    if row.bytes < minute.bytes:
+        count = minute.bytes - row.bytes
+        found.fault(f"{_at(row)} has {count} bytes too few", count=count)
+
+
+def _note_deviation(
+    found: PartitionResult, row: MinuteUse, minute: MinuteUse, *, chained: bool
+) -> None:
+    records = row.records - minute.records
+    # The same number of records at another place is a deviation as well.
+    moved = abs(row.first_offset - minute.first_offset) if not records else records
+    found.fault(
+        f"{_at(row)}: the table has offsets {row.first_offset} to {row.next_offset} and "
+        f"{row.bytes} bytes, the log {minute.first_offset} to {minute.next_offset} and "
+        f"{minute.bytes}",
+        records=moved if chained else 0,
+        count=row.bytes - minute.bytes,
+    )
+
+
+def _at(minute: MinuteUse) -> str:
+    return f"minute {minute.minute_ms}"

@@ -1,0 +1,280 @@
+"""The pipeline ``billing``: usage of a month and price plans into invoices."""
+
+import io
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from opentalos.adapters.system_clock import SystemClock
+from opentalos.model.errors import ConfigError, TalosError
+from opentalos.pipelines.billing.invoices.files import (
+    LINES,
+    PROBLEMS,
+    TOPICS,
+    TOTALS,
+    Files,
+    InvoiceFolder,
+    page_name,
+)
+from opentalos.pipelines.billing.invoices.invoice import invoices
+from opentalos.pipelines.billing.invoices.page import render
+from opentalos.pipelines.billing.plans.price_plan import PricePlans
+from opentalos.pipelines.billing.plans.price_plan_files import load_price_plans
+from opentalos.pipelines.billing.plans.tenant_plans import (
+    Assigned,
+    TenantPlans,
+    default_only,
+    load_tenant_plans,
+)
+from opentalos.pipelines.billing.pricing import (
+    AMOUNT,
+    gaps,
+    invoice_lines,
+    line_items,
+    partition_totals,
+    price_table,
+    reserved_table,
+    topic_totals,
+)
+from opentalos.pipelines.lake.month import Month
+from opentalos.pipelines.lake.tables import HourTable
+from opentalos.pipelines.metering.usage_table import SCHEMA, TABLE
+from opentalos.pipelines.pipeline import PipelineSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOG: Final = logging.getLogger(__name__)
+_AMOUNT: Final = pa.decimal128(AMOUNT.precision, AMOUNT.scale)
+_TOTALS: Final = pa.schema(
+    [
+        ("tenant", pa.string()),
+        ("month", pa.string()),
+        ("revision", pa.int32()),
+        ("plan", pa.string()),
+        ("plan_version", pa.string()),
+        ("currency", pa.string()),
+        ("records", pa.decimal128(38, 0)),
+        ("bytes", pa.decimal128(38, 0)),
+        ("amount", _AMOUNT),  # null: not billed
+        ("problem", pa.string()),  # why not; empty if it was
+    ]
+)
+_PROBLEMS_SHOWN: Final = 5
+_YES_NO: Final = {"yes": True, "no": False}
+
+
+class BilledWithProblems(TalosError):
+    """The invoices are made, but something of the month could not be billed: the text says what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillingOptions:
+    """What is to be billed, by which plans."""
+
+    month: Month
+    plans: PricePlans
+    tenants: TenantPlans
+    close: bool
+    reopen: bool
+    fails: bool  # on a problem, after everything else was billed
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], now: datetime) -> "BillingOptions":
+        """Read plans and tenants. Raises: ConfigError: with file and line where a file is wrong."""
+        if "plans" not in options:
+            raise ConfigError("billing needs -o billing.plans=DIR, the price plans")
+        plans = load_price_plans(Path(options["plans"]))
+        default = options.get("default-plan", "")
+        if "tenants" in options:
+            tenants = load_tenant_plans(Path(options["tenants"]), plans, default)
+        else:
+            tenants = default_only(default, plans)
+        on_problem = options.get("on-problem", "fail")
+        if on_problem not in ("fail", "report"):
+            raise ConfigError(f"on-problem is fail or report, not {on_problem!r}")
+        return cls(
+            month=_month(options.get("month", "this"), now),
+            plans=plans,
+            tenants=tenants,
+            close=_yes(options, "close"),
+            reopen=_yes(options, "reopen"),
+            fails=on_problem == "fail",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """All of a month as tables, each in one order for ever."""
+
+    month: Month
+    assigned: Sequence[Assigned]
+    lines: pa.Table
+    topics: pa.Table
+    problems: Sequence[str]
+
+
+class Billing:
+    """Makes all invoices of a month anew; the same usage and plans give the same bytes."""
+
+    name = "billing"
+    about = "invoices of a month from usage and price plans"
+    options: Mapping[str, str] = MappingProxyType(
+        {
+            "month": "YYYY-MM, this (default) or last: the month in UTC",
+            "plans": "directory of price plans; see talos bill plan check",
+            "tenants": "file that says which tenant has which plan",
+            "default-plan": "plan of tenants that the file does not name",
+            "close": "yes: make the invoices final; the month must be over and without problems",
+            "reopen": "yes: let a closed month change, as its next revision",
+            "on-problem": "fail (default): end with an error once all else is billed; or report",
+        }
+    )
+
+    def run(self, spark: "SparkSession", settings: PipelineSettings) -> None:
+        """Bill. Raises: ConfigError: nothing was changed; BilledWithProblems: all else is done."""
+        now = datetime.fromtimestamp(SystemClock().wall_ms() // 1000, UTC)
+        options = BillingOptions.of(settings.options, now)
+        folder = InvoiceFolder(settings.home, options.month)
+        bill = make_bill(spark, settings.home, options)
+        if options.close:
+            _refuse_to_close(bill, now)
+        version = folder.publish(partial(invoice_files, bill), reopen=options.reopen)
+        if options.close:
+            folder.close()
+        _LOG.info("billed %s into %s", options.month, version)
+        if bill.problems:
+            _tell(bill, fails=options.fails)
+
+
+def make_bill(spark: "SparkSession", home: Path, options: BillingOptions) -> Bill:
+    """Price the usage that the lake has of the month. Raises: ConfigError: ANSI mode is off."""
+    if spark.conf.get("spark.sql.ansi.enabled") != "true":
+        raise ConfigError("billing needs spark.sql.ansi.enabled=true: overflows must be errors")
+    table = HourTable(home, TABLE, SCHEMA)
+    month = options.month
+    hours = [one for one in table.hours() if month.begin_ms <= one < month.end_ms]
+    partitions = partition_totals(table.read(spark, hours)).persist()
+    try:
+        order: Any = [(name, "ascending") for name in ("tenant", "name", "topic")]
+        topics = topic_totals(partitions).toArrow().sort_by(order)
+        used = set(topics.column("tenant").to_pylist())
+        assigned = options.tenants.assigned(used, month, options.plans)
+        found = spark.createDataFrame(topics)
+        prices, reserved = price_table(spark, assigned), reserved_table(spark, assigned)
+        lines = invoice_lines(line_items(found, reserved, prices).toArrow(), assigned)
+        problems = [f"tenant {one.tenant}: {one.problem}" for one in assigned if one.problem]
+        missing = sorted(gaps(partitions).collect())
+    finally:
+        partitions.unpersist()
+    problems += [
+        f"topic {row['name']} ({row['topic']}), partition {row['partition']}: its minutes do not "
+        f"chain, {row['missing']} records are missing; see talos bill reconcile"
+        for row in missing
+    ]
+    return Bill(month, assigned, lines, topics, problems)
+
+
+def invoice_files(bill: Bill, revision: int) -> Files:
+    """The content of all files of the invoices."""
+    lines, topics = bill.lines.to_pylist(), bill.topics.to_pylist()
+    files = {
+        page_name(one.tenant): render(one).encode()
+        for one in invoices(bill.assigned, lines, topics, bill.month, revision)
+    }
+    files[LINES] = _parquet(bill.lines)
+    files[TOPICS] = _parquet(bill.topics)
+    files[TOTALS] = _parquet(_totals(bill, revision))
+    files[PROBLEMS] = "".join(f"{one}\n" for one in bill.problems).encode()
+    return files
+
+
+def _totals(bill: Bill, revision: int) -> pa.Table:
+    """One row per tenant, also of those that could not be billed."""
+    use: dict[str, list[Any]] = {}
+    for row in bill.topics.select(["tenant", "records", "bytes"]).to_pylist():
+        sums = use.setdefault(row["tenant"], [0, 0])
+        sums[0] += row["records"]
+        sums[1] += row["bytes"]
+    amounts: dict[str, Any] = {}
+    for row in bill.lines.select(["tenant", "amount"]).to_pylist():
+        amounts[row["tenant"]] = amounts.get(row["tenant"], 0) + row["amount"]
+    rows = []
+    for one in bill.assigned:
+        records, count = use.get(one.tenant, (0, 0))
+        plan = one.plan
+        rows.append(
+            {
+                "tenant": one.tenant,
+                "month": str(bill.month),
+                "revision": revision,
+                "plan": plan and plan.name,
+                "plan_version": plan and str(plan.valid_from),
+                "currency": plan and plan.currency,
+                "records": records,
+                "bytes": count,
+                "amount": amounts.get(one.tenant, 0) if plan else None,
+                "problem": one.problem,
+            }
+        )
+    return pa.Table.from_pylist(rows, _TOTALS)
+
+
+def _parquet(table: pa.Table) -> bytes:
+    out = io.BytesIO()
+    # Without Spark's metadata, the bytes depend on the rows alone.
+    pq.write_table(table.replace_schema_metadata(None), out, compression="zstd")
+    return out.getvalue()
+
+
+def _month(text: str, now: datetime) -> Month:
+    this = Month(now.year, now.month)
+    if text == "this":
+        return this
+    if text == "last":
+        before = this.begin - timedelta(days=1)
+        return Month(before.year, before.month)
+    try:
+        return Month.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"month: {error}, this or last") from error
+
+
+def _yes(options: Mapping[str, str], name: str) -> bool:
+    given = options.get(name, "no")
+    if given not in _YES_NO:
+        raise ConfigError(f"{name} is yes or no, not {given!r}")
+    return _YES_NO[given]
+
+
+def _refuse_to_close(bill: Bill, now: datetime) -> None:
+    if now < bill.month.end:
+        raise ConfigError(
+            f"{bill.month} cannot be closed before {bill.month.end:%Y-%m-%d %H:%M} UTC"
+        )
+    if bill.problems:
+        raise ConfigError(f"{bill.month} cannot be closed: {_shown(bill.problems)}")
+
+
+def _tell(bill: Bill, *, fails: bool) -> None:
+    text = f"{bill.month} is billed, but for {_shown(bill.problems)}"
+    if fails:
+        raise BilledWithProblems(text)
+    _LOG.error("billing-problem: %s", text)
+
+
+def _shown(problems: Sequence[str]) -> str:
+    more = len(problems) - _PROBLEMS_SHOWN
+    shown = "; ".join(problems[:_PROBLEMS_SHOWN])
+    return shown + (f"; and {more:,} more" if more > 0 else "")
+
+
+BILLING: Final = Billing()

@@ -1,0 +1,1 @@
+"""Price plans and tenants' plans, read from TOML files."""

@@ -1,0 +1,262 @@
+"""Puts the blocks of one task: one at a time to each partition, to several at once."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from opentalos.model.errors import (
+    OffsetOutOfRange,
+    OutcomeUnknown,
+    PermissionDenied,
+    ProducerFenced,
+    RequestError,
+    SequenceGap,
+    TalosError,
+)
+from opentalos.model.message import MessageBlock, ProducerStamp
+from opentalos.pipelines.datasource.sink.block_comparison import same_messages
+from opentalos.pipelines.datasource.sink.identity import Identity
+from opentalos.pipelines.datasource.sink.plan import Target
+from opentalos.pipelines.datasource.sink.routing import Cut
+from opentalos.sdk.aio import Client
+from opentalos.sdk.core.values import PutReply
+from opentalos.sdk.errors import ClientClosed
+
+PUTS_MAX: Final = 8  # of one task, on their way at once
+WAITING_BYTES_MAX: Final = 32 << 20  # of blocks of one task; a single block may be larger
+ATTEMPT_S_MIN: Final = 0.1  # the least time that is worth another attempt
+LOOK_MESSAGES: Final = 20_000  # of one get, while a block is looked for
+LOOK_BYTES: Final = 8 << 20
+_FIRST_BYTE: Final = 1  # a get gives a first block, however large
+
+_log = logging.getLogger("opentalos.pipelines.sink")
+
+
+class NotTheSameRows(RequestError):
+    """Not done: an earlier try of the same task stored other rows, or in another order."""
+
+
+class Stored(NamedTuple):
+    """What one task has stored in one partition."""
+
+    topic: str
+    partition: int
+    rows: int
+    bytes_count: int  # of blocks, as they were sent
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The blocks of one partition, in order."""
+
+    target: Target
+    partition: int
+    producer_id: int
+    floor: int  # a block below it was stored by an earlier try
+    sequence: int = 0  # of the next block
+    bytes_count: int = 0
+    unplaced: bool = False  # the last one was stored before, the log does not know where
+    waiting: deque[MessageBlock] = field(default_factory=deque)
+    task: asyncio.Task[None] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.target.ref.name}[{self.partition}]"
+
+
+class Lanes:
+    """Belongs to the loop.
+
+    With a server that can tell repeated puts, each block has a stamp made of the identity, so a
+    block that an earlier try stored is not stored again. Where such a block can be found, it is
+    compared: a plan that gives other rows with each try must fail, not lose them.
+
+    Args: identity: None: at least once; own_times: rows have their own create times, so those are
+    compared as well.
+    """
+
+    def __init__(self, client: Client, identity: Identity | None, *, own_times: bool) -> None:
+        self._client, self._identity, self._own_times = client, identity, own_times
+        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._room = asyncio.Semaphore(PUTS_MAX)
+        self._bytes = 0  # of blocks that wait or are on their way
+        self._progress = asyncio.Event()
+        self._failure: Exception | None = None
+
+    async def add(self, cut: Cut) -> None:
+        """Take a block, as soon as there is room. Raises: what an earlier one ended with."""
+        size = len(cut.block.payload)
+        while self._bytes and self._bytes + size > WAITING_BYTES_MAX and self._failure is None:
+            await self._next_progress()
+        if self._failure is not None:
+            raise self._failure
+        lane = self._lane(cut)
+        lane.waiting.append(cut.block)
+        self._bytes += size
+        if lane.task is None:
+            lane.task = asyncio.create_task(self._drain(lane))
+
+    async def finish(self) -> Sequence[Stored]:
+        """Wait until every block is stored. Raises: what one of them ended with."""
+        while self._failure is None and any(lane.task for lane in self._lanes.values()):
+            await self._next_progress()
+        if self._failure is not None:
+            raise self._failure
+        for lane in self._lanes.values():
+            if lane.unplaced:
+                raise NotTheSameRows(f"{lane}: an earlier try stored more rows than this one has")
+        return [
+            Stored(lane.target.ref.name, lane.partition, lane.sequence, lane.bytes_count)
+            for lane in self._lanes.values()
+        ]
+
+    async def abandon(self) -> None:
+        """Stop, and take no more; what is on its way may be stored."""
+        self._failure = self._failure or ClientClosed("the write was given up")
+        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _next_progress(self) -> None:
+        self._progress.clear()
+        await self._progress.wait()
+
+    def _lane(self, cut: Cut) -> _Lane:
+        ref = cut.target.ref
+        lane = self._lanes.get((ref.resource, cut.partition))
+        if lane is None:
+            producer_id = self._identity.producer_id(ref.resource) if self._identity else 0
+            floor = cut.target.floors.get(cut.partition, 0)
+            lane = _Lane(cut.target, cut.partition, producer_id, floor)
+            self._lanes[ref.resource, cut.partition] = lane
+        return lane
+
+    async def _drain(self, lane: _Lane) -> None:
+        try:
+            while lane.waiting and self._failure is None:
+                block = lane.waiting[0]
+                async with self._room:
+                    await self._put(lane, block)
+                lane.waiting.popleft()
+                lane.sequence += block.messages
+                lane.bytes_count += len(block.payload)
+                self._bytes -= len(block.payload)
+                self._progress.set()
+        except Exception as error:
+            error.add_note(f"at row {lane.sequence} of this task for {lane}")
+            self._failure = self._failure or error
+        finally:
+            lane.task = None
+            self._progress.set()
+
+    # --- one block ------------------------------------------------------------------------------
+
+    async def _put(self, lane: _Lane, block: MessageBlock) -> None:
+        identity = self._identity
+        if identity is None:
+            await self._put_at_least_once(lane, block)
+            return
+        stamp = ProducerStamp(lane.producer_id, identity.epoch, lane.sequence, identity.repeated)
+        try:
+            reply = await self._put_stamped(lane, block, stamp)
+        except ProducerFenced as error:
+            text = f"{lane}: a newer batch of this query has put there: {error}"
+            raise ProducerFenced(text) from error
+        lane.unplaced = reply.base_offset is None
+        if reply.base_offset is not None:
+            before = identity.compares_all or reply.base_offset < lane.floor
+            if before and lane.target.floors:
+                await self._compare(lane, block, reply.base_offset)
+
+    async def _put_stamped(
+        self, lane: _Lane, block: MessageBlock, stamp: ProducerStamp
+    ) -> PutReply:
+        """Put it. A log that has forgotten producers refuses a first block that is repeated; then
+        the sink looks itself whether it is stored."""
+        ref = lane.target.ref
+        try:
+            return await self._client.put(ref, lane.partition, block, stamp=stamp)
+        except SequenceGap as error:
+            refused = error
+        if not stamp.sequence and self._sees_all(lane) and not await self._is_stored(lane, block):
+            first = stamp._replace(repeated=False)
+            try:
+                return await self._client.put(ref, lane.partition, block, stamp=first)
+            except SequenceGap as error:
+                refused = error
+        raise _not_the_same(lane, refused) from refused
+
+    def _sees_all(self, lane: _Lane) -> bool:
+        """Whether no try of these rows can have stored them below the floor."""
+        identity, target = self._identity, lane.target
+        if identity is None or identity.earlier_run or not target.floors:
+            return False
+        return target.planned or not identity.retry
+
+    async def _is_stored(self, lane: _Lane, block: MessageBlock) -> bool:
+        """Whether the partition has such a block above the floor."""
+        ref, offset = lane.target.ref, lane.floor
+        held = await self._client.offsets(ref, [lane.partition])
+        while offset < held[lane.partition].next:
+            reply = await self._client.fetch(
+                ref, lane.partition, offset, messages_max=LOOK_MESSAGES, bytes_max=LOOK_BYTES
+            )
+            for stored in reply.blocks:
+                if same_messages(block, stored, stored.base_offset, own_times=self._own_times):
+                    return True
+                offset = stored.next_offset
+        return False
+
+    async def _put_at_least_once(self, lane: _Lane, block: MessageBlock) -> None:
+        """Put until the deadline, also if an attempt may have stored it."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._client.config.deadline_s
+        while True:
+            left_s = max(deadline_s - loop.time(), ATTEMPT_S_MIN)
+            try:
+                await self._client.put(lane.target.ref, lane.partition, block, deadline_s=left_s)
+            except OutcomeUnknown:
+                pause_s = self._client.config.backoff_s
+                if deadline_s - loop.time() < pause_s + ATTEMPT_S_MIN:
+                    raise
+                await asyncio.sleep(pause_s)
+            else:
+                return
+
+    async def _compare(self, lane: _Lane, block: MessageBlock, offset: int) -> None:
+        """Raises: NotTheSameRows: what is stored at the offset is not the block."""
+        try:
+            reply = await self._client.fetch(
+                lane.target.ref,
+                lane.partition,
+                offset,
+                messages_max=block.messages,
+                bytes_max=_FIRST_BYTE,
+            )
+        except (PermissionDenied, OffsetOutOfRange) as error:
+            _log.warning("%s: a block that was stored before cannot be compared: %s", lane, error)
+            return
+        stored = reply.blocks[0]
+        if not same_messages(block, stored, offset, own_times=self._own_times):
+            raise NotTheSameRows(
+                f"{lane}, offset {offset}: an earlier try of this task stored other rows. The plan "
+                "does not give the same rows in the same order each time, or blockMessages, "
+                "blockBytes, a writeId or the number of partitions was changed. Nothing more is "
+                "stored; delivery = at-least-once writes the rows again"
+            )
+
+
+def _not_the_same(lane: _Lane, error: TalosError) -> TalosError:
+    if not lane.sequence:
+        return NotTheSameRows(
+            f"{lane}: an earlier try stored other rows, or it cannot be told whether it stored "
+            f"these, since 1,000 other producers have put there meanwhile ({error}). Nothing more "
+            "is stored; delivery = at-least-once writes the rows again"
+        )
+    return NotTheSameRows(
+        f"{lane}: an earlier try of this task cut its rows in another way ({error}). The plan does "
+        "not give the same rows in the same order each time, or an option of the write was changed"
+    )

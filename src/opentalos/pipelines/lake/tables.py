@@ -1,0 +1,210 @@
+"""Tables of the lake: one Parquet file per part, such as an hour, replaced as a whole.
+
+    FOLDER/2026-11-21T23.parquet            a link to the part's current version
+    FOLDER/.versions/2026-11-21T23-NONCE.parquet
+
+A version is written and synced, then the link is renamed over the old one: a crash at any point
+leaves the old or the new. A reader resolves the links once and reads versions, which never change;
+a superseded one stays for ``grace_s``, so a query that began before does not fail. ``*.parquet``
+in the folder is the whole table, each part once, for DuckDB, Spark and people. Local disk only:
+what lies in HDFS is written by Spark itself.
+"""
+
+import os
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from opentalos.model.errors import NotFound
+from opentalos.pipelines.lake.durable_files import sync_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HOUR_MS: Final = 3_600_000
+GRACE_S: Final = 300.0  # the longest query that may meet a replaced file
+SWEEP_EVERY: Final = 64  # replacements between two clean-ups
+_NAME: Final = "%Y-%m-%dT%H"
+_SUFFIX: Final = ".parquet"
+_VERSIONS: Final = ".versions"
+_NONCE_BYTES: Final = 6
+
+
+def hour_of(time_ms: int) -> int:
+    """The start of the hour of a time; both in Unix milliseconds."""
+    return time_ms - time_ms % HOUR_MS
+
+
+class LakeTable(ABC):
+    """A table below HOME/lake, with one writer at a time and any number of readers. Its parts are
+    numbers, which the table's kind gives names.
+
+    Args: name: may have slashes; schema: what files are cast to, and what an empty table has;
+          folder: another place than HOME/lake/NAME; grace_s: how long superseded files stay.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        name: str,
+        schema: pa.Schema | None = None,
+        *,
+        folder: Path | None = None,
+        grace_s: float = GRACE_S,
+    ) -> None:
+        self.name, self.schema = name, schema
+        self.folder = folder or home / "lake" / name
+        self._versions = self.folder / _VERSIONS
+        self._grace_s = grace_s
+        self._replaced = 0
+
+    @abstractmethod
+    def _name_of(self, part: int) -> str:
+        """The part's name. Raises: ValueError: there is no such part."""
+
+    @abstractmethod
+    def _part_of(self, name: str) -> int | None:
+        """The part of a name; None: it is no name of a part."""
+
+    def replace(self, part: int, rows: pa.Table) -> None:
+        """Make ``rows`` all that the part has; on return it is durable. No rows: an empty file.
+
+        Args:   rows: with the columns of the schema.
+        Raises: ValueError, OSError, pa.ArrowInvalid: not done, the old file is there.
+        """
+        name = self._name_of(part)
+        self._versions.mkdir(parents=True, exist_ok=True)
+        version = self._versions / f"{name}-{secrets.token_hex(_NONCE_BYTES)}{_SUFFIX}"
+        self._write(version, rows if self.schema is None else _cast(rows, self.schema))
+        link = self.folder / (name + _SUFFIX)
+        self._supersede(link)
+        fresh = version.with_suffix(".link")
+        fresh.symlink_to(Path(_VERSIONS) / version.name)
+        os.replace(fresh, link)
+        sync_folder(self.folder)
+        self._replaced += 1
+        if self._replaced % SWEEP_EVERY == 1:
+            self._sweep(version)
+
+    def parts(self) -> list[int]:
+        """The parts that have a file, ascending."""
+        return sorted(self._links())
+
+    def files(self, parts: Iterable[int] | None = None) -> list[Path]:
+        """The current versions of these parts, or of all; parts without a file are left out."""
+        wanted = None if parts is None else set(parts)
+        return [
+            link.parent / os.readlink(link)
+            for part, link in sorted(self._links().items())
+            if wanted is None or part in wanted
+        ]
+
+    def load(self, part: int) -> pa.Table:
+        """The rows of one part; none if it has no file and the schema is known."""
+        found = self.files([part])
+        if found:
+            return pq.ParquetFile(found[0]).read()
+        return self._need_schema().empty_table()
+
+    def read(self, spark: "SparkSession", parts: Iterable[int] | None = None) -> "DataFrame":
+        """These parts, or all. Raises: NotFound: there is no file, and no schema was given."""
+        paths = [str(path) for path in self.files(parts)]
+        if self.schema is None:
+            if not paths:
+                self._need_schema()
+            return spark.read.parquet(*paths)
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        schema = from_arrow_schema(self.schema)
+        if not paths:
+            return spark.createDataFrame([], schema)
+        return spark.read.schema(schema).parquet(*paths)
+
+    def _need_schema(self) -> pa.Schema:
+        if self.schema is None:
+            raise NotFound(f"the table {self.name} has no file for this time")
+        return self.schema
+
+    def _links(self) -> dict[int, Path]:
+        try:
+            names = os.listdir(self.folder)
+        except FileNotFoundError:
+            return {}
+        stems = {name.removesuffix(_SUFFIX): name for name in names if name.endswith(_SUFFIX)}
+        found = ((self._part_of(stem), self.folder / name) for stem, name in stems.items())
+        return {part: link for part, link in found if part is not None}
+
+    def _write(self, version: Path, rows: pa.Table) -> None:
+        try:
+            with version.open("xb") as file:
+                pq.write_table(rows, file, compression="zstd")
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            version.unlink(missing_ok=True)
+            raise
+        sync_folder(self._versions)
+
+    def _supersede(self, link: Path) -> None:
+        """The grace of the old version begins now, however long ago it was written."""
+        try:
+            os.utime(link)
+        except FileNotFoundError:
+            return
+
+    def _sweep(self, newest: Path) -> None:
+        """Remove what no link names and no reader can be at any more.
+
+        The time is that of the file just written: the disk's clock is the one that counts.
+        """
+        current = {os.readlink(link).rpartition("/")[2] for link in self._links().values()}
+        oldest = newest.stat().st_mtime - self._grace_s
+        for version in self._leftovers(current):
+            if version.lstat().st_mtime < oldest:
+                version.unlink(missing_ok=True)
+
+    def _leftovers(self, current: set[str]) -> Iterator[Path]:
+        for entry in os.scandir(self._versions):
+            if entry.name not in current:
+                yield Path(entry.path)
+
+
+class HourTable(LakeTable):
+    """A table with a part for each hour: the Unix ms of its start."""
+
+    def hours(self) -> list[int]:
+        """The hours that have a file, ascending, as Unix ms of their starts."""
+        return self.parts()
+
+    def _name_of(self, part: int) -> str:
+        if part % HOUR_MS:
+            raise ValueError(f"{part} is no start of an hour")
+        return datetime.fromtimestamp(part / 1000, UTC).strftime(_NAME)
+
+    def _part_of(self, name: str) -> int | None:
+        try:
+            found = datetime.strptime(name, _NAME)
+        except ValueError:
+            return None
+        return int(found.replace(tzinfo=UTC).timestamp()) * 1000
+
+
+class HashTable(LakeTable):
+    """A table with a part for each of the values that a hash of its key has."""
+
+    def _name_of(self, part: int) -> str:
+        return f"part-{part:04d}"
+
+    def _part_of(self, name: str) -> int | None:
+        number = name.removeprefix("part-")
+        return int(number) if number != name and number.isdigit() else None
+
+
+def _cast(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    return rows.select(schema.names).cast(schema)

@@ -1,0 +1,1 @@
+"""Usage events into the lake's table of usage, and its readers."""

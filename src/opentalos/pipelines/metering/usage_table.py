@@ -1,0 +1,103 @@
+"""The lake's table "usage": one row per partition and minute of append time, and what joins it.
+
+Of the rows of one minute the one with the largest ``next_offset`` holds. So events may come late,
+in any order and again, and the table ends the same.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from opentalos.pipelines.service_events.json_events import (
+    COUNT_MAX,
+    OFFSET_MAX,
+    TIME_MS_MAX,
+    number,
+)
+from opentalos.wire.metrics.usage import MINUTE_MS
+
+TABLE: Final = "usage"
+KEY: Final = ("topic", "partition", "minute")
+EVENT: Final = StructType(
+    [
+        StructField("topic", StringType(), False),
+        StructField("name", StringType(), False),
+        StructField("tenant", StringType(), False),
+        StructField("partition", IntegerType(), False),
+        StructField("minute_ms", LongType(), False, number(0, TIME_MS_MAX)),
+        StructField("records", LongType(), False, number(1, COUNT_MAX)),
+        StructField("bytes", LongType(), False, number(0, COUNT_MAX)),
+        StructField("first_offset", LongType(), False, number(0, OFFSET_MAX)),
+        StructField("next_offset", LongType(), False, number(0, OFFSET_MAX)),
+    ]
+)
+RULES: Final = {  # conditions that an event's fields must meet together
+    "empty name": "topic <> '' AND name <> '' AND tenant <> ''",
+    "no whole minute": f"minute_ms % {MINUTE_MS} = 0",
+    "first_offset is not below next_offset": "first_offset < next_offset",
+    "records is not next_offset - first_offset":
+        "try_subtract(next_offset, first_offset) = records",
+}  # fmt: skip
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("tenant", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("minute", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("records", pa.int64(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("first_offset", pa.int64(), nullable=False),
+        pa.field("next_offset", pa.int64(), nullable=False),
+    ]
+)
+KEPT: Final = "kept"
+CONFLICT: Final = "conflict"
+_OLDER: Final = "older"
+_CONTENT: Final = ("tenant", "name", "records", "bytes", "first_offset")
+_ARRIVAL: Final = ("source_partition", "source_offset")
+
+
+def usage_rows(events: DataFrame) -> DataFrame:
+    """Events that were split off as good, as rows of the table, with the place they came from."""
+    minute = F.timestamp_millis("minute_ms").alias("minute")
+    columns = [minute if name == "minute" else F.col(name) for name in SCHEMA.names]
+    return events.select(*columns, *_ARRIVAL)
+
+
+def merge_usage(stored: DataFrame, fresh: DataFrame) -> DataFrame:
+    """What becomes of rows: ``latest_usage`` of both; those of the table came before all others.
+
+    Args: stored: rows of the table; fresh: rows of ``usage_rows``.
+    """
+    nowhere = (F.lit(None).cast("bigint").alias(name) for name in _ARRIVAL)
+    return latest_usage(stored.select(*SCHEMA.names, *nowhere).unionByName(fresh))
+
+
+def latest_usage(rows: DataFrame) -> DataFrame:
+    """The rows with one column more, ``outcome``; exactly one row of each minute is "kept".
+
+    It has the largest ``next_offset`` and came first of those. Another one that has the same
+    ``next_offset`` and says something else is a "conflict": a defect of whoever wrote it.
+    """
+    minute = Window.partitionBy(*KEY)
+    # The table's own rows have no place and come first: nulls are the smallest.
+    order = minute.orderBy(F.desc("next_offset"), *(F.asc_nulls_first(one) for one in _ARRIVAL))
+    content = F.struct("next_offset", *_CONTENT)
+    ranked = rows.withColumn("_rank", F.row_number().over(order)).withColumn(
+        "_winner", F.first(content).over(order)
+    )
+    disagrees = (F.col("next_offset") == F.col("_winner.next_offset")) & (
+        content != F.col("_winner")
+    )
+    outcome = F.when(F.col("_rank") == 1, KEPT).when(disagrees, CONFLICT).otherwise(_OLDER)
+    return ranked.withColumn("outcome", outcome).drop("_rank", "_winner")

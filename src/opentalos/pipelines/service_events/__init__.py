@@ -1,0 +1,1 @@
+"""Streams of JSON events over the service's own topics."""

@@ -1,0 +1,314 @@
+"""The pipeline ``sds-replay``: a structured table's state, made of its stream, as Parquet."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from opentalos.model.errors import ConfigError, Unavailable
+from opentalos.model.table import TableSchema
+from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.tables.replay_start import Beginning, store, stored
+from opentalos.pipelines.tables.replay_state import MESSAGE, PART, Replay
+from opentalos.sdk import ClientConfig
+from opentalos.sdk.core.config import split_key, split_urls
+from opentalos.sdk.core.table.stream_decode import stream_key, topic_name
+from opentalos.sdk.stream import StreamDecoder, StreamMark
+from opentalos.sdk.tables import TableAdmin, TableRange, TalosTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+TABLE: Final = "table"
+TOPIC: Final = "topic"
+COMPLETE: Final = "complete"
+ROWS_AT_ONCE: Final = 100_000  # of the state, in the driver's memory, unless one part has more
+BOOTSTRAP: Final = "bootstrap"
+MISFITS: Final = "misfits"
+POSITION: Final = "starting-position"
+_YES, _NO = "yes", "no"
+_NONE, _SCAN = "none", "scan"
+_STOP, _COUNT = "stop", "count"
+_COLUMNS: Final = "value,sequence_number"
+
+
+class SdsReplay:
+    """A stream of changes into ``HOME/lake/tables/TABLE/*.parquet``: a row of each record."""
+
+    name = "sds-replay"
+    about = "a structured table's state, made of its stream, as Parquet by key"
+    options: Mapping[str, str] = MappingProxyType(
+        {
+            TABLE: "name of the table",
+            TOPIC: "topic of its stream; default: the only one that tells values",
+            BOOTSTRAP: "scan: begin with the table's records as they are, for a stream that is "
+            "younger than the table; none (default): with the stream's start",
+            COMPLETE: "yes (default): the stream has every record's first change; no: take what "
+            "there is",
+            MISFITS: "stop (default): end when an increment's amount does not give its value; "
+            "count: take the value, and count it in _misfits",
+            POSITION: 'earliest (default), latest, or as format("talos") has it',
+            "group": "consumer group that shows the progress; default: pipeline-sds-replay-TABLE",
+        }
+    )
+
+    def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
+        """Start the stream, at the first time with ``bootstrap`` behind a scan of the table.
+
+        Raises: ConfigError: an option cannot be used; TableNotExist: also if the table is another
+                one than at the first time.
+        """
+        followed = followed_by(settings)
+        given, table = settings.options, followed.replay.table
+        writer = ReplayWriter(followed.replay, settings.home, followed.look)
+        begun = _begun(spark, settings, followed, writer)
+        first = given.get(POSITION, "earliest") if begun.offsets is None else begun.position
+        messages = (
+            spark.readStream.format("talos")
+            .option("url", settings.url)
+            .option("key", settings.key)
+            .option("topic", followed.topic)
+            .option("columns", _COLUMNS)
+            .option("startingPosition", first)
+            .option("group", given.get("group", f"pipeline-{self.name}-{table}"))
+            .option("maxMessagesPerTrigger", settings.max_messages_per_trigger)
+            .load()
+        )
+        stream = (
+            messages.writeStream.queryName(self.name)
+            .foreachBatch(writer)
+            .option("checkpointLocation", str(checkpoint(settings, table)))
+        )
+        if settings.available_now:
+            return stream.trigger(availableNow=True).start()
+        return stream.trigger(processingTime=f"{settings.trigger_s} seconds").start()
+
+
+def checkpoint(settings: PipelineSettings, table: str) -> Path:
+    """Where Spark keeps how far the replay of a table is."""
+    return settings.checkpoint(f"{SdsReplay.name}/{table}")
+
+
+def _begun(
+    spark: "SparkSession", settings: PipelineSettings, followed: "Followed", writer: "ReplayWriter"
+) -> Beginning:
+    """How the replay began; at the first time it begins here."""
+    table, home = followed.replay.table, settings.home
+    scan = _choice(settings.options, BOOTSTRAP, (_NONE, _SCAN)) == _SCAN
+    if scan and POSITION in settings.options:
+        raise ConfigError(f"sds-replay.{BOOTSTRAP}={_SCAN} says where to start, not {POSITION}")
+    known = stored(home, table)
+    if known is not None:
+        known.check(table, followed.begun)
+    if scan and (checkpoint(settings, table).exists() if known is None else known.offsets is None):
+        raise ConfigError(
+            f"the replay of {table} has begun without a scan; give another --home to begin with one"
+        )
+    if known is not None:
+        return known
+    begun = followed.begun
+    if scan:
+        mark = followed.mark()
+        writer.begin(followed.scanned(spark))
+        followed.look()  # still the table of the mark
+        begun = replace(begun, offsets=mark.offsets, enabling=mark.enabling)
+    store(home, table, begun)
+    return begun
+
+
+class ReplayWriter:
+    """Takes batches into the state; to be given to ``foreachBatch``.
+
+    A part is replaced as a whole, and changes that it has are known by their times and numbers:
+    so a batch that is repeated, after a crash between any two parts, ends the same.
+
+    Args: look: the table's schema as it is now; it may raise.
+    """
+
+    def __init__(
+        self, replay: Replay, home: Path, look: Callable[[], TableSchema] | None = None
+    ) -> None:
+        self._replay, self._home, self._look = replay, home, look
+        self._lake = replay.lake(home)
+        self._widened = False
+
+    def __call__(self, messages: DataFrame, batch_id: int) -> None:
+        """Take one batch, entirely or (an error) again later."""
+        self._follow_schema(messages.sparkSession)
+        parted = messages.mapInArrow(_parted(self._replay), from_arrow_schema(MESSAGE)).persist()
+        try:
+            parts = sorted(part for (part,) in parted.select(PART).distinct().collect())
+            if parts:
+                self._store(self._joined(parted, parts), parts)
+        finally:
+            parted.unpersist()
+
+    def begin(self, scanned: DataFrame) -> None:
+        """Make a scan's rows the whole state, whatever there was."""
+        self._store(scanned, range(self._replay.parts))
+
+    def _follow_schema(self, spark: "SparkSession") -> None:
+        """Take new columns of the table into every part, so that all files have the same."""
+        schema = self._look() if self._look is not None else self._replay.schema
+        if schema != self._replay.schema:
+            self._replay, self._widened = replace(self._replay, schema=schema), False
+            self._lake = self._replay.lake(self._home)
+        if not self._widened:
+            wanted = set(self._replay.state_schema().names)
+            files = zip(self._lake.parts(), self._lake.files(), strict=True)
+            narrow = [part for part, file in files if wanted - set(pq.read_schema(file).names)]
+            if narrow:
+                self._store(self._lake.read(spark, narrow), narrow)
+            self._widened = True
+
+    def _store(self, rows: DataFrame, parts: Iterable[int]) -> None:
+        """Make ``rows`` all that these parts have."""
+        kept = rows.persist()
+        try:
+            found: dict[int, int] = dict(kept.groupBy(PART).count().collect())
+            for some in together(dict.fromkeys(parts, 0) | found):
+                chosen = kept.where(F.col(PART).isin(some)).toArrow()
+                for part in some:
+                    self._lake.replace(part, chosen.filter(pc.equal(chosen.column(PART), part)))
+        finally:
+            kept.unpersist()
+
+    def _joined(self, messages: DataFrame, parts: list[int]) -> DataFrame:
+        stored = self._lake.read(messages.sparkSession, parts)
+        both = stored.groupBy(PART).cogroup(messages.groupBy(PART))
+        schema = from_arrow_schema(self._replay.state_schema())
+        joined: DataFrame = both.applyInArrow(_joined(self._replay), schema)
+        return joined
+
+
+def together(counts: Mapping[int, int]) -> Iterator[list[int]]:
+    """Parts that are small enough to be written at once. ``counts``: rows by part."""
+    some, rows = list[int](), 0
+    for part, count in sorted(counts.items()):
+        if some and rows + count > ROWS_AT_ONCE:
+            yield some
+            some, rows = [], 0
+        some.append(part)
+        rows += count
+    if some:
+        yield some
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The table and stream that options name, as they were found."""
+
+    replay: Replay
+    topic: str  # as its reader names it
+    config: ClientConfig
+    begun: Beginning  # as it would be now, without a scan
+
+    @property
+    def stream(self) -> str:
+        """The topic as the table's schema names it."""
+        return stream_key(self.replay.schema, self.replay.table, self.topic)
+
+    def look(self) -> TableSchema:
+        """The table's schema now. Raises: as ``Beginning.check``."""
+        found = followed_table(self.config, self.replay, self.topic)
+        self.begun.check(self.replay.table, found.begun)
+        return found.replay.schema
+
+    def mark(self) -> StreamMark:
+        """Of the stream. Raises: Unavailable: there is none now."""
+        with TableAdmin(self.config) as admin:
+            return admin.mark(self.replay.table, self.stream)
+
+    def scanned(self, spark: "SparkSession") -> DataFrame:
+        """All records as rows of the state, also removed ones: a task for each slice, page by
+        page."""
+        with TalosTable(self.config, self.replay.table) as table:
+            parts = table.splits()
+        schema = from_arrow_schema(self.replay.state_schema())
+        numbers = spark.range(0, len(parts), 1, len(parts))
+        found: DataFrame = numbers.mapInArrow(_scanned(self, parts), schema)
+        return found
+
+
+def followed_by(settings: PipelineSettings) -> Followed:
+    """What the options say is to be replayed, and the topic of its stream.
+
+    Raises: ConfigError: an option is missing or wrong; TableNotExist, ValidationFailed: the table
+            has no such stream; NotSupported: the stream tells no values.
+    """
+    given = settings.options
+    table = given.get(TABLE, "")
+    if not table:
+        raise ConfigError(f"sds-replay needs -o sds-replay.{TABLE}=NAME")
+    complete = _choice(given, COMPLETE, (_YES, _NO)) == _YES
+    strict = _choice(given, MISFITS, (_STOP, _COUNT)) == _STOP
+    key_id, secret = split_key(settings.key, "key")
+    config = ClientConfig(endpoints=split_urls(settings.url), key_id=key_id, secret=secret)
+    with TalosTable(config, table) as looked_at:
+        schema = looked_at.schema()
+    topic = given.get(TOPIC, "")
+    if not topic:
+        streams = [name for name, one in schema.streams.items() if one.enabled]
+        if len(streams) != 1:
+            raise ConfigError(f"give sds-replay.{TOPIC}: {table} has streams into {streams}")
+        topic = topic_name(table, *streams)
+    view = StreamDecoder.of(schema, topic, table).view
+    return followed_table(config, Replay(table, schema, view, complete, strict), topic)
+
+
+def followed_table(config: ClientConfig, replay: Replay, topic: str) -> Followed:
+    """The table of a replay as it is now. Raises: as ``followed_by``."""
+    with TalosTable(config, replay.table) as table:
+        uuid, schema = table.identity()
+    now = replace(replay, schema=schema)
+    found = Followed(now, topic, config, Beginning(uuid, topic, None))
+    try:
+        return replace(found, begun=replace(found.begun, enabling=found.mark().enabling))
+    except Unavailable:  # a slice has just moved; the next look tells
+        return found
+
+
+def _choice(given: Mapping[str, str], name: str, choices: tuple[str, str]) -> str:
+    """An option of two values; the first is its default. Raises: ConfigError."""
+    chosen = given.get(name, choices[0])
+    if chosen not in choices:
+        raise ConfigError(f"sds-replay.{name} is {' or '.join(choices)}, not {chosen!r}")
+    return chosen
+
+
+def _scanned(followed: Followed, parts: Sequence[TableRange]) -> Any:
+    columns = followed.replay.schema.streams[followed.stream].attributes
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+        with TalosTable(followed.config, followed.replay.table) as table:
+            for number in numbers:
+                yield from followed.replay.scanned(table.states(parts[number], columns))
+
+    return run
+
+
+def _parted(replay: Replay) -> Any:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return replay.parted(batches)
+
+    return run
+
+
+def _joined(replay: Replay) -> Any:
+    def run(key: tuple[Any, ...], stored: pa.Table, messages: pa.Table) -> pa.Table:
+        return replay.joined(key[0].as_py(), stored, messages)
+
+    return run
+
+
+SDS_REPLAY = SdsReplay()

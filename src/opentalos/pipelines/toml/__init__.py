@@ -1,1 +1,0 @@
-"""TOML settings with the line of each fault."""

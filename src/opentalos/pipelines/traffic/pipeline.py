@@ -1,0 +1,137 @@
+"""The pipeline ``traffic-weights``: virtual nodes of the servers from the traffic of past days.
+
+The server works the weights out and says what they would change; unless it is a dry run they are
+set, and the controller moves the partitions. Meant to run once a day.
+"""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from opentalos.model.errors import ConfigError
+from opentalos.model.message import PartitionKey
+from opentalos.pipelines.lake.tables import HourTable
+from opentalos.pipelines.lake.whole_days import DAY_MS, WholeDays, days_option, whole_days
+from opentalos.pipelines.metering.usage_table import SCHEMA, TABLE
+from opentalos.pipelines.pipeline import PipelineSettings
+from opentalos.pipelines.runtime.connection import client_config
+from opentalos.pipelines.traffic.report import PATH, question, report
+from opentalos.sdk.rest_client import TIMEOUT_S, RestClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAYS_DEFAULT: Final = 7  # the latest counts most: 70 % of what is expected
+DAYS_MAX: Final = 31
+BUDGET_DEFAULT: Final = 2.0  # percent
+COUNT_MAX: Final = (1 << 63) - 1  # bytes a day; more is not counted
+_DAYS: Final = "days"
+_BUDGET: Final = "budget"
+_DRY_RUN: Final = "dry-run"
+_REPORT: Final = "weights/latest.txt"
+_LOG: Final = logging.getLogger(__name__)
+
+
+def partition_days(usage: DataFrame, end_day: int) -> DataFrame:
+    """Bytes of each partition and day before ``end_day``.
+
+    Shape:  day int, since 1970-01-01 UTC; topic string; partition int; bytes bigint, > 0.
+    """
+    day = F.floor(F.unix_millis("minute") / DAY_MS).cast("int").alias("day")
+    total = F.sum(F.col("bytes").cast("decimal(38,0)"))
+    return (
+        usage.where(F.col("bytes") > 0)
+        .groupBy(day, "topic", "partition")
+        .agg(F.least(total, F.lit(COUNT_MAX)).cast("bigint").alias("bytes"))
+        .where(F.col("day") < end_day)
+    )
+
+
+def traffic_by_day(rows: pa.Table) -> Sequence[Mapping[PartitionKey, int]]:
+    """Rows of ``partition_days``, from the first day with traffic to the last, oldest first."""
+    days: dict[int, dict[PartitionKey, int]] = {}
+    columns = (rows.column(name).to_pylist() for name in ("day", "topic", "partition", "bytes"))
+    for day, topic, partition, count in zip(*columns, strict=True):
+        days.setdefault(day, {})[PartitionKey(topic, partition)] = count
+    return [days.get(day, {}) for day in range(min(days, default=0), max(days, default=-1) + 1)]
+
+
+class TrafficWeights:
+    """Reads the lake's usage, asks the server for weights, shows them, sets them."""
+
+    name = "traffic-weights"
+    about = "virtual nodes of the servers from the traffic of past days; once a day"
+    options: Mapping[str, str] = MappingProxyType(
+        {
+            _DAYS: f"whole days of usage that count, 1 to {DAYS_MAX} (default {DAYS_DEFAULT})",
+            _BUDGET: f"percent of all partitions that may move (default {BUDGET_DEFAULT:g})",
+            _DRY_RUN: "true: only show what would change",
+        }
+    )
+
+    def run(self, spark: "SparkSession", settings: PipelineSettings) -> None:
+        """Propose and set once. Raises: ConfigError: an option cannot be used; as the server."""
+        options = settings.options
+        days = days_option(options, _DAYS, default=DAYS_DEFAULT, most=DAYS_MAX)
+        budget, dry_run = _budget(options), _dry_run(options)
+        call = RestClient(client_config(settings, TIMEOUT_S))
+        if not call("GET", "cluster")["clustered"]:
+            self._show(settings, ["the server is alone: there is nothing to place"])
+            return
+        table = HourTable(settings.home, TABLE, SCHEMA)
+        found = whole_days(table.hours(), days)
+        if found is None:
+            self._show(settings, ["there is no whole day of usage yet; no weight was changed"])
+            return
+        traffic = self._traffic(spark, table, found)
+        proposal: dict[str, Any] = call("POST", PATH, question(traffic, budget))
+        shown = list(report(proposal, len(traffic)))
+        if dry_run:
+            shown.append("nothing was changed (a dry run)")
+        else:
+            call("PUT", "cluster/weights", {"servers": proposal["weights"]})
+            shown.append("the weights are set; the controller moves the partitions")
+        self._show(settings, shown)
+
+    def _traffic(
+        self, spark: "SparkSession", table: HourTable, found: WholeDays
+    ) -> Sequence[Mapping[PartitionKey, int]]:
+        usage = table.read(spark, found.hours)
+        return traffic_by_day(partition_days(usage, found.end_day).toArrow())
+
+    def _show(self, settings: PipelineSettings, lines: Sequence[str]) -> None:
+        """In the log, and in a file for whoever looks later."""
+        for line in lines:
+            _LOG.info("%s: %s", self.name, line)
+        path = settings.home / _REPORT
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_suffix(".new")
+        fresh.write_text("\n".join(lines) + "\n")
+        os.replace(fresh, path)
+
+
+def _budget(options: Mapping[str, str]) -> float:
+    given = options.get(_BUDGET, str(BUDGET_DEFAULT))
+    try:
+        budget = float(given)
+    except ValueError:
+        budget = -1.0
+    if not 0 <= budget <= 100:
+        raise ConfigError(f"{_BUDGET} is 0 to 100 percent, not {given!r}")
+    return budget
+
+
+def _dry_run(options: Mapping[str, str]) -> bool:
+    given = options.get(_DRY_RUN, "false")
+    if given not in ("true", "false"):
+        raise ConfigError(f"{_DRY_RUN} is true or false, not {given!r}")
+    return given == "true"
+
+
+TRAFFIC_WEIGHTS: Final = TrafficWeights()
