@@ -4,7 +4,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 SPARK_KILLS := $(wildcard tests/spark/*/test_*_kills.py)
 
-.PHONY: help setup check test demo bench bench-cluster bench-placement bench-sdk bench-spark bench-sds faults replay soak generate lock package docs docs-serve clean
+.PHONY: help setup quick check test release demo bench bench-cluster bench-placement bench-sdk bench-spark bench-sds faults replay soak generate lock package docs docs-serve clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1\t/' | expand -t 18
@@ -14,11 +14,14 @@ setup:  ## make .venv, .sdk-venv and .sds-venv and fetch jars, or leave them whe
 	@$(PY) scripts/fetch_jars.py
 	@$(PY) scripts/fetch_promtool.py
 
-check: setup  ## what gates a commit: format, lint, types, layers, unit, contract, simulation
-	@$(PY) scripts/run_lanes.py check
+quick: setup  ## while you work: format, lint, unit, types, layers; about a minute
+	@$(PY) scripts/run_lanes.py quick
+
+check: setup  ## what gates a commit: quick, then contract and simulation
+	@$(PY) scripts/run_lanes.py quick check
 
 test: setup  ## every test lane; this is CI
-	@$(PY) scripts/run_lanes.py check single spark backends faults
+	@$(PY) scripts/run_lanes.py quick check single spark backends faults
 
 demo: setup  ## a server and two clients of one group; DEMO_EXIT=1 ends after the tour
 	@$(PY) -m opentalos.cli.main demo $(if $(DEMO_EXIT),--exit)
@@ -61,6 +64,9 @@ generate: setup  ## write generated code and pages anew
 	@$(PY) scripts/generate_thrift.py
 	@$(PY) scripts/generate_config_reference.py
 	@$(PY) scripts/generate_rest_reference.py
+
+release: setup  ## VERSION=1.2.3: changelog, version, wheel, commit and tag; DRY=1 changes nothing
+	@$(PY) scripts/release.py $(VERSION) $(if $(DRY),--dry-run)
 
 package: setup  ## build the wheel, install it into a fresh environment and try it
 	@$(PY) scripts/check_package.py

@@ -1,6 +1,6 @@
 """Run test lanes and end with one line: ``N passed, N failed, N skipped``.
 
-usage: run_lanes.py LANE...    (check, single, spark, backends, faults; see LANES)
+usage: run_lanes.py LANE...    (quick, check, single, spark, backends, faults; see LANES)
 
 A lane is a list of jobs; two jobs run at a time. A lane that fails does not stop the next one.
 Lanes that need real backends share one HDFS, ZooKeeper and HBase: started before the first of
@@ -84,6 +84,13 @@ WITH_A_JOB_OF_ITS_OWN = tuple(
     for name in ("cluster_seeds", "cluster_mutants", "mutants")
 )
 
+# Two jobs of about the same length: the core, which runs in virtual time, and everything else.
+UNIT_CORE = tuple(
+    f"tests/unit/{name}"
+    for name in ("log", "broker", "group", "catalog", "placement", "sds", "model", "wire")
+)
+UNIT_REST = ("tests/unit", *(f"--ignore={folder}" for folder in UNIT_CORE))
+
 ON_THEIR_OWN = tuple(f"--ignore=tests/e2e/{name}" for name in ("sdk", "rest", "cli", "docs"))
 
 # Each job has one Spark session, of 1.7 GB; about equally long, the longest first.
@@ -100,18 +107,21 @@ def spark_tests(name: str) -> Job:
 
 
 LANES: dict[str, tuple[Job, ...]] = {
+    "quick": (
+        tool("format", "ruff", "format", "--check", "."),
+        tool("lint", "ruff", "check", "."),
+        tests("unit", *UNIT_REST),
+        tests("unit-core", *UNIT_CORE),
+        tool("types", "mypy"),
+        tool("layers", "lint-imports"),
+        script("generated-thrift", "scripts/generate_thrift.py", "--check"),
+        script("generated-reference", "scripts/generate_config_reference.py", "--check"),
+    ),
     "check": (
         tests("cluster", "tests/simulation/test_cluster_seeds.py"),  # the longest jobs begin first
         tests("mutants", "tests/simulation/test_mutants.py"),
         tests("cluster-mutants", "tests/simulation/test_cluster_mutants.py"),
         tests("simulation", "tests/simulation", *WITH_A_JOB_OF_ITS_OWN),
-        tool("types", "mypy"),
-        tool("format", "ruff", "format", "--check", "."),
-        tool("lint", "ruff", "check", "."),
-        tool("layers", "lint-imports"),
-        script("generated-thrift", "scripts/generate_thrift.py", "--check"),
-        script("generated-reference", "scripts/generate_config_reference.py", "--check"),
-        tests("unit", "tests/unit"),
         tests("contract", "tests/contract", "tests/backends", "-m", "not backend"),
     ),
     "single": (
