@@ -2,7 +2,7 @@
 
     python -m bench.sds_figures [--quick] [local] [hbase]
 
-Writes bench/out/sds.json and the picture bench/out/sds_slices.svg.
+Writes bench/out/sds.json and the picture bench/out/sds_shards.svg.
 """
 
 import argparse
@@ -33,10 +33,10 @@ from opentalos.backends.places import BackendError
 
 OUT = Path(__file__).parent / "out"
 PARTITIONS = 8
-SLICES = (1, 2, 4, 8)
+SHARDS = (1, 2, 4, 8)
 CONNECTIONS = 256  # that put one row at a time; groups need company
 BATCH, BATCH_CONNECTIONS = 64, 8  # the rows of a table are whole batches
-SLICE_CONNECTIONS = 256
+SHARD_CONNECTIONS = 256
 WARM_UP_S = 3
 DELIVERED_S = 60.0  # until the stream has what was put
 
@@ -63,8 +63,8 @@ class Bench:
         """All figures of a place."""
         client = Client(place.server.port)
         topic = place.create_topic("followed-log", PARTITIONS)
-        plain = BenchTable(client, "plain", slices=PARTITIONS, topic=None)
-        followed = BenchTable(client, "followed", slices=PARTITIONS, topic=topic)
+        plain = BenchTable(client, "plain", shards=PARTITIONS, topic=None)
+        followed = BenchTable(client, "followed", shards=PARTITIONS, topic=topic)
         yield visible(
             place.name,
             place.server.port,
@@ -74,7 +74,7 @@ class Bench:
         )
         yield from self._against(place, plain, followed, 1, CONNECTIONS)
         yield from self._against(place, plain, followed, BATCH, BATCH_CONNECTIONS)
-        yield from self._slices(place)
+        yield from self._shards(place)
 
     def _against(
         self, place: Place, plain: BenchTable, followed: BenchTable, batch: int, connections: int
@@ -126,21 +126,21 @@ class Bench:
         ]
         yield at_least(f"{place.name}: {how}, stream on of off", "%", place.ratio, ratios)
 
-    def _slices(self, place: Place) -> Iterator[Figure]:
-        """The same load on tables of more and more slices."""
+    def _shards(self, place: Place) -> Iterator[Figure]:
+        """The same load on tables of more and more shards."""
         client = Client(place.server.port)
         line: dict[int, float] = {}
-        for count in SLICES:
-            topic = place.create_topic(f"slices-{count}-log", PARTITIONS)
-            one = BenchTable(client, f"slices-{count}", slices=count, topic=topic)
-            self._load(place, one, 1, SLICE_CONNECTIONS, WARM_UP_S)
+        for count in SHARDS:
+            topic = place.create_topic(f"shards-{count}-log", PARTITIONS)
+            one = BenchTable(client, f"shards-{count}", shards=count, topic=topic)
+            self._load(place, one, 1, SHARD_CONNECTIONS, WARM_UP_S)
             rates = [
-                self._load(place, one, 1, SLICE_CONNECTIONS, self.plan.seconds).requests_per_s
+                self._load(place, one, 1, SHARD_CONNECTIONS, self.plan.seconds).requests_per_s
                 for _ in range(self.plan.repeats)
             ]
             line[count] = statistics.median(rates)
             yield Figure(
-                name=f"{place.name}: {count} slices, stream on", unit="puts/s", values=rates
+                name=f"{place.name}: {count} shards, stream on", unit="puts/s", values=rates
             )
         self.lines[place.name] = line
 
@@ -222,7 +222,7 @@ def main() -> int:
             return 130  # as a shell reports an interrupt
     write_json(OUT / "sds.json", figures)
     if bench.lines:
-        draw(bench.lines, OUT / "sds_slices.svg")
+        draw(bench.lines, OUT / "sds_shards.svg")
     if figures:
         print(table(figures))
     print(f"\nload of the machine {os.getloadavg()[0]:.1f}; written to bench/out/sds.json")

@@ -1,4 +1,4 @@
-"""Lines over the number of slices, as an SVG that needs nothing to be made or shown."""
+"""Lines over the number of shards, as an SVG that needs nothing to be made or shown."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,11 +8,11 @@ LEFT, RIGHT, TOP, BOTTOM = 70, 20, 40, 50  # margins
 COLOURS = ("#1f6feb", "#d1495b", "#2e8b57")
 TICKS = 5
 
-Line = Mapping[int, float]  # puts a second by number of slices
+Line = Mapping[int, float]  # puts a second by number of shards
 
 
 def draw(lines: Mapping[str, Line], path: Path) -> None:
-    """One line for each place; the places of the numbers of slices are evenly spread."""
+    """One line for each place; the places of the numbers of shards are evenly spread."""
     counts = sorted({count for line in lines.values() for count in line})
     top = _round_up(max(rate for line in lines.values() for rate in line.values()))
     across, down = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
@@ -28,7 +28,7 @@ def draw(lines: Mapping[str, Line], path: Path) -> None:
         'font-family="sans-serif" font-size="13">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>',
         _text(WIDTH / 2, 22, "Single puts a second, stream on, one server", "middle"),
-        _text(WIDTH / 2, HEIGHT - 12, "slices of the table", "middle"),
+        _text(WIDTH / 2, HEIGHT - 12, "shards of the table", "middle"),
     ]
     for tick in range(TICKS + 1):
         rate = top * tick / TICKS

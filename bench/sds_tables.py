@@ -9,7 +9,7 @@ from opentalos.wire._generated import sds
 from opentalos.wire.sds.datum import columns_to
 from opentalos.wire.thrift import ThriftProtocol, encode_call
 
-GROUPS = 1_024  # entity groups; their hash spreads them over the slices
+GROUPS = 1_024  # entity groups; their hash spreads them over the shards
 IDS = 4  # rows of a group
 NOTE_BYTES = 100  # of a row's text
 TYPES = {
@@ -25,14 +25,14 @@ CAPACITY = 100_000_000  # units a second: no rate is to hold the load
 class BenchTable:
     """A hashed table, and whole requests that put its rows."""
 
-    def __init__(self, client: Client, name: str, *, slices: int, topic: BenchTopic | None) -> None:
+    def __init__(self, client: Client, name: str, *, shards: int, topic: BenchTopic | None) -> None:
         self.name, self.topic = name, topic
         spec = sds.StreamSpec(enableStream=True, viewType=sds.StreamViewType.MUTATE_LOG)
         schema = sds.TableSchema(
             entityGroup=sds.EntityGroupSpec(attributes=[sds.KeySpec(attribute="grp")]),
             primaryIndex=[sds.KeySpec(attribute="id")],
             attributes={column: sds.DataType(kind) for column, kind in TYPES.items()},
-            preSplits=slices,
+            preSplits=shards,
             streams={topic.name: spec} if topic else None,
         )
         capacity = sds.ProvisionThroughput(readCapacity=CAPACITY, writeCapacity=CAPACITY)

@@ -39,7 +39,7 @@ SDS_PYTHON = ROOT / ".sds-venv" / "bin" / "python"
 SDS_PROGRAMS = ROOT / "tests" / "compat" / "sds_programs"
 KEYS = ("grp", "id")
 PARTITIONS = 3  # of each topic
-SLICES = 4
+SHARDS = 4
 THREADS = 2  # of one load program
 MARK_INTERVAL_S = 0.5
 PROGRESS_TIMEOUT_S = 60.0
@@ -72,7 +72,7 @@ class TableLoad:
         """Topics, table, load; returns when every program was answered."""
         self.resources = [self.make_topic(topic) for topic in self.streams]
         views = {topic: view.name for topic, view in self.streams.items()}
-        made = self._run("load_create", table=self.table, streams=views, slices=SLICES)
+        made = self._run("load_create", table=self.table, streams=views, shards=SHARDS)
         self.uuid = str(made["uuid"])
         self.recorder.note("table", table=self.table, streams=views)
         for number, server in enumerate(self.servers):
@@ -258,7 +258,7 @@ class Stream:
 
 
 def longest_silence_s(done: Sequence[Operation]) -> float:
-    """The longest time between two answers about one group of rows, which lies in one slice."""
+    """The longest time between two answers about one group of rows, which lies in one shard."""
     times: dict[str, list[float]] = defaultdict(list)
     for each in done:
         times[group_of(each)].append(each.ended_s)

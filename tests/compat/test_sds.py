@@ -23,7 +23,7 @@ INT64_MAX = 2**63 - 1
 @pytest.fixture(scope="module")
 def tour(sds: Sdk) -> dict[str, Any]:
     """What each step of the tour gave."""
-    lines = sds.run("table_tour", streams={}, slices=4)
+    lines = sds.run("table_tour", streams={}, shards=4)
     return {name: told for line in lines for name, told in line.items()}
 
 
@@ -32,7 +32,7 @@ def errors(sds: Sdk, server: ServerProcess) -> dict[str, Any]:
     """How each wrong call was refused."""
     stranger = new_key(server, "user", "create", "stranger")
     keys = {"key_id": stranger.key_id, "secret": stranger.secret}
-    lines = sds.run("table_errors", streams={}, slices=4, stranger=keys)
+    lines = sds.run("table_errors", streams={}, shards=4, stranger=keys)
     return {line["name"]: line["told"] for line in lines}
 
 
@@ -158,12 +158,12 @@ def test_the_missing_topic_is_named(errors: dict[str, Any]) -> None:
 
 
 def test_the_clients_scanner_gets_through_a_table_that_is_over_its_rate(sds: Sdk) -> None:
-    said = sds.run("table_slow", streams={}, slices=1, rows=ROWS_SLOW)
+    said = sds.run("table_slow", streams={}, shards=1, rows=ROWS_SLOW)
     assert said == [{"ids": list(reversed(range(ROWS_SLOW)))}]
 
 
 def test_a_table_that_is_full_refuses_what_grows(sds: Sdk) -> None:
-    said = sds.run("table_full", streams={}, slices=1, quota=1_500)
+    said = sds.run("table_full", streams={}, shards=1, quota=1_500)
     told = {name: one for line in said for name, one in line.items()}
     full, wrong = int(ErrorCode.QUOTA_EXCEED), int(ErrorCode.VALIDATION_FAILED)
     assert told["none"] == wrong

@@ -70,7 +70,7 @@ def told(sds: Sdk, sdk: Sdk, client: Client) -> dict[StreamView, list[Record]]:
     for topic in TOPICS.values():
         sdk.topic(topic, partitions=3)
     streams = {topic: view.name for view, topic in TOPICS.items()}
-    said = sds.run("stream_writes", slices=4, streams=streams)
+    said = sds.run("stream_writes", shards=4, streams=streams)
     assert said == [{"refused": False}, {"streams": sorted(streams)}]
     return {view: records_of(client, topic, len(LOG)) for view, topic in TOPICS.items()}
 

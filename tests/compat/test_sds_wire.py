@@ -275,13 +275,13 @@ def test_an_alteration_that_does_not_name_rights_of_teams_keeps_them(sds_calls: 
     assert sds_calls.call("admin", "describeTable", "wire-teams").metadata.acl == {}
 
 
-def test_an_alteration_without_pre_splits_keeps_the_slices(sds_calls: Sds) -> None:
+def test_an_alteration_without_pre_splits_keeps_the_shards(sds_calls: Sds) -> None:
     group = SDS.EntityGroupSpec([SDS.KeySpec("v", True)], True)
-    sds_calls.call("admin", "createTable", "wire-slices", spec(entityGroup=group, preSplits=4))
-    sds_calls.call("admin", "alterTable", "wire-slices", spec(entityGroup=group, ttl=99))
-    schema = sds_calls.call("admin", "describeTable", "wire-slices").schema
+    sds_calls.call("admin", "createTable", "wire-shards", spec(entityGroup=group, preSplits=4))
+    sds_calls.call("admin", "alterTable", "wire-shards", spec(entityGroup=group, ttl=99))
+    schema = sds_calls.call("admin", "describeTable", "wire-shards").schema
     assert (schema.preSplits, schema.ttl) == (4, 99)
     wrong = spec(entityGroup=group, preSplits=8)
     with pytest.raises(SDS.ServiceException) as caught:
-        sds_calls.call("admin", "alterTable", "wire-slices", wrong)
+        sds_calls.call("admin", "alterTable", "wire-shards", wrong)
     assert caught.value.errorCode == VALIDATION_FAILED

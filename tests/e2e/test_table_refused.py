@@ -29,7 +29,7 @@ __all__ = ["small_disk"]  # a fixture
 
 pytestmark = pytest.mark.timeout(240)
 
-PENDING_MAX = 30  # of one slice
+PENDING_MAX = 30  # of one shard
 CONFIG = f"""
 [sds]
 pending_entries_max = {PENDING_MAX}

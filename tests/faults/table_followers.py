@@ -11,7 +11,7 @@ from opentalos.sdk.stream import TableFollower
 from opentalos.sdk.sync.client import Client
 from opentalos.sdk.tables import TalosTable
 
-# A slice that moved gives no mark for 30 s, and each further move begins them anew.
+# A shard that moved gives no mark for 30 s, and each further move begins them anew.
 MARK_TIMEOUT_S = 180.0
 END_TIMEOUT_S = MARK_TIMEOUT_S + 60.0
 

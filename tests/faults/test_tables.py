@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.cluster_processes import SESSION_S, ClusterProcesses
 from tests.conftest import RunningBackends
-from tests.faults.slice_owners import slice_owner
+from tests.faults.shard_owners import shard_owner
 from tests.faults.table_followers import Followers
-from tests.table_load import PARTITIONS, SLICES, TableLoad, judged, table_load
+from tests.table_load import PARTITIONS, SHARDS, TableLoad, judged, table_load
 
 pytestmark = [pytest.mark.backend, pytest.mark.timeout(1200)]
 
@@ -26,14 +26,14 @@ def quiet(_text: str) -> None:
 
 
 def owner_of(cluster: ClusterProcesses, load: TableLoad, number: int) -> str:
-    """In turn who has a slice of the table, and a partition of one of its streams' topics."""
+    """In turn who has a shard of the table, and a partition of one of its streams' topics."""
     kind, number = number % 2, number // 2
     if kind == 0:
-        return slice_owner(cluster, load.uuid, number % SLICES)
+        return shard_owner(cluster, load.uuid, number % SHARDS)
     return cluster.owners(load.resources[number % len(load.resources)])[number % PARTITIONS]
 
 
-def test_kill_9_of_owners_of_slices_and_of_the_topics_partitions(
+def test_kill_9_of_owners_of_shards_and_of_the_topics_partitions(
     cluster: ClusterProcesses, tmp_path: Path, full: bool
 ) -> None:
     """Followers keep up meanwhile; one of each stream begins after the kills."""

@@ -2,7 +2,7 @@
 
 Equivalent mutants, which no client can tell from the real code:
 
-- No announcement of a slice's epoch before its first block. The block itself carries the epoch,
+- No announcement of a shard's epoch before its first block. The block itself carries the epoch,
   so the log refuses the former owner from the same offset on.
 - No look at the ownership before a write. The row's version keeps two owners apart, and each reads
   what the other left pending in a row before it changes the row.
@@ -20,12 +20,12 @@ from tests.simulation.mutants import CRASHES, Mutant, _names
 from opentalos.broker.tables.api import admin as table_admin
 from opentalos.broker.tables.maintenance import upkeep as table_upkeep
 from opentalos.broker.tables.shard import row_work
-from opentalos.broker.tables.shard import shard as slice_module
-from opentalos.broker.tables.shard.hold import SliceHold
+from opentalos.broker.tables.shard import shard as shard_module
+from opentalos.broker.tables.shard.hold import ShardHold
 from opentalos.broker.tables.shard.record import HeldRecord, claim
 from opentalos.broker.tables.shard.row_work import RowWork
-from opentalos.broker.tables.shard.shard import Slice
-from opentalos.broker.tables.shard.writer import SliceWriter
+from opentalos.broker.tables.shard.shard import TableShard
+from opentalos.broker.tables.shard.writer import ShardWriter
 from opentalos.broker.tables.stream.gap import stop_stream
 from opentalos.broker.tables.stream.outbox import Outbox
 from opentalos.broker.tables.stream.publisher import Lane
@@ -106,7 +106,7 @@ TAKE_OVERS = replace(
 
 
 def publish_before_the_row_is_durable(patch: pytest.MonkeyPatch) -> None:
-    real = SliceWriter._written
+    real = ShardWriter._written
 
     async def written(self: Any, works: Any, *rest: Any) -> Any:
         for work in works:
@@ -116,7 +116,7 @@ def publish_before_the_row_is_durable(patch: pytest.MonkeyPatch) -> None:
             self._steps.pending(entries)
         return await real(self, works, *rest)
 
-    patch.setattr(SliceWriter, "_written", written)
+    patch.setattr(ShardWriter, "_written", written)
 
 
 def clear_before_the_ack(patch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def clear_before_the_ack(patch: pytest.MonkeyPatch) -> None:
 
 
 def outbox_in_a_second_write(patch: pytest.MonkeyPatch) -> None:
-    real = SliceWriter._mutate
+    real = ShardWriter._mutate
 
     async def mutate(self: Any, mutations: Any) -> Any:
         rows = [one._replace(pending={}) if one.data else one for one in mutations]
@@ -152,7 +152,7 @@ def outbox_in_a_second_write(patch: pytest.MonkeyPatch) -> None:
                     outcomes[at] = second[one.key]
         return outcomes
 
-    patch.setattr(SliceWriter, "_mutate", mutate)
+    patch.setattr(ShardWriter, "_mutate", mutate)
 
 
 def send_entries_out_of_order(patch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def send_entries_out_of_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def ignore_what_another_owner_left(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SliceWriter, "_take_found", lambda self, row: None)
+    patch.setattr(ShardWriter, "_take_found", lambda self, row: None)
 
 
 # --- opening --------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def no_look_at_opening(patch: pytest.MonkeyPatch) -> None:
     async def look(self: Any) -> None:
         self._look_at, self._next_look_s = None, float("inf")
 
-    patch.setattr(Slice, "_look", look)
+    patch.setattr(TableShard, "_look", look)
 
 
 def epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
@@ -226,15 +226,15 @@ def gap_from_the_newest_change_on(patch: pytest.MonkeyPatch) -> None:
         newest = sorted(waiting, key=lambda entry: entry.timestamp_ms)[-1:]
         return await real(tables, table, lane, newest)
 
-    patch.setattr(slice_module, "stop_stream", stop)
-    forget_what_other_slices_drop(patch)
+    patch.setattr(shard_module, "stop_stream", stop)
+    forget_what_other_shards_drop(patch)
 
 
-def forget_what_other_slices_drop(patch: pytest.MonkeyPatch) -> None:
+def forget_what_other_shards_drop(patch: pytest.MonkeyPatch) -> None:
     async def record(*args: Any) -> None:
         return
 
-    patch.setattr(slice_module, "record_gaps", record)
+    patch.setattr(shard_module, "record_gaps", record)
 
 
 # --- drops ----------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def unknown_is_applied_anew(patch: pytest.MonkeyPatch) -> None:
             for each in outcomes
         ]
 
-    patch.setattr(SliceWriter, "_mutate", mutate)
+    patch.setattr(ShardWriter, "_mutate", mutate)
 
 
 def unknown_is_answered_as_done(patch: pytest.MonkeyPatch) -> None:
@@ -315,12 +315,12 @@ def unknown_is_answered_as_done(patch: pytest.MonkeyPatch) -> None:
             for one, each in zip(mutations, outcomes, strict=True)
         ]
 
-    patch.setattr(SliceWriter, "_mutate", mutate)
+    patch.setattr(ShardWriter, "_mutate", mutate)
 
 
 def stale_row_after_a_conflict(patch: pytest.MonkeyPatch) -> None:
     """The version is read anew and the row is not."""
-    read, forget = SliceWriter._read, SliceWriter._forget
+    read, forget = ShardWriter._read, ShardWriter._forget
     stale: dict[Any, Any] = {}
 
     async def read_version(self: Any, works: Any) -> Any:
@@ -334,40 +334,40 @@ def stale_row_after_a_conflict(patch: pytest.MonkeyPatch) -> None:
         stale[work] = work.before
         forget(self, work)
 
-    patch.setattr(SliceWriter, "_read", read_version)
-    patch.setattr(SliceWriter, "_forget", remember)
+    patch.setattr(ShardWriter, "_read", read_version)
+    patch.setattr(ShardWriter, "_forget", remember)
 
 
 # --- marks ----------------------------------------------------------------------------------------
 
 
 def mark_without_settling(patch: pytest.MonkeyPatch) -> None:
-    real = Slice.mark
+    real = TableShard.mark
 
     async def mark(self: Any, stream: int) -> int:
         self._settled_s = 0.0
         return await real(self, stream)
 
-    patch.setattr(Slice, "mark", mark)
+    patch.setattr(TableShard, "mark", mark)
 
 
 def mark_by_the_clock(patch: pytest.MonkeyPatch) -> None:
     """Whatever waits to be published."""
-    real = Slice.mark
+    real = TableShard.mark
 
     async def mark(self: Any, stream: int) -> int:
         await real(self, stream)
         now_ms: int = self._server.context.clock.wall_ms()
         return now_ms
 
-    patch.setattr(Slice, "mark", mark)
+    patch.setattr(TableShard, "mark", mark)
 
 
 def mark_forgotten_by_the_next_owner(patch: pytest.MonkeyPatch) -> None:
     async def write_mark(self: Any, mark_ms: int) -> None:
         return
 
-    patch.setattr(SliceHold, "write_mark", write_mark)
+    patch.setattr(ShardHold, "write_mark", write_mark)
 
 
 TABLE_MUTANTS = (
@@ -450,9 +450,9 @@ TABLE_MUTANTS = (
         GAPPED,
     ),
     Mutant(
-        "gap of one slice only",
+        "gap of one shard only",
         _names("missing-mutation"),
-        forget_what_other_slices_drop,
+        forget_what_other_shards_drop,
         GAPPED,
     ),
     Mutant(

@@ -38,10 +38,10 @@ from opentalos.broker.quota.space_upkeep import SpaceUpkeep
 from opentalos.broker.quota.usage import UsageService
 from opentalos.broker.tables.api.access import TableAccess
 from opentalos.broker.tables.api.admin import TableAdminService
-from opentalos.broker.tables.api.put_fast_path import QuickPuts
+from opentalos.broker.tables.api.put_fast_path import PutFastPath
 from opentalos.broker.tables.api.service import TableService
 from opentalos.broker.tables.maintenance.upkeep import TableUpkeep
-from opentalos.broker.tables.shard.shards import Slices
+from opentalos.broker.tables.shard.shards import TableShards
 from opentalos.catalog.access.authorize import Authorizer
 from opentalos.catalog.principals.principals import PrincipalDirectory
 from opentalos.catalog.quota.projection_records import ProjectionCatalog
@@ -126,18 +126,18 @@ class Broker:
         self.overview = OverviewService(context, reader, self.metrics)
         self.principals = PrincipalService(catalogs.principals, context.authorizer)
         access = TableAccess(context, catalogs.tables, stores.rows)
-        self.slices = Slices(
+        self.shards = TableShards(
             context, stores.rows, stores.meta, catalogs.tables, catalogs.principals.get
         )
-        self._table_upkeep = TableUpkeep(context, access, self.slices, stores.meta)
-        self.tables = TableService(context, access, self.slices)
-        self.quick_puts = QuickPuts(context, access, self.slices)
-        self.table_admin = TableAdminService(context, access, self.slices, self._table_upkeep)
+        self._table_upkeep = TableUpkeep(context, access, self.shards, stores.meta)
+        self.tables = TableService(context, access, self.shards)
+        self.put_fast_path = PutFastPath(context, access, self.shards)
+        self.table_admin = TableAdminService(context, access, self.shards, self._table_upkeep)
         self.peer_calls = PeerCalls()
         self.peer_calls.register(SYSTEM_PUT_CALL, self.system_topics.answer)
         self.peer_calls.register(PARTITIONS_CALL, RemoteLogs(context).answer)
         self.peer_calls.register(MESSAGES_CALL, RemoteMessages(context).answer)
-        self.slices.register(self.peer_calls)
+        self.shards.register(self.peer_calls)
         # None: this server is alone.
         self.cluster: ClusterService | None = None
         self.places: PartitionPlaces | None = None
@@ -164,7 +164,7 @@ class Broker:
             await self.groups.start()
             if self._cluster is not None:
                 await self._cluster.serve()
-            await self.slices.start()
+            await self.shards.start()
         except BaseException:
             await self.close()
             raise
@@ -197,7 +197,7 @@ class Broker:
             self._space_upkeep.close,
             self._table_upkeep.close,
             self.groups.close,
-            self.slices.close,  # before the log, since streams write there
+            self.shards.close,  # before the log, since streams write there
             self.context.log.close,
             *((cluster.leave,) if cluster else ()),
             self.catalogs.tables.close,
@@ -214,9 +214,9 @@ class Broker:
                 _LOG.warning("while closing: %s", error)
 
     def table_changed(self, old: Table | None, new: Table | None) -> None:
-        """A table that is gone has no slices here, whoever dropped it."""
+        """A table that is gone has no shards here, whoever dropped it."""
         if old is not None and (new is None or new.state is TableState.DELETING):
-            self.slices.forget(old.uuid)
+            self.shards.forget(old.uuid)
 
     def set_advertise(self, address: str) -> None:
         """The address for schedule info, once the port is known."""
@@ -305,15 +305,15 @@ def open_broker(
 
 
 def _follow(cluster: Cluster, broker: Broker) -> None:
-    """Groups and slices go by the ring, and end with the session."""
+    """Groups and shards go by the ring, and end with the session."""
     coordinates = cluster.coordinates
 
     def lapsed() -> None:
         broker.groups.forget_all()
-        broker.slices.forget_all()
+        broker.shards.forget_all()
 
     def ring_changed() -> None:
         broker.groups.ownership_changed(coordinates)
-        broker.slices.ownership_changed()
+        broker.shards.ownership_changed()
 
     cluster.lapsed, cluster.ring_changed = lapsed, ring_changed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from opentalos.broker.messaging.message_counters import HeldCalls, MessageCounters
 from opentalos.broker.messaging.position_events import PositionCounters
 from opentalos.broker.quota.metering import MeteringFigures
-from opentalos.broker.tables.shard.shards import SliceFigures
+from opentalos.broker.tables.shard.shards import ShardFigures
 from opentalos.catalog.tables.rates import TableRateCounters
 from opentalos.catalog.tables.space import SpaceFigures
 from opentalos.catalog.topics.topics import of_tenants, topic_by_uuid
@@ -58,7 +58,7 @@ class Figures:
     stopped_streams: int  # with a gap, of all tables
     table_rates: TableRateCounters
     table_spaces: SpaceFigures  # of this server
-    slices: SliceFigures  # of this server
+    shards: ShardFigures  # of this server
     cluster: ClusterFigures | None  # None: this server is alone
 
 
@@ -86,7 +86,7 @@ def figures_of(broker: "Broker") -> Figures:
         stopped_streams=sum(not one.live for table in tables for one in table.streams.values()),
         table_rates=broker.tables.rates,
         table_spaces=broker.catalogs.tables.spaces.figures(),
-        slices=broker.slices.figures(),
+        shards=broker.shards.figures(),
         cluster=_cluster_of(broker),
     )
 

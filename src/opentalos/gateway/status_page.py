@@ -188,13 +188,13 @@ def _tables(tables: Sequence[Table]) -> list[str]:
     lines = [
         "<h2>Tables</h2>",
         "<table><thead><tr><th>Table</th><th>Owner</th><th>State</th>"
-        '<th class="n">Slices</th><th>Streams</th></tr></thead><tbody>',
+        '<th class="n">Shards</th><th>Streams</th></tr></thead><tbody>',
     ]
     for one in tables[:TABLES_MAX]:
         streams = "<br>".join(_stream(*stream) for stream in one.streams.items()) or _NONE
         lines.append(
             f"<tr><td>{escape(one.name)}</td><td>{escape(one.owner)}</td>"
-            f'<td>{one.state.name.lower()}</td><td class="n">{one.schema.slices:,}</td>'
+            f'<td>{one.state.name.lower()}</td><td class="n">{one.schema.shards:,}</td>'
             f"<td>{streams}</td></tr>"
         )
     lines.append("</tbody></table>")

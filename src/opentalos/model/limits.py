@@ -379,7 +379,7 @@ class SdsLimits:
 
     tables_max: int = 10_000  # whole server
     user_tables: int = 1_000  # of one owner
-    slices_max: int = 256  # of one table
+    shards_max: int = 256  # of one table
     attributes_max: int = 512  # of one table's schema
     indexes_max: int = 16  # of one table
     streams_max: int = 8  # of one table
@@ -397,26 +397,26 @@ class SdsLimits:
     write_units_per_s: int = 20_000  # of a table that was given none
     hold_s: float = 3.0  # a call over its table's rate waits at most so long
     when_full: str = "refuse"  # or gap: of a table whose stream's topic takes nothing for long
-    group_rows_max: int = 512  # rows that one slice commits together
-    group_bytes_max: int = 4 << 20  # of cells that one slice commits together
-    waiting_max: int = 10_000  # mutations of one slice that wait for the group under way
-    pending_entries_max: int = 100_000  # of one slice: not published, or not cleared
-    pending_bytes_max: int = 64 << 20  # of one slice
-    server_pending_entries_max: int = 500_000  # of all slices of a server, about
-    server_pending_bytes_max: int = 512 << 20  # of all slices of a server, about
+    group_rows_max: int = 512  # rows that one shard commits together
+    group_bytes_max: int = 4 << 20  # of cells that one shard commits together
+    waiting_max: int = 10_000  # mutations of one shard that wait for the group under way
+    pending_entries_max: int = 100_000  # of one shard: not published, or not cleared
+    pending_bytes_max: int = 64 << 20  # of one shard
+    server_pending_entries_max: int = 500_000  # of all shards of a server, about
+    server_pending_bytes_max: int = 512 << 20  # of all shards of a server, about
     refused_max_s: float = 30.0  # a topic that refuses for so long has refused "for long"
     write_deadline_s: float = 10.0  # of one group's write; a later one is given up as unknown
-    settle_s: float = 30.0  # no mark of a slice for so long after it was taken from another server
-    opened_look_s: float = 5.0  # between two looks for a former owner's entries in a fresh slice
+    settle_s: float = 30.0  # no mark of a shard for so long after it was taken from another server
+    opened_look_s: float = 5.0  # between two looks for a former owner's entries in a fresh shard
     look_s: float = 60.0  # the same later
-    idle_close_s: float = 600.0  # a slice without a stream and without calls is closed after it
+    idle_close_s: float = 600.0  # a shard without a stream and without calls is closed after it
     sweep_interval_s: float = 1.0  # between two steps of removing expired rows and old tombstones
     sweep_rows_max: int = 1_000  # rows that such a step looks at
     sweep_pause_s: float = 3_600.0  # between two passes over the same table
     tombstone_s: float = 7 * 86_400.0  # what is left of a removed row keeps its time for so long
 
     def __post_init__(self) -> None:
-        _need(0 < self.slices_max <= 65_536, "need 0 < slices_max <= 65536")
+        _need(0 < self.shards_max <= 65_536, "need 0 < shards_max <= 65536")
         _need(0 < self.key_bytes_max <= 1 << 10, "need key_bytes_max <= 1 KiB")
         _need(self.key_bytes_max <= self.record_bytes_max, "need key_ <= record_bytes_max")
         _need(self.record_bytes_max <= 1 << 20, "need record_bytes_max <= 1 MiB")

@@ -76,7 +76,7 @@ class TableSchema:
         default_factory=dict
     )  # by topic as its owner named it
     ttl_s: int = NEVER  # after a record's last write
-    slices: int = 1  # > 1 only if hashed; never changes
+    shards: int = 1  # > 1 only if hashed; never changes
     version: int = 0  # set by the server
 
     @property

@@ -187,37 +187,37 @@ def key_of(schema: TableSchema, raw: bytes) -> dict[str, Datum]:
     return decode_key(layout.key, layout.group if schema.hashed else 0, raw)
 
 
-def slice_of(schema: TableSchema, raw: bytes) -> int:
-    """Slice of a row or of an index entry, from 0, by its stored key."""
-    if schema.slices == 1:
+def shard_of(schema: TableSchema, raw: bytes) -> int:
+    """Shard of a row or of an index entry, from 0, by its stored key."""
+    if schema.shards == 1:
         return 0
-    return int.from_bytes(raw[:BUCKET_BYTES]) * schema.slices // BUCKETS
+    return int.from_bytes(raw[:BUCKET_BYTES]) * schema.shards // BUCKETS
 
 
 def share_of(schema: TableSchema, raw: bytes, shares: int) -> int:
     """Which of so many equal shares a row belongs to, from 0, by its stored key.
 
-    Rows of a hashed group share one, and rows of a slice have few: shares cut the buckets as
-    slices do. Rows of other tables are spread by their whole key.
+    Rows of a hashed group share one, and rows of a shard have few: shares cut the buckets as
+    shards do. Rows of other tables are spread by their whole key.
     """
     bucket = raw[:BUCKET_BYTES] if schema.hashed else hash_of(raw)
     return int.from_bytes(bucket) * shares // BUCKETS
 
 
-def slice_range(schema: TableSchema, slice_: int) -> tuple[bytes, bytes]:
-    """First stored key of a slice and the one after its last; empty: the table's end."""
-    return _slice_start(schema, slice_), _slice_start(schema, slice_ + 1)
+def shard_range(schema: TableSchema, shard: int) -> tuple[bytes, bytes]:
+    """First stored key of a shard and the one after its last; empty: the table's end."""
+    return _shard_start(schema, shard), _shard_start(schema, shard + 1)
 
 
-def _slice_start(schema: TableSchema, slice_: int) -> bytes:
-    if slice_ in (0, schema.slices):
+def _shard_start(schema: TableSchema, shard: int) -> bytes:
+    if shard in (0, schema.shards):
         return b""
-    return (-(-slice_ * BUCKETS // schema.slices)).to_bytes(BUCKET_BYTES)
+    return (-(-shard * BUCKETS // schema.shards)).to_bytes(BUCKET_BYTES)
 
 
 def splits(schema: TableSchema) -> tuple[bytes, ...]:
-    """Where the slices but the first begin, ascending."""
-    return tuple(_slice_start(schema, slice_) for slice_ in range(1, schema.slices))
+    """Where the shards but the first begin, ascending."""
+    return tuple(_shard_start(schema, shard) for shard in range(1, schema.shards))
 
 
 def scan_range(

@@ -46,7 +46,7 @@ def _check_counts(schema: TableSchema, limits: SdsLimits) -> None:
         ("columns", len(schema.attributes), limits.attributes_max),
         ("indexes", len(schema.indexes), limits.indexes_max),
         ("streams", len(schema.streams), limits.streams_max),
-        ("slices", schema.slices, limits.slices_max),
+        ("shards", schema.shards, limits.shards_max),
     )
     for what, count, most in counts:
         if count > most:
@@ -71,11 +71,11 @@ def _check_key(schema: TableSchema) -> None:
     _check_parts(schema, (*schema.group, *schema.primary), "the key")
     if schema.hashed and not schema.group:
         raise ValidationFailed("only an entity group can be hashed, and the schema has none")
-    if schema.slices < 1:
-        raise ValidationFailed(f"{schema.slices} slices: need 1 and more")
-    if schema.slices > 1 and not schema.hashed:
+    if schema.shards < 1:
+        raise ValidationFailed(f"{schema.shards} shards: need 1 and more")
+    if schema.shards > 1 and not schema.hashed:
         raise ValidationFailed(
-            f"{schema.slices} slices: only hashed entity groups can be pre-split"
+            f"{schema.shards} shards: only hashed entity groups can be pre-split"
         )
 
 
@@ -131,7 +131,7 @@ def check_change(old: TableSchema, new: TableSchema) -> None:
         ("primary key", old.primary, new.primary),
         ("entity group", old.group, new.group),
         ("hash of the entity group", old.hashed, new.hashed),
-        ("number of slices", old.slices, new.slices),
+        ("number of shards", old.shards, new.shards),
     )
     for what, before, after in fixed:
         if before != after:

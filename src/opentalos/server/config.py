@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Final, get_type_hints
 
 from opentalos.model.errors import ConfigError, InvalidName
 from opentalos.model.limits import (
@@ -36,6 +36,8 @@ _LOG_FORMATS = ("text", "json")
 _PORT_MAX = 65_535
 _REQUEST_OVERHEAD_BYTES = 64 << 10  # of a put around its block: Thrift fields and names
 _GROUP_SLACK_BYTES = 1 << 20  # headers of a group's blocks, and the head of its segment
+# Former names of keys by section and key, accepted for one version.
+_RENAMED: Final = {("sds", "slices_max"): "shards_max"}
 _CONFIG_BYTES_MAX = 1 << 20
 _REMOTE = ("hdfs", "zookeeper", "hbase")  # schemes of services
 _WANTED = {
@@ -215,6 +217,7 @@ def parse_config(document: Mapping[str, Any], source: str) -> Config:
         elif not isinstance(keys, dict):
             problems.append(f"{name} must be a section: [{name}]")
         else:
+            keys = {_RENAMED.get((name, key), key): value for key, value in keys.items()}
             wrong = _check_keys(name, keys, known[name])
             problems += wrong
             if not wrong:

@@ -78,7 +78,7 @@ def open_gateways(broker: Broker, config: Config, member: Member | None, port: P
     thrift = ThriftGateway(broker, authenticator, HANDLERS, forwarding)
     rest = RestGateway(broker, authenticator, forwarding)
     prefixes += rest.prefix_routes()
-    tables = Services(broker.tables, broker.table_admin, broker.slices, broker.quick_puts)
+    tables = Services(broker.tables, broker.table_admin, broker.shards, broker.put_fast_path)
     sds = SdsGateway(tables, authenticator)
     sources = Sources(
         broker=broker,

@@ -35,7 +35,7 @@ from sds.table.ttypes import (
     SimpleCondition,
 )
 
-GROUPS, IDS = 12, 2  # rows: few, so that threads meet; groups in every slice
+GROUPS, IDS = 12, 2  # rows: few, so that threads meet; groups in every shard
 FLAGS = ("red", "green", "blue")
 AMOUNT_MAX = 5
 BATCH_MAX = 5

@@ -101,7 +101,7 @@ def spec(arguments: Arguments) -> Any:
         primaryIndex=[KeySpec("id", False)],
         secondaryIndexes={INDEX: index} if arguments.get("index", True) else None,
         attributes=TYPES,
-        preSplits=arguments["slices"],
+        preSplits=arguments["shards"],
         streams=streams,
     )
     return TableSpec(schema, TableMetadata())

@@ -28,12 +28,12 @@ def row(talos: Commands, *arguments: object) -> dict[str, Any]:
 def test_a_table_from_the_first_option_to_the_end(talos: Commands) -> None:
     created = talos(
         "table", "create", "whole", "--group", "u:int64", "--key", "k:string:desc",
-        "--hashed", "--slices", 2, "--column", "n:int32", "--index", "by_n:n", "--ttl", 86400,
+        "--hashed", "--shards", 2, "--column", "n:int32", "--index", "by_n:n", "--ttl", 86400,
         "--description", "all of it",
     )  # fmt: skip
-    assert created.out == "created whole with 3 columns in 2 slices\n"
+    assert created.out == "created whole with 3 columns in 2 shards\n"
     shown = row(talos, "table", "describe", "whole")
-    assert (shown["state"], shown["slices"], shown["ttl_s"]) == ("enabled", 2, 86400)
+    assert (shown["state"], shown["shards"], shown["ttl_s"]) == ("enabled", 2, 86400)
     assert shown["key"] == [{"column": "k", "descending": True}]
     text = talos("table", "describe", "whole").out
     for part in ("key, descending", "by_n", "all of it"):

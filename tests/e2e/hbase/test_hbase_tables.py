@@ -1,4 +1,4 @@
-"""A structured table on real HBase: its slices are regions, and rows lie in all of them."""
+"""A structured table on real HBase: its shards are regions, and rows lie in all of them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.cluster_processes import ClusterProcesses
 from tests.conftest import RunningBackends
-from tests.table_load import SLICES, TableLoad, table_load
+from tests.table_load import SHARDS, TableLoad, table_load
 
 from opentalos.adapters.hbase import HbaseRowStore, open_hbase_row_store
 from opentalos.model.limits import HbaseLimits, JvmLimits
@@ -47,7 +47,7 @@ def loaded(cluster: ClusterProcesses, folder: Path) -> TableLoad:
     return load
 
 
-async def test_slices_are_regions_and_each_has_rows(
+async def test_shards_are_regions_and_each_has_rows(
     cluster: ClusterProcesses, store: HbaseRowStore, tmp_path: Path
 ) -> None:
     load = await asyncio.to_thread(loaded, cluster, tmp_path / "load")
@@ -60,6 +60,6 @@ async def test_slices_are_regions_and_each_has_rows(
             return [bytes(start) for start in locator.getStartKeys()]
 
     starts = await asyncio.to_thread(region_starts)
-    assert len(starts) == SLICES
+    assert len(starts) == SHARDS
     for start, stop in zip(starts, [*starts[1:], b""], strict=True):
         assert await store.scan(table, start, stop, limit=ROWS_MAX)

@@ -1,4 +1,4 @@
-"""REST of tables in a cluster: any server answers, whoever owns the slice of a row."""
+"""REST of tables in a cluster: any server answers, whoever owns the shard of a row."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ TABLE = {
     "key": ["k"],
     "columns": {"u": "int64", "k": "string", "n": "int32"},
     "hashed": True,
-    "slices": 8,
+    "shards": 8,
 }
 
 

@@ -45,7 +45,7 @@ from opentalos.model.identity import Permission, Principal
 from opentalos.model.limits import SdsLimits
 from opentalos.model.mutation import Mutation, Operation
 from opentalos.model.table import AppRight, TableState, WhenFull
-from opentalos.sds.key_format import row_key, slice_of
+from opentalos.sds.key_format import row_key, shard_of
 
 pytestmark = pytest.mark.timeout(90)
 WAIT_S = 30.0
@@ -206,11 +206,11 @@ async def test_records_outlive_the_server_that_wrote_them() -> None:
 def user_at(server: MemoryServer, table: Table) -> str:
     """A user whose rows this server writes."""
     for user in map("u{}".format, range(1_000)):
-        number = slice_of(table.schema, row_key(table.schema, key(user, 0)))
+        number = shard_of(table.schema, row_key(table.schema, key(user, 0)))
         with suppress(PartitionNotServing):
-            server.broker.context.ownership.check_slice(table.uuid, number)
+            server.broker.context.ownership.check_shard(table.uuid, number)
             return user
-    raise AssertionError("this server has no slice")
+    raise AssertionError("this server has no shard")
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -226,7 +226,7 @@ async def test_a_gap_begins_with_the_oldest_change_of_any_server() -> None:
         topic = await one.broker.topics.create_topic(BOB, NewTopic(name="t", partitions=2))
         allow = partial(one.broker.permissions.grant_to, BOB, topic.resource, ALICE.id)
         await allow(Permission.PUT_MESSAGE | Permission.GET_MESSAGE)
-        schema = streamed(replace(HASHED, slices=32), "bob/t")
+        schema = streamed(replace(HASHED, shards=32), "bob/t")
         spec = TableSpec(schema=schema, when_full=WhenFull.GAP)
         table = await one.broker.table_admin.create(ALICE, "people", spec)
 

@@ -1,4 +1,4 @@
-"""The quota of a table whose slices lie on several servers."""
+"""The quota of a table whose shards lie on several servers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,8 +23,8 @@ WAIT_S = 40.0
 QUOTA_BYTES = 30_000
 LARGE_BYTES = 6_000
 SMALL, LARGE = string("x" * 1_000), string("x" * LARGE_BYTES)
-USERS = [f"u{number}" for number in range(24)]  # in every slice
-PLAIN_SLICES = replace(HASHED, indexes={})
+USERS = [f"u{number}" for number in range(24)]  # in every shard
+PLAIN_SHARDS = replace(HASHED, indexes={})
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ async def is_refused(server: MemoryServer, user: str) -> bool:
 
 
 async def test_servers_keep_a_quota_together(servers: list[MemoryServer]) -> None:
-    spec = TableSpec(schema=PLAIN_SLICES, quota_bytes=QUOTA_BYTES)
+    spec = TableSpec(schema=PLAIN_SHARDS, quota_bytes=QUOTA_BYTES)
     await servers[0].broker.table_admin.create(ALICE, "people", spec)
     for at, user in enumerate(USERS):
         await write(servers[at % 3], put(user, 1, city=SMALL))
@@ -105,7 +105,7 @@ async def test_servers_keep_a_quota_together(servers: list[MemoryServer]) -> Non
     assert not await is_refused(servers[2], USERS[0])
     assert not await is_refused(servers[0], USERS[1])
     await until_told(servers)
-    # The count stays when a server leaves, be it the leader or the owner of slices.
+    # The count stays when a server leaves, be it the leader or the owner of shards.
     await servers[0].stop()
     left = servers[1:]
     assert not await is_refused(left[0], USERS[2])

@@ -32,7 +32,7 @@ PLAIN = TableSchema(
         "user": DataType.STRING, "page": DataType.STRING, "n": DataType.INT64,
         "tags": DataType.STRING_SET,
     },
-    slices=2,
+    shards=2,
 )  # fmt: skip
 
 

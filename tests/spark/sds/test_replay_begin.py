@@ -144,7 +144,7 @@ def test_a_new_column_comes_into_every_part(
             table.name,
             TableSchema(
                 group=wide.group, hashed=True, primary=wide.primary, attributes=types,
-                slices=wide.slices, streams=wide.streams,
+                shards=wide.shards, streams=wide.streams,
             ),
         )  # fmt: skip
         table.schema(refresh=True)

@@ -1,4 +1,4 @@
-"""The picture of slices is well-formed and shows what it is given."""
+"""The picture of shards is well-formed and shows what it is given."""
 
 from pathlib import Path
 from xml.etree import ElementTree
@@ -9,7 +9,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_more_puts_are_drawn_higher_up(tmp_path: Path) -> None:
-    path = tmp_path / "made" / "slices.svg"
+    path = tmp_path / "made" / "shards.svg"
     draw({"SQLite": {1: 2_000.0, 8: 4_100.0}, "HBase": {1: 900.0, 8: 3_000.0}}, path)
     root = ElementTree.parse(path).getroot()
     heights = [float(one.attrib["cy"]) for one in root.iter(f"{SVG}circle")]

@@ -22,7 +22,7 @@ class Placed:
     def __init__(self) -> None:
         self.partitions: dict[int, str] = {}
         self.groups: dict[str, str] = {}
-        self.slices: dict[int, str] = {}  # by number, of all tables
+        self.shards: dict[int, str] = {}  # by number, of all tables
         self.servers: tuple[str, ...] = ()
         self.leader = "a"
 
@@ -54,10 +54,10 @@ class MovedOwnership:
         if owner != self._server:
             raise NotOwner(f"group {group} is coordinated by {owner}", owner)
 
-    def check_slice(self, table_uuid: str, number: int) -> None:
-        owner = self._placed.slices.get(number, "a")
+    def check_shard(self, table_uuid: str, number: int) -> None:
+        owner = self._placed.shards.get(number, "a")
         if owner != self._server:
-            raise NotOwner(f"slice {number} is owned by {owner}", owner)
+            raise NotOwner(f"shard {number} is owned by {owner}", owner)
 
     def others(self) -> Sequence[str]:
         return [name for name in self._placed.servers if name != self._server]

@@ -55,7 +55,7 @@ def table(number: int) -> Table:
         EVIL: StreamState(1, "u", "o", EVIL, since_ms=1),
         "late": StreamState(2, "u", "o", "late", since_ms=1, gap_ms=2),
     }
-    schema = TableSchema(primary=(KeyPart("k"),), slices=8)
+    schema = TableSchema(primary=(KeyPart("k"),), shards=8)
     return Table(uuid="0" * 32, owner=EVIL, name=f"{EVIL}{number}", schema=schema, streams=states)
 
 

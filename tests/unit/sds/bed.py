@@ -24,7 +24,7 @@ SCHEMA = TableSchema(
     group=(KeyPart("user"),),
     primary=(KeyPart("at"),),
     hashed=True,
-    slices=4,
+    shards=4,
     attributes={
         "user": DataType.STRING,
         "at": DataType.INT64,
@@ -122,7 +122,7 @@ def keyed(draw: st.DrawFn) -> TableSchema:
         group=parts[:group],
         primary=parts[group:],
         hashed=hashed,
-        slices=draw(st.integers(1, 256)) if hashed else 1,
+        shards=draw(st.integers(1, 256)) if hashed else 1,
         attributes={part.attribute: type_ for part, type_ in zip(parts, types, strict=True)},
     )
 

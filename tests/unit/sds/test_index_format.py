@@ -16,7 +16,7 @@ from opentalos.sds.index_format import (
     proves,
     row_of_entry,
 )
-from opentalos.sds.key_format import row_key, scan_range, slice_of
+from opentalos.sds.key_format import row_key, scan_range, shard_of
 from opentalos.sds.mutation import ABSENT
 
 T = DataType
@@ -64,7 +64,7 @@ def test_an_entry_tells_its_row() -> None:
         "at": KEY["at"],
     }
     assert row_of_entry(SCHEMA, "by_city", raw) == row_key(SCHEMA, KEY)
-    assert slice_of(SCHEMA, raw) == slice_of(SCHEMA, row_key(SCHEMA, KEY))
+    assert shard_of(SCHEMA, raw) == shard_of(SCHEMA, row_key(SCHEMA, KEY))
 
 
 def test_a_damaged_entry_is_found() -> None:

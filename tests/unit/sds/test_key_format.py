@@ -19,9 +19,9 @@ from opentalos.sds.key_format import (
     key_of,
     row_key,
     scan_range,
+    shard_of,
+    shard_range,
     share_of,
-    slice_of,
-    slice_range,
     splits,
 )
 
@@ -65,7 +65,7 @@ def test_the_bytes_of_a_key_are_for_ever(type_: DataType, value: Any, raw: str) 
 
 def test_the_bytes_of_a_hashed_key_are_for_ever() -> None:
     assert row_key(SCHEMA, KEY).hex() == "0015753100008000000000000007"
-    assert slice_of(SCHEMA, row_key(SCHEMA, KEY)) == 0
+    assert shard_of(SCHEMA, row_key(SCHEMA, KEY)) == 0
 
 
 def compared(schema: TableSchema, one: Mapping[str, Datum], other: Mapping[str, Datum]) -> int:
@@ -96,47 +96,47 @@ def test_bytes_are_in_the_order_of_values(draw: st.DataObject) -> None:
 
 @given(st.data())
 @steady
-def test_keys_round_trip_and_lie_in_their_slice(draw: st.DataObject) -> None:
+def test_keys_round_trip_and_lie_in_their_shard(draw: st.DataObject) -> None:
     schema = draw.draw(keyed())
     key = draw.draw(keys(schema))
     raw = row_key(schema, key)
     assert key_of(schema, raw) == key
     assert list(key_of(schema, raw)) == list(schema.key_columns)
-    start, stop = slice_range(schema, slice_of(schema, raw))
+    start, stop = shard_range(schema, shard_of(schema, raw))
     assert start <= raw
     assert not stop or raw < stop
 
 
 @given(st.integers(1, 256))
 @steady
-def test_slices_part_the_buckets_evenly(slices: int) -> None:
+def test_shards_part_the_buckets_evenly(shards: int) -> None:
     schema = TableSchema(
         group=(KeyPart("g"),),
         primary=(KeyPart("k"),),
         hashed=True,
-        slices=slices,
+        shards=shards,
         attributes={"g": T.INT64, "k": T.INT64},
     )
-    ranges = [slice_range(schema, number) for number in range(slices)]
+    ranges = [shard_range(schema, number) for number in range(shards)]
     assert [start for start, _ in ranges] == [b"", *splits(schema)]
     assert [stop for _, stop in ranges] == [*splits(schema), b""]
     edges = [0, *(int.from_bytes(one) for one in splits(schema)), BUCKETS]
     sizes = [after - before for before, after in pairwise(edges)]
     assert max(sizes) - min(sizes) <= 1
     for number, edge in enumerate(edges[:-1]):
-        assert slice_of(schema, edge.to_bytes(2)) == number
-        assert slice_of(schema, (edges[number + 1] - 1).to_bytes(2)) == number
+        assert shard_of(schema, edge.to_bytes(2)) == number
+        assert shard_of(schema, (edges[number + 1] - 1).to_bytes(2)) == number
 
 
 @given(st.data(), st.integers(1, 64))
 @steady
-def test_shares_cut_the_buckets_as_slices_do(draw: st.DataObject, shares: int) -> None:
+def test_shares_cut_the_buckets_as_shards_do(draw: st.DataObject, shares: int) -> None:
     schema = draw.draw(keyed())
     raw = row_key(schema, draw.draw(keys(schema)))
     share = share_of(schema, raw, shares)
     assert 0 <= share < shares
     if schema.hashed:
-        assert slice_of(replace(schema, slices=shares), raw) == share
+        assert shard_of(replace(schema, shards=shares), raw) == share
 
 
 def test_rows_without_a_group_spread_over_shares() -> None:
@@ -146,18 +146,18 @@ def test_rows_without_a_group_spread_over_shares() -> None:
     assert min(counts) > 50
 
 
-def test_groups_spread_over_slices() -> None:
+def test_groups_spread_over_shards() -> None:
     schema = TableSchema(
         group=(KeyPart("g"),),
         primary=(KeyPart("k"),),
         hashed=True,
-        slices=8,
+        shards=8,
         attributes={"g": T.INT64, "k": T.INT64},
     )
     counts = [0] * 8
     for number in range(8_000):
         key = {"g": Datum(T.INT64, number), "k": Datum(T.INT64, 1)}
-        counts[slice_of(schema, row_key(schema, key))] += 1
+        counts[shard_of(schema, row_key(schema, key))] += 1
     assert min(counts) > 900
 
 

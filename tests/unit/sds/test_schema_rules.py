@@ -37,7 +37,7 @@ def with_column(name: str, type_: DataType, schema: TableSchema = SCHEMA) -> Tab
     [
         SCHEMA,
         TableSchema(primary=(KeyPart("k"),), attributes={"k": T.BINARY}),
-        replace(SCHEMA, hashed=False, slices=1, ttl_s=1),
+        replace(SCHEMA, hashed=False, shards=1, ttl_s=1),
         with_column("名 前.-", T.BINARY_SET),
         with_index(columns=(KeyPart("at", False), KeyPart("age")), projections=("name",)),
         with_stream(attributes=("name", "age")),
@@ -61,7 +61,7 @@ CITY = (KeyPart("city"),)
         (replace(SCHEMA, primary=(KeyPart("tags"),)), "column tags is of type STRING_SET, need"),
         (replace(SCHEMA, group=(), indexes={}), "only an entity group can be hashed"),
         (replace(SCHEMA, hashed=False), "only hashed entity groups can be pre-split"),
-        (replace(SCHEMA, slices=0), "0 slices: need 1 and more"),
+        (replace(SCHEMA, shards=0), "0 shards: need 1 and more"),
         (replace(SCHEMA, ttl_s=0), "ttl of 0 s"),
         (replace(SCHEMA, ttl_s=-2), "ttl of -2 s"),
         (with_column("", T.BOOL), "column name ''"),
@@ -70,7 +70,7 @@ CITY = (KeyPart("city"),)
         (with_column("a\nb", T.BOOL), "column name"),
         (with_column("\ud800", T.BOOL), "column name"),
         (replace(SCHEMA, indexes={"a b": LocalIndex(columns=CITY)}), "index name 'a b'"),
-        (replace(SCHEMA, group=(), hashed=False, slices=1), "local indexes need an entity group"),
+        (replace(SCHEMA, group=(), hashed=False, shards=1), "local indexes need an entity group"),
         (with_index(columns=()), "the index one has 0 columns"),
         (with_index(columns=(KeyPart("x"),)), "the index one: the schema has no column x"),
         (with_index(columns=CITY * 2), "the index one: column city is named twice"),
@@ -104,7 +104,7 @@ def counted(**limits: Any) -> SdsLimits:
     [
         (SCHEMA, counted(attributes_max=9), "10 columns in the schema, at most 9"),
         (SCHEMA, counted(indexes_max=1), "2 indexes in the schema, at most 1"),
-        (SCHEMA, counted(slices_max=3), "4 slices in the schema, at most 3"),
+        (SCHEMA, counted(shards_max=3), "4 shards in the schema, at most 3"),
         (with_stream(), counted(streams_max=0), "1 streams in the schema, at most 0"),
     ],
 )
@@ -172,9 +172,9 @@ CODE = {"by_code": SCHEMA.indexes["by_code"]}
         ),
         (
             SCHEMA,
-            replace(SCHEMA, slices=8),
+            replace(SCHEMA, shards=8),
             ValidationFailed,
-            "the number of slices of a table cannot change",
+            "the number of shards of a table cannot change",
         ),
         (
             replace(SCHEMA, indexes=CODE),

@@ -101,6 +101,10 @@ def test_every_wrong_key_is_named_at_once() -> None:
     assert len(str(caught.value).splitlines()) == 3
 
 
+def test_a_former_name_of_a_key_is_accepted() -> None:
+    assert parse_config({"sds": {"slices_max": 7}}, "x").sds.shards_max == 7
+
+
 def test_a_missing_or_broken_file_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         load_config(tmp_path / "none.toml")

@@ -50,12 +50,12 @@ class ClusterOwnership:
             address = self.address_of(owner)
             raise NotOwner(f"consumer group {group} is coordinated by {owner}", address)
 
-    def check_slice(self, table_uuid: str, number: int) -> None:
+    def check_shard(self, table_uuid: str, number: int) -> None:
         """See Ownership; by name on the ring, as consumer groups are."""
         owner = self._on_ring(f"slice/{table_uuid}/{number}")
         if owner != self._me.name:
             address = self.address_of(owner)
-            raise NotOwner(f"slice {number} of table {table_uuid} is owned by {owner}", address)
+            raise NotOwner(f"shard {number} of table {table_uuid} is owned by {owner}", address)
 
     def others(self) -> Sequence[str]:
         """See Ownership."""

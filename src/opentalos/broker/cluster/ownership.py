@@ -1,4 +1,4 @@
-"""Who serves a partition, a consumer group or a slice: what use cases ask before they touch it."""
+"""Who serves a partition, a consumer group or a shard: what use cases ask before they touch it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,7 +7,7 @@ from typing import Protocol
 class Ownership(Protocol):
     """Answers from memory, by the published assignment; it never gives the right to write.
 
-    ``check``, ``check_group`` and ``check_slice`` raise NotOwner with the other server's address
+    ``check``, ``check_group`` and ``check_shard`` raise NotOwner with the other server's address
     (hot path), or PartitionNotServing when this server's own session has lapsed. ``others`` are
     the addresses of the other servers that are members now. ``addresses`` has one
     address per partition of a topic, for schedule info; this server's own where nobody is
@@ -20,7 +20,7 @@ class Ownership(Protocol):
 
     def check(self, topic_uuid: str, partition: int) -> None: ...
     def check_group(self, group: str) -> None: ...
-    def check_slice(self, table_uuid: str, number: int) -> None: ...
+    def check_shard(self, table_uuid: str, number: int) -> None: ...
     def others(self) -> Sequence[str]: ...
     def owner(self, topic_uuid: str, partition: int) -> str: ...
     def addresses(self, topic_uuid: str, partitions: int) -> Sequence[str]: ...
@@ -41,8 +41,8 @@ class SingleServerOwnership:
     def check_group(self, group: str) -> None:
         """Every group is coordinated here."""
 
-    def check_slice(self, table_uuid: str, number: int) -> None:
-        """Every slice is owned here."""
+    def check_shard(self, table_uuid: str, number: int) -> None:
+        """Every shard is owned here."""
 
     def others(self) -> Sequence[str]:
         """Nobody."""

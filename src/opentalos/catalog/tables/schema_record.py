@@ -39,7 +39,7 @@ def encode_schema(schema: TableSchema) -> dict[str, Any]:
             for topic, spec in schema.streams.items()
         },
         "ttl_s": schema.ttl_s,
-        "slices": schema.slices,
+        "slices": schema.shards,
         "version": schema.version,
     }
 
@@ -69,7 +69,7 @@ def decode_schema(record: Mapping[str, Any]) -> TableSchema:
             for topic, spec in record["streams"].items()
         },
         ttl_s=int(record["ttl_s"]),
-        slices=int(record["slices"]),
+        shards=int(record["slices"]),
         version=int(record["version"]),
     )
 

@@ -1,6 +1,6 @@
 """What the rows of tables with a quota come to: counted by who writes, and by passes over them.
 
-One record of the MetaStore per table has the count. A server adds what its own slices wrote every
+One record of the MetaStore per table has the count. A server adds what its own shards wrote every
 ``TELL_S``; in between it knows that, and what the others told up to then. A pass over the rows
 corrects the count as far as the writes during the pass leave no doubt.
 """
@@ -110,7 +110,7 @@ class TableSpaces:
         )
 
     async def of(self, table: Table) -> TableSpace | None:
-        """Where a slice counts what it writes; None: the table has no quota.
+        """Where a shard counts what it writes; None: the table has no quota.
 
         While the record cannot be read, only what is written here counts.
         """

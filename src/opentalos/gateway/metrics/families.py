@@ -208,11 +208,12 @@ def _groups(figures: Figures) -> Iterator[Metric]:
 
 
 def _tables(figures: Figures) -> Iterator[Metric]:
-    slices, rates = figures.slices, figures.table_rates
+    shards, rates = figures.shards, figures.table_rates
     yield _gauge("tables", "Structured tables.", figures.tables)
-    yield _gauge("table_slices", "Slices of tables that this server has open.", slices.slices)
-    yield _counter("table_mutations", "Mutations of rows that were done.", slices.mutations)
-    yield _counter("table_groups", "Groups of mutations made durable.", slices.groups)
+    yield _gauge("table_shards", "Shards of tables that this server has open.", shards.shards)
+    yield _gauge("table_slices", "Former name of table_shards.", shards.shards)
+    yield _counter("table_mutations", "Mutations of rows that were done.", shards.mutations)
+    yield _counter("table_groups", "Groups of mutations made durable.", shards.groups)
     units = {"read": rates.read_units, "write": rates.write_units}
     yield _labelled("table_units", "Units that calls on tables took.", "kind", units)
     yield _counter("table_holds", "Calls that their table's rate held up.", rates.held)
@@ -224,17 +225,17 @@ def _tables(figures: Figures) -> Iterator[Metric]:
     yield _gauge("tables_nearly_full", text, spaces.nearly_full)
     yield _counter("table_space_refusals", "Mutations refused by a table's quota.", spaces.refused)
     text = "Messages of changes that their topics do not have yet."
-    yield _gauge("stream_pending_entries", text, slices.pending_entries)
-    yield _gauge("stream_pending_bytes", "Bytes of these messages.", slices.pending_bytes)
+    yield _gauge("stream_pending_entries", text, shards.pending_entries)
+    yield _gauge("stream_pending_bytes", "Bytes of these messages.", shards.pending_bytes)
     text = "Age of the oldest of these messages; 0: there is none."
-    yield _gauge("stream_pending_oldest_seconds", text, slices.oldest_pending_ms / 1_000)
-    yield _counter("stream_published", "Changes that a topic took.", slices.published)
-    yield _counter("stream_resent", "Changes that were sent again.", slices.resent)
-    text = "Times that a topic knew of a later owner of a slice."
-    yield _counter("stream_fenced", text, slices.fenced)
-    yield _counter("stream_gaps", "Streams that this server stopped.", slices.gaps)
+    yield _gauge("stream_pending_oldest_seconds", text, shards.oldest_pending_ms / 1_000)
+    yield _counter("stream_published", "Changes that a topic took.", shards.published)
+    yield _counter("stream_resent", "Changes that were sent again.", shards.resent)
+    text = "Times that a topic knew of a later owner of a shard."
+    yield _counter("stream_fenced", text, shards.fenced)
+    yield _counter("stream_gaps", "Streams that this server stopped.", shards.gaps)
     text = "Mutations refused since too many changes wait for their topics."
-    yield _counter("stream_full_refusals", text, slices.refused_full)
+    yield _counter("stream_full_refusals", text, shards.refused_full)
     text = "Streams that stand still and lack changes, of all tables."
     yield _gauge("streams_stopped", text, figures.stopped_streams)
 

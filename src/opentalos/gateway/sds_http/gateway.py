@@ -116,7 +116,9 @@ class SdsGateway:
                 self._start(exchange, caller, _TABLES, read)
 
         try:
-            if not self._services.quick_puts.put(caller, request.tableName, request.record, answer):
+            if not self._services.put_fast_path.put(
+                caller, request.tableName, request.record, answer
+            ):
                 return False
         except Exception as error:
             self._tasks.broken(exchange, form, error)

@@ -229,7 +229,7 @@ class Followed:
             return admin.mark(self.replay.table, self.stream)
 
     def scanned(self, spark: "SparkSession") -> DataFrame:
-        """All records as rows of the state, also removed ones: a task for each slice, page by
+        """All records as rows of the state, also removed ones: a task for each shard, page by
         page."""
         with TalosTable(self.config, self.replay.table) as table:
             parts = table.splits()
@@ -273,7 +273,7 @@ def followed_table(config: ClientConfig, replay: Replay, topic: str) -> Followed
     found = Followed(now, topic, config, Beginning(uuid, topic, None))
     try:
         return replace(found, begun=replace(found.begun, enabling=found.mark().enabling))
-    except Unavailable:  # a slice has just moved; the next look tells
+    except Unavailable:  # a shard has just moved; the next look tells
         return found
 
 

@@ -232,7 +232,7 @@ class TableFollower:
             if loop.time() > until_s:
                 text = f"the stream of {self._table} into {self._topic} is {late_ms} ms behind"
                 raise Unavailable(text)
-            # A mark costs servers a write for each slice, so it is not asked for in vain.
+            # A mark costs servers a write for each shard, so it is not asked for in vain.
             await asyncio.sleep(min(max(MARK_PAUSE_S, late_ms / _MS), MARK_PAUSE_S_MAX))
 
     async def _looked_at(self) -> StreamMark:
@@ -257,7 +257,7 @@ class TableFollower:
             async with asyncio.timeout(LOOK_WAIT_S):
                 await self._look_at_table()
                 self._extend((await self._looked_at()).offsets)
-        except (Unavailable, TimeoutError):  # such as a slice that has just moved
+        except (Unavailable, TimeoutError):  # such as a shard that has just moved
             return  # reading goes on meanwhile; the next look tells
 
     async def _look_at_table(self) -> None:

@@ -176,7 +176,7 @@ class TalosTable:
             place = page.following
 
     async def splits(self) -> list[TableRange]:
-        """Parts of the table that can be scanned side by side: about one for each slice."""
+        """Parts of the table that can be scanned side by side: about one for each shard."""
         found = await self._client.call(ADMIN_SERVICE, "getTableSplits", (self.name, {}, {}))
         return [TableRange(*map(columns_from, (one.startKey, one.stopKey))) for one in found]
 
@@ -273,7 +273,7 @@ class TableAdmin:
         self, name: str, spec: TableSpec | TableSchema, *, version: int | None = None
     ) -> None:
         """Give a table another schema, as a whole: what is not in it goes, its streams too. Keys,
-        hashing and slices cannot change.
+        hashing and shards cannot change.
 
         Args:   version: the schema's, as ``describe`` gave it; of a table that was changed since
                 nothing is changed. None: whatever it is now.

@@ -71,7 +71,7 @@ def schema_to(schema: TableSchema) -> sds.TableSchema:
         secondaryIndexes={name: _index_to(one) for name, one in schema.indexes.items()},
         attributes={name: sds.DataType(one) for name, one in schema.attributes.items()},
         ttl=schema.ttl_s,
-        preSplits=schema.slices,
+        preSplits=schema.shards,
         streams={topic: _stream_to(one) for topic, one in schema.streams.items()},
     )
 
@@ -88,7 +88,7 @@ def schema_from(struct: sds.TableSchema) -> TableSchema:
         indexes={n: _index_from(one) for n, one in (struct.secondaryIndexes or {}).items()},
         streams={topic: _stream_from(one) for topic, one in (struct.streams or {}).items()},
         ttl_s=struct.ttl,
-        slices=struct.preSplits,
+        shards=struct.preSplits,
         version=struct.version or 0,
     )
 

@@ -62,7 +62,7 @@ def schema(topic: str, view: StreamView = StreamView.MUTATE_LOG, ttl_s: int = NE
             "user": DataType.STRING, "id": DataType.INT64, "n": DataType.INT64,
             "text": DataType.STRING,
         },
-        slices=3,
+        shards=3,
         streams={topic: StreamSpec(view=view)},
         ttl_s=ttl_s,
     )  # fmt: skip
@@ -322,7 +322,7 @@ def test_a_change_that_is_missing_is_noticed(client: Client) -> None:
 def stream_off(admin: TableAdmin, name: str, on: TableSchema) -> Iterator[None]:
     off = TableSchema(
         group=on.group, hashed=on.hashed, primary=on.primary, attributes=on.attributes,
-        slices=on.slices,
+        shards=on.shards,
     )  # fmt: skip
     admin.alter(name, off)
     yield

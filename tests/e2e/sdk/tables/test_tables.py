@@ -42,7 +42,7 @@ TYPES = {
     "tiny": DataType.INT8,
 }
 SCHEMA = TableSchema(
-    group=(KeyPart("user"),), hashed=True, primary=(KeyPart("id"),), attributes=TYPES, slices=4
+    group=(KeyPart("user"),), hashed=True, primary=(KeyPart("id"),), attributes=TYPES, shards=4
 )
 FLAT = TableSchema(primary=(KeyPart("id"),), attributes=TYPES)
 

@@ -37,7 +37,7 @@ async def test_a_partition_that_is_not_assigned_yet_is_looked_up_again_after_a_f
         await state.close()
 
 
-async def test_slices_have_one_owner_by_their_name_on_the_ring() -> None:
+async def test_shards_have_one_owner_by_their_name_on_the_ring() -> None:
     state = ClusterState(MemoryMetaStore(MemoryStorage()), lambda _: None)
     other = ServerRecord(name="s2", incarnation="i", address="h2:1", started_ms=0)
     mine, others = ClusterOwnership(state, ME), ClusterOwnership(state, other)
@@ -45,26 +45,26 @@ async def test_slices_have_one_owner_by_their_name_on_the_ring() -> None:
     try:
         mine.serving = others.serving = True
         with pytest.raises(PartitionNotServing):
-            mine.check_slice("t", 0)  # there is no ring yet
+            mine.check_shard("t", 0)  # there is no ring yet
         for record in (ME, other):
             await state.servers.create(server_path(record.name), record)
         await state.control.create(RING, RingRecord(number=1, servers={"s1": 8, "s2": 8}))
         owned = []
         for number in range(64):
             with contextlib.suppress(NotOwner):
-                mine.check_slice("t", number)
+                mine.check_shard("t", number)
                 owned.append(number)
         assert 0 < len(owned) < 64
         for number in range(64):
             refused, taken = (others, mine) if number in owned else (mine, others)
-            taken.check_slice("t", number)
+            taken.check_shard("t", number)
             with pytest.raises(NotOwner) as caught:
-                refused.check_slice("t", number)
+                refused.check_shard("t", number)
             assert caught.value.address == ("h1:1" if number in owned else "h2:1")
         assert (mine.others(), others.others()) == (["h2:1"], ["h1:1"])
         mine.serving = False
         with pytest.raises(PartitionNotServing) as lapsed:
-            mine.check_slice("t", 0)
+            mine.check_shard("t", 0)
         assert not isinstance(lapsed.value, NotOwner)
     finally:
         await state.close()

@@ -26,7 +26,7 @@ HASHED = TableSchema(
     group=(KeyPart("user"),),
     primary=(KeyPart("at"),),
     hashed=True,
-    slices=4,
+    shards=4,
     attributes=ATTRIBUTES,
     indexes={"by_city": LocalIndex(columns=(KeyPart("city"),), mode=IndexMode.EAGER)},
 )

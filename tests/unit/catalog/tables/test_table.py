@@ -41,7 +41,7 @@ SCHEMA = TableSchema(
     },
     streams={"t": StreamSpec(enabled=True, view=StreamView.RECORD_IMAGE, attributes=("tags",))},
     ttl_s=60,
-    slices=4,
+    shards=4,
     version=3,
 )
 TABLE = Table(

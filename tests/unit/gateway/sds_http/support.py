@@ -126,11 +126,11 @@ class Bench:
         self.refusal: TalosError | None = None
         tables: Any = self.tables
         admin: Any = self.admin
-        slices: Any = None
+        shards: Any = None
         authenticator: Any = SimpleNamespace(caller=self._caller)
         self.quick = Quick()
         quick: Any = self.quick
-        services = Services(tables, admin, slices, quick)
+        services = Services(tables, admin, shards, quick)
         self.gateway = SdsGateway(services, authenticator, handlers)
 
     def _caller(self, exchange: Exchange) -> Principal:

@@ -73,7 +73,7 @@ async def test_callers_are_refused_by_status(error: TalosError, status: int, hea
 QUICK = call("put", sds.PutRequest(tableName="t", record={}))
 
 
-async def test_a_quick_put_is_answered_when_its_row_is_written() -> None:
+async def test_a_fast_put_is_answered_when_its_row_is_written() -> None:
     bench = Bench()
     bench.quick.keeps = True
     exchange, connection = bench.send(QUICK)
@@ -90,7 +90,7 @@ async def test_a_quick_put_is_answered_when_its_row_is_written() -> None:
     assert (bench.gateway.calls["put"], bench.gateway.failures) == (1, 0)
 
 
-async def test_a_quick_put_that_fails_gets_the_declared_exception() -> None:
+async def test_a_fast_put_that_fails_gets_the_declared_exception() -> None:
     bench = Bench()
     bench.quick.keeps = True
     _, connection = bench.send(QUICK)
@@ -101,7 +101,7 @@ async def test_a_quick_put_that_fails_gets_the_declared_exception() -> None:
     assert bench.gateway.failures == 1
 
 
-async def test_a_quick_put_whose_slice_has_moved_goes_the_ordinary_way() -> None:
+async def test_a_fast_put_whose_shard_has_moved_goes_the_ordinary_way() -> None:
     bench = Bench()
     bench.quick.keeps = True
     _, connection = bench.send(QUICK)

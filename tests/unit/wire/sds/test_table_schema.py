@@ -30,7 +30,7 @@ SCHEMA = TableSchema(
     },
     streams={"changes": StreamSpec(view=StreamView.RECORD_IMAGE, attributes=("tags",))},
     ttl_s=60,
-    slices=4,
+    shards=4,
     version=7,
 )
 

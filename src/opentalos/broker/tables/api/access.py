@@ -32,8 +32,8 @@ T = TypeVar("T")
 HELD_MAX = 10_000  # calls that wait for rate at once, whole server; more are refused
 
 
-class SliceWriter(Protocol):
-    """Where mutations go: the owners of a table's slices, here or elsewhere.
+class TableWriter(Protocol):
+    """Where mutations go: the owners of a table's shards, here or elsewhere.
 
     ``apply``: one outcome per mutation, in order. ``table_changed``: returns when every owner
     works by this record or a newer one; Unavailable if that is not known. ``forget``: the table

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.tables.api.access import SliceWriter, TableAccess
+from opentalos.broker.tables.api.access import TableAccess, TableWriter
 from opentalos.broker.tables.api.values import Size, Split, Table, TableSpec
 from opentalos.broker.tables.maintenance.table_stats import TableLook
 from opentalos.broker.tables.maintenance.upkeep import TableUpkeep
@@ -47,10 +47,10 @@ class TableAdminService:
         self,
         context: BrokerContext,
         access: TableAccess,
-        slices: SliceWriter,
+        shards: TableWriter,
         upkeep: TableUpkeep,
     ) -> None:
-        self._context, self._access, self._slices = context, access, slices
+        self._context, self._access, self._shards = context, access, shards
         self._upkeep, self._streams = upkeep, TableStreams(context)
         self._look = TableLook(access)
         # Counting and creating are one step, so that parallel calls cannot pass a limit together.
@@ -93,7 +93,7 @@ class TableAdminService:
 
         Args: version: that the table's schema must have; None: any.
         Raises: TableNotExist, TableNotEnabled: it is being created; ValidationFailed: also a quota
-            below what is stored; NotSupported: keys, slices, new indexes, and what streams,
+            below what is stored; NotSupported: keys, shards, new indexes, and what streams,
             indexes or keys name do not change; VersionConflict; as ``create``.
             OutcomeUnknown: stored, but not everybody may know; the same call without a version
             again makes sure.
@@ -233,7 +233,7 @@ class TableAdminService:
 
     async def _tell(self, table: Table) -> None:
         try:
-            await self._slices.table_changed(table)
+            await self._shards.table_changed(table)
         except Unavailable as error:
             raise OutcomeUnknown(
                 f"table {table.name} is changed, but not every server may know: {error}"

@@ -1,4 +1,4 @@
-"""QuickPuts: puts that wait for nothing but their slice's group. Source: HOTPATH rule 4.
+"""PutFastPath: puts that wait for nothing but their shard's group. Source: HOTPATH rule 4.
 
 A task, its futures and the coroutines between cost a third of a put. What is not of the plain kind
 is left to ``TableService.write``: so each rule and each error stays in one place.
@@ -32,9 +32,9 @@ _WRITE = int(TableRight.WRITE)
 _ANOTHER_WAY = (NotFound, PartitionNotServing, StoreUnavailable)
 
 
-class OwnSlices(Protocol):
-    """The slices of this server. ``offer``: queue a mutation whose row key is ``key``; False: its
-    slice is not here or takes none now, or ``admit`` said no, and nothing was done."""
+class OwnShards(Protocol):
+    """The shards of this server. ``offer``: queue a mutation whose row key is ``key``; False: its
+    shard is not here or takes none now, or ``admit`` said no, and nothing was done."""
 
     def offer(
         self,
@@ -45,11 +45,11 @@ class OwnSlices(Protocol):
     ) -> bool: ...
 
 
-class QuickPuts:
+class PutFastPath:
     """Decides as ``TableService.write`` does, but never waits and never says why not."""
 
-    def __init__(self, context: BrokerContext, access: TableAccess, slices: OwnSlices) -> None:
-        self._limits, self._access, self._slices = context.config.sds, access, slices
+    def __init__(self, context: BrokerContext, access: TableAccess, shards: OwnShards) -> None:
+        self._limits, self._access, self._shards = context.config.sds, access, shards
 
     def put(self, caller: Principal, name: str, record: Columns, answer: PutAnswer) -> bool:
         """Queue a put without a condition. False: it needs the ordinary way; nothing was done."""
@@ -66,7 +66,7 @@ class QuickPuts:
         except RequestError:
             return False
         units = of_mutation(table.schema, Operation.PUT)
-        return self._slices.offer(
+        return self._shards.offer(
             table,
             keyed,
             lambda: access.rates.admit_now(table, units.reads, units.writes),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.tables.api.access import SliceWriter, TableAccess
+from opentalos.broker.tables.api.access import TableAccess, TableWriter
 from opentalos.broker.tables.api.records import bytes_of, check_attributes, selected
 from opentalos.broker.tables.api.values import (
     RowVersion,
@@ -75,8 +75,8 @@ class _Scan:
 class TableScan:
     """Scans by key and by index; see ``TableService.scan``."""
 
-    def __init__(self, context: BrokerContext, access: TableAccess, slices: SliceWriter) -> None:
-        self._context, self._access, self._slices = context, access, slices
+    def __init__(self, context: BrokerContext, access: TableAccess, shards: TableWriter) -> None:
+        self._context, self._access, self._shards = context, access, shards
 
     async def page(self, caller: Principal, query: ScanQuery) -> ScanPage:
         """One page, and the place where the next one begins."""
@@ -223,7 +223,7 @@ class TableScan:
         if not mutations:
             return
         await self._access.admit(table, Units(reads, writes))
-        for outcome in await self._slices.apply(table, mutations):
+        for outcome in await self._shards.apply(table, mutations):
             if isinstance(outcome, NotFound):
                 raise await self._access.gone(table)
             if isinstance(outcome, TalosError):

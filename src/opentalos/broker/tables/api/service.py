@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.tables.api.access import SliceWriter, TableAccess
+from opentalos.broker.tables.api.access import TableAccess, TableWriter
 from opentalos.broker.tables.api.records import bytes_of, check_attributes, selected
 from opentalos.broker.tables.api.scan import TableScan
 from opentalos.broker.tables.api.values import (
@@ -42,9 +42,9 @@ READ_ROWS: Final = 16  # of a batch, read at once; 4 MiB of the largest records
 class TableService:
     """Records of tables; every method authorises first. Any server answers any call."""
 
-    def __init__(self, context: BrokerContext, access: TableAccess, slices: SliceWriter) -> None:
-        self._context, self._access, self._slices = context, access, slices
-        self._scans = TableScan(context, access, slices)
+    def __init__(self, context: BrokerContext, access: TableAccess, shards: TableWriter) -> None:
+        self._context, self._access, self._shards = context, access, shards
+        self._scans = TableScan(context, access, shards)
 
     @property
     def rates(self) -> TableRateCounters:
@@ -195,7 +195,7 @@ class TableService:
     async def _apply(
         self, table: Table, mutations: Sequence[Mutation]
     ) -> Sequence[Written | TalosError]:
-        outcomes = await self._slices.apply(table, mutations)
+        outcomes = await self._shards.apply(table, mutations)
         if any(isinstance(outcome, NotFound) for outcome in outcomes):
             gone = await self._access.gone(table)
             outcomes = [gone if isinstance(one, NotFound) else one for one in outcomes]

@@ -134,7 +134,7 @@ class Split(NamedTuple):
 
 
 class Size(NamedTuple):
-    """An estimate: of the first rows of each slice, which are taken for the others' like."""
+    """An estimate: of the first rows of each shard, which are taken for the others' like."""
 
     rows: int
     bytes: int

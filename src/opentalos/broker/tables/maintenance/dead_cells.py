@@ -1,6 +1,6 @@
 """Removes pending cells of streams that a table no longer has.
 
-While a table has a stream, the owners of its slices do this. After its last stream was disabled
+While a table has a stream, the owners of its shards do this. After its last stream was disabled
 nobody else looks at what was not published then.
 """
 

@@ -39,7 +39,7 @@ class TableLook:
         return Size(round(rows / share), round(size / share), exact=False)
 
     async def splits(self, table: Table, start: Columns, stop: Columns) -> list[Split]:
-        """Cut at the first row of each slice, so that parts are told by whole keys."""
+        """Cut at the first row of each shard, so that parts are told by whole keys."""
         schema = table.schema
         low, high = scan_range(schema, start, stop)
         ends: list[Columns] = []

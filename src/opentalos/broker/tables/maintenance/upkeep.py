@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.tables.api.access import SliceWriter, TableAccess, row_tables
+from opentalos.broker.tables.api.access import TableAccess, TableWriter, row_tables
 from opentalos.broker.tables.api.values import Table
 from opentalos.broker.tables.maintenance.sweep import TableSweep
 from opentalos.broker.tables.shard.record import remove_records
@@ -36,9 +36,9 @@ class TableUpkeep:
     """
 
     def __init__(
-        self, context: BrokerContext, access: TableAccess, slices: SliceWriter, meta: MetaStore
+        self, context: BrokerContext, access: TableAccess, shards: TableWriter, meta: MetaStore
     ) -> None:
-        self._context, self._access, self._slices, self._meta = context, access, slices, meta
+        self._context, self._access, self._shards, self._meta = context, access, shards, meta
         self._sweep = TableSweep(context, access)
         self._removing: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
@@ -95,14 +95,14 @@ class TableUpkeep:
             raise OutcomeUnknown(f"table {table.name} is being created: {error}") from error
 
     async def finish_disabling(self, table: Table) -> Table:
-        """Tell every owner of a slice, then call it disabled.
+        """Tell every owner of a shard, then call it disabled.
 
         Raises: OutcomeUnknown: it is being disabled, and the leader goes on with it.
         """
         if table.state is not TableState.DISABLING:
             return table
         try:
-            await self._slices.table_changed(table)
+            await self._shards.table_changed(table)
             return await self._settle(table, TableState.DISABLING, TableState.DISABLED)
         except Unavailable as error:
             raise OutcomeUnknown(f"table {table.name} is being disabled: {error}") from error
@@ -151,7 +151,7 @@ class TableUpkeep:
                 table, lambda now: stopped_stream(now, topic, stream_id, now_ms, "topic deleted")
             )
             _LOG.error("stream of table %s stopped: topic %s was deleted", table.resource, topic)
-            await self._slices.table_changed(changed)
+            await self._shards.table_changed(changed)
         except TalosError as error:
             _LOG.warning("stream of table %s to %s: %s", table.resource, topic, error)
 
@@ -178,10 +178,10 @@ class TableUpkeep:
     async def _tell(self, dead: Table) -> None:
         """Owners stop writing before the rows go; one that cannot be reached is not waited for:
         its writes fail when the rows are gone."""
-        self._slices.forget(dead.uuid)
+        self._shards.forget(dead.uuid)
         self._access.rates.forget(dead.uuid)
         try:
-            await self._slices.table_changed(dead)
+            await self._shards.table_changed(dead)
         except (Unavailable, TableNotExist) as error:
             _LOG.info("drop of table %s: %s", dead.resource, error)
 

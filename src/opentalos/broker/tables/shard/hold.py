@@ -1,16 +1,16 @@
-"""SliceHold: the record of one slice, from its claim to the day its server leaves it."""
+"""ShardHold: the record of one shard, from its claim to the day its server leaves it."""
 
 import asyncio
 import logging
 
-from opentalos.broker.tables.shard.record import HeldRecord, SliceRecord, change, claim
+from opentalos.broker.tables.shard.record import HeldRecord, ShardRecord, change, claim
 from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, TalosError
 from opentalos.ports.meta_store import MetaStore
 
 _log = logging.getLogger("opentalos.tables")
 
 
-class SliceHold:
+class ShardHold:
     """What this server wrote into the record last. ``turn``: held around what must not change
     between a look at the record and its next state; ``write_mark`` and ``raise_epoch`` want it."""
 
@@ -19,7 +19,7 @@ class SliceHold:
         self.turn = asyncio.Lock()
 
     @property
-    def record(self) -> SliceRecord:
+    def record(self) -> ShardRecord:
         """The record as it stands."""
         return self._held.record
 
@@ -33,7 +33,7 @@ class SliceHold:
     async def write_mark(self, mark_ms: int) -> None:
         """Later owners have to know the mark.
 
-        Raises: VersionConflict: another server has claimed the slice. Unavailable: it must not be
+        Raises: VersionConflict: another server has claimed the shard. Unavailable: it must not be
             told.
         """
         if mark_ms <= self.record.mark_ms:
@@ -53,12 +53,12 @@ class SliceHold:
             except TalosError as error:
                 _log.debug("%s: the next owner waits before its first mark: %s", self._path, error)
 
-    async def _become(self, wanted: SliceRecord) -> bool:
+    async def _become(self, wanted: ShardRecord) -> bool:
         self._held = await change(self._meta, self._path, self._held, wanted)
         return self._held.record == wanted
 
 
-async def hold(meta: MetaStore, path: str, owner: str) -> tuple[SliceHold, SliceRecord | None]:
-    """Claim a slice; with what its record said before. Raises: as ``claim``."""
+async def hold(meta: MetaStore, path: str, owner: str) -> tuple[ShardHold, ShardRecord | None]:
+    """Claim a shard; with what its record said before. Raises: as ``claim``."""
     held, former = await claim(meta, path, owner)
-    return SliceHold(meta, path, held), former
+    return ShardHold(meta, path, held), former

@@ -18,7 +18,7 @@ Item = tuple[str, bytes]  # an index, and the key of an entry
 class IndexWrites:
     """Entries of the tables of one row store. Each put raises an entry's version, and a removal is
     of the version that was there before the row was written: so one that arrives late, from a
-    server that has lost the slice, cannot take away what a later mutation has put."""
+    server that has lost the shard, cannot take away what a later mutation has put."""
 
     def __init__(self, rows: RowStore, clock: Clock) -> None:
         self._rows, self._clock = rows, clock

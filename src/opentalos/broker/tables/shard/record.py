@@ -1,4 +1,4 @@
-"""The record of a slice in the MetaStore: its epoch, whose it is, and the last mark it gave."""
+"""The record of a shard in the MetaStore: its epoch, whose it is, and the last mark it gave."""
 
 import json
 from typing import NamedTuple
@@ -15,12 +15,12 @@ from opentalos.model.errors import (
 )
 from opentalos.ports.meta_store import MetaStore
 
-SLICES = "slices"  # where the records lie
+SHARD_RECORDS = "slices"  # folder of the records: a stored name, older than the word shard
 FORMAT_VERSION = 1
 ATTEMPTS_MAX = 8  # of a change that others overtake
 
 
-class SliceRecord(NamedTuple):
+class ShardRecord(NamedTuple):
     """``epoch`` grows with each opening; ``owner``: empty once it has left in order, with no write
     on its way; ``mark_ms``: every change to come is later."""
 
@@ -32,16 +32,16 @@ class SliceRecord(NamedTuple):
 class HeldRecord(NamedTuple):
     """A record as this server wrote it."""
 
-    record: SliceRecord
+    record: ShardRecord
     version: int
 
 
-def slice_path(table_uuid: str, number: int) -> str:
-    """Where a slice's record lies."""
-    return record_path(SLICES, table_uuid, str(number))
+def shard_path(table_uuid: str, number: int) -> str:
+    """Where a shard's record lies."""
+    return record_path(SHARD_RECORDS, table_uuid, str(number))
 
 
-async def claim(meta: MetaStore, path: str, owner: str) -> tuple[HeldRecord, SliceRecord | None]:
+async def claim(meta: MetaStore, path: str, owner: str) -> tuple[HeldRecord, ShardRecord | None]:
     """Raise the epoch and name the owner; with what the record said before.
 
     Raises: StoreUnavailable and other Unavailable: not done; OutcomeUnknown: claim again.
@@ -50,7 +50,7 @@ async def claim(meta: MetaStore, path: str, owner: str) -> tuple[HeldRecord, Sli
         found = await meta.get(path)
         former = None if found is None else _decode(found.value)
         epoch, mark_ms = (former.epoch, former.mark_ms) if former else (0, 0)
-        record = SliceRecord(epoch + 1, owner, mark_ms)
+        record = ShardRecord(epoch + 1, owner, mark_ms)
         try:
             if found is None:
                 version = await meta.create(path, _encode(record))
@@ -59,13 +59,13 @@ async def claim(meta: MetaStore, path: str, owner: str) -> tuple[HeldRecord, Sli
         except (AlreadyExists, VersionConflict, OutcomeUnknown):
             continue  # whoever has it now: one epoch more is ours alone
         return HeldRecord(record, version), former
-    raise StoreUnavailable(f"{path}: others take this slice again and again")
+    raise StoreUnavailable(f"{path}: others take this shard again and again")
 
 
-async def change(meta: MetaStore, path: str, held: HeldRecord, record: SliceRecord) -> HeldRecord:
+async def change(meta: MetaStore, path: str, held: HeldRecord, record: ShardRecord) -> HeldRecord:
     """Replace what this server wrote.
 
-    Raises: VersionConflict: another server has claimed the slice. OutcomeUnknown: it may have.
+    Raises: VersionConflict: another server has claimed the shard. OutcomeUnknown: it may have.
     """
     try:
         return HeldRecord(record, await meta.replace(path, _encode(record), held.version))
@@ -77,10 +77,10 @@ async def change(meta: MetaStore, path: str, held: HeldRecord, record: SliceReco
 
 
 async def remove_records(meta: MetaStore, table_uuid: str) -> None:
-    """A dropped table's slices are gone. Raises: Unavailable, OutcomeUnknown: call again."""
-    prefix = record_path(SLICES, table_uuid)
+    """A dropped table's shards are gone. Raises: Unavailable, OutcomeUnknown: call again."""
+    prefix = record_path(SHARD_RECORDS, table_uuid)
     for number in await meta.children(prefix):
-        path = slice_path(table_uuid, int(number))
+        path = shard_path(table_uuid, int(number))
         found = await meta.get(path)
         if found is None:
             continue
@@ -90,17 +90,17 @@ async def remove_records(meta: MetaStore, table_uuid: str) -> None:
             raise StoreUnavailable(f"{path} changes while it is removed") from error
 
 
-def _encode(record: SliceRecord) -> bytes:
+def _encode(record: ShardRecord) -> bytes:
     document = {"version": FORMAT_VERSION, **record._asdict()}
     return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
 
 
-def _decode(value: bytes) -> SliceRecord:
+def _decode(value: bytes) -> ShardRecord:
     try:
         document = json.loads(value)
         version = document.pop("version")
         if version != FORMAT_VERSION:
-            raise NewerFormat(f"slice record of format {version}, this version reads up to 1")
-        return SliceRecord(**document)
+            raise NewerFormat(f"shard record of format {version}, this version reads up to 1")
+        return ShardRecord(**document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptLog(f"unreadable slice record: {error!r}") from error
+        raise CorruptLog(f"unreadable shard record: {error!r}") from error

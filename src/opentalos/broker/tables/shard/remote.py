@@ -1,4 +1,4 @@
-"""RemoteSlices: mutations, marks and changed tables between the servers of a cluster."""
+"""RemoteShards: mutations, marks and changed tables between the servers of a cluster."""
 
 import asyncio
 import base64
@@ -48,7 +48,7 @@ async def ask_mutations(
 async def ask_mark(
     peers: Peers, address: str, table: tuple[str, str, str], number: int, stream: int
 ) -> int:
-    """The mark of another server's slice. Raises: Unavailable."""
+    """The mark of another server's shard. Raises: Unavailable."""
     arguments = {"table": list(table), "slice": number, "stream": stream}
     try:
         answer = await _ask(peers, address, MARK_CALL, arguments)
@@ -92,7 +92,7 @@ def answering(
         try:
             number, stream = int(arguments["slice"]), int(arguments["stream"])
         except (KeyError, TypeError, ValueError) as error:
-            raise BadRequest(f"need slice and stream: {error!r}") from error
+            raise BadRequest(f"need shard and stream: {error!r}") from error
         return {"mark_ms": await mark(_table(arguments), number, stream)}
 
     async def answer_changed(arguments: Shown) -> Shown:

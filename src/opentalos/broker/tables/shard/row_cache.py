@@ -1,11 +1,11 @@
-"""RowCache: rows that were read or written last, of all slices of this server."""
+"""RowCache: rows that were read or written last, of all shards of this server."""
 
 from collections import OrderedDict
 from typing import NamedTuple
 
 from opentalos.sds.cell_format import StoredRow
 
-CACHE_BYTES_MAX = 64 << 20  # of all slices; what is kept of a row besides its cells is estimated
+CACHE_BYTES_MAX = 64 << 20  # of all shards; what is kept of a row besides its cells is estimated
 ROW_BYTES_MAX = 64 << 10  # a larger row is read anew each time
 ROW_OVERHEAD_BYTES = 512
 
@@ -19,10 +19,10 @@ class CachedRow(NamedTuple):
 
 
 class RowCache:
-    """Rows by opening of a slice and key; the one not used for longest goes first.
+    """Rows by opening of a shard and key; the one not used for longest goes first.
 
     Each opening has a number of its own, so rows of a former opening are never found again. A row
-    that is here has no pending entry which its slice does not know.
+    that is here has no pending entry which its shard does not know.
     """
 
     def __init__(self, bytes_max: int = CACHE_BYTES_MAX) -> None:

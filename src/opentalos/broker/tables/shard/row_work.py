@@ -54,7 +54,7 @@ class Told(NamedTuple):
 
 
 class TableView(NamedTuple):
-    """A table as the groups of a slice need it. ``streams``: those that go on, by id. ``space``:
+    """A table as the groups of a shard need it. ``streams``: those that go on, by id. ``space``:
     None if it has no quota. ``gap_ms``: no change is older, so that those before a gap stay those
     that were told (clocks may go back)."""
 

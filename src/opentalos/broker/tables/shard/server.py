@@ -1,12 +1,12 @@
-"""What all slices of a server share."""
+"""What all shards of a server share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.tables.shard.counts import SliceCounts
+from opentalos.broker.tables.shard.counts import ShardCounts
 from opentalos.broker.tables.shard.writer import Stores
-from opentalos.broker.tables.stream.outbox_budget import PendingRoom
+from opentalos.broker.tables.stream.outbox_budget import OutboxBudget
 from opentalos.broker.tables.stream.stream_puts import StreamPuts
 from opentalos.catalog.tables.tables import TableCatalog
 from opentalos.model.identity import Principal
@@ -15,13 +15,13 @@ from opentalos.ports.meta_store import MetaStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Handed to every slice. ``principal_of``: a table's owner, if it is one principal."""
+    """Handed to every shard. ``principal_of``: a table's owner, if it is one principal."""
 
     context: BrokerContext
     stores: Stores
     meta: MetaStore
     tables: TableCatalog
     puts: StreamPuts
-    pending: PendingRoom
-    counts: SliceCounts = field(default_factory=SliceCounts)
+    pending: OutboxBudget
+    counts: ShardCounts = field(default_factory=ShardCounts)
     principal_of: Callable[[str], Principal | None] = lambda _owner: None

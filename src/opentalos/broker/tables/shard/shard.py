@@ -1,4 +1,4 @@
-"""Slice: one part of a table at the server that owns it now.
+"""Shard: one part of a table at the server that owns it now.
 
 One task opens it, writes its groups, clears cells and looks for what another owner left. So
 between two awaits of that task nothing else changes a row here, and an entry is known before any
@@ -13,11 +13,11 @@ from dataclasses import replace
 from enum import Enum
 
 from opentalos.broker.tables.row_tables import rows_of
-from opentalos.broker.tables.shard.hold import SliceHold, hold
-from opentalos.broker.tables.shard.record import slice_path
+from opentalos.broker.tables.shard.hold import ShardHold, hold
+from opentalos.broker.tables.shard.record import shard_path
 from opentalos.broker.tables.shard.row_work import TableView, Waiting, settle, view_of
 from opentalos.broker.tables.shard.server import Server
-from opentalos.broker.tables.shard.writer import Opening, SliceWriter
+from opentalos.broker.tables.shard.writer import Opening, ShardWriter
 from opentalos.broker.tables.stream.gap import record_gaps, stop_stream
 from opentalos.broker.tables.stream.outbox import Entry, Outbox
 from opentalos.broker.tables.stream.publisher import Lane, Publisher, Publishing
@@ -35,7 +35,7 @@ from opentalos.model.errors import (
 from opentalos.model.identity import Principal
 from opentalos.model.table import TableState, WhenFull
 from opentalos.ports.row_store import FamilyName
-from opentalos.sds.key_format import slice_range
+from opentalos.sds.key_format import shard_range
 
 _log = logging.getLogger("opentalos.tables")
 
@@ -43,27 +43,27 @@ CLEAR_AFTER_S = 0.05  # cells wait so long for more, or for the next mutation of
 CLEAR_ROWS_MAX = 256  # rows cleared with one group
 LOOK_ROWS = 500  # rows with pending cells that one step of a look or an opening reads
 REFUSED_LOOK_S = 1.0  # between two looks whether a topic has refused for long
-DRAIN_S = 1.0  # a slice that is given up publishes and clears so long
+DRAIN_S = 1.0  # a shard that is given up publishes and clears so long
 
 
 class State(Enum):
-    """Where a slice is in its life. It never goes back."""
+    """Where a shard is in its life. It never goes back."""
 
     OPENING = "opening"
     OPEN = "open"
     ENDED = "ended"
 
 
-class Slice:
+class TableShard:
     """See the module; the Steps and Listener of its parts. ``ended`` is called once, when it takes
     nothing more."""
 
     def __init__(
-        self, server: Server, table: Table, number: int, ended: Callable[["Slice"], None]
+        self, server: Server, table: Table, number: int, ended: Callable[["TableShard"], None]
     ) -> None:
         self._server, self.table_uuid, self.number = server, table.uuid, number
         self.place = (table.owner, table.name)
-        self._path = slice_path(table.uuid, number)
+        self._path = shard_path(table.uuid, number)
         self._ended = ended
         self._limits = server.stores.limits
         self.state = State.OPENING
@@ -72,7 +72,7 @@ class Slice:
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()  # held by each step of the task
         self._view: TableView = view_of(table)
-        self._hold: SliceHold | None = None  # while the table has streams
+        self._hold: ShardHold | None = None  # while the table has streams
         self.outbox: Outbox | None = None
         self._publisher: Publisher | None = None
         self._writer = self._new_writer()
@@ -86,16 +86,16 @@ class Slice:
         self._full_since_s: float | None = None
         self._renewals: dict[asyncio.Task[None], None] = {}
         self._used_s = asyncio.get_running_loop().time()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="slice")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="shard")
 
     # --- what others call -----------------------------------------------------------------------
 
     def put(self, waiting: Waiting) -> None:
         """Queue a mutation. Raises: Unavailable: not done."""
         if self.state is State.ENDED:
-            raise self._error or PartitionNotServing("the slice has another owner")
+            raise self._error or PartitionNotServing("the shard has another owner")
         if len(self._queue) >= self._limits.waiting_max:
-            raise ExcessivePending(f"{len(self._queue)} mutations of this slice wait")
+            raise ExcessivePending(f"{len(self._queue)} mutations of this shard wait")
         self._queue.append(waiting)
         self._wake.set()
 
@@ -149,11 +149,11 @@ class Slice:
         """Every change not after this time is in the stream's topic. Raises: Unavailable."""
         hold_ = self._hold
         if hold_ is None:
-            raise StoreUnavailable("the slice is being opened")
+            raise StoreUnavailable("the shard is being opened")
         async with hold_.turn:
             outbox = self.outbox
             if self.state is not State.OPEN or outbox is None:
-                raise StoreUnavailable("the slice is being opened")
+                raise StoreUnavailable("the shard is being opened")
             left_s = self._settled_s - asyncio.get_running_loop().time()
             if left_s > 0:
                 raise StoreUnavailable(f"a former owner may still write for {left_s:.1f} s")
@@ -166,7 +166,7 @@ class Slice:
             try:
                 await hold_.write_mark(mark_ms)
             except VersionConflict as error:
-                self.end(PartitionNotServing(f"slice {self.number}: {error}"))
+                self.end(PartitionNotServing(f"shard {self.number}: {error}"))
                 raise StoreUnavailable(str(error)) from error
             return mark_ms
 
@@ -188,8 +188,8 @@ class Slice:
     def check(self) -> None:
         """See Steps."""
         if self.state is State.ENDED:
-            raise self._error or PartitionNotServing("the slice has another owner")
-        self._server.context.ownership.check_slice(self.table_uuid, self.number)
+            raise self._error or PartitionNotServing("the shard has another owner")
+        self._server.context.ownership.check_shard(self.table_uuid, self.number)
 
     def pending(self, entries: Iterable[Entry]) -> None:
         """See Steps."""
@@ -211,19 +211,19 @@ class Slice:
             self._clear_timer = loop.call_later(CLEAR_AFTER_S, self._clear_now)
 
     def fenced(self, error: TalosError) -> None:
-        """See Listener: another server has opened the slice."""
-        self.end(PartitionNotServing(f"slice {self.number}: {error}"))
+        """See Listener: another server has opened the shard."""
+        self.end(PartitionNotServing(f"shard {self.number}: {error}"))
 
     def renew(self, lane: Lane) -> None:
         """See Listener."""
-        task = asyncio.get_running_loop().create_task(self._renew(lane), name="slice-epoch")
+        task = asyncio.get_running_loop().create_task(self._renew(lane), name="shard-epoch")
         self._renewals[task] = None
         task.add_done_callback(lambda done: self._renewals.pop(done, None))
 
     # --- the task -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        error: TalosError = PartitionNotServing("the slice has ended")
+        error: TalosError = PartitionNotServing("the shard has ended")
         try:
             async with self._turn:
                 await self._open()
@@ -238,8 +238,8 @@ class Slice:
         except TalosError as raised:
             error = raised
         except Exception as raised:
-            _log.exception("slice %d of table %s failed", self.number, self.table_uuid)
-            error = StoreUnavailable(f"slice {self.number}: {raised!r}")
+            _log.exception("shard %d of table %s failed", self.number, self.table_uuid)
+            error = StoreUnavailable(f"shard {self.number}: {raised!r}")
         finally:
             self.end(error)
 
@@ -259,10 +259,10 @@ class Slice:
         self._wake.clear()
 
     async def _step(self) -> None:
-        """One group, and some of the other work. Raises: TalosError: the slice is opened anew."""
+        """One group, and some of the other work. Raises: TalosError: the shard is opened anew."""
         await self._follow_table()
         if self._writer.doubt:
-            raise StoreUnavailable("a write's outcome is not known: the slice is opened anew")
+            raise StoreUnavailable("a write's outcome is not known: the shard is opened anew")
         await self._check_full()
         group = self._take()
         clear_max = 0
@@ -357,10 +357,10 @@ class Slice:
             await self._open_outbox()
 
     async def _open_outbox(self) -> None:
-        """Take the slice from whoever had it, and all that is pending in it."""
+        """Take the shard from whoever had it, and all that is pending in it."""
         server, table = self._server, self._view.table
         # Each claim raises the epoch: none is made while the rows cannot be read anyway.
-        start, _ = slice_range(table.schema, self.number)
+        start, _ = shard_range(table.schema, self.number)
         await server.stores.rows.get(rows_of(table), [start or b"\0"])
         me = server.context.config.server
         self._hold, former = await hold(server.meta, self._path, me)
@@ -389,9 +389,9 @@ class Slice:
         while self._look_at is not None:
             await self._look()
 
-    def _new_writer(self) -> SliceWriter:
+    def _new_writer(self) -> ShardWriter:
         number = self._server.stores.cache.new_opening()
-        return SliceWriter(self._server.stores, self, Opening(number, self.outbox))
+        return ShardWriter(self._server.stores, self, Opening(number, self.outbox))
 
     def _owner(self) -> Principal:
         """Whose right to put counts: as an administrator nobody owns a table."""
@@ -415,7 +415,7 @@ class Slice:
         still write, seldom later."""
         assert self.outbox is not None
         table = self._view.table
-        start, stop = slice_range(table.schema, self.number)
+        start, stop = shard_range(table.schema, self.number)
         rows = await self._server.stores.rows.scan(
             rows_of(table),
             max(start, self._look_at or b""),
@@ -459,7 +459,7 @@ class Slice:
 
     def _refuse_waiting(self, why: TalosError | str | None) -> None:
         count = self.outbox.entries if self.outbox is not None else 0
-        error = ExcessivePending(f"{count} changes of this slice wait for their stream: {why}")
+        error = ExcessivePending(f"{count} changes of this shard wait for their stream: {why}")
         self._server.counts.refused_full += len(self._queue)
         while self._queue:
             settle(self._queue.popleft(), error)
@@ -484,4 +484,4 @@ class Slice:
                 publisher.epoch = epoch = await hold_.raise_epoch(publisher.epoch)
             lane.renewed(epoch)
         except TalosError as error:
-            self.end(PartitionNotServing(f"slice {self.number}: {error}"))
+            self.end(PartitionNotServing(f"shard {self.number}: {error}"))

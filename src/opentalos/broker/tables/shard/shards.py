@@ -1,4 +1,4 @@
-"""Slices: every mutation of a table goes through the owner of its row's slice."""
+"""Shards: every mutation of a table goes through the owner of its row's shard."""
 
 import asyncio
 import logging
@@ -18,10 +18,10 @@ from opentalos.broker.tables.shard.remote import (
 from opentalos.broker.tables.shard.row_cache import RowCache
 from opentalos.broker.tables.shard.row_work import Answer, Outcome, waiting_of
 from opentalos.broker.tables.shard.server import Server
-from opentalos.broker.tables.shard.shard import Slice, State
+from opentalos.broker.tables.shard.shard import State, TableShard
 from opentalos.broker.tables.shard.writer import Stores
 from opentalos.broker.tables.stream.outbox import Outbox
-from opentalos.broker.tables.stream.outbox_budget import PendingRoom
+from opentalos.broker.tables.stream.outbox_budget import OutboxBudget
 from opentalos.broker.tables.stream.publisher import topic_of
 from opentalos.broker.tables.stream.stream_puts import CALL as PUT_CALL
 from opentalos.broker.tables.stream.stream_puts import StreamPuts
@@ -42,19 +42,19 @@ from opentalos.model.identity import Principal
 from opentalos.model.mutation import Mutation
 from opentalos.ports.meta_store import MetaStore
 from opentalos.ports.row_store import RowStore
-from opentalos.sds.key_format import row_key, slice_of
+from opentalos.sds.key_format import row_key, shard_of
 
 _log = logging.getLogger("opentalos.tables")
 
-ROUTE_S = 3.0  # mutations look for the owner of their slice so long
+ROUTE_S = 3.0  # mutations look for the owner of their shard so long
 ROUTE_PAUSE_S = 0.05  # before the first repeat; doubles
 ROUTE_PAUSE_MAX_S = 0.5
-FOLLOW_S = 1.0  # between two looks for own slices that are not open
-OPENINGS_AT_ONCE = 32  # of own slices that nobody asked for
+FOLLOW_S = 1.0  # between two looks for own shards that are not open
+OPENINGS_AT_ONCE = 32  # of own shards that nobody asked for
 TELL_S = 15.0  # until servers that do not answer are given up
 TELL_PAUSE_S = 0.2
 MARK_S = 5.0  # a mark is looked for so long
-KeyOf = tuple[str, int]  # a slice: its table's uuid and its number
+KeyOf = tuple[str, int]  # a shard: its table's uuid and its number
 
 
 class StreamMark(NamedTuple):
@@ -64,10 +64,10 @@ class StreamMark(NamedTuple):
     offsets: Mapping[int, int]
 
 
-class SliceFigures(NamedTuple):
-    """What the slices of this server hold now, and did since the start."""
+class ShardFigures(NamedTuple):
+    """What the shards of this server hold now, and did since the start."""
 
-    slices: int = 0
+    shards: int = 0
     mutations: int = 0
     groups: int = 0
     pending_entries: int = 0  # not published, or not cleared
@@ -80,7 +80,7 @@ class SliceFigures(NamedTuple):
     refused_full: int = 0
 
 
-class Slices:
+class TableShards:
     """Applies mutations in the order of each row, and tells the table's streams of them."""
 
     def __init__(
@@ -100,11 +100,11 @@ class Slices:
             meta=meta,
             tables=tables,
             puts=self._puts,
-            pending=PendingRoom(limits, self._outboxes),
+            pending=OutboxBudget(limits, self._outboxes),
             principal_of=principal_of,
         )
         self._logs = RemoteLogs(context)
-        self._slices: dict[KeyOf, Slice] = {}
+        self._shards: dict[KeyOf, TableShard] = {}
         self._retiring: dict[asyncio.Task[None], None] = {}
         self._wake = asyncio.Event()
         self._follower: asyncio.Task[None] | None = None
@@ -118,8 +118,8 @@ class Slices:
             calls.register(call, handler)
 
     async def start(self) -> None:
-        """Open own slices that have streams, now and whenever some come."""
-        self._follower = asyncio.get_running_loop().create_task(self._follow(), name="slices")
+        """Open own shards that have streams, now and whenever some come."""
+        self._follower = asyncio.get_running_loop().create_task(self._follow(), name="shards")
 
     async def close(self) -> None:
         """Finish what is under way, publish and clear what can be within a bound."""
@@ -127,14 +127,14 @@ class Slices:
         if self._follower is not None:
             self._follower.cancel()
             await asyncio.gather(self._follower, return_exceptions=True)
-        self._retire(list(self._slices.values()), "the server is stopping")
+        self._retire(list(self._shards.values()), "the server is stopping")
         await asyncio.gather(*self._retiring, return_exceptions=True)
         await self._puts.close()
 
     async def apply(self, table: Table, mutations: Sequence[Mutation]) -> Sequence[Outcome]:
         """One outcome per mutation, in order. Applied: durable, and sure to reach the streams."""
         outcomes: list[Outcome | None] = [None] * len(mutations)
-        by_slice: dict[int, list[int]] = {}
+        by_shard: dict[int, list[int]] = {}
         keys: list[bytes] = []
         for place, mutation in enumerate(mutations):
             try:
@@ -142,13 +142,13 @@ class Slices:
             except RequestError as error:
                 key, outcomes[place] = b"", error
             else:
-                by_slice.setdefault(slice_of(table.schema, key), []).append(place)
+                by_shard.setdefault(shard_of(table.schema, key), []).append(place)
             keys.append(key)
-        if len(by_slice) == 1:
-            await self._apply_slice(table, (*by_slice.items(),)[0], (mutations, keys), outcomes)
-        elif by_slice:
+        if len(by_shard) == 1:
+            await self._apply_shard(table, (*by_shard.items(),)[0], (mutations, keys), outcomes)
+        elif by_shard:
             what = (mutations, keys)
-            parts = (self._apply_slice(table, part, what, outcomes) for part in by_slice.items())
+            parts = (self._apply_shard(table, part, what, outcomes) for part in by_shard.items())
             await asyncio.gather(*parts)
         lost = OutcomeUnknown("the mutation was not answered")
         return [lost if outcome is None else outcome for outcome in outcomes]
@@ -165,7 +165,7 @@ class Slices:
         owner = self._server.principal_of(table.owner)
         found = topic_of(self._context, owner or Principal(id=table.owner, number=0), stream)
         marks = await asyncio.gather(
-            *(self._slice_mark(table, number, stream.id) for number in range(table.schema.slices))
+            *(self._shard_mark(table, number, stream.id) for number in range(table.schema.shards))
         )
         partitions = range(found.consumer_partitions)
         facts = await self._logs.look(found, partitions)
@@ -188,28 +188,28 @@ class Slices:
 
     def forget(self, table_uuid: str) -> None:
         """The table is being dropped: nothing more is written to it here."""
-        for one in [one for key, one in self._slices.items() if key[0] == table_uuid]:
+        for one in [one for key, one in self._shards.items() if key[0] == table_uuid]:
             one.end(table_not_exist(one.place[1]))
 
     def ownership_changed(self) -> None:
-        """Slices came or left."""
-        self._retire([one for one in self._slices.values() if not self._is_own(one)], "it moved")
+        """Shards came or left."""
+        self._retire([one for one in self._shards.values() if not self._is_own(one)], "it moved")
         self._wake.set()
 
     def forget_all(self) -> None:
         """This server's session has lapsed: nothing more is written."""
-        for slice_ in list(self._slices.values()):
-            slice_.end(PartitionNotServing("this server has lost its session with the cluster"))
+        for shard in list(self._shards.values()):
+            shard.end(PartitionNotServing("this server has lost its session with the cluster"))
 
-    def figures(self) -> SliceFigures:
-        """Sums over the slices of this server."""
+    def figures(self) -> ShardFigures:
+        """Sums over the shards of this server."""
         counts, now_ms = self._server.counts, self._context.clock.wall_ms()
         boxes = self._outboxes()
         oldest_ms = min(
             (entry.timestamp_ms for box in boxes for entry in box.waiting()), default=now_ms
         )
-        return SliceFigures(
-            slices=len(self._slices),
+        return ShardFigures(
+            shards=len(self._shards),
             mutations=counts.mutations,
             groups=counts.groups,
             pending_entries=sum(box.entries for box in boxes),
@@ -223,23 +223,23 @@ class Slices:
         )
 
     def _outboxes(self) -> list[Outbox]:
-        return [one.outbox for one in self._slices.values() if one.outbox is not None]
+        return [one.outbox for one in self._shards.values() if one.outbox is not None]
 
     # --- mutations ------------------------------------------------------------------------------
 
-    async def _apply_slice(
+    async def _apply_shard(
         self,
         table: Table,
         part: tuple[int, Sequence[int]],
         what: tuple[Sequence[Mutation], Sequence[bytes]],
         outcomes: list[Outcome | None],
     ) -> None:
-        """Mutations of one slice, at its owner, which may change meanwhile. Fills ``outcomes``."""
+        """Mutations of one shard, at its owner, which may change meanwhile. Fills ``outcomes``."""
         loop = asyncio.get_running_loop()
         deadline_s, pause_s = loop.time() + ROUTE_S, ROUTE_PAUSE_S
         number, left = part
         while True:
-            found = await self._try_slice(table, number, (what, left))
+            found = await self._try_shard(table, number, (what, left))
             again = []
             for place, outcome in zip(left, found, strict=True):
                 outcomes[place] = _without_owner(outcome)
@@ -251,7 +251,7 @@ class Slices:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, ROUTE_PAUSE_MAX_S)
 
-    async def _try_slice(
+    async def _try_shard(
         self,
         table: Table,
         number: int,
@@ -259,7 +259,7 @@ class Slices:
     ) -> Sequence[Outcome]:
         (mutations, keys), places = part
         try:
-            self._context.ownership.check_slice(table.uuid, number)
+            self._context.ownership.check_shard(table.uuid, number)
             answers = [self._put(table, number, mutations[place], keys[place]) for place in places]
             return [await one if isinstance(one, asyncio.Future) else one for one in answers]
         except NotOwner as error:
@@ -284,14 +284,14 @@ class Slices:
         admit: Callable[[], bool],
         answer: Answer,
     ) -> bool:
-        """See OwnSlices."""
+        """See OwnShards."""
         key, mutation = keyed
-        number = slice_of(table.schema, key)
+        number = shard_of(table.schema, key)
         try:
-            self._context.ownership.check_slice(table.uuid, number)
+            self._context.ownership.check_shard(table.uuid, number)
         except TalosError:
             return False
-        found = self._slices.get((table.uuid, number))
+        found = self._shards.get((table.uuid, number))
         if found is None or found.full or not admit():
             return False
         found.put(waiting_of(mutation, key, answer))
@@ -307,7 +307,7 @@ class Slices:
                 future.set_result(outcome)
 
         try:
-            self._slice(table, number).put(waiting_of(mutation, key, answer))
+            self._shard(table, number).put(waiting_of(mutation, key, answer))
         except TalosError as error:
             return error
         return future
@@ -322,8 +322,8 @@ class Slices:
         for mutation in mutations:
             try:
                 key = row_key(table.schema, mutation.key)
-                number = slice_of(table.schema, key)
-                self._context.ownership.check_slice(table.uuid, number)
+                number = shard_of(table.schema, key)
+                self._context.ownership.check_shard(table.uuid, number)
                 answers.append(self._put(table, number, mutation, key))
             except TalosError as error:
                 answers.append(error)
@@ -342,45 +342,45 @@ class Slices:
             raise table_not_exist(plain)
         return table
 
-    # --- slices of this server ------------------------------------------------------------------
+    # --- shards of this server ------------------------------------------------------------------
 
-    def _slice(self, table: Table, number: int) -> Slice:
-        """The slice, which is opened if need be. Raises: PartitionNotServing."""
-        found = self._slices.get((table.uuid, number))
+    def _shard(self, table: Table, number: int) -> TableShard:
+        """The shard, which is opened if need be. Raises: PartitionNotServing."""
+        found = self._shards.get((table.uuid, number))
         if found is None:
             if self._closed:
                 raise PartitionNotServing("the server is stopping")
-            found = Slice(self._server, table, number, self._ended)
-            self._slices[table.uuid, number] = found
+            found = TableShard(self._server, table, number, self._ended)
+            self._shards[table.uuid, number] = found
         return found
 
-    def _ended(self, slice_: Slice) -> None:
-        key = (slice_.table_uuid, slice_.number)
-        if self._slices.get(key) is slice_:
-            del self._slices[key]
+    def _ended(self, shard: TableShard) -> None:
+        key = (shard.table_uuid, shard.number)
+        if self._shards.get(key) is shard:
+            del self._shards[key]
 
-    def _is_own(self, slice_: Slice) -> bool:
+    def _is_own(self, shard: TableShard) -> bool:
         try:
-            self._context.ownership.check_slice(slice_.table_uuid, slice_.number)
+            self._context.ownership.check_shard(shard.table_uuid, shard.number)
         except PartitionNotServing:
             return False
         return True
 
-    def _retire(self, slices: Sequence[Slice], why: str) -> None:
-        for slice_ in slices:
-            retiring = slice_.retire(PartitionNotServing(f"slice {slice_.number}: {why}"))
-            task = asyncio.get_running_loop().create_task(retiring, name="slice-retire")
+    def _retire(self, shards: Sequence[TableShard], why: str) -> None:
+        for shard in shards:
+            retiring = shard.retire(PartitionNotServing(f"shard {shard.number}: {why}"))
+            task = asyncio.get_running_loop().create_task(retiring, name="shard-close")
             self._retiring[task] = None
             task.add_done_callback(lambda done: self._retiring.pop(done, None))
 
     async def _follow(self) -> None:
-        """What a dead owner left goes out without any new mutation; idle slices go."""
+        """What a dead owner left goes out without any new mutation; idle shards go."""
         while True:
             try:
                 await self._open_own()
             except Exception:
                 # Entries of dead owners would wait for ever without this loop.
-                _log.exception("looking for own slices failed, next look in %.1f s", FOLLOW_S)
+                _log.exception("looking for own shards failed, next look in %.1f s", FOLLOW_S)
             try:
                 async with asyncio.timeout(FOLLOW_S):
                     await self._wake.wait()
@@ -389,15 +389,15 @@ class Slices:
             self._wake.clear()
 
     async def _open_own(self) -> None:
-        for slice_ in [one for one in self._slices.values() if one.idle]:
-            slice_.end(PartitionNotServing("the slice was idle"))
-        check = self._context.ownership.check_slice
+        for shard in [one for one in self._shards.values() if one.idle]:
+            shard.end(PartitionNotServing("the shard was idle"))
+        check = self._context.ownership.check_shard
         room = OPENINGS_AT_ONCE - sum(
-            1 for one in self._slices.values() if one.state is State.OPENING
+            1 for one in self._shards.values() if one.state is State.OPENING
         )
         for table in [table for table in self._tables.all() if table.streams]:
-            for number in range(table.schema.slices):
-                if (table.uuid, number) in self._slices:
+            for number in range(table.schema.shards):
+                if (table.uuid, number) in self._shards:
                     continue
                 try:
                     check(table.uuid, number)
@@ -407,11 +407,11 @@ class Slices:
                     self._wake.set()
                     await asyncio.sleep(ROUTE_PAUSE_S)
                     return
-                self._slice(table, number)
+                self._shard(table, number)
                 room -= 1
 
     async def _settle(self, table_uuid: str) -> None:
-        own = [one for key, one in self._slices.items() if key[0] == table_uuid]
+        own = [one for key, one in self._shards.items() if key[0] == table_uuid]
         await asyncio.gather(*(one.settled() for one in own))
 
     # --- the other servers ----------------------------------------------------------------------
@@ -423,7 +423,7 @@ class Slices:
             return  # the next try finds out
 
     async def _tell_all(self, table: Table) -> None:
-        """Every server of the cluster may own a slice soon, or believe so still."""
+        """Every server of the cluster may own a shard soon, or believe so still."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + TELL_S
         told: set[str] = set()
@@ -457,10 +457,10 @@ class Slices:
         await self._settle(uuid)
         self._wake.set()
 
-    async def _slice_mark(self, table: Table, number: int, stream: int) -> int:
+    async def _shard_mark(self, table: Table, number: int, stream: int) -> int:
         name = (table.uuid, table.owner, table.name)
         try:
-            self._context.ownership.check_slice(table.uuid, number)
+            self._context.ownership.check_shard(table.uuid, number)
         except NotOwner as error:
             peers = self._context.peers
             if peers is None or not error.address:
@@ -469,14 +469,14 @@ class Slices:
         return await self._mark_here(name, number, stream)
 
     async def _mark_here(self, name: tuple[str, str, str], number: int, stream: int) -> int:
-        """The mark of an own slice; one that is being opened is waited for."""
+        """The mark of an own shard; one that is being opened is waited for."""
         table = await self._table(name)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + MARK_S
         while True:
             try:
-                self._context.ownership.check_slice(table.uuid, number)
-                return await self._slice(table, number).mark(stream)
+                self._context.ownership.check_shard(table.uuid, number)
+                return await self._shard(table, number).mark(stream)
             except NotOwner as error:
                 raise _not_told(error) from error
             except Unavailable:

@@ -1,4 +1,4 @@
-"""SliceWriter: the groups of one slice, from the rows they read to the answers they give."""
+"""ShardWriter: the groups of one shard, from the rows they read to the answers they give."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ LOADS_MAX = 8  # tries to read both families of a row as of one version
 
 
 class Stores(NamedTuple):
-    """What every slice of a server shares."""
+    """What every shard of a server shares."""
 
     rows: RowStore
     cache: RowCache
@@ -39,14 +39,14 @@ class Stores(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """One opening of a slice. ``outbox``: None while the table has no stream."""
+    """One opening of a shard. ``outbox``: None while the table has no stream."""
 
     number: int  # of the cache
     outbox: Outbox | None
 
 
 class Steps(Protocol):
-    """What a writer asks and tells its slice, sync. ``now_ms``: time of the group's changes, later
+    """What a writer asks and tells its shard, sync. ``now_ms``: time of the group's changes, later
     than every mark that was given. ``check`` raises Unavailable if this server must not write now.
     ``pending``: these are durable and have to be published, each row's in order."""
 
@@ -55,8 +55,8 @@ class Steps(Protocol):
     def pending(self, entries: Iterable[Entry]) -> None: ...
 
 
-class SliceWriter:
-    """Writes one group at a time. ``doubt``: an outcome could not be found out, so the slice has
+class ShardWriter:
+    """Writes one group at a time. ``doubt``: an outcome could not be found out, so the shard has
     to be opened anew before its next group."""
 
     def __init__(self, stores: Stores, steps: Steps, opening: Opening) -> None:

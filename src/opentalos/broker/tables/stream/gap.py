@@ -31,7 +31,7 @@ async def stop_stream(
 
 
 async def record_gaps(tables: TableCatalog, table: Table, dropped: Sequence[Entry]) -> None:
-    """Streams that stopped lack these changes too, which may be older than what another slice
+    """Streams that stopped lack these changes too, which may be older than what another shard
     knew when it stopped them.
 
     Raises: Unavailable, OutcomeUnknown: nothing may be dropped yet.

@@ -1,5 +1,5 @@
-"""Outbox: the pending entries of one slice that this server knows, from their write to their
-clearing. What it does not know, another server wrote; see slice.py."""
+"""Outbox: the pending entries of one shard that this server knows, from their write to their
+clearing. What it does not know, another server wrote; see shard.py."""
 
 from collections.abc import Collection, Iterable, Mapping
 

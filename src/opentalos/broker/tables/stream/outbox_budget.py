@@ -1,4 +1,4 @@
-"""How many changes may wait for their topics: in one slice, and in all slices of a server."""
+"""How many changes may wait for their topics: in one shard, and in all shards of a server."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -7,24 +7,24 @@ from typing import Final
 from opentalos.broker.tables.stream.outbox import Outbox
 from opentalos.model.limits import SdsLimits
 
-SUM_S: Final = 0.25  # between two sums over all slices
+SUM_S: Final = 0.25  # between two sums over all shards
 
 
-class PendingRoom:
-    """Room of one server. Half of it is kept for all open slices in equal parts, so that one
+class OutboxBudget:
+    """Room of one server. Half of it is kept for all open shards in equal parts, so that one
     topic that takes nothing does not stop every table; who needs more shares the other half.
 
-    The sums are as old as ``SUM_S``: so much longer slices may go on, each by one group at least.
+    The sums are as old as ``SUM_S``: so much longer shards may go on, each by one group at least.
     """
 
     def __init__(self, limits: SdsLimits, outboxes: Callable[[], Iterable[Outbox]]) -> None:
         self._limits, self._outboxes = limits, outboxes
-        self._own_entries = self._own_bytes = 0  # that each slice has for itself
+        self._own_entries = self._own_bytes = 0  # that each shard has for itself
         self._shared_entries = self._shared_bytes = 0  # in use
         self._next_s = 0.0
 
     def why_full(self, outbox: Outbox) -> str:
-        """Why a slice must not have more; empty: it may."""
+        """Why a shard must not have more; empty: it may."""
         limits = self._limits
         if outbox.entries >= limits.pending_entries_max or outbox.bytes >= limits.pending_bytes_max:
             return "its topic is slower than its table"

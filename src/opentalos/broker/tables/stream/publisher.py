@@ -1,6 +1,6 @@
-"""Publisher: brings the entries of one slice into its streams' topics, each row's in order.
+"""Publisher: brings the entries of one shard into its streams' topics, each row's in order.
 
-A slice and stream together are one idempotent producer. Each partition has a lane with one block
+A shard and stream together are one idempotent producer. Each partition has a lane with one block
 on its way; what comes meanwhile, or soon after the last one began, is the next block.
 """
 
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.messaging.keyed_puts import digest_of
-from opentalos.broker.tables.shard.counts import SliceCounts
+from opentalos.broker.tables.shard.counts import ShardCounts
 from opentalos.broker.tables.stream.outbox import Entry
 from opentalos.broker.tables.stream.stream_puts import StreamPuts, stamped_block
 from opentalos.catalog.access.authorize import permissions_of, topic_not_exist
@@ -46,14 +46,14 @@ _JITTER_BYTES = 2
 
 
 def producer_id(table_uuid: str, number: int, stream: int) -> int:
-    """The id of a slice as the producer of one stream."""
+    """The id of a shard as the producer of one stream."""
     parts = (table_uuid.encode(), str(number).encode(), str(stream).encode())
     return _ID_MARK | digest_of(parts) & PRODUCER_ID_MAX
 
 
 class Listener(Protocol):
-    """What lanes tell their slice, sync. ``told``: entries are in the topic. ``fenced``: another
-    server has opened the slice. ``renew``: a lane needs a larger epoch; it waits until it is given
+    """What lanes tell their shard, sync. ``told``: entries are in the topic. ``fenced``: another
+    server has opened the shard. ``renew``: a lane needs a larger epoch; it waits until it is given
     to ``Lane.renewed``."""
 
     def told(self, entries: list[Entry]) -> None: ...
@@ -68,7 +68,7 @@ class Publishing:
     context: BrokerContext
     puts: StreamPuts
     listener: Listener
-    counts: SliceCounts
+    counts: ShardCounts
     owner: Callable[[], Principal]  # of the table: its right to put counts
     table_uuid: str
     number: int
@@ -233,7 +233,7 @@ class Lane:
 
 
 class Publisher:
-    """The lanes of one opening of a slice."""
+    """The lanes of one opening of a shard."""
 
     def __init__(self, publishing: Publishing, epoch: int) -> None:
         self._with = publishing

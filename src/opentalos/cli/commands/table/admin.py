@@ -25,7 +25,7 @@ from opentalos.cli.input.times import time_text
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.rest_path import rest_path
 
-_LIST_COLUMNS = ("name", "owner", "state", "columns", "slices", "streams", "created")
+_LIST_COLUMNS = ("name", "owner", "state", "columns", "shards", "streams", "created")
 _COLUMN_COLUMNS = ("column", "type", "part")
 _NOT_SHOWN = {"columns", "key", "group", "indexes", "streams", "created_ms", "altered_ms"}
 
@@ -74,11 +74,11 @@ def create(
     \b
     Example: talos table create people --key name:string --column age:int32
              talos table create events --group user:int64 --key id:int64:desc --hashed \\
-               --slices 8 --column kind:string --index by_kind:kind --stream changes:mutate-log
+               --shards 8 --column kind:string --index by_kind:kind --stream changes:mutate-log
     """
     made = server.rest()("POST", "tables", {**new_table(file, **options), "name": name})
-    slices = "" if made["slices"] == 1 else f" in {made['slices']} slices"
-    output.done(f"created {name} with {len(made['columns'])} columns{slices}", **made)
+    shards = "" if made["shards"] == 1 else f" in {made['shards']} shards"
+    output.done(f"created {name} with {len(made['columns'])} columns{shards}", **made)
 
 
 @table.command()
@@ -201,7 +201,7 @@ def alter(
 ) -> None:
     """Change columns, time to live, quota, rates or rights of TABLE, or drop an index.
 
-    Keys, hash and slices cannot be changed, nor indexes be added. Streams: talos table stream.
+    Keys, hash and shards cannot be changed, nor indexes be added. Streams: talos table stream.
 
     \b
     Example: talos table alter people --column city:string --ttl 86400

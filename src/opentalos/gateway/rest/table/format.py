@@ -63,7 +63,8 @@ _STREAMS = table(STREAM, _NAME, most=STREAMS_MAX)
 SCHEMA_FIELDS: Mapping[str, Schema] = {
     "group": {**items(_PART, most=KEY_COLUMNS_MAX), "description": "Entity group, before the key."},
     "hashed": yes_no("Rows lie by the hash of the group first."),
-    "slices": whole(1, 1 << 16, about="Parts with an owner each; more than one only if hashed."),
+    "shards": whole(1, 1 << 16, about="Parts with an owner each; more than one only if hashed."),
+    "slices": whole(1, 1 << 16, about="Former name of shards."),
     "indexes": _INDEXES,
     "streams": _STREAMS,
     "ttl_s": TTL,
@@ -83,7 +84,8 @@ SHOWN: Mapping[str, Schema] = {
     "group": items(_SHOWN_PART),
     "key": items(_SHOWN_PART),
     "hashed": yes_no(),
-    "slices": whole(1),
+    "shards": whole(1),
+    "slices": whole(1, about="Former name of shards."),
     "columns": table(_TYPE),
     "indexes": table(
         fields(columns=items(_SHOWN_PART), mode=one_of(*_MODES), projections=items(text()))
@@ -105,7 +107,7 @@ def schema_of(sent: Mapping[str, Any]) -> TableSchema:
         indexes={name: index_of(one) for name, one in sent.get("indexes", {}).items()},
         streams={name: stream_of(one) for name, one in sent.get("streams", {}).items()},
         ttl_s=NEVER if ttl_s is None else ttl_s,
-        slices=sent.get("slices", 1),
+        shards=sent.get("shards", sent.get("slices", 1)),
     )
 
 
@@ -151,7 +153,8 @@ def shown(schema: TableSchema) -> dict[str, Any]:
         "group": _shown_parts(schema.group),
         "key": _shown_parts(schema.primary),
         "hashed": schema.hashed,
-        "slices": schema.slices,
+        "shards": schema.shards,
+        "slices": schema.shards,  # former name, for one version
         "columns": {name: kind.name.lower() for name, kind in schema.attributes.items()},
         "indexes": {name: _shown_index(one) for name, one in schema.indexes.items()},
         "streams": {name: shown_stream(one) for name, one in schema.streams.items()},

@@ -51,7 +51,7 @@ async def get_stream(call: Call) -> Answer:
     if shown["state"] != "running":
         return Answer(shown | {"no_mark": _NO_MARK[shown["state"]]})
     try:
-        mark = await call.broker.slices.mark(found, topic)
+        mark = await call.broker.shards.mark(found, topic)
     except TalosError as error:
         return Answer(shown | {"no_mark": str(error)})
     offsets = {str(partition): offset for partition, offset in sorted(mark.offsets.items())}

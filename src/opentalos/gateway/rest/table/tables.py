@@ -248,7 +248,7 @@ ROUTES = (
         summary="Change a table; null removes a column or an index.", reply=fields(**TABLE),
         statuses=(409, 422),
         notes=(
-            "Keys, hash and slices cannot be changed, indexes only be dropped, and no column goes "
+            "Keys, hash and shards cannot be changed, indexes only be dropped, and no column goes "
             "that a key, an index or an enabled stream names. apps and teams replace what was "
             "granted before. schema_version is the one that the table must still have, else "
             "nothing is changed (409); each change counts it up. The answer means that every "

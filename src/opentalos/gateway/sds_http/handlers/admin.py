@@ -25,17 +25,17 @@ async def create_table(
 async def alter_table(services: Services, caller: Principal, arguments: Arguments) -> None:
     """The whole of what its owner decides about a table, replaced.
 
-    What clients may leave out without a wish stays as it is: the number of slices, since
+    What clients may leave out without a wish stays as it is: the number of shards, since
     ``preSplits`` counts only at creation and is 1 in a specification that was written anew (any
     other number is a wish that is not met, and refused); and the rights of teams, since older
     clients do not know them and lose them between describeTable and alterTable.
     """
     name, spec = needed(arguments[0], TABLE), _spec(arguments[1])
     unsaid_rights = arguments[1].metadata is None or arguments[1].metadata.acl is None
-    if spec.schema.slices == 1 or unsaid_rights:
+    if spec.schema.shards == 1 or unsaid_rights:
         table = await services.admin.describe(caller, name, fresh=True)
-        if spec.schema.slices == 1:
-            spec = replace(spec, schema=replace(spec.schema, slices=table.schema.slices))
+        if spec.schema.shards == 1:
+            spec = replace(spec, schema=replace(spec.schema, shards=table.schema.shards))
         if unsaid_rights:
             spec = replace(spec, team_acl=table.team_acl)
     await services.admin.alter(caller, name, spec, arguments[1].expectedVersion)
@@ -112,7 +112,7 @@ async def get_latest_stream_checkpoint(
     """A time up to which a stream has told everything, and where its topic stood then."""
     table = await services.admin.describe(caller, needed(arguments[0], TABLE))
     topic = needed(arguments[1], "a topic name")
-    mark = await services.slices.mark(table, topic)
+    mark = await services.shards.mark(table, topic)
     return sds.StreamCheckpoint(
         timestamp=mark.timestamp_ms,
         topicName=topic,

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from opentalos.broker.tables.api.admin import TableAdminService
-from opentalos.broker.tables.api.put_fast_path import QuickPuts
+from opentalos.broker.tables.api.put_fast_path import PutFastPath
 from opentalos.broker.tables.api.service import TableService
-from opentalos.broker.tables.shard.shards import Slices
+from opentalos.broker.tables.shard.shards import TableShards
 from opentalos.model.identity import Principal
 
 
@@ -15,8 +15,8 @@ class Services(NamedTuple):
 
     tables: TableService
     admin: TableAdminService
-    slices: Slices
-    quick_puts: QuickPuts
+    shards: TableShards
+    put_fast_path: PutFastPath
 
 
 # (services, caller, arguments; a missing one is None) to the result struct, None for void.

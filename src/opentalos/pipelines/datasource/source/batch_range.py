@@ -21,7 +21,7 @@ VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class ReadRange:
     """Offsets of one partition: ``begin`` <= offset < ``end``."""
 
     resource: str
@@ -45,10 +45,10 @@ class BatchRange:
     skipped: int = 0  # messages that expired before the query read them, since it began
 
     @property
-    def slices(self) -> list[Slice]:
+    def ranges(self) -> list[ReadRange]:
         """What there is to read, by topic and partition."""
         found = [
-            Slice(resource, partition, self.begin[resource][partition], end)
+            ReadRange(resource, partition, self.begin[resource][partition], end)
             for resource, ends in sorted(self.end.items())
             for partition, end in sorted(ends.items())
         ]
@@ -78,7 +78,7 @@ class BatchRange:
                 tasks=int(document["tasks"]),
                 skipped=int(document["skipped"]),
             )
-            batch.slices  # noqa: B018 - each partition must have a begin
+            batch.ranges  # noqa: B018 - each partition must have a begin
         except (KeyError, ValueError, AttributeError, TypeError) as error:
             raise RequestError(f"a damaged offset in the checkpoint: {error!r}") from error
         return batch

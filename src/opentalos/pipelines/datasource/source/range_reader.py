@@ -1,4 +1,4 @@
-"""Reads the slices of a task: a coroutine fetches ahead while the task decodes.
+"""Reads the ranges of a task: a coroutine fetches ahead while the task decodes.
 
 What is kept between tasks (clients with their connections) is a cache only: Spark's workers are
 not bound to partitions.
@@ -14,7 +14,7 @@ from typing import Any, Final
 from opentalos.model.errors import CorruptLog, OffsetOutOfRange, TopicNotExist
 from opentalos.model.message import StoredBlock
 from opentalos.model.names import ResourceName
-from opentalos.pipelines.datasource.source.batch_range import Slice
+from opentalos.pipelines.datasource.source.batch_range import ReadRange
 from opentalos.pipelines.datasource.source.next_batch import retained_from
 from opentalos.pipelines.datasource.source.topic_snapshot import deleted
 from opentalos.sdk import Client, ClientConfig, PositionExpired, TopicRef
@@ -29,7 +29,7 @@ FETCHES_AHEAD_MAX: Final = 2  # replies that wait to be decoded
 FETCH_MESSAGES: Final = 20_000
 FETCH_BYTES: Final = 10 << 20
 
-_Item = list[StoredBlock] | Exception | None  # None: the slice ends
+_Item = list[StoredBlock] | Exception | None  # None: the offset range ends
 
 
 @lru_cache(maxsize=CLIENTS_MAX)
@@ -39,24 +39,24 @@ def client_of(config: ClientConfig) -> Client:
 
 
 @dataclass(frozen=True, slots=True)
-class SliceReader:
-    """Reads exactly the offsets of slices, or fails. It is sent to the tasks."""
+class OffsetRangeReader:
+    """Reads exactly the offsets of ranges, or fails. It is sent to the tasks."""
 
     config: ClientConfig
     skip_expired: bool
 
-    def read(self, slices: Sequence[Slice]) -> Iterator[Any]:
-        """Record batches of ``opentalos.sdk.arrow.arrow.SCHEMA``, slice by slice, by offset.
+    def read(self, ranges: Sequence[ReadRange]) -> Iterator[Any]:
+        """Record batches of ``opentalos.sdk.arrow.arrow.SCHEMA``, range by range, by offset.
 
         Raises: TopicNotExist: the topic was deleted; OffsetOutOfRange: offsets expired since the
         batch was planned; MessageFormatError, CorruptLog: a block is damaged; PermissionDenied;
         Unavailable: no server answered within the client's deadline.
         """
         thread = LoopThread.shared()
-        ahead = _Ahead(self.skip_expired, slices)
+        ahead = _Ahead(self.skip_expired, ranges)
         task = thread.submit(ahead.run(client_of(self.config), thread))
         try:
-            for one in slices:
+            for one in ranges:
                 yield from _decoded(one, _blocks(thread, ahead))
         finally:
             task.cancel()
@@ -69,7 +69,7 @@ def _blocks(thread: LoopThread, ahead: "_Ahead") -> Iterator[StoredBlock]:
         yield from item
 
 
-def _decoded(one: Slice, blocks: Iterator[StoredBlock]) -> Iterator[Any]:
+def _decoded(one: ReadRange, blocks: Iterator[StoredBlock]) -> Iterator[Any]:
     name = ResourceName.parse(one.resource).topic
     try:
         for batch in decode_batches(name, one.partition, blocks, one.begin):
@@ -83,24 +83,24 @@ def _decoded(one: Slice, blocks: Iterator[StoredBlock]) -> Iterator[Any]:
 class _Ahead:
     """The fetches of one task, in order. Belongs to the loop."""
 
-    def __init__(self, skip_expired: bool, slices: Sequence[Slice]) -> None:
-        self._skip_expired, self._slices = skip_expired, slices
+    def __init__(self, skip_expired: bool, ranges: Sequence[ReadRange]) -> None:
+        self._skip_expired, self._ranges = skip_expired, ranges
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(FETCHES_AHEAD_MAX)
 
     async def next(self) -> _Item:
-        """Blocks of the slice, waiting for them."""
+        """Blocks of the offset range, waiting for them."""
         return await self._queue.get()
 
     async def run(self, client: Client, thread: LoopThread) -> None:
         """Fetch all; an error is the last item."""
         try:
-            for one in self._slices:
+            for one in self._ranges:
                 await self._fetch(client.on(thread), one)
                 await self._queue.put(None)
         except Exception as error:
             await self._queue.put(error)
 
-    async def _fetch(self, client: AsyncClient, one: Slice) -> None:
+    async def _fetch(self, client: AsyncClient, one: ReadRange) -> None:
         name = ResourceName.parse(one.resource).topic
         ref = TopicRef(name, one.resource, one.partition + 1)
         offset = one.begin
@@ -122,7 +122,7 @@ class _Ahead:
             await self._queue.put(reply.blocks)
             offset = reply.blocks[-1].next_offset
 
-    def _behind(self, one: Slice, offset: int, error: PositionExpired) -> int:
+    def _behind(self, one: ReadRange, offset: int, error: PositionExpired) -> int:
         """Where to go on behind offsets that are gone. Raises: OffsetOutOfRange."""
         if error.retained is None:
             raise error
@@ -132,7 +132,7 @@ class _Ahead:
         return first if first > offset else one.end
 
 
-def _check(name: str, one: Slice, offset: int, blocks: Sequence[StoredBlock]) -> None:
+def _check(name: str, one: ReadRange, offset: int, blocks: Sequence[StoredBlock]) -> None:
     """Raises: the blocks are not those that follow each other from ``offset`` on."""
     if not blocks:
         raise OffsetOutOfRange(

@@ -15,12 +15,15 @@ from pyspark.sql.types import StructType
 
 from opentalos.model.names import ResourceName
 from opentalos.pipelines.datasource.source.batch_range import BatchRange, Positions
-from opentalos.pipelines.datasource.source.batch_reader import SlicesPartition, read_slices
+from opentalos.pipelines.datasource.source.batch_reader import (
+    OffsetRangesPartition,
+    read_offset_ranges,
+)
 from opentalos.pipelines.datasource.source.columns import Projection
 from opentalos.pipelines.datasource.source.group_progress import GroupProgress
 from opentalos.pipelines.datasource.source.next_batch import Bounds, Retained, next_batch
 from opentalos.pipelines.datasource.source.options import ReadOptions
-from opentalos.pipelines.datasource.source.range_reader import SliceReader, client_of
+from opentalos.pipelines.datasource.source.range_reader import OffsetRangeReader, client_of
 from opentalos.pipelines.datasource.source.task_split import split_tasks
 from opentalos.pipelines.datasource.source.topic_snapshot import (
     deleted,
@@ -49,7 +52,7 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._projection = Projection(schema)
-        self._slices = SliceReader(options.config, options.skip_expired)
+        self._reader = OffsetRangeReader(options.config, options.skip_expired)
         self._target: Positions | None = None  # of Trigger.AvailableNow
         self._ends: Positions = {}  # of the log, when it was last looked at
         self._topics: tuple[TopicRef, ...] = ()
@@ -107,11 +110,11 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What each task reads, told by ``end`` alone; nothing if it is the start."""
         if start == end:
             return []
-        return [SlicesPartition(slices) for slices in split_tasks(BatchRange.parse(end))]
+        return [OffsetRangesPartition(ranges) for ranges in split_tasks(BatchRange.parse(end))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The record batches of one task."""
-        return read_slices(self._slices, self._projection, partition)
+        return read_offset_ranges(self._reader, self._projection, partition)
 
     async def _begin(self, client: Client) -> BatchRange:
         options = self._options

@@ -2,29 +2,29 @@
 
 from typing import Final
 
-from opentalos.pipelines.datasource.source.batch_range import BatchRange, Slice
+from opentalos.pipelines.datasource.source.batch_range import BatchRange, ReadRange
 
 # Source: a wave of tasks costs about 80 ms, in which one task decodes more than so many rows.
 TASK_ROWS_MIN: Final = 10_000
-_SLIVER: Final = 4  # part of a task's share below which a slice is not cut
+_SLIVER: Final = 4  # part of a task's share below which a offset range is not cut
 
 
-def split_tasks(batch: BatchRange) -> list[tuple[Slice, ...]]:
-    """The slices of each task, none of them empty; at most ``batch.tasks``.
+def split_tasks(batch: BatchRange) -> list[tuple[ReadRange, ...]]:
+    """The ranges of each task, none of them empty; at most ``batch.tasks``.
 
     Small partitions share a task, large ones are cut; all tasks have about as many rows.
     """
-    slices = batch.slices
-    total = sum(one.rows for one in slices)
+    ranges = batch.ranges
+    total = sum(one.rows for one in ranges)
     if not total:
         return []
     count = max(1, min(batch.tasks, total // TASK_ROWS_MIN))
     share = -(-total // count)
     sliver = share // _SLIVER
-    tasks: list[list[Slice]] = [[]]
+    tasks: list[list[ReadRange]] = [[]]
     room = share
-    for one in slices:
-        rest: Slice | None = one
+    for one in ranges:
+        rest: ReadRange | None = one
         while rest is not None:
             if room <= sliver and room < rest.rows and len(tasks) < count:
                 tasks.append([])
@@ -35,12 +35,14 @@ def split_tasks(batch: BatchRange) -> list[tuple[Slice, ...]]:
     return [tuple(task) for task in tasks]
 
 
-def _cut(one: Slice, room: int, sliver: int, *, last: bool) -> tuple[Slice, Slice | None]:
+def _cut(
+    one: ReadRange, room: int, sliver: int, *, last: bool
+) -> tuple[ReadRange, ReadRange | None]:
     """What fits, and the rest if it is worth a cut."""
     if last or one.rows <= room + sliver:
         return one, None
     middle = one.begin + room
     return (
-        Slice(one.resource, one.partition, one.begin, middle),
-        Slice(one.resource, one.partition, middle, one.end),
+        ReadRange(one.resource, one.partition, one.begin, middle),
+        ReadRange(one.resource, one.partition, middle, one.end),
     )

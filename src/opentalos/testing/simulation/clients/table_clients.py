@@ -32,7 +32,7 @@ from opentalos.testing.simulation.world.world import World
 
 TABLE = "orders"
 INDEX, INDEXED = "by-mood", "mood"  # of an eager index, and the column it is of
-SLICES = 3
+SHARDS = 3
 GROUPS = ("a", "b", "c")
 HOT_ROWS = (("a", "1"), ("a", "2"), ("b", "1"), ("c", "1"))
 MOODS = ("calm", "glad", "sour")
@@ -70,7 +70,7 @@ class LiveTable:
             group=(KeyPart("g"),),
             primary=(KeyPart("id"),),
             hashed=True,
-            slices=SLICES,
+            shards=SHARDS,
             attributes=columns,
             indexes={INDEX: LocalIndex(columns=(KeyPart(INDEXED),), mode=IndexMode.EAGER)},
             streams={name: StreamSpec(view=view) for name, view in self.streams.items()},
@@ -311,7 +311,7 @@ class MarkReader(Client):
 
         async def ask(broker: Broker) -> tuple[int, Mapping[int, int]]:
             table = await broker.table_admin.describe(OWNER, self.table.name)
-            mark = await broker.slices.mark(table, name)
+            mark = await broker.shards.mark(table, name)
             return mark.timestamp_ms, mark.offsets
 
         found = await self.ask(server, operation, ask)

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from opentalos.broker.tables.api.values import TABLES
-from opentalos.broker.tables.shard.record import SLICES
+from opentalos.broker.tables.shard.record import SHARD_RECORDS
 from opentalos.model.message import PRODUCER_ID_MAX
 from opentalos.model.table import TableState
 from opentalos.ports.row_store import RowMutation
@@ -28,7 +28,7 @@ _MESSAGES, _BLOCK_BYTES, _PRODUCER = 3, 1, 6  # places in a block's header
 class Step(Enum):
     """In the order in which a mutation meets them, and then what changes streams and tables."""
 
-    CLAIM = "claim the slice"
+    CLAIM = "claim the shard"
     LOOK = "look for pending cells at the opening"
     ENTRY = "put an index entry"
     WRITE = "write the row with its pending cells"
@@ -38,12 +38,12 @@ class Step(Enum):
     CLEAR = "clear pending cells"
     WRITE_AND_CLEAR = "clear pending cells with the next mutation of the row"
     MARK = "write the mark"
-    LEAVE = "give the slice up"
+    LEAVE = "give the shard up"
     STREAM_OFF = "record that a stream is disabled"
     STREAM_ON = "record that a stream is enabled"
     DROP = "record that the table is dropped"
     DROP_ROWS = "drop the table's rows"
-    DROP_SLICE = "remove the record of a slice"
+    DROP_SHARD = "remove the record of a shard"
     DROPPED = "free the table's name"
 
 
@@ -75,14 +75,14 @@ def uuid_of(table: str) -> str:
 def steps_of_record(path: str, old: bytes | None, new: bytes | None) -> Iterator[Step]:
     """What a write to the meta store is; None: the record is not there."""
     kind, _, _ = path.partition("/")
-    if kind == SLICES:
-        yield from _of_slice(_read(old), _read(new))
+    if kind == SHARD_RECORDS:
+        yield from _of_shard(_read(old), _read(new))
     elif kind == TABLES and old is not None:
         yield from _of_table(_read(old), _read(new))
 
 
 def steps_of_blocks(data: bytes) -> Iterator[Step]:
-    """What a commit to a segment file is: the blocks of slices that it has."""
+    """What a commit to a segment file is: the blocks of shards that it has."""
     at = SEGMENT_HEADER_BYTES if data.startswith(SEGMENT_MAGIC) else 0
     while at + BLOCK_HEADER.size <= len(data):
         header = BLOCK_HEADER.unpack_from(data, at)
@@ -91,9 +91,9 @@ def steps_of_blocks(data: bytes) -> Iterator[Step]:
         at += max(header[_BLOCK_BYTES], BLOCK_HEADER.size)
 
 
-def _of_slice(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Step]:
+def _of_shard(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Step]:
     if not new:
-        yield Step.DROP_SLICE
+        yield Step.DROP_SHARD
     elif new["epoch"] > old.get("epoch", 0):
         yield Step.CLAIM
     elif not new["owner"]:

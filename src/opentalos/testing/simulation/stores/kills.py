@@ -3,7 +3,7 @@
     WorldConfig(tabled=1.0, kills=(Kill(Step.WRITE, after=True), Kill(Step.CLAIM, after=False)))
 
 kills the server that writes the first row, after the write and before it hears of it, and then the
-next one that claims a slice, before the claim is stored. A killed server is started again by the
+next one that claims a shard, before the claim is stored. A killed server is started again by the
 nemesis. Without ``kills`` a seed draws its own.
 """
 
@@ -56,7 +56,7 @@ class Kills:
     ) -> None:
         self._left, self._kill = list(plan), kill
         self._met = 0  # occurrences of the next kill's step
-        self._opening: dict[SimulatedProcess, int] = {}  # slices that are claimed, not looked at
+        self._opening: dict[SimulatedProcess, int] = {}  # shards that are claimed, not looked at
         self.armed = False
 
     def watches(self, process: SimulatedProcess) -> bool:

@@ -64,9 +64,9 @@ async def test_a_created_table_is_enabled_and_described() -> None:
     [
         ("no name", TableSpec(schema=PLAIN), InvalidName),
         ("t", TableSpec(schema=replace(PLAIN, primary=())), ValidationFailed),
-        ("t", TableSpec(schema=replace(PLAIN, slices=2)), ValidationFailed),
+        ("t", TableSpec(schema=replace(PLAIN, shards=2)), ValidationFailed),
         ("t", TableSpec(schema=PLAIN, read_capacity=0), ValidationFailed),
-        ("t", TableSpec(schema=replace(HASHED, slices=10_000)), SizeExceeded),
+        ("t", TableSpec(schema=replace(HASHED, shards=10_000)), SizeExceeded),
         (
             "t",
             TableSpec(schema=PLAIN, app_acl={"app": (AppRight.APP_USER_READ,)}),
@@ -132,8 +132,8 @@ async def test_alter_changes_what_may_change_and_raises_the_version() -> None:
     ("schema", "changes", "error"),
     [
         (PLAIN, {"primary": (KeyPart("at"), KeyPart("user"))}, ValidationFailed),
-        (HASHED, {"slices": 8}, ValidationFailed),
-        (HASHED, {"hashed": False, "slices": 1}, ValidationFailed),
+        (HASHED, {"shards": 8}, ValidationFailed),
+        (HASHED, {"hashed": False, "shards": 1}, ValidationFailed),
         (PLAIN, {"attributes": {**ATTRIBUTES, "at": DataType.STRING}}, ValidationFailed),
         (HASHED, {"indexes": {**HASHED.indexes, "more": HASHED.indexes["by_city"]}}, NotSupported),
     ],
@@ -225,7 +225,7 @@ async def test_splits_cover_the_table_once(schema: TableSchema) -> None:
         await make(w.broker, schema)
         await fill(w.broker, 20, 2)
         parts = await w.broker.table_admin.splits(ALICE, "people")
-        assert len(parts) == schema.slices
+        assert len(parts) == schema.shards
         found = []
         for part in parts:
             query = ScanQuery(table="people", start=part.start, stop=part.stop, limit=1_000)

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from tests.unit.broker.several import Several, several
-from tests.unit.broker.slices.faulty import break_puts, break_rows
-from tests.unit.broker.slices.stream_support import (
+from tests.unit.broker.tables.shard.faulty import break_puts, break_rows
+from tests.unit.broker.tables.shard.stream_support import (
     PATIENCE_S,
     apply,
     by_row,
@@ -50,9 +50,9 @@ async def shared(both: Several) -> tuple[Table, Topic]:
 
 def move(both: Several, to: str) -> None:
     """The ring changes, and every server knows at once."""
-    both.placed.slices[0] = to
+    both.placed.shards[0] = to
     for one in both.servers.values():
-        one.broker.slices.ownership_changed()
+        one.broker.shards.ownership_changed()
 
 
 async def test_a_server_passes_mutations_on(both: Several) -> None:
@@ -61,7 +61,7 @@ async def test_a_server_passes_mutations_on(both: Several) -> None:
     for expected in (1, 2, 3):
         (done,) = await apply(b, table, add())
         assert done.amounts["count"] == integer(expected)
-    assert not b.slices.figures().mutations
+    assert not b.shards.figures().mutations
     messages = await until_heard(both["a"].broker, topic, 3)
     assert list(by_row(messages).values()) == [[1, 2, 3]]
 
@@ -83,7 +83,7 @@ async def test_pending_entries_of_a_dead_owner_go_out_by_themselves(both: Severa
     puts = break_puts(a)
     puts.hang_before = True
     await apply(a, table, add(), add())
-    a.slices.forget_all()
+    a.shards.forget_all()
     move(both, "b")
     messages = await until_heard(a, topic, 2)
     assert list(by_row(messages).values()) == [[1, 2]]
@@ -105,15 +105,15 @@ async def test_a_stale_owner_writes_and_the_order_stays(both: Several) -> None:
         return await real(name, mutations)
 
     rows.mutate_many = late  # type: ignore[method-assign, assignment]
-    stale = asyncio.create_task(a.slices.apply(table, [add()]))
+    stale = asyncio.create_task(a.shards.apply(table, [add()]))
     async with asyncio.timeout(PATIENCE_S):
         await rows.reached.wait()
-    stale_slice = a.slices._slices[table.uuid, 0]
-    stale_slice._server.context.ownership.check_slice = (  # type: ignore[method-assign]
+    stale_shard = a.shards._shards[table.uuid, 0]
+    stale_shard._server.context.ownership.check_shard = (  # type: ignore[method-assign]
         lambda table_uuid, number: None
     )
-    both.placed.slices[0] = "b"
-    b.slices.ownership_changed()
+    both.placed.shards[0] = "b"
+    b.shards.ownership_changed()
     (done,) = await apply(b, table, put("other", 1))
     assert done.success
     release.set()
@@ -127,27 +127,27 @@ async def test_a_stale_owner_writes_and_the_order_stays(both: Several) -> None:
 
 
 async def test_two_owners_at_once_lose_nothing(both: Several) -> None:
-    """Each believes that it owns the slice, and both write to the same rows."""
+    """Each believes that it owns the shard, and both write to the same rows."""
     table, topic = await shared(both)
     for one in both.servers.values():
-        one.broker.context.ownership.check_slice = (  # type: ignore[method-assign]
+        one.broker.context.ownership.check_shard = (  # type: ignore[method-assign]
             lambda table_uuid, number: None
         )
     acked = dict.fromkeys(("u", "v"), 0)
 
     async def write(name: str, user: str) -> None:
         for _ in range(15):
-            (outcome,) = await both[name].broker.slices.apply(table, [add(user)])
+            (outcome,) = await both[name].broker.shards.apply(table, [add(user)])
             if not isinstance(outcome, TalosError):
                 acked[user] += 1
             else:
                 assert isinstance(outcome, Unavailable | OutcomeUnknown)
 
     await asyncio.gather(*(write(name, user) for name in ("a", "b") for user in acked))
-    both.placed.slices[0] = "b"
+    both.placed.shards[0] = "b"
     a, b = both["a"].broker, both["b"].broker
-    a.slices.forget_all()
-    del a.context.ownership.check_slice
+    a.shards.forget_all()
+    del a.context.ownership.check_shard
     counts = {}
     for user in acked:
         (done,) = await apply(b, table, add(user))
@@ -164,13 +164,13 @@ async def test_a_lapsed_session_stops_writes_at_once(both: Several) -> None:
     await apply(a, table, add())
     rows = break_rows(a)
     rows.hang_before = "write"
-    call = asyncio.create_task(a.slices.apply(table, [add()]))
+    call = asyncio.create_task(a.shards.apply(table, [add()]))
     async with asyncio.timeout(PATIENCE_S):
         await rows.reached.wait()
-    waiting = asyncio.create_task(a.slices.apply(table, [add()]))
+    waiting = asyncio.create_task(a.shards.apply(table, [add()]))
     await asyncio.sleep(0)
-    both.placed.slices[0] = "b"
-    a.slices.forget_all()
+    both.placed.shards[0] = "b"
+    a.shards.forget_all()
     (outcome,) = await waiting  # it went to the new owner
     assert not isinstance(outcome, TalosError)
     assert outcome.amounts["count"] == integer(2)
@@ -183,18 +183,18 @@ async def test_a_fresh_owner_gives_no_mark_until_the_former_one_is_done(both: Se
     a, b = both["a"].broker, both["b"].broker
     await apply(a, table, add())
     await until_heard(a, topic, 1)
-    first = await a.slices.mark(table, "t")
-    both.placed.slices[0] = "b"
-    a.slices.forget_all()
-    b.slices.ownership_changed()
+    first = await a.shards.mark(table, "t")
+    both.placed.shards[0] = "b"
+    a.shards.forget_all()
+    b.shards.ownership_changed()
     await apply(b, table, put("v", 1))
-    taken = b.slices._slices[table.uuid, 0]
+    taken = b.shards._shards[table.uuid, 0]
     with pytest.raises(Unavailable):
         await taken.mark(table.streams["t"].id)
     await until_heard(a, topic, 2)
     await until_cleared(b)
     taken._settled_s = 0.0  # the time has passed
-    second = await a.slices.mark(table, "t")  # asks the other server
+    second = await a.shards.mark(table, "t")  # asks the other server
     assert second.timestamp_ms >= first.timestamp_ms
     assert ("b", "table-mark") in both.peers.asked
 
@@ -204,10 +204,10 @@ async def test_a_new_stream_is_known_to_every_server(both: Several) -> None:
     topic = await one.topic(ALICE, "t", partitions=1)
     await both.show(topic)
     table = await make(one.broker)
-    both.placed.slices[0] = "b"
+    both.placed.shards[0] = "b"
     b = both["b"].broker
     await apply(one.broker, table, add())
-    assert b.slices.figures().mutations == 1
+    assert b.shards.figures().mutations == 1
     spec = TableSpec(schema=streamed(PLAIN, "t"))
     altered = await one.broker.table_admin.alter(ALICE, "people", spec)
     assert isinstance(altered.schema.streams["t"], StreamSpec)

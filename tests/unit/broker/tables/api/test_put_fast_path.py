@@ -48,14 +48,14 @@ def quick(
     broker: Broker, record: Columns = RECORD, caller: Principal = ALICE, name: str = "people"
 ) -> tuple[bool, Answers]:
     answers = Answers()
-    return broker.quick_puts.put(caller, name, record, answers.take), answers
+    return broker.put_fast_path.put(caller, name, record, answers.take), answers
 
 
 @pytest.mark.parametrize("schema", [PLAIN, HASHED], ids=["plain", "hashed"])
 async def test_a_plain_put_is_written(schema: TableSchema) -> None:
     async with world() as w:
         await make(w.broker, schema)
-        await fill(w.broker, 40, 1)  # opens every slice
+        await fill(w.broker, 40, 1)  # opens every shard
         before = w.broker.tables.rates.write_units
         taken, answers = quick(w.broker)
         assert taken
@@ -87,10 +87,10 @@ async def test_what_is_wrong_is_left_alone(record: Columns, caller: Principal, n
         before = w.broker.tables.rates.write_units
         assert quick(w.broker, record, caller, name) == (False, [])
         assert w.broker.tables.rates.write_units == before
-        assert w.broker.slices.figures().mutations == 1
+        assert w.broker.shards.figures().mutations == 1
 
 
-async def test_a_slice_that_is_not_open_is_left_to_be_opened() -> None:
+async def test_a_shard_that_is_not_open_is_left_to_be_opened() -> None:
     async with world() as w:
         await make(w.broker)
         assert quick(w.broker) == (False, [])
@@ -119,7 +119,7 @@ async def test_a_put_that_would_have_to_wait_for_its_rate_is_left_alone() -> Non
         assert w.broker.tables.rates.rejected == 0
 
 
-async def test_errors_of_the_row_are_told_and_a_moved_slice_is_not_one() -> None:
+async def test_errors_of_the_row_are_told_and_a_moved_shard_is_not_one() -> None:
     async with world() as w:
         await make(w.broker, quota_bytes=400)
         await fill(w.broker, 1, 1)
@@ -129,7 +129,7 @@ async def test_errors_of_the_row_are_told_and_a_moved_slice_is_not_one() -> None
         assert isinstance(answers[0], QuotaExceeded)
         taken, answers = quick(w.broker)
         assert taken
-        for one in list(w.broker.slices._slices.values()):
+        for one in list(w.broker.shards._shards.values()):
             one.end(PartitionNotServing("it moved"))
         assert answers == [None]
         assert await w.broker.tables.get(ALICE, "people", key("u", 1)) is None
@@ -144,7 +144,7 @@ async def test_a_caller_that_cannot_be_answered_delays_nobody() -> None:
         def broken(_: object) -> None:
             raise RuntimeError("its connection is gone in an odd way")
 
-        assert w.broker.quick_puts.put(ALICE, "people", RECORD, broken)
+        assert w.broker.put_fast_path.put(ALICE, "people", RECORD, broken)
         taken, answers = quick(w.broker, {**RECORD, "at": integer(2)})
         assert taken
         await answers.come()

@@ -6,8 +6,9 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from tests.unit.broker.slices.faulty import break_puts, break_rows
-from tests.unit.broker.slices.stream_support import (
+from tests.unit.broker.support import World, world
+from tests.unit.broker.tables.shard.faulty import break_puts, break_rows
+from tests.unit.broker.tables.shard.stream_support import (
     PATIENCE_S,
     apply,
     by_row,
@@ -17,7 +18,6 @@ from tests.unit.broker.slices.stream_support import (
     until_cleared,
     until_heard,
 )
-from tests.unit.broker.support import World, world
 from tests.unit.broker.tables.support import ALICE, HASHED, PLAIN, integer, key, put
 
 from opentalos.broker.tables.api.values import TableSpec
@@ -33,7 +33,7 @@ from opentalos.model.errors import (
 from opentalos.model.limits import SdsLimits
 from opentalos.model.mutation import Mutation, Operation
 from opentalos.model.table import WhenFull
-from opentalos.sds.key_format import row_key, slice_of
+from opentalos.sds.key_format import row_key, shard_of
 
 SMALL = SdsLimits(pending_entries_max=4, hold_s=0.05, refused_max_s=0.2, write_deadline_s=0.5)
 
@@ -78,7 +78,7 @@ async def test_what_stays_unknown_is_told_and_keeps_the_order(one: World, applie
         rows.unknown_applied = 1_000
     else:
         rows.unknown_lost = 1_000
-    (outcome,) = await one.broker.slices.apply(table, [add()])
+    (outcome,) = await one.broker.shards.apply(table, [add()])
     assert isinstance(outcome, OutcomeUnknown)
     rows.unknown_applied = rows.unknown_lost = 0
     (done,) = await apply(one.broker, table, add())
@@ -99,7 +99,7 @@ async def test_an_unknown_block_is_stored_once(one: World, stored: bool) -> None
     await apply(one.broker, table, add())
     messages = await until_heard(one.broker, topic, 3)
     assert list(by_row(messages).values()) == [[1, 2, 3]]
-    assert one.broker.slices.figures().resent >= 3
+    assert one.broker.shards.figures().resent >= 3
 
 
 async def test_a_log_that_forgot_the_producer_gets_a_larger_epoch(one: World) -> None:
@@ -122,10 +122,10 @@ async def test_a_refusing_topic_holds_then_refuses_mutations(one: World) -> None
     outcomes: list[object] = []
     async with asyncio.timeout(PATIENCE_S):
         while not any(isinstance(outcome, TalosError) for outcome in outcomes):
-            outcomes += await one.broker.slices.apply(table, [add()])
+            outcomes += await one.broker.shards.apply(table, [add()])
     assert isinstance(outcomes[-1], ExcessivePending)
     done = len(outcomes) - 1
-    assert one.broker.slices.figures().pending_entries == done == SMALL.pending_entries_max
+    assert one.broker.shards.figures().pending_entries == done == SMALL.pending_entries_max
     puts.errors = []
     messages = await until_heard(one.broker, topic, done)
     assert list(by_row(messages).values()) == [list(range(1, done + 1))]
@@ -139,7 +139,7 @@ async def test_a_stream_that_is_switched_off_refuses_no_longer(one: World) -> No
     puts = break_puts(one.broker)
     puts.errors = [(PartitionNotServing("moves"), False)] * 100_000
     async with asyncio.timeout(PATIENCE_S):
-        while not isinstance((await one.broker.slices.apply(table, [add()]))[0], ExcessivePending):
+        while not isinstance((await one.broker.shards.apply(table, [add()]))[0], ExcessivePending):
             pass
     plain = await one.broker.table_admin.alter(ALICE, table.name, TableSpec(schema=PLAIN))
     await until_cleared(one.broker)
@@ -160,25 +160,25 @@ async def test_a_table_that_prefers_gaps_goes_on(one: World) -> None:
     (first,) = await apply(one.broker, table, add())
     async with asyncio.timeout(PATIENCE_S):
         while (await stream_of(one, table)).streams["t"].live:
-            await one.broker.slices.apply(table, [add()])
+            await one.broker.shards.apply(table, [add()])
     state = (await stream_of(one, table)).streams["t"]
     assert state.gap_ms is not None
     assert state.gap_ms <= first.row.timestamp_ms
     await until_cleared(one.broker)
     await apply(one.broker, table, add())
-    assert one.broker.slices.figures().gaps == 1
+    assert one.broker.shards.figures().gaps == 1
     assert len(await until_heard(one.broker, topic, 1)) == 1
 
 
 @pytest.mark.real_time  # waits for a time of work, not of sleeps
-async def test_a_gap_begins_with_the_oldest_change_that_any_slice_drops() -> None:
-    small = replace(SMALL, refused_max_s=3_600.0)  # the slice that is full stops the stream
+async def test_a_gap_begins_with_the_oldest_change_that_any_shard_drops() -> None:
+    small = replace(SMALL, refused_max_s=3_600.0)  # the shard that is full stops the stream
     async with world(sds=small) as one:
         table, topic = await streaming(one, HASHED, when_full=WhenFull.GAP)
         puts = break_puts(one.broker)
         puts.errors = [(PartitionNotServing("moves"), False)] * 100_000
         users = {
-            slice_of(HASHED, row_key(HASHED, key(user, 1))): user
+            shard_of(HASHED, row_key(HASHED, key(user, 1))): user
             for user in map("u{}".format, range(100))
         }
         one.clock.now_ms += 1_000
@@ -186,22 +186,22 @@ async def test_a_gap_begins_with_the_oldest_change_that_any_slice_drops() -> Non
         one.clock.now_ms += 1_000
         async with asyncio.timeout(PATIENCE_S):
             while (await stream_of(one, table)).streams["t"].live:
-                await one.broker.slices.apply(table, [add(users[1])])
+                await one.broker.shards.apply(table, [add(users[1])])
             await until_cleared(one.broker)
         state = (await stream_of(one, table)).streams["t"]
         assert state.gap_ms == oldest.row.timestamp_ms
         assert state.error == "the topic took nothing: moves"
-        assert one.broker.slices.figures().gaps == 1
+        assert one.broker.shards.figures().gaps == 1
         assert await heard(one.broker, topic, HASHED) == []
 
 
-async def test_a_gap_has_what_a_slice_finds_when_it_is_opened(one: World) -> None:
+async def test_a_gap_has_what_a_shard_finds_when_it_is_opened(one: World) -> None:
     table, topic = await streaming(one)
     puts = break_puts(one.broker)
     puts.errors = [(PartitionNotServing("moves"), False)] * 100_000
     one.clock.now_ms += 1_000
     (owed,) = await apply(one.broker, table, add())
-    one.broker.slices.forget_all()
+    one.broker.shards.forget_all()
     later = owed.row.timestamp_ms + 1_000
     stop = partial(stopped_stream, topic="t", stream_id=1, gap_ms=later, error="topic deleted")
     await one.broker.catalogs.tables.change(table, stop)
@@ -214,7 +214,7 @@ async def test_a_gap_has_what_a_slice_finds_when_it_is_opened(one: World) -> Non
 
 async def test_a_store_that_is_away_leaves_nothing_half_done(one: World) -> None:
     table, topic = await streaming(one)
-    server = one.broker.slices._server
+    server = one.broker.shards._server
     away = break_rows(one.broker)
     await apply(one.broker, table, add())
 
@@ -222,7 +222,7 @@ async def test_a_store_that_is_away_leaves_nothing_half_done(one: World) -> None
         raise StoreUnavailable("away")
 
     real, away.mutate_many = away.mutate_many, refuse  # type: ignore[method-assign, assignment]
-    (outcome,) = await one.broker.slices.apply(table, [add()])
+    (outcome,) = await one.broker.shards.apply(table, [add()])
     assert isinstance(outcome, StoreUnavailable)
     away.mutate_many = real  # type: ignore[method-assign]
     (done,) = await apply(one.broker, table, add())
@@ -233,17 +233,17 @@ async def test_a_store_that_is_away_leaves_nothing_half_done(one: World) -> None
 
 async def test_a_lost_right_to_put_holds_messages_back(one: World) -> None:
     table, topic = await streaming(one)
-    server = one.broker.slices._server
+    server = one.broker.shards._server
     await apply(one.broker, table, put("a", 1))
-    (slice_,) = one.broker.slices._slices.values()
-    slice_._owner = lambda: replace(ALICE, id="mallory")  # type: ignore[method-assign]
-    object.__setattr__(slice_._publisher._with, "owner", slice_._owner)  # type: ignore[union-attr]
+    (shard,) = one.broker.shards._shards.values()
+    shard._owner = lambda: replace(ALICE, id="mallory")  # type: ignore[method-assign]
+    object.__setattr__(shard._publisher._with, "owner", shard._owner)  # type: ignore[union-attr]
     await apply(one.broker, table, put("u", 1))
-    assert slice_._publisher is not None
+    assert shard._publisher is not None
     async with asyncio.timeout(PATIENCE_S):
-        while not slice_._publisher.refused():
+        while not shard._publisher.refused():
             await apply(one.broker, table, put("v", 1))
-    object.__setattr__(slice_._publisher._with, "owner", lambda: ALICE)
+    object.__setattr__(shard._publisher._with, "owner", lambda: ALICE)
     await until_heard(one.broker, topic, 1, PLAIN)
     await until_cleared(one.broker)
     assert server.counts.gaps == 0
@@ -252,8 +252,8 @@ async def test_a_lost_right_to_put_holds_messages_back(one: World) -> None:
 async def test_a_look_that_the_store_does_not_answer_is_repeated(one: World) -> None:
     table, topic = await streaming(one)
     await apply(one.broker, table, add())
-    (slice_,) = one.broker.slices._slices.values()
-    server = one.broker.slices._server
+    (shard,) = one.broker.shards._shards.values()
+    server = one.broker.shards._server
     rows = break_rows(one.broker)
     looked = asyncio.Event()
 
@@ -262,7 +262,7 @@ async def test_a_look_that_the_store_does_not_answer_is_repeated(one: World) -> 
         raise StoreUnavailable("away")
 
     rows.scan = refuse  # type: ignore[attr-defined]
-    slice_._next_look_s = 0.0
+    shard._next_look_s = 0.0
     await apply(one.broker, table, add())
     async with asyncio.timeout(PATIENCE_S):
         await looked.wait()

@@ -71,7 +71,7 @@ async def test_cells_of_streams_that_are_not_known_yet_stay(rows: SqliteRowStore
     assert await remove(rows) == 0
 
 
-async def test_a_table_with_a_stream_is_left_to_its_slices(rows: SqliteRowStore) -> None:
+async def test_a_table_with_a_stream_is_left_to_its_shards(rows: SqliteRowStore) -> None:
     await write(rows, b"a", encode_column(1, 1))
     stream = StreamState(2, "t", "alice", "changes", 1)
     assert await remove(rows, replace(TABLE, streams={"changes": stream})) == 0

@@ -220,7 +220,7 @@ async def test_what_waits_while_its_table_is_dropped_is_told_the_tables_name(
         second = asyncio.create_task(w.broker.tables.write(ALICE, "people", put("bob", 1)))
         for _ in range(10):  # until it waits for the first one's group
             await asyncio.sleep(0)
-        w.broker.slices.forget(table.uuid)
+        w.broker.shards.forget(table.uuid)
         go_on.set()
         with pytest.raises(TableNotExist, match="table people does not exist"):
             await second

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import pytest
-from tests.unit.broker.slices.stream_support import apply
 from tests.unit.broker.support import world
+from tests.unit.broker.tables.shard.stream_support import apply
 from tests.unit.broker.tables.support import HASHED, make, pages, put, remove, string
 
 from opentalos.broker.broker import Broker
@@ -20,7 +20,7 @@ INDEX = "by_city"
 
 
 def rows(broker: Broker) -> RowStore:
-    return broker.slices._server.stores.rows
+    return broker.shards._server.stores.rows
 
 
 def entry(applied: Applied) -> bytes:

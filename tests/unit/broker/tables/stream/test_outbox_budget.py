@@ -1,11 +1,11 @@
-"""How much may wait for topics in all slices of a server together."""
+"""How much may wait for topics in all shards of a server together."""
 
 import asyncio
 
 import pytest
 
 from opentalos.broker.tables.stream.outbox import Entry, Outbox
-from opentalos.broker.tables.stream.outbox_budget import SUM_S, PendingRoom
+from opentalos.broker.tables.stream.outbox_budget import SUM_S, OutboxBudget
 from opentalos.broker.tables.stream.pending_format import Pending
 from opentalos.model.limits import SdsLimits
 
@@ -25,17 +25,17 @@ def fill(outbox: Outbox, count: int, size: int = 10) -> None:
         outbox.add(Entry(b"key%d" % (number % 10), number.to_bytes(4), pending))
 
 
-def room_of(limits: SdsLimits, *boxes: Outbox) -> PendingRoom:
-    return PendingRoom(limits, lambda: boxes)
+def room_of(limits: SdsLimits, *boxes: Outbox) -> OutboxBudget:
+    return OutboxBudget(limits, lambda: boxes)
 
 
 async def full(limits: SdsLimits, *boxes: Outbox) -> list[bool]:
-    """Which of these slices are full, by a fresh sum."""
+    """Which of these shards are full, by a fresh sum."""
     room = room_of(limits, *boxes)
     return [bool(room.why_full(box)) for box in boxes]
 
 
-async def test_a_single_slice_has_all_of_the_room() -> None:
+async def test_a_single_shard_has_all_of_the_room() -> None:
     limits = SdsLimits(pending_entries_max=100, server_pending_entries_max=100)
     box = Outbox()
     fill(box, 99)
@@ -44,7 +44,7 @@ async def test_a_single_slice_has_all_of_the_room() -> None:
     assert await full(limits, box) == [True]
 
 
-async def test_a_slice_is_full_by_itself() -> None:
+async def test_a_shard_is_full_by_itself() -> None:
     box, other = Outbox(), Outbox()
     fill(box, 90)
     assert await full(ENTRIES, box, other) == [True, False]
@@ -89,7 +89,7 @@ async def test_sums_are_made_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     assert room.why_full(boxes[0])
 
 
-def test_a_slice_has_no_more_room_than_its_server() -> None:
+def test_a_shard_has_no_more_room_than_its_server() -> None:
     with pytest.raises(ValueError, match="server_pending_entries_max"):
         SdsLimits(pending_entries_max=10, server_pending_entries_max=9)
     with pytest.raises(ValueError, match="_bytes_max"):

@@ -4,18 +4,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.broker.slices.faulty import break_puts
-from tests.unit.broker.slices.stream_support import (
+from tests.unit.broker.support import world
+from tests.unit.broker.tables.shard.faulty import break_puts
+from tests.unit.broker.tables.shard.stream_support import (
     PATIENCE_S,
     apply,
     streaming,
     until_cleared,
     until_heard,
 )
-from tests.unit.broker.support import world
 from tests.unit.broker.tables.support import PLAIN, make, put, streamed
 
-from opentalos.broker.tables.shard.record import slice_path
+from opentalos.broker.tables.shard.record import shard_path
 from opentalos.model.errors import (
     ExcessivePending,
     PartitionNotServing,
@@ -42,15 +42,15 @@ async def test_a_topic_that_takes_nothing_leaves_room_for_other_tables(
         outcomes: list[object] = []
         async with asyncio.timeout(PATIENCE_S):
             while not any(isinstance(one, TalosError) for one in outcomes):
-                outcomes += await w.broker.slices.apply(table, [put("u", len(outcomes))])
+                outcomes += await w.broker.shards.apply(table, [put("u", len(outcomes))])
         assert isinstance(outcomes[-1], ExcessivePending)
-        assert w.broker.slices.figures().refused_full >= 1
-        # Of 20, 10 are shared, and each of the two slices has 5 for itself.
+        assert w.broker.shards.figures().refused_full >= 1
+        # Of 20, 10 are shared, and each of the two shards has 5 for itself.
         assert len(outcomes) - 1 == 15
         await apply(w.broker, other, *(put("other", at) for at in range(1, 6)))
-        (outcome,) = await w.broker.slices.apply(other, [put("other", 6)])
+        (outcome,) = await w.broker.shards.apply(other, [put("other", 6)])
         assert isinstance(outcome, ExcessivePending)
-        assert w.broker.slices.figures().pending_entries == 20
+        assert w.broker.shards.figures().pending_entries == 20
         puts.errors = []
         await until_heard(w.broker, topic, 21)
         await until_cleared(w.broker)
@@ -65,11 +65,11 @@ async def test_no_epoch_is_claimed_while_the_rows_cannot_be_read(
         table, topic = await streaming(w)
         await apply(w.broker, table, put("u", 1))
         await until_heard(w.broker, topic, 1)
-        slices, path = w.broker.slices, slice_path(table.uuid, 0)
-        meta = slices._server.meta
+        shards, path = w.broker.shards, shard_path(table.uuid, 0)
+        meta = shards._server.meta
         before = await meta.get(path)
         assert before is not None
-        rows, opened = slices._server.stores.rows, slices._server.counts.opened
+        rows, opened = shards._server.stores.rows, shards._server.counts.opened
 
         async def down(*_: object, **__: Any) -> None:
             raise StoreUnavailable("the row store is down")
@@ -77,10 +77,10 @@ async def test_no_epoch_is_claimed_while_the_rows_cannot_be_read(
         with monkeypatch.context() as patch:
             patch.setattr(rows, "get", down)
             patch.setattr(rows, "scan", down)
-            slices._slices[table.uuid, 0].end(PartitionNotServing("opened anew"))
+            shards._shards[table.uuid, 0].end(PartitionNotServing("opened anew"))
             async with asyncio.timeout(PATIENCE_S):
-                while slices._server.counts.opened < opened + 4:
-                    (outcome,) = await slices.apply(table, [put("u", 2)])
+                while shards._server.counts.opened < opened + 4:
+                    (outcome,) = await shards.apply(table, [put("u", 2)])
                     assert isinstance(outcome, StoreUnavailable)
             assert await meta.get(path) == before
         await apply(w.broker, table, put("u", 2))

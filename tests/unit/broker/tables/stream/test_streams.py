@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.unit.broker.slices.stream_support import (
+from tests.unit.broker.support import world
+from tests.unit.broker.tables.shard.stream_support import (
     apply,
     by_row,
     heard,
@@ -12,7 +13,6 @@ from tests.unit.broker.slices.stream_support import (
     until_cleared,
     until_heard,
 )
-from tests.unit.broker.support import world
 from tests.unit.broker.tables.support import HASHED, PLAIN, integer, put, remove, string
 
 from opentalos.broker.tables.row_tables import rows_of
@@ -33,7 +33,7 @@ async def test_changes_of_a_row_are_told_in_their_order() -> None:
         assert list(by_row(messages).values()) == [[1, 2, 3, 4, 5]]
         assert [m.change.columns["count"] for m in messages] == [integer(n) for n in range(5)]
         await until_cleared(one.broker)
-        figures = one.broker.slices.figures()
+        figures = one.broker.shards.figures()
         assert (figures.mutations, figures.published, figures.resent) == (5, 5, 0)
 
 
@@ -60,7 +60,7 @@ async def test_mutations_of_one_row_that_wait_together_are_one_write() -> None:
         assert [o.amounts["count"] for o in outcomes] == [integer(n + 1) for n in range(50)]
         messages = await until_heard(one.broker, topic, 50)
         assert [m.sequence for m in messages] == list(range(1, 51))
-        assert one.broker.slices.figures().groups < 50
+        assert one.broker.shards.figures().groups < 50
 
 
 async def test_what_changes_nothing_is_not_told() -> None:
@@ -82,7 +82,7 @@ async def test_told_cells_are_removed() -> None:
         await apply(one.broker, table, put("u", 1), put("u", 2), remove("u", 1))
         await until_heard(one.broker, topic, 3)
         await until_cleared(one.broker)
-        rows = one.broker.slices._server.stores.rows
+        rows = one.broker.shards._server.stores.rows
         assert not await rows.scan(rows_of(table), b"", b"", limit=9, family=FamilyName.PENDING)
 
 
@@ -105,7 +105,7 @@ async def test_a_mark_says_what_is_told() -> None:
         table, topic = await streaming(one, HASHED, partitions=2)
         await apply(one.broker, table, *(put(f"u{n}", 1) for n in range(10)))
         await until_heard(one.broker, topic, 10, HASHED)
-        mark = await one.broker.slices.mark(table, "t")
+        mark = await one.broker.shards.mark(table, "t")
         assert mark.timestamp_ms == one.clock.now_ms
         assert sum(mark.offsets.values()) == 10
         (later,) = await apply(one.broker, table, put("u0", 1))
@@ -117,14 +117,14 @@ async def test_after_an_orderly_restart_there_is_a_mark_at_once() -> None:
         table, topic = await streaming(one)
         await apply(one.broker, table, put("u", 1))
         await until_heard(one.broker, topic, 1)
-        first = await one.broker.slices.mark(table, "t")
+        first = await one.broker.shards.mark(table, "t")
         broker = await one.restart()
         one.clock.now_ms -= 5_000
         (later,) = await apply(broker, table, put("v", 1))
         assert later.row.timestamp_ms > first.timestamp_ms
         await until_heard(broker, topic, 2)
         one.clock.now_ms += 9_000
-        second = await broker.slices.mark(table, "t")
+        second = await broker.shards.mark(table, "t")
         assert second.timestamp_ms >= later.row.timestamp_ms
         assert sum(second.offsets.values()) == 2
 
@@ -154,18 +154,18 @@ async def test_changes_that_come_soon_after_a_block_share_the_next_one(
         for number in range(60):
             await apply(one.broker, table, put("u", number))
         assert len(await until_heard(one.broker, topic, 60)) == 60
-        assert one.broker.slices._server.counts.blocks < 60
+        assert one.broker.shards._server.counts.blocks < 60
 
 
-async def test_a_slice_that_has_ended_publishes_nothing_more() -> None:
+async def test_a_shard_that_has_ended_publishes_nothing_more() -> None:
     """New lanes would leave out what the former ones had not told."""
     async with world() as one:
         table, topic = await streaming(one)
         await apply(one.broker, table, put("u", 1))
         await until_heard(one.broker, topic, 1)
-        (slice_,) = one.broker.slices._slices.values()
-        slice_.end(PartitionNotServing("another server has opened it"))
-        assert slice_._publisher is not None
+        (shard,) = one.broker.shards._shards.values()
+        shard.end(PartitionNotServing("another server has opened it"))
+        assert shard._publisher is not None
         late = Entry(b"k", encode_column(2, 1), Pending(2, 1, 2, b"later"))
-        slice_.pending([late])
-        assert slice_._publisher.idle
+        shard.pending([late])
+        assert shard._publisher.idle

@@ -20,7 +20,7 @@ def test_options_say_a_whole_table() -> None:
     found = made(
         primary=("id:int64:desc",), group=("user:string",), columns=("kind:string", "n:int32"),
         indexes=("by_kind:kind,n:lazy",), streams=("changes", "images:record-image:kind,n"),
-        hashed=True, slices=8, ttl_s=60, description=None,
+        hashed=True, shards=8, ttl_s=60, description=None,
     )  # fmt: skip
     assert found == {
         "group": [{"column": "user", "descending": False}],
@@ -32,7 +32,7 @@ def test_options_say_a_whole_table() -> None:
             "images": {"view": "record-image", "columns": ["kind", "n"]},
         },
         "hashed": True,
-        "slices": 8,
+        "shards": 8,
         "ttl_s": 60,
     }
 

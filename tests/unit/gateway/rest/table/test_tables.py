@@ -43,6 +43,14 @@ async def test_a_table_is_created_described_listed_and_dropped(call: Rest) -> No
     assert (await call("GET", "tables", by="alice")).document == {"tables": []}
 
 
+async def test_the_number_of_shards_has_its_former_name_beside_it(call: Rest) -> None:
+    hashed = {**PEOPLE, "hashed": True}
+    for number, field in enumerate(("shards", "slices")):
+        made = await call("POST", "tables", {**hashed, "name": f"t{number}", field: 4}, by="alice")
+        assert made.status == 201, made
+        assert made.document["shards"] == made.document["slices"] == 4
+
+
 async def test_an_unknown_table_and_one_of_others_answer_alike(call: Rest) -> None:
     await call("POST", "tables", PEOPLE, by="alice")
     await call.user("bob")
@@ -98,7 +106,7 @@ async def test_a_disabled_table_is_not_read_or_written(call: Rest) -> None:
 @pytest.mark.parametrize(
     ("change", "status"),
     [({"key": []}, 400), ({"key": ["nothing"]}, 422), ({"columns": {"city": "text"}}, 400),
-     ({"slices": 0}, 400), ({"slices": 4}, 422), ({"ttl_s": 0}, 400), ({"more": 1}, 400),
+     ({"shards": 0}, 400), ({"shards": 4}, 422), ({"ttl_s": 0}, 400), ({"more": 1}, 400),
      ({"indexes": {"i": {"columns": ["x"]}}}, 422), ({"streams": {"no": {}}}, 404)],
 )  # fmt: skip
 async def test_a_table_that_cannot_be_is_refused(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from opentalos.model.errors import RequestError
-from opentalos.pipelines.datasource.source.batch_range import BatchRange, Slice
+from opentalos.pipelines.datasource.source.batch_range import BatchRange, ReadRange
 
 RESOURCE = "owner#topic#uuid"
 BATCH = BatchRange(
@@ -27,8 +27,8 @@ def test_the_same_batch_has_the_same_text_in_whatever_order_it_was_found() -> No
     assert json.dumps(other.as_json()) == json.dumps(BATCH.as_json())
 
 
-def test_slices_go_by_the_number_of_the_partition_and_are_never_empty() -> None:
-    assert BATCH.slices == [Slice(RESOURCE, 0, 5, 9), Slice(RESOURCE, 10, 7, 8)]
+def test_offset_ranges_go_by_the_number_of_the_partition_and_are_never_empty() -> None:
+    assert BATCH.ranges == [ReadRange(RESOURCE, 0, 5, 9), ReadRange(RESOURCE, 10, 7, 8)]
 
 
 def test_an_offset_of_a_later_version_is_refused() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opentalos.pipelines.datasource.source.batch_range import BatchRange, Slice
+from opentalos.pipelines.datasource.source.batch_range import BatchRange, ReadRange
 from opentalos.pipelines.datasource.source.task_split import TASK_ROWS_MIN, split_tasks
 
 RESOURCE = "o#t#u"
@@ -18,10 +18,10 @@ def batch(rows: dict[int, int], tasks: int) -> BatchRange:
     )
 
 
-def offsets(slices: list[Slice]) -> list[tuple[int, int, int]]:
-    """Slices with those that follow each other joined."""
+def offsets(ranges: list[ReadRange]) -> list[tuple[int, int, int]]:
+    """Offset ranges with those that follow each other joined."""
     joined: list[tuple[int, int, int]] = []
-    for one in slices:
+    for one in ranges:
         if joined and joined[-1][0] == one.partition and joined[-1][2] == one.begin:
             joined[-1] = (one.partition, joined[-1][1], one.end)
         else:
@@ -35,7 +35,7 @@ def offsets(slices: list[Slice]) -> list[tuple[int, int, int]]:
 def test_every_row_is_in_one_task_and_tasks_are_alike(rows: dict[int, int], tasks: int) -> None:
     given_ = batch(rows, tasks)
     split = split_tasks(given_)
-    assert offsets([one for task in split for one in task]) == offsets(given_.slices)
+    assert offsets([one for task in split for one in task]) == offsets(given_.ranges)
     assert all(task and all(one.rows > 0 for one in task) for task in split)
     assert len(split) <= tasks
     total = sum(rows.values())

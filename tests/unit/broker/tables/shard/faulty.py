@@ -93,21 +93,21 @@ class BreakingPuts:
 
 
 def break_rows(broker: Broker) -> BreakingRows:
-    """Put a breakable row store below the broker's slices."""
-    server: Any = broker.slices._server
+    """Put a breakable row store below the broker's shards."""
+    server: Any = broker.shards._server
     rows = BreakingRows(server.stores.rows)
     object.__setattr__(server, "stores", server.stores._replace(rows=rows))
-    for one in broker.slices._slices.values():
+    for one in broker.shards._shards.values():
         one._writer._stores = server.stores
     return rows
 
 
 def break_puts(broker: Broker) -> BreakingPuts:
     """Put breakable puts below the broker's publishers."""
-    server = broker.slices._server
+    server = broker.shards._server
     puts = BreakingPuts(server.puts)
     object.__setattr__(server, "puts", puts)
-    for one in broker.slices._slices.values():
+    for one in broker.shards._shards.values():
         if one._publisher is not None:
             object.__setattr__(one._publisher._with, "puts", puts)
     return puts
@@ -121,15 +121,15 @@ async def killed(world: World) -> Broker:
 
 
 async def dead(broker: Broker) -> None:
-    """Nothing of its slices runs any more; what was in memory is lost."""
-    slices = broker.slices
-    if slices._follower is not None:
-        slices._follower.cancel()
-    for one in list(slices._slices.values()):
+    """Nothing of its shards runs any more; what was in memory is lost."""
+    shards = broker.shards
+    if shards._follower is not None:
+        shards._follower.cancel()
+    for one in list(shards._shards.values()):
         one._task.cancel()
         if one._publisher is not None:
             one._publisher.end(lambda _: False)
         await asyncio.gather(one._task, return_exceptions=True)
-    slices._slices.clear()
+    shards._shards.clear()
     broker.context.log.drop_all(PartitionNotServing("the server is dead"))
     await broker.close()

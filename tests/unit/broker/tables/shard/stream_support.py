@@ -41,7 +41,7 @@ async def streaming(
 
 async def apply(broker: Broker, table: Table, *mutations: Mutation) -> Sequence[Applied]:
     """Apply mutations, which must succeed."""
-    outcomes = await broker.slices.apply(table, mutations)
+    outcomes = await broker.shards.apply(table, mutations)
     for outcome in outcomes:
         if isinstance(outcome, TalosError):
             raise outcome
@@ -115,6 +115,6 @@ async def until_cleared(broker: Broker) -> None:
     """Wait until nothing is pending any more."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            if not broker.slices.figures().pending_entries:
+            if not broker.shards.figures().pending_entries:
                 return
             await asyncio.sleep(0.01)

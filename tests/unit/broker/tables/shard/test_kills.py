@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
 
 import pytest
-from tests.unit.broker.slices.faulty import break_puts, break_rows, killed
-from tests.unit.broker.slices.stream_support import (
+from tests.unit.broker.support import World, world
+from tests.unit.broker.tables.shard.faulty import break_puts, break_rows, killed
+from tests.unit.broker.tables.shard.stream_support import (
     PATIENCE_S,
     Heard,
     apply,
@@ -18,7 +19,6 @@ from tests.unit.broker.slices.stream_support import (
     until_heard,
     until_many,
 )
-from tests.unit.broker.support import World, world
 from tests.unit.broker.tables.support import integer, key
 
 from opentalos.broker.broker import Broker
@@ -38,7 +38,7 @@ def add(user: str) -> Mutation:
 
 def begin(broker: Broker, table: Table, *mutations: Mutation) -> "asyncio.Task[object]":
     """Apply mutations that may never be answered."""
-    return asyncio.create_task(broker.slices.apply(table, mutations))
+    return asyncio.create_task(broker.shards.apply(table, mutations))
 
 
 async def reached(event: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""Which server of a cluster has a slice of a table now, as the cluster's own records say."""
+"""Which server of a cluster has a shard of a table now, as the cluster's own records say."""
 
 import asyncio
 import json
@@ -6,16 +6,16 @@ import json
 from tests.cluster_processes import ClusterProcesses
 
 from opentalos.adapters.zookeeper import open_zookeeper_meta_store
-from opentalos.broker.tables.shard.record import slice_path
+from opentalos.broker.tables.shard.record import shard_path
 from opentalos.model.limits import ZookeeperLimits
 
 WAIT_S = 60.0
 PAUSE_S = 0.2
 
 
-def slice_owner(cluster: ClusterProcesses, table_uuid: str, number: int) -> str:
-    """Its name; while the slice moves nobody has it, and this waits. TimeoutError after WAIT_S."""
-    return asyncio.run(_owner(cluster, slice_path(table_uuid, number)))
+def shard_owner(cluster: ClusterProcesses, table_uuid: str, number: int) -> str:
+    """Its name; while the shard moves nobody has it, and this waits. TimeoutError after WAIT_S."""
+    return asyncio.run(_owner(cluster, shard_path(table_uuid, number)))
 
 
 async def _owner(cluster: ClusterProcesses, path: str) -> str:
