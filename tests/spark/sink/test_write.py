@@ -126,7 +126,7 @@ def test_a_write_id_makes_a_write_repeatable_and_a_random_plan_is_refused(
     assert sorted(held(server, "named")) == sorted(f"value-{n}" for n in range(1_000))
     save(by_chance(spark), server, topic="named", writeId="day-2")
     before = held(server, "named")
-    with pytest.raises(PySparkException, match="an earlier try of this task"):
+    with pytest.raises(PySparkException, match="an earlier attempt of this task"):
         save(by_chance(spark), server, topic="named", writeId="day-2")
     assert held(server, "named") == before
 

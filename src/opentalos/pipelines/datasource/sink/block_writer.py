@@ -49,7 +49,7 @@ class Stored(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Lane:
+class _PartitionQueue:
     """The blocks of one partition, in order."""
 
     target: Target
@@ -66,7 +66,7 @@ class _Lane:
         return f"{self.target.ref.name}[{self.partition}]"
 
 
-class Lanes:
+class BlockWriter:
     """Belongs to the loop.
 
     With a server that can tell repeated puts, each block has a stamp made of the identity, so a
@@ -79,7 +79,7 @@ class Lanes:
 
     def __init__(self, client: Client, identity: Identity | None, *, own_times: bool) -> None:
         self._client, self._identity, self._own_times = client, identity, own_times
-        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._queues: dict[tuple[str, int], _PartitionQueue] = {}
         self._room = asyncio.Semaphore(PUTS_MAX)
         self._bytes = 0  # of blocks that wait or are on their way
         self._progress = asyncio.Event()
@@ -92,30 +92,30 @@ class Lanes:
             await self._next_progress()
         if self._failure is not None:
             raise self._failure
-        lane = self._lane(cut)
-        lane.waiting.append(cut.block)
+        queue = self._queue(cut)
+        queue.waiting.append(cut.block)
         self._bytes += size
-        if lane.task is None:
-            lane.task = asyncio.create_task(self._drain(lane))
+        if queue.task is None:
+            queue.task = asyncio.create_task(self._drain(queue))
 
     async def finish(self) -> Sequence[Stored]:
         """Wait until every block is stored. Raises: what one of them ended with."""
-        while self._failure is None and any(lane.task for lane in self._lanes.values()):
+        while self._failure is None and any(queue.task for queue in self._queues.values()):
             await self._next_progress()
         if self._failure is not None:
             raise self._failure
-        for lane in self._lanes.values():
-            if lane.unplaced:
-                raise NotTheSameRows(f"{lane}: an earlier try stored more rows than this one has")
+        for queue in self._queues.values():
+            if queue.unplaced:
+                raise NotTheSameRows(f"{queue}: an earlier attempt stored more rows than this one")
         return [
-            Stored(lane.target.ref.name, lane.partition, lane.sequence, lane.bytes_count)
-            for lane in self._lanes.values()
+            Stored(queue.target.ref.name, queue.partition, queue.sequence, queue.bytes_count)
+            for queue in self._queues.values()
         ]
 
     async def abandon(self) -> None:
         """Stop, and take no more; what is on its way may be stored."""
         self._failure = self._failure or ClientClosed("the write was given up")
-        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        tasks = [queue.task for queue in self._queues.values() if queue.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -124,85 +124,85 @@ class Lanes:
         self._progress.clear()
         await self._progress.wait()
 
-    def _lane(self, cut: Cut) -> _Lane:
+    def _queue(self, cut: Cut) -> _PartitionQueue:
         ref = cut.target.ref
-        lane = self._lanes.get((ref.resource, cut.partition))
-        if lane is None:
+        queue = self._queues.get((ref.resource, cut.partition))
+        if queue is None:
             producer_id = self._identity.producer_id(ref.resource) if self._identity else 0
             floor = cut.target.floors.get(cut.partition, 0)
-            lane = _Lane(cut.target, cut.partition, producer_id, floor)
-            self._lanes[ref.resource, cut.partition] = lane
-        return lane
+            queue = _PartitionQueue(cut.target, cut.partition, producer_id, floor)
+            self._queues[ref.resource, cut.partition] = queue
+        return queue
 
-    async def _drain(self, lane: _Lane) -> None:
+    async def _drain(self, queue: _PartitionQueue) -> None:
         try:
-            while lane.waiting and self._failure is None:
-                block = lane.waiting[0]
+            while queue.waiting and self._failure is None:
+                block = queue.waiting[0]
                 async with self._room:
-                    await self._put(lane, block)
-                lane.waiting.popleft()
-                lane.sequence += block.messages
-                lane.bytes_count += len(block.payload)
+                    await self._put(queue, block)
+                queue.waiting.popleft()
+                queue.sequence += block.messages
+                queue.bytes_count += len(block.payload)
                 self._bytes -= len(block.payload)
                 self._progress.set()
         except Exception as error:
-            error.add_note(f"at row {lane.sequence} of this task for {lane}")
+            error.add_note(f"at row {queue.sequence} of this task for {queue}")
             self._failure = self._failure or error
         finally:
-            lane.task = None
+            queue.task = None
             self._progress.set()
 
     # --- one block ------------------------------------------------------------------------------
 
-    async def _put(self, lane: _Lane, block: MessageBlock) -> None:
+    async def _put(self, queue: _PartitionQueue, block: MessageBlock) -> None:
         identity = self._identity
         if identity is None:
-            await self._put_at_least_once(lane, block)
+            await self._put_at_least_once(queue, block)
             return
-        stamp = ProducerStamp(lane.producer_id, identity.epoch, lane.sequence, identity.repeated)
+        stamp = ProducerStamp(queue.producer_id, identity.epoch, queue.sequence, identity.repeated)
         try:
-            reply = await self._put_stamped(lane, block, stamp)
+            reply = await self._put_stamped(queue, block, stamp)
         except ProducerFenced as error:
-            text = f"{lane}: a newer batch of this query has put there: {error}"
+            text = f"{queue}: a newer batch of this query has put there: {error}"
             raise ProducerFenced(text) from error
-        lane.unplaced = reply.base_offset is None
+        queue.unplaced = reply.base_offset is None
         if reply.base_offset is not None:
-            before = identity.compares_all or reply.base_offset < lane.floor
-            if before and lane.target.floors:
-                await self._compare(lane, block, reply.base_offset)
+            before = identity.compares_all or reply.base_offset < queue.floor
+            if before and queue.target.floors:
+                await self._compare(queue, block, reply.base_offset)
 
     async def _put_stamped(
-        self, lane: _Lane, block: MessageBlock, stamp: ProducerStamp
+        self, queue: _PartitionQueue, block: MessageBlock, stamp: ProducerStamp
     ) -> PutReply:
         """Put it. A log that has forgotten producers refuses a first block that is repeated; then
         the sink looks itself whether it is stored."""
-        ref = lane.target.ref
+        ref = queue.target.ref
         try:
-            return await self._client.put(ref, lane.partition, block, stamp=stamp)
+            return await self._client.put(ref, queue.partition, block, stamp=stamp)
         except SequenceGap as error:
             refused = error
-        if not stamp.sequence and self._sees_all(lane) and not await self._is_stored(lane, block):
+        if not stamp.sequence and self._sees_all(queue) and not await self._is_stored(queue, block):
             first = stamp._replace(repeated=False)
             try:
-                return await self._client.put(ref, lane.partition, block, stamp=first)
+                return await self._client.put(ref, queue.partition, block, stamp=first)
             except SequenceGap as error:
                 refused = error
-        raise _not_the_same(lane, refused) from refused
+        raise _not_the_same(queue, refused) from refused
 
-    def _sees_all(self, lane: _Lane) -> bool:
+    def _sees_all(self, queue: _PartitionQueue) -> bool:
         """Whether no try of these rows can have stored them below the floor."""
-        identity, target = self._identity, lane.target
+        identity, target = self._identity, queue.target
         if identity is None or identity.earlier_run or not target.floors:
             return False
         return target.planned or not identity.retry
 
-    async def _is_stored(self, lane: _Lane, block: MessageBlock) -> bool:
+    async def _is_stored(self, queue: _PartitionQueue, block: MessageBlock) -> bool:
         """Whether the partition has such a block above the floor."""
-        ref, offset = lane.target.ref, lane.floor
-        held = await self._client.offsets(ref, [lane.partition])
-        while offset < held[lane.partition].next:
+        ref, offset = queue.target.ref, queue.floor
+        held = await self._client.offsets(ref, [queue.partition])
+        while offset < held[queue.partition].next:
             reply = await self._client.fetch(
-                ref, lane.partition, offset, messages_max=LOOK_MESSAGES, bytes_max=LOOK_BYTES
+                ref, queue.partition, offset, messages_max=LOOK_MESSAGES, bytes_max=LOOK_BYTES
             )
             for stored in reply.blocks:
                 if same_messages(block, stored, stored.base_offset, own_times=self._own_times):
@@ -210,14 +210,14 @@ class Lanes:
                 offset = stored.next_offset
         return False
 
-    async def _put_at_least_once(self, lane: _Lane, block: MessageBlock) -> None:
+    async def _put_at_least_once(self, queue: _PartitionQueue, block: MessageBlock) -> None:
         """Put until the deadline, also if an attempt may have stored it."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._client.config.deadline_s
         while True:
             left_s = max(deadline_s - loop.time(), ATTEMPT_S_MIN)
             try:
-                await self._client.put(lane.target.ref, lane.partition, block, deadline_s=left_s)
+                await self._client.put(queue.target.ref, queue.partition, block, deadline_s=left_s)
             except OutcomeUnknown:
                 pause_s = self._client.config.backoff_s
                 if deadline_s - loop.time() < pause_s + ATTEMPT_S_MIN:
@@ -226,37 +226,38 @@ class Lanes:
             else:
                 return
 
-    async def _compare(self, lane: _Lane, block: MessageBlock, offset: int) -> None:
+    async def _compare(self, queue: _PartitionQueue, block: MessageBlock, offset: int) -> None:
         """Raises: NotTheSameRows: what is stored at the offset is not the block."""
         try:
             reply = await self._client.fetch(
-                lane.target.ref,
-                lane.partition,
+                queue.target.ref,
+                queue.partition,
                 offset,
                 messages_max=block.messages,
                 bytes_max=_FIRST_BYTE,
             )
         except (PermissionDenied, OffsetOutOfRange) as error:
-            _log.warning("%s: a block that was stored before cannot be compared: %s", lane, error)
+            _log.warning("%s: a block that was stored before cannot be compared: %s", queue, error)
             return
         stored = reply.blocks[0]
         if not same_messages(block, stored, offset, own_times=self._own_times):
             raise NotTheSameRows(
-                f"{lane}, offset {offset}: an earlier try of this task stored other rows. The plan "
-                "does not give the same rows in the same order each time, or blockMessages, "
-                "blockBytes, a writeId or the number of partitions was changed. Nothing more is "
-                "stored; delivery = at-least-once writes the rows again"
+                f"{queue}, offset {offset}: an earlier attempt of this task stored other rows: the "
+                "plan does not give the same rows in the same order each time, or blockMessages, "
+                "blockBytes, writeId or the number of partitions was changed; nothing more was "
+                "stored, and delivery = at-least-once writes the rows again"
             )
 
 
-def _not_the_same(lane: _Lane, error: TalosError) -> TalosError:
-    if not lane.sequence:
+def _not_the_same(queue: _PartitionQueue, error: TalosError) -> TalosError:
+    if not queue.sequence:
         return NotTheSameRows(
-            f"{lane}: an earlier try stored other rows, or it cannot be told whether it stored "
-            f"these, since 1,000 other producers have put there meanwhile ({error}). Nothing more "
-            "is stored; delivery = at-least-once writes the rows again"
+            f"{queue}: an earlier attempt stored other rows, or the log has forgotten it "
+            f"after 1,000 other producers ({error}); nothing more was stored, and "
+            "delivery = at-least-once writes the rows again"
         )
     return NotTheSameRows(
-        f"{lane}: an earlier try of this task cut its rows in another way ({error}). The plan does "
-        "not give the same rows in the same order each time, or an option of the write was changed"
+        f"{queue}: an earlier attempt of this task cut its rows into other blocks ({error}): the "
+        "plan does not give the same rows in the same order each time, or an option of the write "
+        "was changed"
     )

@@ -7,7 +7,7 @@ from typing import Final
 
 from opentalos.model.errors import ConfigError
 from opentalos.model.message import Compression
-from opentalos.pipelines.datasource.source.options import connection, refuse_unknown
+from opentalos.pipelines.datasource.connection import connection, refuse_unknown
 from opentalos.sdk.core.config import ClientConfig
 
 _KNOWN: Final = (

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from opentalos.model.errors import TalosError
-from opentalos.pipelines.datasource.sink.block_writer import Lanes, Stored
+from opentalos.pipelines.datasource.connection import client_of
+from opentalos.pipelines.datasource.sink.block_writer import BlockWriter, Stored
 from opentalos.pipelines.datasource.sink.columns import WriteColumns
 from opentalos.pipelines.datasource.sink.identity import (
     Identity,
@@ -18,7 +19,6 @@ from opentalos.pipelines.datasource.sink.options import Delivery, WriteOptions
 from opentalos.pipelines.datasource.sink.plan import Target, WritePlan, target_of
 from opentalos.pipelines.datasource.sink.routing import Router
 from opentalos.pipelines.datasource.sink.windows import WINDOW_ROWS_MAX, windows
-from opentalos.pipelines.datasource.source.range_reader import client_of
 from opentalos.sdk import Client
 from opentalos.sdk.sync.loop_thread import LoopThread
 
@@ -46,7 +46,7 @@ class WriteJob:
         if isinstance(plan, TalosError):
             raise plan
         client, thread = client_of(self.options.config), LoopThread.shared()
-        lanes = client.run(_lanes(self._identity(plan, facts), self.columns.create_time))
+        writer = client.run(_block_writer(self._identity(plan, facts), self.columns.create_time))
         router = Router(
             self.options,
             self.columns,
@@ -60,12 +60,12 @@ class WriteJob:
                 for cut in router.cuts(window):
                     if taken is not None:
                         taken.result()
-                    taken = thread.submit(lanes.add(cut))
+                    taken = thread.submit(writer.add(cut))
             if taken is not None:
                 taken.result()
-            return thread.run(lanes.finish())
+            return thread.run(writer.finish())
         except BaseException:
-            thread.run(lanes.abandon())
+            thread.run(writer.abandon())
             raise
 
     def _identity(self, plan: WritePlan, facts: TaskFacts) -> Identity | None:
@@ -78,9 +78,9 @@ class WriteJob:
         )
 
 
-def _lanes(identity: Identity | None, own_times: bool) -> Callable[[Any], Any]:
-    async def made(client: Any) -> Lanes:
-        return Lanes(client, identity, own_times=own_times)
+def _block_writer(identity: Identity | None, own_times: bool) -> Callable[[Any], Any]:
+    async def made(client: Any) -> BlockWriter:
+        return BlockWriter(client, identity, own_times=own_times)
 
     return made
 

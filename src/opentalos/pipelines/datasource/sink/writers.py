@@ -15,13 +15,13 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from opentalos.model.errors import ConfigError, TalosError
+from opentalos.pipelines.datasource.connection import client_of
 from opentalos.pipelines.datasource.sink.block_writer import Stored
 from opentalos.pipelines.datasource.sink.columns import WriteColumns
 from opentalos.pipelines.datasource.sink.identity import TaskFacts
 from opentalos.pipelines.datasource.sink.options import WriteOptions
 from opentalos.pipelines.datasource.sink.plan import WritePlan, plan_write
 from opentalos.pipelines.datasource.sink.task import TOKEN_BYTES, WriteJob
-from opentalos.pipelines.datasource.source.range_reader import client_of
 
 # Local properties that Spark 4.3.0 gives the tasks of a stream, also inside foreachBatch.
 _QUERY_ID: Final = "sql.streaming.queryId"

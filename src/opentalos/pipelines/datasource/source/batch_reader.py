@@ -6,11 +6,12 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from opentalos.pipelines.datasource.connection import client_of
 from opentalos.pipelines.datasource.source.batch_range import BatchRange, ReadRange
 from opentalos.pipelines.datasource.source.columns import Projection
 from opentalos.pipelines.datasource.source.next_batch import bounded_batch
 from opentalos.pipelines.datasource.source.options import ReadOptions
-from opentalos.pipelines.datasource.source.range_reader import OffsetRangeReader, client_of
+from opentalos.pipelines.datasource.source.range_reader import RangeReader
 from opentalos.pipelines.datasource.source.task_split import split_tasks
 from opentalos.pipelines.datasource.source.topic_snapshot import (
     find_topics,
@@ -20,15 +21,15 @@ from opentalos.pipelines.datasource.source.topic_snapshot import (
 from opentalos.sdk.aio import Client
 
 
-class OffsetRangesPartition(InputPartition):
+class RangesPartition(InputPartition):
     """The ranges of one task."""
 
     def __init__(self, ranges: Sequence[ReadRange]) -> None:
         super().__init__(tuple(ranges))
 
 
-def read_offset_ranges(
-    reader: OffsetRangeReader, projection: Projection, partition: InputPartition
+def read_ranges(
+    reader: RangeReader, projection: Projection, partition: InputPartition
 ) -> Iterator[Any]:
     """The record batches of a task; none of the partition that Spark makes up for no rows."""
     return (projection(batch) for batch in reader.read(partition.value or ()))
@@ -43,17 +44,17 @@ class TalosReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._projection = Projection(schema)
-        self._reader = OffsetRangeReader(options.config, options.skip_expired)
+        self._ranges = RangeReader(options.config, options.skip_expired)
 
     def partitions(self) -> Sequence[InputPartition]:
         """What each task reads. Raises: as ``find_topics`` and ``positions_at``, and
         OffsetOutOfRange: a position is not retained."""
         batch = client_of(self._options.config).run(self._plan)
-        return [OffsetRangesPartition(ranges) for ranges in split_tasks(batch)]
+        return [RangesPartition(ranges) for ranges in split_tasks(batch)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The record batches of one task."""
-        return read_offset_ranges(self._reader, self._projection, partition)
+        return read_ranges(self._ranges, self._projection, partition)
 
     async def _plan(self, client: Client) -> BatchRange:
         options = self._options

@@ -14,8 +14,8 @@ from typing import Final
 
 from opentalos.model.errors import LeaseNotHeld, TalosError
 from opentalos.model.names import ResourceName
+from opentalos.pipelines.datasource.connection import client_of
 from opentalos.pipelines.datasource.source.batch_range import Positions
-from opentalos.pipelines.datasource.source.range_reader import client_of
 from opentalos.sdk import ClientConfig, TopicRef
 from opentalos.sdk.aio import Client
 from opentalos.sdk.aio.consumer.group_member import GroupMember

@@ -1,22 +1,22 @@
-"""What a user may say of a read, checked; no I/O but the profile file of the SDK."""
+"""The options of a read, checked. The only I/O is the SDK's profile file."""
 
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from opentalos.model.errors import ConfigError
 from opentalos.model.names import check_name
+from opentalos.pipelines.datasource.connection import (
+    connection,
+    lowered,
+    refuse_unknown,
+    whole_number,
+)
 from opentalos.pipelines.datasource.source.columns import DEFAULT_COLUMNS, check_columns
 from opentalos.pipelines.datasource.source.start_at import Edge, StartAt, parse_start_at
-from opentalos.sdk.core.config import (
-    KEY_VARIABLE,
-    URL_VARIABLE,
-    ClientConfig,
-    split_key,
-    split_urls,
-)
+from opentalos.sdk.core.config import ClientConfig
 
 _EITHER: Final = (
     "url", "key", "profile", "timeoutSeconds", "topic", "topics", "topicPattern", "columns",
@@ -25,7 +25,6 @@ _EITHER: Final = (
 _BATCH: Final = (*_EITHER, "endingPosition")
 _STREAM: Final = (*_EITHER, "maxMessagesPerTrigger")
 TASKS_MAX: Final = 10_000  # input partitions of one batch
-MESSAGES_MAX: Final = 1 << 40  # of a trigger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +44,13 @@ class ReadOptions:
 
 def chosen_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     """The columns to build. Raises: ConfigError."""
-    text = _lowered(options).get("columns")
+    text = lowered(options).get("columns")
     return DEFAULT_COLUMNS if text is None else check_columns(_listed(text))
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """The options of a read. Raises: ConfigError: one is unknown, missing or unusable."""
-    given = _lowered(options)
+    given = lowered(options)
     known = _STREAM if streaming else _BATCH
     refuse_unknown(given, known, "a stream" if streaming else "a batch read")
     topics, pattern = _topics(given)
@@ -75,50 +74,10 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         start=start,
         end=end,
         group=group,
-        messages_max=None if limit is None else _number("maxMessagesPerTrigger", limit),
+        messages_max=None if limit is None else whole_number("maxMessagesPerTrigger", limit),
         skip_expired=expired == "skip",
         tasks=_tasks(given.get("tasks")),
     )
-
-
-def connection(options: Mapping[str, str]) -> ClientConfig:
-    """How to reach the servers: ``url``, ``key``, ``profile``, else as the SDK finds it.
-
-    Resolved where the query is planned; tasks are sent the result.
-
-    Raises: ConfigError: something is missing or unusable.
-    """
-    given = _lowered(options)
-    settings: dict[str, Any] = {}
-    if "timeoutseconds" in given:
-        settings["deadline_s"] = float(_number("timeoutSeconds", given["timeoutseconds"]))
-    if "profile" in given:
-        found = ClientConfig.from_profile(given["profile"], **settings)
-    else:
-        named = {URL_VARIABLE: given.get("url"), KEY_VARIABLE: given.get("key")}
-        known = {**os.environ, **{name: text for name, text in named.items() if text}}
-        if known.get(URL_VARIABLE) or known.get(KEY_VARIABLE):
-            return ClientConfig.from_environment(known, **settings)
-        found = ClientConfig.from_profile(**settings)
-    if "url" in given:
-        found = replace(found, endpoints=split_urls(given["url"]))
-    if "key" in given:
-        key_id, secret = split_key(given["key"], "the option key")
-        found = replace(found, key_id=key_id, secret=secret)
-    return found
-
-
-def refuse_unknown(given: Mapping[str, str], known: tuple[str, ...], what: str) -> None:
-    """Raises: ConfigError: an option is none of ``known``. ``given``: names in lower case."""
-    names = {name.lower() for name in known}
-    for name in given:
-        if name not in names:
-            shown = ", ".join(sorted(known))
-            raise ConfigError(f"{what} of talos has no option {name!r}; it has {shown}")
-
-
-def _lowered(options: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): text for name, text in options.items()}
 
 
 def _topics(given: Mapping[str, str]) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
@@ -142,17 +101,11 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(one.strip() for one in text.split(",") if one.strip())
 
 
-def _number(name: str, text: str) -> int:
-    if not text.strip().isdecimal() or not 0 < int(text) <= MESSAGES_MAX:
-        raise ConfigError(f"{name} needs a whole number above 0, not {text!r}")
-    return int(text)
-
-
 def _tasks(text: str | None) -> int:
     """As many as this machine has processors, if it is not said."""
     if text is None:
         return os.cpu_count() or 1
-    tasks = _number("tasks", text)
+    tasks = whole_number("tasks", text)
     if tasks > TASKS_MAX:
         raise ConfigError(f"tasks must be at most {TASKS_MAX}")
     return tasks

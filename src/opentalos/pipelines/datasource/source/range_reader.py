@@ -1,19 +1,15 @@
-"""Reads the ranges of a task: a coroutine fetches ahead while the task decodes.
-
-What is kept between tasks (clients with their connections) is a cache only: Spark's workers are
-not bound to partitions.
-"""
+"""Reads the offset ranges of a task: a coroutine fetches ahead while the task decodes."""
 
 import asyncio
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from opentalos.model.errors import CorruptLog, OffsetOutOfRange, TopicNotExist
 from opentalos.model.message import StoredBlock
 from opentalos.model.names import ResourceName
+from opentalos.pipelines.datasource.connection import client_of
 from opentalos.pipelines.datasource.source.batch_range import ReadRange
 from opentalos.pipelines.datasource.source.next_batch import retained_from
 from opentalos.pipelines.datasource.source.topic_snapshot import deleted
@@ -23,7 +19,6 @@ from opentalos.sdk.arrow.arrow import decode_batches
 from opentalos.sdk.sync.loop_thread import LoopThread
 from opentalos.wire.message import MessageFormatError
 
-CLIENTS_MAX: Final = 8  # of one process, by configuration
 FETCHES_AHEAD_MAX: Final = 2  # replies that wait to be decoded
 # Source: what a server gives at most, [broker] get_messages_max and get_bytes_max.
 FETCH_MESSAGES: Final = 20_000
@@ -32,14 +27,8 @@ FETCH_BYTES: Final = 10 << 20
 _Item = list[StoredBlock] | Exception | None  # None: the offset range ends
 
 
-@lru_cache(maxsize=CLIENTS_MAX)
-def client_of(config: ClientConfig) -> Client:
-    """The client of this process for a configuration; one that is forgotten closes itself."""
-    return Client(config)
-
-
 @dataclass(frozen=True, slots=True)
-class OffsetRangeReader:
+class RangeReader:
     """Reads exactly the offsets of ranges, or fails. It is sent to the tasks."""
 
     config: ClientConfig
@@ -56,8 +45,8 @@ class OffsetRangeReader:
         ahead = _Ahead(self.skip_expired, ranges)
         task = thread.submit(ahead.run(client_of(self.config), thread))
         try:
-            for one in ranges:
-                yield from _decoded(one, _blocks(thread, ahead))
+            for span in ranges:
+                yield from _decoded(span, _blocks(thread, ahead))
         finally:
             task.cancel()
 
@@ -69,14 +58,14 @@ def _blocks(thread: LoopThread, ahead: "_Ahead") -> Iterator[StoredBlock]:
         yield from item
 
 
-def _decoded(one: ReadRange, blocks: Iterator[StoredBlock]) -> Iterator[Any]:
-    name = ResourceName.parse(one.resource).topic
+def _decoded(span: ReadRange, blocks: Iterator[StoredBlock]) -> Iterator[Any]:
+    name = ResourceName.parse(span.resource).topic
     try:
-        for batch in decode_batches(name, one.partition, blocks, one.begin):
+        for batch in decode_batches(name, span.partition, blocks, span.begin):
             last = batch.column("offset")[-1].as_py()
-            yield batch if last < one.end else batch.slice(0, batch.num_rows - last - 1 + one.end)
+            yield batch if last < span.end else batch.slice(0, batch.num_rows - last - 1 + span.end)
     except MessageFormatError as error:
-        place = f"{name}[{one.partition}], offsets {one.begin} to {one.end}"
+        place = f"{name}[{span.partition}], offsets {span.begin} to {span.end}"
         raise MessageFormatError(f"{place}: a damaged block: {error}") from error
 
 
@@ -94,52 +83,56 @@ class _Ahead:
     async def run(self, client: Client, thread: LoopThread) -> None:
         """Fetch all; an error is the last item."""
         try:
-            for one in self._ranges:
-                await self._fetch(client.on(thread), one)
+            for span in self._ranges:
+                await self._fetch(client.on(thread), span)
                 await self._queue.put(None)
         except Exception as error:
             await self._queue.put(error)
 
-    async def _fetch(self, client: AsyncClient, one: ReadRange) -> None:
-        name = ResourceName.parse(one.resource).topic
-        ref = TopicRef(name, one.resource, one.partition + 1)
-        offset = one.begin
-        while offset < one.end:
+    async def _fetch(self, client: AsyncClient, span: ReadRange) -> None:
+        name = ResourceName.parse(span.resource).topic
+        ref = TopicRef(name, span.resource, span.partition + 1)
+        offset = span.begin
+        while offset < span.end:
             try:
                 reply = await client.fetch(
                     ref,
-                    one.partition,
+                    span.partition,
                     offset,
-                    messages_max=min(FETCH_MESSAGES, one.end - offset),
+                    messages_max=min(FETCH_MESSAGES, span.end - offset),
                     bytes_max=FETCH_BYTES,
                 )
             except PositionExpired as error:
-                offset = self._behind(one, offset, error)
+                offset = self._after_expired(span, offset, error)
                 continue
             except TopicNotExist as error:
                 raise deleted(name) from error
-            _check(name, one, offset, reply.blocks)
+            _check(name, span, offset, reply.blocks)
             await self._queue.put(reply.blocks)
             offset = reply.blocks[-1].next_offset
 
-    def _behind(self, one: ReadRange, offset: int, error: PositionExpired) -> int:
-        """Where to go on behind offsets that are gone. Raises: OffsetOutOfRange."""
+    def _after_expired(self, span: ReadRange, offset: int, error: PositionExpired) -> int:
+        """The next offset to read after expired ones. Raises: OffsetOutOfRange."""
         if error.retained is None:
             raise error
         first = retained_from(
-            one.resource, one.partition, offset, error.retained, self._skip_expired
+            span.resource,
+            span.partition,
+            offset,
+            error.retained,
+            self._skip_expired,
         )
-        return first if first > offset else one.end
+        return first if first > offset else span.end
 
 
-def _check(name: str, one: ReadRange, offset: int, blocks: Sequence[StoredBlock]) -> None:
+def _check(name: str, span: ReadRange, offset: int, blocks: Sequence[StoredBlock]) -> None:
     """Raises: the blocks are not those that follow each other from ``offset`` on."""
     if not blocks:
         raise OffsetOutOfRange(
-            f"{name}[{one.partition}] ends at {offset}, before {one.end}: the log was truncated"
+            f"{name}[{span.partition}] ends at {offset}, before {span.end}: the log was truncated"
         )
     if not blocks[0].base_offset <= offset < blocks[0].next_offset:
-        raise CorruptLog(f"{name}[{one.partition}]: no block with offset {offset}")
+        raise CorruptLog(f"{name}[{span.partition}]: no block with offset {offset}")
     for former, block in itertools.pairwise(blocks):
         if block.base_offset != former.next_offset:
-            raise CorruptLog(f"{name}[{one.partition}]: no block with offset {former.next_offset}")
+            raise CorruptLog(f"{name}[{span.partition}]: no block with offset {former.next_offset}")

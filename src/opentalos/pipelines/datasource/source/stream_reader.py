@@ -14,16 +14,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from opentalos.model.names import ResourceName
+from opentalos.pipelines.datasource.connection import client_of
 from opentalos.pipelines.datasource.source.batch_range import BatchRange, Positions
-from opentalos.pipelines.datasource.source.batch_reader import (
-    OffsetRangesPartition,
-    read_offset_ranges,
-)
+from opentalos.pipelines.datasource.source.batch_reader import RangesPartition, read_ranges
 from opentalos.pipelines.datasource.source.columns import Projection
 from opentalos.pipelines.datasource.source.group_progress import GroupProgress
 from opentalos.pipelines.datasource.source.next_batch import Bounds, Retained, next_batch
 from opentalos.pipelines.datasource.source.options import ReadOptions
-from opentalos.pipelines.datasource.source.range_reader import OffsetRangeReader, client_of
+from opentalos.pipelines.datasource.source.range_reader import RangeReader
 from opentalos.pipelines.datasource.source.task_split import split_tasks
 from opentalos.pipelines.datasource.source.topic_snapshot import (
     deleted,
@@ -52,7 +50,7 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._projection = Projection(schema)
-        self._reader = OffsetRangeReader(options.config, options.skip_expired)
+        self._ranges = RangeReader(options.config, options.skip_expired)
         self._target: Positions | None = None  # of Trigger.AvailableNow
         self._ends: Positions = {}  # of the log, when it was last looked at
         self._topics: tuple[TopicRef, ...] = ()
@@ -110,11 +108,11 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What each task reads, told by ``end`` alone; nothing if it is the start."""
         if start == end:
             return []
-        return [OffsetRangesPartition(ranges) for ranges in split_tasks(BatchRange.parse(end))]
+        return [RangesPartition(ranges) for ranges in split_tasks(BatchRange.parse(end))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The record batches of one task."""
-        return read_offset_ranges(self._reader, self._projection, partition)
+        return read_ranges(self._ranges, self._projection, partition)
 
     async def _begin(self, client: Client) -> BatchRange:
         options = self._options

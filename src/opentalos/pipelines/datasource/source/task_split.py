@@ -6,7 +6,7 @@ from opentalos.pipelines.datasource.source.batch_range import BatchRange, ReadRa
 
 # Source: a wave of tasks costs about 80 ms, in which one task decodes more than so many rows.
 TASK_ROWS_MIN: Final = 10_000
-_SLIVER: Final = 4  # part of a task's share below which a offset range is not cut
+_SLIVER: Final = 4  # part of a task's share below which an offset range is not cut
 
 
 def split_tasks(batch: BatchRange) -> list[tuple[ReadRange, ...]]:
@@ -15,7 +15,7 @@ def split_tasks(batch: BatchRange) -> list[tuple[ReadRange, ...]]:
     Small partitions share a task, large ones are cut; all tasks have about as many rows.
     """
     ranges = batch.ranges
-    total = sum(one.rows for one in ranges)
+    total = sum(span.rows for span in ranges)
     if not total:
         return []
     count = max(1, min(batch.tasks, total // TASK_ROWS_MIN))
@@ -23,8 +23,8 @@ def split_tasks(batch: BatchRange) -> list[tuple[ReadRange, ...]]:
     sliver = share // _SLIVER
     tasks: list[list[ReadRange]] = [[]]
     room = share
-    for one in ranges:
-        rest: ReadRange | None = one
+    for span in ranges:
+        rest: ReadRange | None = span
         while rest is not None:
             if room <= sliver and room < rest.rows and len(tasks) < count:
                 tasks.append([])
@@ -36,13 +36,13 @@ def split_tasks(batch: BatchRange) -> list[tuple[ReadRange, ...]]:
 
 
 def _cut(
-    one: ReadRange, room: int, sliver: int, *, last: bool
+    span: ReadRange, room: int, sliver: int, *, last: bool
 ) -> tuple[ReadRange, ReadRange | None]:
     """What fits, and the rest if it is worth a cut."""
-    if last or one.rows <= room + sliver:
-        return one, None
-    middle = one.begin + room
+    if last or span.rows <= room + sliver:
+        return span, None
+    middle = span.begin + room
     return (
-        ReadRange(one.resource, one.partition, one.begin, middle),
-        ReadRange(one.resource, one.partition, middle, one.end),
+        ReadRange(span.resource, span.partition, span.begin, middle),
+        ReadRange(span.resource, span.partition, middle, span.end),
     )

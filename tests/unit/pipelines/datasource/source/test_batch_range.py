@@ -27,7 +27,7 @@ def test_the_same_batch_has_the_same_text_in_whatever_order_it_was_found() -> No
     assert json.dumps(other.as_json()) == json.dumps(BATCH.as_json())
 
 
-def test_offset_ranges_go_by_the_number_of_the_partition_and_are_never_empty() -> None:
+def test_slices_go_by_the_number_of_the_partition_and_are_never_empty() -> None:
     assert BATCH.ranges == [ReadRange(RESOURCE, 0, 5, 9), ReadRange(RESOURCE, 10, 7, 8)]
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from opentalos.model.errors import CorruptLog, OffsetOutOfRange, TalosError, TopicNotExist
 from opentalos.model.message import Compression, OffsetRange, StoredBlock
-from opentalos.pipelines.datasource.source import range_reader
+from opentalos.pipelines.datasource.source import range_reader as slice_reader
 from opentalos.pipelines.datasource.source.batch_range import ReadRange
-from opentalos.pipelines.datasource.source.range_reader import FETCHES_AHEAD_MAX, OffsetRangeReader
+from opentalos.pipelines.datasource.source.range_reader import FETCHES_AHEAD_MAX, RangeReader
 from opentalos.sdk import ClientConfig, Message, PositionExpired
 from opentalos.sdk.core.blocks import encode_records
 from opentalos.sdk.core.values import FetchReply, TopicRef
@@ -61,11 +61,11 @@ def read(
     skip: bool = False,
 ) -> list[tuple[int, bytes]]:
     """Offsets and values of all rows."""
-    monkeypatch.setattr(range_reader, "client_of", lambda _: server)
+    monkeypatch.setattr(slice_reader, "client_of", lambda _: server)
     wanted = [ReadRange(RESOURCE, 0, begin, end) for begin, end in ranges]
     return [
         (row["offset"], row["data"])
-        for batch in OffsetRangeReader(CONFIG, skip).read(wanted)
+        for batch in RangeReader(CONFIG, skip).read(wanted)
         for row in batch.to_pylist()
     ]
 
@@ -78,25 +78,25 @@ TENS = [block(base, 10) for base in range(0, 100, 10)]
 
 
 @pytest.mark.parametrize("ends", [(0, 100), (10, 20), (3, 97), (15, 16), (19, 21)])
-def test_exactly_the_offsets_of_a_range_come(
+def test_exactly_the_offsets_of_a_slice_come(
     monkeypatch: pytest.MonkeyPatch, ends: tuple[int, int]
 ) -> None:
     assert read(monkeypatch, FakeServer(TENS), ends) == rows(*ends)
 
 
-def test_offset_ranges_come_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_come_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     found = read(monkeypatch, FakeServer(TENS), (5, 12), (90, 100), (0, 1))
     assert found == rows(5, 12) + rows(90, 100) + rows(0, 1)
 
 
-def test_a_task_without_ranges_has_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_without_slices_has_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(monkeypatch, FakeServer(TENS)) == []
 
 
 def test_no_more_than_the_bound_is_fetched_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     server = FakeServer([block(base, 10_000) for base in range(0, 200_000, 10_000)], at_once=1)
-    monkeypatch.setattr(range_reader, "client_of", lambda _: server)
-    batches = OffsetRangeReader(CONFIG, False).read([ReadRange(RESOURCE, 0, 0, 200_000)])
+    monkeypatch.setattr(slice_reader, "client_of", lambda _: server)
+    batches = RangeReader(CONFIG, False).read([ReadRange(RESOURCE, 0, 0, 200_000)])
     next(batches)
     thread = LoopThread.shared()
     for _ in range(100):
@@ -155,7 +155,7 @@ def test_offsets_that_expire_under_a_task_are_skipped_and_logged(
     assert "30 messages are skipped" in caplog.text
 
 
-def test_a_range_that_expired_as_a_whole_has_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slice_that_expired_as_a_whole_has_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     server = expired(FakeServer(TENS), 0, OffsetRange(47, 100))
     assert read(monkeypatch, server, (0, 30), (90, 95), skip=True) == rows(90, 95)
 

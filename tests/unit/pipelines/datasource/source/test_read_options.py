@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from opentalos.model.errors import ConfigError, InvalidName
+from opentalos.pipelines.datasource.connection import connection
 from opentalos.pipelines.datasource.source.columns import DEFAULT_COLUMNS
-from opentalos.pipelines.datasource.source.options import chosen_columns, connection, read_options
+from opentalos.pipelines.datasource.source.options import chosen_columns, read_options
 from opentalos.pipelines.datasource.source.start_at import Edge, parse_start_at
 
 SERVER = {"url": "http://h:1,http://g:2", "key": "ID:SECRET"}

@@ -19,7 +19,7 @@ def batch(rows: dict[int, int], tasks: int) -> BatchRange:
 
 
 def offsets(ranges: list[ReadRange]) -> list[tuple[int, int, int]]:
-    """Offset ranges with those that follow each other joined."""
+    """Slices with those that follow each other joined."""
     joined: list[tuple[int, int, int]] = []
     for one in ranges:
         if joined and joined[-1][0] == one.partition and joined[-1][2] == one.begin:
