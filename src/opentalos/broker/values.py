@@ -46,7 +46,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Offsets and amounts of one partition. Source: topic.thrift PartitionState."""
+    """Offsets and amounts of one partition. Source: idl/topic.thrift PartitionState."""
 
     partition: int
     start_offset: int
@@ -91,7 +91,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeUnit:
-    """A worker of a consumer group on one topic. Source: consumer.thrift ConsumeUnit."""
+    """A worker of a consumer group on one topic. Source: idl/consumer.thrift ConsumeUnit."""
 
     group: str
     resource: str
@@ -130,7 +130,7 @@ class CheckpointKey:
 
 @dataclass(frozen=True, slots=True)
 class PartitionConsumeUnit:
-    """Progress of a group on one partition. Source: metric.thrift PartitionConsumeUnit."""
+    """Progress of a group on one partition. Source: idl/metric.thrift PartitionConsumeUnit."""
 
     partition: int
     address: str  # peer address of the worker that holds it; empty when nobody does

@@ -56,9 +56,11 @@ class GroupCounters:
 class Coordinator:
     """Leases and checkpoints of the groups that ``server`` coordinates.
 
-    Behaviour per call: talos-consumer.md section 4. Rows decide: a grant, release or commit is a
-    compare-and-set, and nobody is told a checkpoint, nor that a commit or lock succeeded or that a
-    commit was refused, from memory alone. Memory answers renewals and who works in a group.
+    Behaviour per call: docs/protocol/consumers.md#server-behaviour.
+
+    Rows decide: a grant, release or commit is a compare-and-set, and nobody is told a checkpoint,
+    nor that a commit or lock succeeded or that a commit was refused, from memory alone. Memory
+    answers renewals and who works in a group.
     """
 
     def __init__(self, rows: RowStore, clock: Clock, limits: GroupLimits, server: str = "") -> None:

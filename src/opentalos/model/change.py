@@ -7,7 +7,7 @@ from opentalos.model.datum import Columns
 
 
 class ChangeKind(IntEnum):
-    """What was done to the row. Source: sds.md section 6."""
+    """What was done to the row. Source: docs/protocol/sds.md#streams."""
 
     PUT = 1
     DELETE = 2
@@ -15,7 +15,7 @@ class ChangeKind(IntEnum):
 
 
 class StreamView(IntEnum):
-    """What a stream tells of a change. Source: sds.md section 6."""
+    """What a stream tells of a change. Source: docs/protocol/sds.md#streams."""
 
     RECORD_IMAGE = 1
     MUTATE_LOG = 2

@@ -1,6 +1,6 @@
 """Typed values of structured tables.
 
-Source: sds.md section 3.
+Source: docs/protocol/sds.md#data-model.
 """
 
 from collections.abc import Mapping

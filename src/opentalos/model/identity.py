@@ -5,7 +5,10 @@ from enum import IntEnum, IntFlag
 
 
 class Permission(IntFlag):
-    """Permission bits per topic and grantee. Source: talos-admin.md section 3."""
+    """Permission bits per topic and grantee.
+
+    Source: docs/protocol/administration.md#permissions.
+    """
 
     NONE = 0
     PUT_MESSAGE = 1
@@ -29,7 +32,7 @@ class TableRight(IntFlag):
 
 
 class GrantType(IntEnum):
-    """Kind of a grantee. Source: authorization.thrift GrantType."""
+    """Kind of a grantee. Source: idl/authorization.thrift GrantType."""
 
     DEVELOPER = 1
     APP_ROOT = 2

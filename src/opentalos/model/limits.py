@@ -191,8 +191,9 @@ class MessageLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLimits:
-    """[topic] Bounds and defaults of topics. Source of the defaults: talos-admin.md section 2."""
+    """[topic] Bounds and defaults of topics."""
 
+    # Source: docs/protocol/administration.md#topic-attributes.
     partitions_default: int = 8
     partitions_max: int = 256
     retention_default_s: int = 86_400
@@ -210,8 +211,9 @@ class TopicLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """[group] Bounds of consumer groups. Source of the lease: talos-consumer.md section 1."""
+    """[group] Bounds of consumer groups."""
 
+    # Source: docs/protocol/consumers.md#leases.
     lease_s: float = 30.0  # clients renew every 7 s
     workers_max: int = 1_000  # per group and topic
     groups_max: int = 1_000  # per topic
@@ -224,8 +226,9 @@ class GroupLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaLimits:
-    """[quota] Default quotas. Source: talos-admin.md section 4 (user, topic)."""
+    """[quota] Default quotas."""
 
+    # Source of the limits of users and topics: docs/protocol/administration.md#quotas.
     hold_s: float = 3.0  # a request over its rate waits at most so long
     held_bytes_max: int = 64 << 20  # request bytes waiting for rate, whole server
     user_space_bytes: int = 1 << 40

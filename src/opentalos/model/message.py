@@ -12,7 +12,7 @@ class Durability(Enum):
 
 
 class Compression(IntEnum):
-    """How a block's payload is compressed. Source: message.thrift MessageCompressionType."""
+    """How a block's payload is compressed. Source: idl/message.thrift MessageCompressionType."""
 
     NONE = 0
     SNAPPY = 1

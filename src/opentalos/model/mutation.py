@@ -1,6 +1,6 @@
 """What a caller asks for one row of a structured table.
 
-Source: sds.md section 4.
+Source: docs/protocol/sds.md#table-calls.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Naming rules and the topic resource name. Source: talos-admin.md section 1."""
+"""Naming rules and the topic resource name. Source: docs/protocol/administration.md#names."""
 
 import re
 from typing import NamedTuple

@@ -7,8 +7,9 @@ _POSITIVE_MASK = 0x7FFFFFFF
 def partition_of(key: str, partitions: int) -> int:
     """Partition of a key among ``partitions``, 0 or more.
 
-    Source: SimplePartitioner of the official Java SDK: Java's hash code of the text, by intervals
-    of equal length.
+    Java's hash code of the text, divided into intervals of equal length.
+
+    Source: docs/protocol/consumers.md#partition-of-a-key.
     """
     value = 0
     units = key.encode("utf-16-be", "surrogatepass")

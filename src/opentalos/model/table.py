@@ -1,6 +1,6 @@
 """What a structured table is: its schema and what its owner decides about it; values only.
 
-Source: sds.md section 3.
+Source: docs/protocol/sds.md#data-model.
 """
 
 from collections.abc import Mapping
@@ -86,7 +86,10 @@ class TableSchema:
 
 
 class AppRight(IntEnum):
-    """A canned right of an application, as clients number it. Source: sds.md section 3."""
+    """A canned right of an application, as clients number it.
+
+    Source: docs/protocol/sds.md#data-model.
+    """
 
     APP_SECRET_READ = 1
     APP_SECRET_WRITE = 2
@@ -99,7 +102,7 @@ class AppRight(IntEnum):
 
 
 class TeamRight(IntEnum):
-    """A right of a team, as clients number it. Source: sds.md section 3."""
+    """A right of a team, as clients number it. Source: docs/protocol/sds.md#data-model."""
 
     READ = 1
     WRITE = 2

@@ -29,7 +29,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Bounds of one plan. Source: [cluster] of the configuration."""
+    """Bounds of one plan. Source: docs/reference/configuration.md#cluster."""
 
     stable_after_s: float = 10.0
     virtual_nodes: int = 128

@@ -3,7 +3,7 @@ answers to an error.
 
 Every error says by its branch whether the work is done: RequestError and Unavailable are not done,
 OutcomeUnknown may be either. Where a code alone does not tell, it is taken for unknown.
-Source: talos-admin.md section 7, talos-http.md section 4.
+Source: docs/protocol/administration.md#error-codes, docs/protocol/wire.md#replies-and-errors.
 """
 
 from typing import Any, Final
@@ -219,7 +219,8 @@ BY_TABLE_CODE: Final[dict[int, type[TalosError]]] = {
     36: NotSupported,
     37: DeadlinePassed,
 }
-# Every other code may stand for work that was done. Source: sds.md, sds.thrift ErrorCode.
+# Every other code may stand for work that was done.
+# Source: docs/protocol/sds.md#http, idl/sds.thrift ErrorCode.
 
 # Codes that mean something else in one call.
 BY_CALL: Final[dict[tuple[str, int], type[TalosError]]] = {

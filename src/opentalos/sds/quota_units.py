@@ -1,4 +1,4 @@
-"""What a call takes of its table's read and write units. Source: sds.md section 4."""
+"""What a call takes of its table's read and write units. Source: docs/protocol/sds.md#units."""
 
 from typing import NamedTuple
 

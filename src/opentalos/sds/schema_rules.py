@@ -4,7 +4,7 @@ Columns may be added at any time. A column may go or change its type if no key a
 it and no stream that goes on tells it (one without a list tells all). What is stored of it is not
 removed, but from then on neither read nor told; it goes with its record, and is there again if the
 column comes back with the type it had.
-Source: sds.md section 3.
+Source: docs/protocol/sds.md#data-model.
 """
 
 import re

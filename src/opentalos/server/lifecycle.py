@@ -38,7 +38,8 @@ _CALLS_S = 0.2  # for calls whose connections were cut after the drain time
 _SEAL_S_MIN = 1.0  # left for sealing when draining took all its time
 _OPEN_FILES_MAX = 65_536  # asked of the kernel: connections and segments
 # Most objects live for one put. A young collection every 50,000 allocations costs well below a
-# millisecond; what was there at the start is frozen and never looked at (HOTPATH rule 6).
+# millisecond; objects that exist at the start are frozen.
+# Source: docs/internals/hot-path.md#rule-6.
 _GC_THRESHOLDS = (50_000, 20, 100)
 
 _START_AGAIN_S = 5.0  # after a backend failed while the server started

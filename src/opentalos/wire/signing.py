@@ -1,6 +1,6 @@
 """Request signing: the string to sign, the Authorization header and the signature.
 
-Source: talos-http.md sections 2 and 3.
+Source: docs/protocol/signatures.md.
 """
 
 import binascii
@@ -61,7 +61,7 @@ class Authorization(NamedTuple):
 class HmacState:
     """HMAC-SHA1 of one secret, its inner and outer states computed once.
 
-    Source: HOTPATH.md, 0.7 us a signature against 1.7 us from the secret.
+    Source: docs/internals/hot-path.md#per-call-costs.
     """
 
     __slots__ = ("_inner", "_outer")

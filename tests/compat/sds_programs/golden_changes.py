@@ -65,7 +65,7 @@ AMOUNTS = {"count": datum("INT64", "int64Value", 5)}
 
 
 class Field(NamedTuple):
-    """One field of an outer struct. Source: sds.thrift."""
+    """One field of an outer struct. Source: idl/sds.thrift."""
 
     id: int
     ttype: int

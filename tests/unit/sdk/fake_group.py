@@ -1,6 +1,7 @@
 """A topic and its consumer groups behind ``FakeServers``: logs, leases and checkpoints in memory.
 
-Behaviour per call: talos-consumer.md section 4. Leases run on the loop's (virtual) clock.
+Behaviour per call: docs/protocol/consumers.md#server-behaviour.
+Leases run on the loop's (virtual) clock.
 """
 
 import asyncio

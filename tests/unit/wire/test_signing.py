@@ -1,4 +1,4 @@
-"""Signing: the worked example of talos-http.md, header forms and HMAC states."""
+"""Signing: the worked example of docs/protocol/signatures.md, header forms and HMAC states."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ from opentalos.wire.signing import (
     string_to_sign,
 )
 
-# Source: talos-http.md section 3, worked example.
+# Source: docs/protocol/signatures.md#worked-example.
 BODY = bytes.fromhex("8221010b637265617465546f7069631c1808434c312f64656d6f1c1504000000")
 HEADERS = {
     b"host": b"localhost:1234,localhost",

@@ -13,8 +13,8 @@ from opentalos.model.errors import (
 
 _NO_TABLE = {"TableNotFoundException"}
 _WRONG = {"IllegalArgumentException"}  # the client did not even send it
-# No connection was made, or the server that was asked refused before it did anything. Source:
-# HBase 2.6, RSRpcServices.checkOpen, getRegion and RpcServer's call queue.
+# No connection was made, or the server that was asked refused before it did anything.
+# Source: HBase 2.6, RSRpcServices.checkOpen, getRegion and RpcServer's call queue.
 _NOT_DONE = {
     "AccessDeniedException",
     "CallQueueTooBigException",

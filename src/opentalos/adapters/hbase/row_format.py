@@ -46,7 +46,7 @@ def decode_cell(content: bytes) -> Cell:
     """A cell from HBase's own form of it.
 
     Shape: bytes: [key length u32be][value length u32be][row length u16be][row][family length u8]
-        [family][column][timestamp u64be][type u8][value]. Source: HBase, KeyValue.
+        [family][column][timestamp u64be][type u8][value]. Source: HBase 2.6, KeyValue.
     """
     key_bytes, value_bytes, row_bytes = _KEY_VALUE.unpack_from(content)
     row_end = _KEY_VALUE.size + row_bytes

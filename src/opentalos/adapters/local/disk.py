@@ -37,7 +37,7 @@ def write_at(fd: int, chunks: Sequence[bytes | memoryview], position: int, *, sy
     """Write ``chunks`` at ``position``, durable on return if ``synced``; return the new length.
 
     One system call for a small group where the kernel can do both: a second one costs another
-    wait for the interpreter (HOTPATH rule 2).
+    wait for the interpreter (docs/internals/hot-path.md#rule-2).
     """
     total_bytes = sum(map(len, chunks))
     if len(chunks) > IOV_MAX:

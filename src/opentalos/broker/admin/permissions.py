@@ -9,7 +9,7 @@ from opentalos.model.identity import GUEST, Grantee, GrantType, Permission, Prin
 
 
 class PermissionService:
-    """The access list of a topic. Source: talos-admin.md section 3."""
+    """The access list of a topic. Source: docs/protocol/administration.md#permissions."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context

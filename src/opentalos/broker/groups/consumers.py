@@ -44,7 +44,7 @@ class _KnownEnd(NamedTuple):
 
 
 class ConsumerService:
-    """What talos-consumer.md section 4 expects of a server, per topic. All need GET_MESSAGE.
+    """Behaviour per call: docs/protocol/consumers.md#server-behaviour. All need GET_MESSAGE.
 
     A group has one coordinator in the cluster, chosen by its name; at any other server every call
     raises NotOwner with the coordinator's address. ``org_offsets`` is answered by any server.

@@ -17,7 +17,7 @@ def next_step(holdings: Mapping[str, Sequence[int]], worker: str, partitions: in
     Workers are ranked by what they hold, then by id, both descending; the first ``partitions mod
     workers`` of them should hold one more than the others.
 
-    Source: talos-consumer.md section 3.
+    Source: docs/protocol/consumers.md#balancing.
     """
     ranked = sorted(holdings, key=lambda name: (len(holdings[name]), name), reverse=True)
     least, more = divmod(partitions, len(ranked))

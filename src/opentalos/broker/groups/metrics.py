@@ -20,7 +20,7 @@ _NOBODY = Progress("", "", NO_CHECKPOINT)
 
 
 class MetricService:
-    """Source: metric.thrift; getDataPreview is in MessageService.
+    """Source: idl/metric.thrift; getDataPreview is in MessageService.
 
     A topic's owner sees every consumer group of it, other callers those of their own tenant.
     Calls over all groups are answered by any server from what the rows tell; only a group's

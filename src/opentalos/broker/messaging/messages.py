@@ -31,7 +31,7 @@ from opentalos.model.message import (
     StoredBlock,
 )
 
-START_OFFSET = -1  # of the retained log. Source: message.thrift MessageOffset
+START_OFFSET = -1  # of the retained log. Source: idl/message.thrift MessageOffset
 LATEST_OFFSET = -2  # only messages that arrive later
 BLOCKS_MAX = 1_000  # of one put; clients send one
 _ROUTES_MAX = 100_000  # cached (caller, topic, partition) decisions
@@ -76,7 +76,9 @@ class _Route(NamedTuple):
 class MessageService:
     """Reads and writes messages; every method authorises first.
 
-    The hot path is synchronous: a put costs no task and no future (HOTPATH rule 4).
+    The hot path is synchronous: a put costs no task and no future.
+
+    Source: docs/internals/hot-path.md#rule-4.
     """
 
     def __init__(self, context: BrokerContext) -> None:

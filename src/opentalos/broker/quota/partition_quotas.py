@@ -30,7 +30,10 @@ _AUDIT = logging.getLogger("opentalos.audit")
 
 
 class PartitionQuotaService:
-    """How many partitions an organisation may have. Source: talos-admin.md section 4."""
+    """How many partitions an organisation may have.
+
+    Source: docs/protocol/administration.md#quotas.
+    """
 
     def __init__(
         self, context: BrokerContext, quotas: QuotaCatalog, projections: ProjectionCatalog

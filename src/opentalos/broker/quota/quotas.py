@@ -13,7 +13,7 @@ from opentalos.model.identity import GUEST, Permission, Principal
 
 
 class QuotaService:
-    """Rates, space and topic counts. Source: talos-admin.md section 4."""
+    """Rates, space and topic counts. Source: docs/protocol/administration.md#quotas."""
 
     def __init__(self, context: BrokerContext, quotas: QuotaCatalog) -> None:
         self._context, self._quotas = context, quotas

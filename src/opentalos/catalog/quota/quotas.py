@@ -13,7 +13,7 @@ TEXT_CHARS_MAX = 1_000  # of a reason or an organisation's name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserQuota:
-    """A user's own limits; None takes the server's default. Source: quota.thrift UserQuota."""
+    """A user's own limits; None takes the server's default. Source: idl/quota.thrift UserQuota."""
 
     rates: BaseQuota = field(default_factory=BaseQuota)
     topics: int | None = None
@@ -21,7 +21,7 @@ class UserQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionQuota:
-    """Partitions of an organisation. Source: quota.thrift PartitionQuotaInfo.
+    """Partitions of an organisation. Source: idl/quota.thrift PartitionQuotaInfo.
 
     ``reason`` is whoever asked's; ``note`` says why it was granted or waits for a person.
     ``bytes_per_s``: the traffic it was granted for, 0 for what the partitions can carry.

@@ -28,7 +28,7 @@ _SHOWN_CHARS_MAX = 80
 
 
 class TopicGroupType(IntEnum):
-    """Source: topic.thrift TopicGroupType."""
+    """Source: idl/topic.thrift TopicGroupType."""
 
     TOPIC_PATTERN = 0
     TOPIC_SET = 1
@@ -36,7 +36,7 @@ class TopicGroupType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicGroup:
-    """A named set or pattern of topics. Source: topic.thrift TopicGroup."""
+    """A named set or pattern of topics. Source: idl/topic.thrift TopicGroup."""
 
     name: str
     owner: str

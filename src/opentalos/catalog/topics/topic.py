@@ -17,7 +17,7 @@ RETENTION_BYTES_KEY = "retention.bytes"  # attribute: bytes kept per partition
 
 
 class TopicStatus(IntEnum):
-    """State of a topic. Source: topic.thrift TopicStatus."""
+    """State of a topic. Source: idl/topic.thrift TopicStatus."""
 
     CREATING = 0
     ACTIVE = 1
@@ -29,7 +29,7 @@ class TopicStatus(IntEnum):
 class BaseQuota:
     """Limits of a user or topic; None takes the server's default, 0 means no limit.
 
-    Source: quota.thrift BaseQuota.
+    Source: idl/quota.thrift BaseQuota.
     """
 
     space_bytes: int | None = None

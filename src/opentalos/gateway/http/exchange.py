@@ -27,7 +27,8 @@ class Exchange:
     """A complete request; ``reply`` answers it once, later calls do nothing.
 
     A handler may answer at once or any time later, from the loop. A reply to a connection that
-    is gone does nothing either, so nothing can raise in a completion path (HOTPATH rule 1).
+    is gone does nothing either, so nothing can raise in a completion path
+    (docs/internals/hot-path.md#rule-1).
     """
 
     __slots__ = (

@@ -40,7 +40,9 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 def head(status: int, content_type: bytes) -> bytes:
     """Head up to the number of ``Content-Length``; names in canonical capitals.
 
-    Source: talos-http.md section 4: the Python client looks for the exact ``Content-Type``.
+    The Python client searches for the exact ``Content-Type``.
+
+    Source: docs/protocol/wire.md#content-types.
     """
     return _head(status, content_type, _REASONS.get(status, b"Status"))
 

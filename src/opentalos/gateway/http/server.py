@@ -16,7 +16,8 @@ from opentalos.gateway.http.traffic import Traffic
 from opentalos.model.limits import HttpLimits
 
 SWEEP_S = 0.25  # resolution of every time limit of the port
-ANSWER_TIMEOUT_S = 4.5  # clients give up reading after 5 s (talos-http.md section 5)
+# Clients stop reading after 5 s. Source: docs/protocol/wire.md#retries-and-timeouts.
+ANSWER_TIMEOUT_S = 4.5
 UNSENT_BYTES_MAX = 256 << 20  # replies that clients do not read, whole server
 BACKLOG = 1024  # connections the kernel keeps until they are accepted
 

@@ -1,6 +1,6 @@
 """Who calls: signatures as Talos has them, and the JSON header of older SDS clients.
 
-Source: sds.md section 2.
+Source: docs/protocol/sds.md#authentication.
 """
 
 from functools import partial

@@ -1,6 +1,6 @@
 """The one table from error to SDS error code.
 
-Source: sds.md sections 1 and 4. Clients repeat SERVICE_UNAVAILABLE, THROUGHPUT_EXCEED and
+Source: docs/protocol/sds.md#http. Clients repeat SERVICE_UNAVAILABLE, THROUGHPUT_EXCEED and
 REQUEST_TIMEOUT by themselves, so these are only said of what was not done; INTERNAL_ERROR they
 repeat only when told to, so it is said where the outcome is unknown.
 """

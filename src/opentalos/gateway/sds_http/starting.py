@@ -2,7 +2,7 @@
 
 The clients of the JSON header look at the HTTP status alone and repeat 500 after a second; all
 others repeat the code SERVICE_UNAVAILABLE. Nobody can be authenticated yet, so nothing is told.
-Source: sds.md section 1, and the client galaxy-sdk-python3 0.6.
+Source: docs/protocol/sds.md#http, docs/protocol/clients.md#sds-clients.
 """
 
 from collections.abc import Mapping

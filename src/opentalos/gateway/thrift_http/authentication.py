@@ -1,4 +1,7 @@
-"""Who calls: the Authorization header, the body's MD5, the clock. Source: talos-http.md 2 to 4."""
+"""Who calls: the Authorization header, the body's MD5, the clock.
+
+Source: docs/protocol/signatures.md.
+"""
 
 import hashlib
 import hmac

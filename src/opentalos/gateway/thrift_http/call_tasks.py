@@ -75,7 +75,7 @@ class CallTasks:
         self.refuse(exchange, form, error)
 
     def refuse(self, exchange: Exchange, form: CallForm, error: TalosError) -> None:
-        """Answer with the error; nothing may raise here (HOTPATH rule 1)."""
+        """Answer with the error; nothing may raise here (docs/internals/hot-path.md#rule-1)."""
         self.failures += 1
         try:
             self._reply(exchange, form, error)

@@ -1,7 +1,7 @@
 """The one table from error to Talos error code and HTTP status.
 
-Source: talos-http.md section 4, "Which form to use for which error": a declared exception goes
-out with status 200, except codes 14 and 21, whose text Go searches in a non-200 body.
+Declared exceptions use status 200, except codes 14 and 21, whose text the Go client searches in
+the body of another status. Source: docs/protocol/wire.md#choosing-the-status-of-an-error.
 """
 
 from typing import NamedTuple

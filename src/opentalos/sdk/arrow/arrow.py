@@ -38,7 +38,7 @@ SCHEMA: Final = pa.schema(
         pa.field("tag", pa.string()),
     ]
 )
-# Source: more rows or bytes to a batch gained nothing when the technique was measured.
+# Larger batches gain nothing. Source: docs/internals/spark-source.md#decoding.
 _BATCH_ROWS: Final = 10_000
 _BATCH_BYTES: Final = 8 << 20
 _TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000

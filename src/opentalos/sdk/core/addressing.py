@@ -1,6 +1,7 @@
 """Where a request goes: the endpoint in use, or the server of its partition; no I/O.
 
-Source: talos-http.md section 6. A TLS server withholds the map, so everything goes to the endpoint.
+Source: docs/protocol/wire.md#partition-addressing. A TLS server withholds the map, so
+everything goes to the endpoint.
 """
 
 import re

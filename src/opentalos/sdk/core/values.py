@@ -90,7 +90,7 @@ class FetchReply(NamedTuple):
 
 
 class TopicStatus(IntEnum):
-    """State of a topic. Source: topic.thrift TopicStatus."""
+    """State of a topic. Source: idl/topic.thrift TopicStatus."""
 
     CREATING = 0
     ACTIVE = 1

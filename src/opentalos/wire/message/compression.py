@@ -3,7 +3,7 @@
 Shape:   NONE raw; SNAPPY the xerial stream: 16 bytes of magic and versions, then chunks of
          [length u32be][raw snappy block], readers take a bare raw block too; GZIP one RFC 1952
          member; ZSTD one frame with its content size; LZ4 [size u32le][raw LZ4 block].
-Source:  talos-messages.md section 3.
+Source: docs/protocol/messages.md#compression.
 """
 
 import struct

@@ -4,7 +4,7 @@ Shape:   "K" 0 0 0 [batch length u32][batch]; batch: base offset 8, length 4, le
          magic 1, crc 4, attributes 2, last offset delta 4, first timestamp 8, max timestamp 8,
          producer id 8, producer epoch 2, base sequence 4, record count 4, records. A record:
          varint length, attributes 1, varlong time delta, varint offset delta, key, value, headers.
-Source:  talos-messages.md section 2.4; the Kafka protocol's record batch for CRC and headers.
+Source: docs/protocol/messages.md#kafka-block; the Kafka protocol for CRC and headers.
 """
 
 import struct

@@ -4,7 +4,7 @@ Shape:   V1: [s u32][sequence number: s][d u32][data: d]
          V2: "V" 0 2 0 [create ms u64][type u16][s u16][sequence number: s][d u32][data: d]
          V3: "V" 0 3 0 [t u32][Message in the Thrift compact protocol: t]
          All numbers big endian; the first byte tells V1 from the others, so versions may mix.
-Source:  talos-messages.md section 2.
+Source: docs/protocol/messages.md#formats.
 """
 
 import struct

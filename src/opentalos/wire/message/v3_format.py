@@ -3,8 +3,8 @@
 Shape:   "V" 0 3 0 [t u32][Message in the Thrift compact protocol: t], big endian. Plain is:
          partition key, sequence number, data, create time and type in this order with short field
          heads, each but the data optional, the data below 16 KiB.
-Source:  talos-messages.md section 2.3. The bytes are those of the generic codec, which reads what
-         is not plain.
+Source: docs/protocol/messages.md#v3. The bytes equal those of the generic codec, which reads
+whatever is not plain.
 """
 
 import struct

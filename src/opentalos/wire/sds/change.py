@@ -1,6 +1,6 @@
 """What a stream's message says of a change: one struct in the compact protocol.
 
-Source: sds.md section 6.
+Source: docs/protocol/sds.md#streams.
 """
 
 import struct

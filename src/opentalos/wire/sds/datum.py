@@ -1,6 +1,6 @@
 """Typed values of structured tables on the wire: the struct Datum and its one-branch union.
 
-Source: sds.md section 3.
+Source: docs/protocol/sds.md#data-model.
 """
 
 import math

@@ -1,6 +1,6 @@
 """The signature of older SDS clients: a struct in Thrift JSON in the Authorization header.
 
-Source: sds.md section 2.
+Source: docs/protocol/sds.md#authentication.
 """
 
 import hmac

@@ -1,7 +1,7 @@
 """What a structured table is, as its structs on the wire and as the model's values.
 
 What the protocol has and tables do not (global indexes, transactions) is not looked at here.
-Source: sds.md section 3.
+Source: docs/protocol/sds.md#data-model.
 """
 
 from collections.abc import Mapping, Sequence

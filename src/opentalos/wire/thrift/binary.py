@@ -1,6 +1,6 @@
 """The binary protocol, strict form: fixed-size numbers, big endian.
 
-Source: the protocol of Apache Thrift's TBinaryProtocol, version 1. Readers and writers are made
+Source: Apache Thrift 0.17, TBinaryProtocol, version 1. Readers and writers are made
 once per type from its spec and kept in ``StructSpec.plans``.
 """
 

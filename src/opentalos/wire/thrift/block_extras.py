@@ -2,7 +2,7 @@
 
 Shape:   the fields as they follow field 7 of MessageBlock in the compact protocol, without the
          struct's end, so a reply can carry them over as they are. Empty if none is set.
-Source:  message.thrift MessageBlock, fields 8, 10 and 11.
+Source: idl/message.thrift MessageBlock, fields 8, 10 and 11.
 """
 
 from typing import Final, NamedTuple

@@ -1,6 +1,6 @@
 """The compact protocol: varints, zigzag numbers and field ids as differences.
 
-Source: the protocol of Apache Thrift's TCompactProtocol, version 1. Readers and writers are made
+Source: Apache Thrift 0.17, TCompactProtocol, version 1. Readers and writers are made
 once per type from its spec and kept in ``StructSpec.plans``.
 """
 

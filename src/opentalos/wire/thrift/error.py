@@ -10,7 +10,7 @@ class ThriftError(BadRequest):
 
 
 class ApplicationErrorKind(IntEnum):
-    """Type field of a TApplicationException. Source: the Thrift libraries' common table."""
+    """Type field of a TApplicationException. Source: Apache Thrift 0.17, TApplicationException."""
 
     UNKNOWN = 0
     UNKNOWN_METHOD = 1

@@ -2,7 +2,7 @@
 
 The decoders know the shapes that the official clients send and return None for every other one,
 also for every malformed one: the generic codec then decodes it or says what is wrong.
-Source: HOTPATH.md rule 5.
+Source: docs/internals/hot-path.md#rule-5.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _PRODUCER_ID: Final = b"\x06\xd2\x0f"  # i64, field 1001
 _BASE_OFFSET: Final = b"\x06\xd2\x0f%b\0\0"
 _TRANSFERRED_HEAD: Final = b"\x11"
 _COMPRESSION_MAX: Final = 4
-_GET_MESSAGES_DEFAULT: Final = 2000  # Source: message.thrift GetMessageRequest
+_GET_MESSAGES_DEFAULT: Final = 2000  # Source: idl/message.thrift GetMessageRequest
 _GET_BYTES_DEFAULT: Final = 10 << 20
 _TARGETS_MAX: Final = 4096
 # Encoded TopicAndPartition to its values: a producer sends few of them again and again, and equal

@@ -23,7 +23,10 @@ from opentalos.wire.thrift.spec import (
 
 
 class ThriftProtocol(Enum):
-    """The three encodings; the value is the content type. Source: talos-http.md section 1."""
+    """The three encodings; the value is the content type.
+
+    Source: docs/protocol/wire.md#content-types.
+    """
 
     COMPACT = "application/x-thrift-compact"
     BINARY = "application/x-thrift-binary"
@@ -68,7 +71,7 @@ _CODECS: Final[dict[ThriftProtocol, Codec]] = {
 _BY_CONTENT_TYPE: Final = {protocol.value: protocol for protocol in ThriftProtocol} | {
     "application/x-thrift": ThriftProtocol.JSON  # an alias
 }
-# Source: the struct that every Thrift library sends with message type EXCEPTION.
+# Source: Apache Thrift 0.17, TApplicationException.
 _EXCEPTION_SPEC: Final = StructSpec(
     "TApplicationException", (Field(1, "message", STRING), Field(2, "type", I32)), dict
 )

@@ -1,4 +1,6 @@
-"""PutFastPath: puts that wait for nothing but their shard's group. Source: HOTPATH rule 4.
+"""PutFastPath: puts that wait for nothing but their shard's group.
+
+Source: docs/internals/hot-path.md#rule-4.
 
 A task, its futures and the coroutines between cost a third of a put. What is not of the plain kind
 is left to ``TableService.write``: so each rule and each error stays in one place.

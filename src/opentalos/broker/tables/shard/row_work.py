@@ -162,7 +162,10 @@ class RowWork:
 
 
 def settle(waiting: Waiting, outcome: Outcome) -> None:
-    """Answer one caller; nothing may raise here, for others wait behind it (HOTPATH rule 1)."""
+    """Answer one caller; nothing may raise here, since others wait after it.
+
+    Source: docs/internals/hot-path.md#rule-1.
+    """
     try:
         waiting.answer(outcome)
     except Exception:

@@ -1,4 +1,4 @@
-"""ConsumerService: leases and checkpoints. Source: talos-consumer.md section 4."""
+"""ConsumerService: leases and checkpoints. Source: docs/protocol/consumers.md#server-behaviour."""
 
 from typing import Final
 

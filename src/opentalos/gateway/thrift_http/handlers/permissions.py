@@ -16,7 +16,7 @@ async def set_permission(
     """Overwrite what a grantee may do.
 
     talos-python3 revokes with this message under ``type=revokePermission``, without a
-    permission. Source: talos-http.md, Python quirk 6.
+    permission. Source: docs/protocol/clients.md#python, 6.
     """
     resource = values.resource_of(request.topicResourceName)
     grantee = values.grantee_of(request.grant)

@@ -20,7 +20,7 @@ from opentalos.sdk.sync.loop_thread import LoopThread
 from opentalos.wire.message import MessageFormatError
 
 FETCHES_AHEAD_MAX: Final = 2  # replies that wait to be decoded
-# Source: what a server gives at most, [broker] get_messages_max and get_bytes_max.
+# Source: docs/reference/configuration.md#message, get_messages_max and get_bytes_max.
 FETCH_MESSAGES: Final = 20_000
 FETCH_BYTES: Final = 10 << 20
 

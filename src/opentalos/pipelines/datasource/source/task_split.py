@@ -4,7 +4,7 @@ from typing import Final
 
 from opentalos.pipelines.datasource.source.batch_range import BatchRange, ReadRange
 
-# Source: a wave of tasks costs about 80 ms, in which one task decodes more than so many rows.
+# Source: docs/internals/spark-source.md#cost-of-tasks.
 TASK_ROWS_MIN: Final = 10_000
 _SLIVER: Final = 4  # part of a task's share below which an offset range is not cut
 

@@ -1,6 +1,6 @@
 """Signed headers of a request, by the server's clock as far as it is known.
 
-Source: talos-http.md sections 1 to 4.
+Source: docs/protocol/wire.md, docs/protocol/signatures.md.
 """
 
 import hashlib

@@ -26,7 +26,7 @@ from opentalos.sdk.errors import PositionExpired
 from opentalos.wire.message import MessageFormatError
 
 _LOG = logging.getLogger("opentalos.sdk.sync.consumer")
-EMPTY_PAUSE_S: Final = 0.2  # Source: talos-consumer.md section 8, fetch.interval.ms
+EMPTY_PAUSE_S: Final = 0.2  # Source: docs/protocol/consumers.md#client-settings
 FAILED_PAUSE_S: Final = 0.2  # after a fetch that its own retries did not save; doubles
 FAILED_PAUSE_S_MAX: Final = 5.0
 _DOUBLINGS_MAX: Final = 10

@@ -16,7 +16,7 @@ from opentalos.sdk.core.values import (
     position_ms,
 )
 
-FETCH_MESSAGES: Final = 2_000  # Source: message.thrift GetMessageRequest
+FETCH_MESSAGES: Final = 2_000  # Source: idl/message.thrift GetMessageRequest
 FETCH_BYTES: Final = 10 << 20
 
 

@@ -1,6 +1,7 @@
 """Which partitions a worker gives up or takes; no I/O. Every worker decides so for itself.
 
-Source: talos-consumer.md section 3; ties by worker id, descending, as the Go and Java clients do.
+Source: docs/protocol/consumers.md#balancing; ties by worker id, descending, as the Go and
+Java clients do.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

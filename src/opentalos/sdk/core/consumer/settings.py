@@ -53,7 +53,8 @@ class ConsumerSettings:
     auto_commit: bool = True
     commit_interval_s: float = 5.0
     commit_records: int = 10_000  # of one partition, looked at after each fetched batch
-    # Source: talos-consumer.md section 2. Short intervals make balance quicker and cost calls.
+    # Short intervals make balance quicker and cost calls.
+    # Source: docs/protocol/consumers.md#life-of-a-worker.
     renew_interval_s: float = 7.0
     check_workers_interval_s: float = 10.0
     check_partitions_interval_s: float = 60.0

@@ -136,7 +136,7 @@ async def test_errors_of_the_row_are_told_and_a_moved_shard_is_not_one() -> None
 
 
 async def test_a_caller_that_cannot_be_answered_delays_nobody() -> None:
-    """HOTPATH rule 1: nothing may raise where others wait behind it."""
+    """Nothing may raise where others wait (docs/internals/hot-path.md#rule-1)."""
     async with world() as w:
         await make(w.broker)
         await fill(w.broker, 1, 1)
