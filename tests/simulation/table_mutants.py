@@ -28,7 +28,7 @@ from opentalos.broker.tables.shard.shard import TableShard
 from opentalos.broker.tables.shard.writer import ShardWriter
 from opentalos.broker.tables.stream.gap import stop_stream
 from opentalos.broker.tables.stream.outbox import Outbox
-from opentalos.broker.tables.stream.publisher import Lane
+from opentalos.broker.tables.stream.publisher import PublishLane
 from opentalos.catalog.tables.change import new_table
 from opentalos.model.change import ChangeKind, StreamView
 from opentalos.model.errors import OutcomeUnknown, VersionConflict
@@ -120,18 +120,18 @@ def publish_before_the_row_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def clear_before_the_ack(patch: pytest.MonkeyPatch) -> None:
-    take, told = Lane._take, Outbox.told
+    take, published = PublishLane._take, Outbox.published
 
     def tell_at_once(self: Any) -> Any:
         block = take(self)
-        self._with.listener.told(list(self._entries))
+        self._with.listener.published(list(self._entries))
         return block
 
     def known_only(self: Any, entries: Any) -> None:
-        told(self, [each for each in entries if each.column in self._rows.get(each.key, ())])
+        published(self, [each for each in entries if each.column in self._rows.get(each.key, ())])
 
-    patch.setattr(Lane, "_take", tell_at_once)
-    patch.setattr(Outbox, "told", known_only)
+    patch.setattr(PublishLane, "_take", tell_at_once)
+    patch.setattr(Outbox, "published", known_only)
 
 
 def outbox_in_a_second_write(patch: pytest.MonkeyPatch) -> None:
@@ -156,13 +156,13 @@ def outbox_in_a_second_write(patch: pytest.MonkeyPatch) -> None:
 
 
 def send_entries_out_of_order(patch: pytest.MonkeyPatch) -> None:
-    real = Lane._take
+    real = PublishLane._take
 
     def take(self: Any) -> Any:
         self._queue = deque(reversed(self._queue))
         return real(self)
 
-    patch.setattr(Lane, "_take", take)
+    patch.setattr(PublishLane, "_take", take)
 
 
 def ignore_what_another_owner_left(patch: pytest.MonkeyPatch) -> None:
@@ -209,8 +209,8 @@ def keys_of_removals_left_out(patch: pytest.MonkeyPatch) -> None:
 
     def tell(self: Any, view: Any, change: Any) -> None:
         if change.kind is ChangeKind.DELETE:
-            others = [one for one in view.told if one.content.view is not StreamView.KEYS_ONLY]
-            view = view._replace(told=others)
+            others = [one for one in view.targets if one.content.view is not StreamView.KEYS_ONLY]
+            view = view._replace(targets=others)
         real(self, view, change)
 
     patch.setattr(RowWork, "_tell", tell)

@@ -390,33 +390,33 @@ class SdsLimits:
     key_bytes_max: int = 1 << 10  # of a record's full key in its stored form
     record_bytes_max: int = 256 << 10  # of a record's cells in their stored form
     batch_items_max: int = 1_000
-    batch_bytes_max: int = 4 << 20  # of records that a batch reads; what is over it is refused
+    batch_bytes_max: int = 4 << 20  # of records that one batch reads; items beyond it fail
     scan_records_max: int = 1_000  # of one page; a larger limit gives a shorter page
-    scan_rows_max: int = 10_000  # looked at for one page
+    scan_rows_max: int = 10_000  # read for one page, matching or not
     scan_bytes_max: int = 256 << 10  # of one page's records, unless its first one is larger
     scan_writes_max: int = 1_000  # records that one scan call deletes or updates
     condition_bytes_max: int = 8 << 10  # of a scan's condition
-    read_units_per_s: int = 40_000  # of a table that was given none
-    write_units_per_s: int = 20_000  # of a table that was given none
-    hold_s: float = 3.0  # a call over its table's rate waits at most so long
-    when_full: str = "refuse"  # or gap: of a table whose stream's topic takes nothing for long
+    read_units_per_s: int = 40_000  # default of a table
+    write_units_per_s: int = 20_000  # default of a table
+    hold_s: float = 3.0  # maximum throttling of a call over its table's rate
+    when_full: str = "refuse"  # or gap: default for a stream whose topic rejects puts for long
     group_rows_max: int = 512  # rows that one shard commits together
     group_bytes_max: int = 4 << 20  # of cells that one shard commits together
-    waiting_max: int = 10_000  # mutations of one shard that wait for the group under way
+    waiting_max: int = 10_000  # mutations of one shard that wait while a group is being written
     pending_entries_max: int = 100_000  # of one shard: not published, or not cleared
     pending_bytes_max: int = 64 << 20  # of one shard
-    server_pending_entries_max: int = 500_000  # of all shards of a server, about
-    server_pending_bytes_max: int = 512 << 20  # of all shards of a server, about
-    refused_max_s: float = 30.0  # a topic that refuses for so long has refused "for long"
-    write_deadline_s: float = 10.0  # of one group's write; a later one is given up as unknown
-    settle_s: float = 30.0  # no mark of a shard for so long after it was taken from another server
-    opened_look_s: float = 5.0  # between two looks for a former owner's entries in a fresh shard
-    look_s: float = 60.0  # the same later
-    idle_close_s: float = 600.0  # a shard without a stream and without calls is closed after it
-    sweep_interval_s: float = 1.0  # between two steps of removing expired rows and old tombstones
-    sweep_rows_max: int = 1_000  # rows that such a step looks at
+    server_pending_entries_max: int = 500_000  # of all shards of a server, approximately
+    server_pending_bytes_max: int = 512 << 20  # of all shards of a server, approximately
+    refused_max_s: float = 30.0  # a stream of a table with when_full = gap stops after it
+    write_deadline_s: float = 10.0  # of one group's write; its outcome is unknown after it
+    settle_s: float = 30.0  # no marks for this long after a shard failed over to another server
+    opened_scan_interval_s: float = 5.0  # between scans for pending cells during settle_s
+    pending_scan_interval_s: float = 60.0  # between scans for pending cells later
+    idle_close_s: float = 600.0  # a shard without streams and calls closes after it
+    sweep_interval_s: float = 1.0  # between two steps that remove expired rows and old tombstones
+    sweep_rows_max: int = 1_000  # rows that one step reads
     sweep_pause_s: float = 3_600.0  # between two passes over the same table
-    tombstone_s: float = 7 * 86_400.0  # what is left of a removed row keeps its time for so long
+    tombstone_s: float = 7 * 86_400.0  # a removed row keeps its timestamp for this long
 
     def __post_init__(self) -> None:
         _need(0 < self.shards_max <= 65_536, "need 0 < shards_max <= 65536")
@@ -438,6 +438,7 @@ class SdsLimits:
         _need(self.when_full in ("refuse", "gap"), 'when_full must be "refuse" or "gap"')
         _need(0 < self.group_rows_max <= 1_000, "need 0 < group_rows_max <= 1000")
         _need(min(self.waiting_max, self.pending_entries_max) > 0, "need waiting_, pending_ > 0")
-        _need(min(self.opened_look_s, self.look_s, self.sweep_interval_s) > 0, "need pauses > 0")
+        scans = (self.opened_scan_interval_s, self.pending_scan_interval_s)
+        _need(min(*scans, self.sweep_interval_s) > 0, "need intervals > 0")
         _need(self.write_deadline_s <= self.settle_s, "need write_deadline_s <= settle_s")
         _need(self.tombstone_s >= 86_400, "need tombstone_s of a day at least")

@@ -37,7 +37,11 @@ _PORT_MAX = 65_535
 _REQUEST_OVERHEAD_BYTES = 64 << 10  # of a put around its block: Thrift fields and names
 _GROUP_SLACK_BYTES = 1 << 20  # headers of a group's blocks, and the head of its segment
 # Former names of keys by section and key, accepted for one version.
-_RENAMED: Final = {("sds", "slices_max"): "shards_max"}
+_RENAMED: Final = {
+    ("sds", "slices_max"): "shards_max",
+    ("sds", "look_s"): "pending_scan_interval_s",
+    ("sds", "opened_look_s"): "opened_scan_interval_s",
+}
 _CONFIG_BYTES_MAX = 1 << 20
 _REMOTE = ("hdfs", "zookeeper", "hbase")  # schemes of services
 _WANTED = {

@@ -8,7 +8,7 @@ from dataclasses import replace
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.tables.api.access import TableAccess, TableWriter
 from opentalos.broker.tables.api.values import Size, Split, Table, TableSpec
-from opentalos.broker.tables.maintenance.table_stats import TableLook
+from opentalos.broker.tables.maintenance.table_stats import TableStats
 from opentalos.broker.tables.maintenance.upkeep import TableUpkeep
 from opentalos.broker.tables.stream.streams import TableStreams
 from opentalos.catalog.access.authorize import permissions_of
@@ -52,7 +52,7 @@ class TableAdminService:
     ) -> None:
         self._context, self._access, self._shards = context, access, shards
         self._upkeep, self._streams = upkeep, TableStreams(context)
-        self._look = TableLook(access)
+        self._stats = TableStats(access)
         # Counting and creating are one step, so that parallel calls cannot pass a limit together.
         self._counting = asyncio.Lock()
 
@@ -172,7 +172,7 @@ class TableAdminService:
 
     async def size(self, caller: Principal, name: str) -> Size:
         """Rows and bytes, estimated; of a table that is not hashed, at least so many."""
-        return await self._look.size(await self.describe(caller, name))
+        return await self._stats.size(await self.describe(caller, name))
 
     async def used_bytes(self, table: Table) -> int | None:
         """What counts against its quota; None: it has none, or nobody knows now."""
@@ -186,7 +186,7 @@ class TableAdminService:
     ) -> builtins.list[Split]:
         """Parts of the table, or of a range of it, that can be scanned in parallel."""
         table = await self._access.find(caller, TableRight.READ, name)
-        return await self._look.splits(table, start, stop)
+        return await self._stats.splits(table, start, stop)
 
     async def _check_quota(self, table: Table, quota_bytes: int | None) -> None:
         """A new quota holds from now on, and must not be below what is stored.
@@ -198,7 +198,7 @@ class TableAdminService:
         spaces = self._access.tables.spaces
         used = await spaces.used(table)
         if used is None:
-            used = (await self._look.size(table)).bytes
+            used = (await self._stats.size(table)).bytes
             await spaces.begin(table.uuid, used)
         if used > quota_bytes:
             raise ValidationFailed(

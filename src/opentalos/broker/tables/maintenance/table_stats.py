@@ -16,7 +16,7 @@ SIZE_ROWS_MAX: Final = 10_000  # looked at for an estimate
 SIZE_CHUNK_ROWS: Final = 256
 
 
-class TableLook:
+class TableStats:
     """Reads a bounded number of rows."""
 
     def __init__(self, access: TableAccess) -> None:

@@ -46,7 +46,7 @@ def waiting_of(mutation: Mutation, key: bytes, answer: Answer) -> Waiting:
     return Waiting(mutation, key, size, answer)
 
 
-class Told(NamedTuple):
+class StreamTarget(NamedTuple):
     """A stream that hears of changes now, and what it tells."""
 
     state: StreamState
@@ -59,7 +59,7 @@ class TableView(NamedTuple):
     that were told (clocks may go back)."""
 
     table: Table
-    told: Sequence[Told]
+    targets: Sequence[StreamTarget]
     streams: Mapping[int, StreamState]
     space: TableSpace | None = None
     gap_ms: int = 0
@@ -67,14 +67,14 @@ class TableView(NamedTuple):
 
 def view_of(table: Table, space: TableSpace | None = None) -> TableView:
     """What mutations of a table have to tell."""
-    told = []
+    targets = []
     for content in stream_contents(table.schema):
         state = table.streams.get(content.topic)
         if state is not None and state.live:
-            told.append(Told(state, content))
+            targets.append(StreamTarget(state, content))
     streams = {state.id: state for state in table.streams.values() if state.live}
     gap_ms = max((state.gap_ms or 0 for state in table.streams.values()), default=0)
-    return TableView(table, told, streams, space, gap_ms)
+    return TableView(table, targets, streams, space, gap_ms)
 
 
 class RowWork:
@@ -153,7 +153,7 @@ class RowWork:
         self.taken = 0
 
     def _tell(self, view: TableView, change: Change) -> None:
-        for state, (_, kind, attributes) in view.told:
+        for state, (_, kind, attributes) in view.targets:
             message = encode_change(kind, view.table.name, change, attributes)
             column = encode_column(change.sequence, state.id)
             self.pending[column] = encode_pending(change.timestamp_ms, message)

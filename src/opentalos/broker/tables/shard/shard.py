@@ -20,7 +20,7 @@ from opentalos.broker.tables.shard.server import Server
 from opentalos.broker.tables.shard.writer import Opening, ShardWriter
 from opentalos.broker.tables.stream.gap import record_gaps, stop_stream
 from opentalos.broker.tables.stream.outbox import Entry, Outbox
-from opentalos.broker.tables.stream.publisher import Lane, Publisher, Publishing
+from opentalos.broker.tables.stream.publisher import Publisher, Publishing, PublishLane
 from opentalos.catalog.access.authorize import table_not_exist
 from opentalos.catalog.tables.table import Table
 from opentalos.model.errors import (
@@ -199,11 +199,11 @@ class TableShard:
             self._unwanted = True  # some; the next step drops them
             self._wake.set()
 
-    def told(self, entries: list[Entry]) -> None:
+    def published(self, entries: list[Entry]) -> None:
         """See Listener."""
         if self.outbox is None or self.state is State.ENDED:
             return
-        self.outbox.told(entries)
+        self.outbox.published(entries)
         if self._full_since_s is not None:
             self._clear_now()  # makes room
         elif self._clear_timer is None and not self._clear_due:
@@ -214,7 +214,7 @@ class TableShard:
         """See Listener: another server has opened the shard."""
         self.end(PartitionNotServing(f"shard {self.number}: {error}"))
 
-    def renew(self, lane: Lane) -> None:
+    def renew(self, lane: PublishLane) -> None:
         """See Listener."""
         task = asyncio.get_running_loop().create_task(self._renew(lane), name="shard-epoch")
         self._renewals[task] = None
@@ -248,7 +248,7 @@ class TableShard:
         if self._look_at is not None or self._writer.doubt:
             return
         now_s = asyncio.get_running_loop().time()
-        until_s = now_s + self._limits.look_s
+        until_s = now_s + self._limits.pending_scan_interval_s
         if self._publisher is not None:
             until_s = self._next_look_s if self._publisher.idle else now_s + REFUSED_LOOK_S
         try:
@@ -281,7 +281,9 @@ class TableShard:
                 await self._look()
             except Unavailable:  # what is known goes on
                 self._look_at = None
-                self._next_look_s = asyncio.get_running_loop().time() + self._limits.opened_look_s
+                self._next_look_s = (
+                    asyncio.get_running_loop().time() + self._limits.opened_scan_interval_s
+                )
 
     def _take(self) -> list[Waiting]:
         group: list[Waiting] = []
@@ -352,7 +354,7 @@ class TableShard:
                 self._publisher.end(lambda stream: stream in live)
                 gone = [one for one in self.outbox.waiting() if one.stream not in live]
                 await record_gaps(self._server.tables, table, gone)
-                self.told(gone)
+                self.published(gone)
         if self.outbox is None and table.streams:
             await self._open_outbox()
 
@@ -431,7 +433,9 @@ class TableShard:
         self._look_at = None
         now_s = asyncio.get_running_loop().time()
         fresh = now_s < self._settled_s
-        self._next_look_s = now_s + (self._limits.opened_look_s if fresh else self._limits.look_s)
+        self._next_look_s = now_s + (
+            self._limits.opened_scan_interval_s if fresh else self._limits.pending_scan_interval_s
+        )
 
     # --- bounds ---------------------------------------------------------------------------------
 
@@ -464,7 +468,7 @@ class TableShard:
         while self._queue:
             settle(self._queue.popleft(), error)
 
-    async def _stop_stream(self, lane: Lane) -> None:
+    async def _stop_stream(self, lane: PublishLane) -> None:
         """The table prefers a gap. It is recorded before anything is dropped."""
         assert self.outbox is not None
         waiting = self.outbox.waiting((lane.stream.id,))
@@ -472,7 +476,7 @@ class TableShard:
             self._server.counts.gaps += 1
             await self._follow_table()
 
-    async def _renew(self, lane: Lane) -> None:
+    async def _renew(self, lane: PublishLane) -> None:
         """The log has forgotten what a lane sent, so it goes on with a larger epoch."""
         hold_, publisher = self._hold, self._publisher
         if hold_ is None or publisher is None:

@@ -245,8 +245,8 @@ class ShardWriter:
 
     def _mutation(self, work: RowWork) -> RowMutation:
         pending = work.pending
-        if self._outbox is not None and (told := self._outbox.told_columns(work.key)):
-            pending = {**dict.fromkeys(told), **pending}
+        if self._outbox is not None and (published := self._outbox.published_columns(work.key)):
+            pending = {**dict.fromkeys(published), **pending}
         return RowMutation(
             key=work.key,
             expected=work.version,
@@ -321,7 +321,7 @@ class ShardWriter:
     # --- clearing -------------------------------------------------------------------------------
 
     async def _clears(self, works: Mapping[bytes, RowWork], count_max: int) -> list[RowMutation]:
-        """Removals of cells that are told, in rows that the group does not write."""
+        """Removals of cells that are published, in rows that the group does not write."""
         outbox = self._outbox
         if outbox is None or not count_max:
             return []
@@ -332,7 +332,7 @@ class ShardWriter:
                 key=key,
                 expected=versions[key],
                 write_id=self._write_id(),
-                pending=dict.fromkeys(outbox.told_columns(key)),
+                pending=dict.fromkeys(outbox.published_columns(key)),
             )
             for key in keys
             if key in versions
@@ -353,10 +353,10 @@ class ShardWriter:
             rows = await self._get(unknown, FamilyName.PENDING)
             for key, row in zip(unknown, rows, strict=True):
                 self._take_found(row)
-                told = self._outbox.told_columns(key)
+                published = self._outbox.published_columns(key)
                 there = row.cells if row else {}
-                self._outbox.cleared(key, [column for column in told if column not in there])
-                if row is not None and self._outbox.told_columns(key):
+                self._outbox.cleared(key, [column for column in published if column not in there])
+                if row is not None and self._outbox.published_columns(key):
                     versions[key] = row.version
         return versions
 

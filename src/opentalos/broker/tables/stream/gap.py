@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from opentalos.broker.tables.stream.outbox import Entry
-from opentalos.broker.tables.stream.publisher import Lane
+from opentalos.broker.tables.stream.publisher import PublishLane
 from opentalos.catalog.tables.table import Table, stopped_stream
 from opentalos.catalog.tables.tables import TableCatalog
 
@@ -13,7 +13,7 @@ _log = logging.getLogger("opentalos.tables")
 
 
 async def stop_stream(
-    tables: TableCatalog, table: Table, lane: Lane, waiting: Sequence[Entry]
+    tables: TableCatalog, table: Table, lane: PublishLane, waiting: Sequence[Entry]
 ) -> bool:
     """Record that changes are missing from the first one on that waits; False: nothing waits.
 

@@ -7,23 +7,34 @@ from opentalos.broker.tables.stream.pending_format import Pending, decode_pendin
 
 
 class Entry:
-    """One change on its way to one stream. ``told``: it is in the topic, or nobody wants it."""
+    """One change for one stream. ``published``: the topic has it, or its stream is gone."""
 
-    __slots__ = ("bytes", "column", "key", "message", "sequence", "stream", "timestamp_ms", "told")
+    __slots__ = (
+        "bytes",
+        "column",
+        "key",
+        "message",
+        "published",
+        "sequence",
+        "stream",
+        "timestamp_ms",
+    )
 
     def __init__(self, key: bytes, column: bytes, pending: Pending) -> None:
         self.key, self.column = key, column
         self.sequence, self.stream, self.timestamp_ms, self.message = pending
         self.bytes = len(key) + len(column) + len(pending.message)
-        self.told = False
+        self.published = False
 
 
 class Outbox:
-    """Entries by row and column. Those that are told stay until their cells are removed."""
+    """Entries by row and column. Those that are published stay until their cells are removed."""
 
     def __init__(self) -> None:
         self._rows: dict[bytes, dict[bytes, Entry]] = {}
-        self._told: dict[bytes, None] = {}  # rows with entries that are told, the oldest first
+        self._published_rows: dict[
+            bytes, None
+        ] = {}  # rows with published entries, the oldest first
         self.entries = 0
         self.bytes = 0
 
@@ -45,16 +56,16 @@ class Outbox:
             self.add(entry)
         return found
 
-    def told(self, entries: Iterable[Entry]) -> None:
+    def published(self, entries: Iterable[Entry]) -> None:
         """These are in the topic."""
         for entry in entries:
-            entry.told = True
-            self._told[entry.key] = None
+            entry.published = True
+            self._published_rows[entry.key] = None
 
     def to_clear(self, count_max: int) -> list[bytes]:
         """Rows with cells to be removed, the first ones."""
         found: list[bytes] = []
-        for key in self._told:
+        for key in self._published_rows:
             if len(found) == count_max:
                 break
             found.append(key)
@@ -63,13 +74,13 @@ class Outbox:
     @property
     def clearable(self) -> int:
         """So many rows have cells to be removed."""
-        return len(self._told)
+        return len(self._published_rows)
 
-    def told_columns(self, key: bytes) -> list[bytes]:
+    def published_columns(self, key: bytes) -> list[bytes]:
         """Cells of a row that are to be removed."""
-        if key not in self._told:
+        if key not in self._published_rows:
             return []
-        return [entry.column for entry in self._rows[key].values() if entry.told]
+        return [entry.column for entry in self._rows[key].values() if entry.published]
 
     def cleared(self, key: bytes, columns: Collection[bytes]) -> None:
         """These cells are gone, or are known not to be there."""
@@ -81,16 +92,16 @@ class Outbox:
             if entry is not None:
                 self.entries -= 1
                 self.bytes -= entry.bytes
-        if not any(entry.told for entry in entries.values()):
-            self._told.pop(key, None)
+        if not any(entry.published for entry in entries.values()):
+            self._published_rows.pop(key, None)
         if not entries:
             del self._rows[key]
 
     def waiting(self, streams: Collection[int] | None = None) -> list[Entry]:
-        """Entries that are not told, of these streams (None: of all); those of a row in order."""
+        """Unpublished entries of these streams (None: of all streams), each row's in order."""
         return [
             entry
             for entries in self._rows.values()
             for entry in entries.values()
-            if not entry.told and (streams is None or entry.stream in streams)
+            if not entry.published and (streams is None or entry.stream in streams)
         ]

@@ -52,13 +52,15 @@ def producer_id(table_uuid: str, number: int, stream: int) -> int:
 
 
 class Listener(Protocol):
-    """What lanes tell their shard, sync. ``told``: entries are in the topic. ``fenced``: another
-    server has opened the shard. ``renew``: a lane needs a larger epoch; it waits until it is given
-    to ``Lane.renewed``."""
+    """What lanes report to their shard, without waiting.
 
-    def told(self, entries: list[Entry]) -> None: ...
+    ``published``: the topic has these entries. ``fenced``: another server has opened the shard.
+    ``renew``: a lane needs a larger epoch and waits for ``PublishLane.renewed``.
+    """
+
+    def published(self, entries: list[Entry]) -> None: ...
     def fenced(self, error: TalosError) -> None: ...
-    def renew(self, lane: "Lane") -> None: ...
+    def renew(self, lane: "PublishLane") -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ class Publishing:
     schema: TableSchema  # of the table, for its keys: they never change
 
 
-class Lane:
+class PublishLane:
     """One partition of one stream; ``moved`` takes its entries when they belong elsewhere."""
 
     def __init__(
@@ -84,7 +86,7 @@ class Lane:
         stream: StreamState,
         partition: int,
         epoch: int,
-        moved: "Callable[[Lane], None]",
+        moved: "Callable[[PublishLane], None]",
     ) -> None:
         self._with, self.stream, self.partition = publishing, stream, partition
         self._moved = moved
@@ -212,7 +214,7 @@ class Lane:
             self._sequence += len(entries)
             self._with.counts.published += len(entries)
             self._with.counts.blocks += 1
-            self._with.listener.told(entries)
+            self._with.listener.published(entries)
         self.kick()
 
     def _refused(self, error: TalosError) -> None:
@@ -238,11 +240,11 @@ class Publisher:
     def __init__(self, publishing: Publishing, epoch: int) -> None:
         self._with = publishing
         self.epoch = epoch
-        self._lanes: dict[tuple[int, int], Lane] = {}  # by stream id and partition
+        self._lanes: dict[tuple[int, int], PublishLane] = {}  # by stream id and partition
 
     def push(self, streams: Mapping[int, StreamState], entries: Iterable[Entry]) -> list[Entry]:
         """Send entries, each row's in their order; those of streams that are no more come back."""
-        touched: dict[Lane, None] = {}
+        touched: dict[PublishLane, None] = {}
         unwanted: list[Entry] = []
         for entry in entries:
             stream = streams.get(entry.stream)
@@ -263,7 +265,7 @@ class Publisher:
             left += self._lanes.pop(place).close()
         return left
 
-    def refused(self) -> list[Lane]:
+    def refused(self) -> list[PublishLane]:
         """Lanes whose topic takes nothing now."""
         return [lane for lane in self._lanes.values() if lane.refused_since_s is not None]
 
@@ -272,7 +274,7 @@ class Publisher:
         """Everything is told."""
         return all(lane.idle for lane in self._lanes.values())
 
-    def _lane(self, stream: StreamState, key: bytes) -> Lane:
+    def _lane(self, stream: StreamState, key: bytes) -> PublishLane:
         """Where an entry belongs; while some wait for the topic to be seen, behind those."""
         topic = self._with.context.topics.by_resource(resource_of(stream))
         unplaced = self._lanes.get((stream.id, UNPLACED))
@@ -281,11 +283,11 @@ class Publisher:
             partition = share_of(self._with.schema, key, topic.partitions)
         lane = self._lanes.get((stream.id, partition))
         if lane is None:
-            lane = Lane(self._with, stream, partition, self.epoch, self._moved)
+            lane = PublishLane(self._with, stream, partition, self.epoch, self._moved)
             self._lanes[stream.id, partition] = lane
         return lane
 
-    def _moved(self, lane: Lane) -> None:
+    def _moved(self, lane: PublishLane) -> None:
         """The topic is seen now, or has no such partition any more."""
         del self._lanes[lane.stream.id, lane.partition]
         self.push({lane.stream.id: lane.stream}, lane.close())

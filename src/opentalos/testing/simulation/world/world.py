@@ -87,8 +87,8 @@ SDS_LIMITS = SdsLimits(
     refused_max_s=4.0,
     write_deadline_s=6.0,
     settle_s=20.0,  # a zombie may sleep, wake up, live on and have a late write, each some seconds
-    opened_look_s=1.0,
-    look_s=4.0,
+    opened_scan_interval_s=1.0,
+    pending_scan_interval_s=4.0,
     idle_close_s=5.0,
 )
 

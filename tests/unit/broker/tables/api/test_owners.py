@@ -26,7 +26,9 @@ from opentalos.model.mutation import Mutation, Operation
 from opentalos.model.table import StreamSpec
 from opentalos.ports.row_store import RowMutation
 
-LIMITS = SdsLimits(settle_s=300.0, opened_look_s=0.05, look_s=0.2, write_deadline_s=0.5)
+LIMITS = SdsLimits(
+    settle_s=300.0, opened_scan_interval_s=0.05, pending_scan_interval_s=0.2, write_deadline_s=0.5
+)
 
 
 @pytest.fixture
