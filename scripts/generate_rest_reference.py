@@ -170,7 +170,7 @@ def shape(schema: Mapping[str, Any], indent: str = "", *, short: bool = False) -
         case "array":
             return f"[{shape(schema['items'], indent, short=short)}, ...]"
         case "integer":
-            return _whole(schema["minimum"], schema["maximum"])
+            return _integer(schema["minimum"], schema["maximum"])
         case "string":
             return " or ".join(schema["enum"]) if "enum" in schema else "text"
         case "boolean":
@@ -181,10 +181,10 @@ def shape(schema: Mapping[str, Any], indent: str = "", *, short: bool = False) -
             return str(kind)
 
 
-def _whole(least: int, most: int) -> str:
-    if most == _I64_MAX:
-        return "whole number" if least <= 0 else f"whole number from {least}"
-    return f"{least} to {most}"
+def _integer(minimum: int, maximum: int) -> str:
+    if maximum == _I64_MAX:
+        return "integer" if minimum <= 0 else f"integer from {minimum}"
+    return f"{minimum} to {maximum}"
 
 
 def _object(schema: Mapping[str, Any], indent: str) -> str:

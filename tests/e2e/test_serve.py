@@ -168,7 +168,7 @@ def test_rest_answers_problems_and_authorises(server: ServerProcess) -> None:
     [
         ("[http]\nbody_bytes_maxx = 1\n", "did you mean body_bytes_max?"),
         ("[storage]\nmeta = 'zookeeper://z'\n", "zookeeper:// meta needs hbase:// rows"),
-        ("[", "is not TOML"),
+        ("[", "invalid TOML"),
     ],
 )
 def test_a_wrong_configuration_is_refused_in_one_line(

@@ -1,13 +1,18 @@
-"""The configuration: one TOML file to frozen dataclasses, read once."""
+"""The configuration: one TOML file, read once at start into frozen dataclasses.
+
+The classes and their docstrings are the reference (``docs/reference/configuration.md`` is
+generated from them): a field's type says which values its key takes, ``__post_init__`` checks how
+keys relate. Every problem of a file is reported at once, one per line, as FILE: [SECTION] KEY.
+"""
 
 import difflib
-import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
+from opentalos.model.checks import boolean, choice, integer, number, shown, string
 from opentalos.model.errors import ConfigError, InvalidName
 from opentalos.model.limits import (
     AuthLimits,
@@ -34,8 +39,8 @@ from opentalos.model.names import check_name
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 _LOG_FORMATS = ("text", "json")
 _PORT_MAX = 65_535
-_REQUEST_OVERHEAD_BYTES = 64 << 10  # of a put around its block: Thrift fields and names
-_GROUP_SLACK_BYTES = 1 << 20  # headers of a group's blocks, and the head of its segment
+_REQUEST_OVERHEAD_BYTES = 64 << 10  # Thrift fields and names around a block in a put
+_GROUP_SLACK_BYTES = 1 << 20  # block headers of a group, and the segment header
 # Former names of keys by section and key, accepted for one version.
 _RENAMED: Final = {
     ("sds", "slices_max"): "shards_max",
@@ -43,30 +48,31 @@ _RENAMED: Final = {
     ("sds", "opened_look_s"): "opened_scan_interval_s",
 }
 _CONFIG_BYTES_MAX = 1 << 20
-_REMOTE = ("hdfs", "zookeeper", "hbase")  # schemes of services
-_WANTED = {
-    int: "a whole number of 0 or more",
-    float: "a number of 0 or more",
-    bool: "true or false",
-    str: "a text",
+_REMOTE = ("hdfs", "zookeeper", "hbase")  # schemes of URLs that name a host
+_CHECKS: Mapping[type[Any], Callable[[object], object]] = {
+    int: integer,
+    float: number,
+    bool: boolean,
+    str: string,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """[server] Where the server listens and keeps its data."""
+    """[server] Addresses, data directory and logging."""
 
-    data: str = "talos-data"  # directory of everything that lasts; one server at a time
+    data: str = "talos-data"  # directory of all persistent state; used by one server at a time
     listen: str = "127.0.0.1:9420"  # HOST:PORT; port 0 picks a free one
-    advertise: str = ""  # HOST:PORT told to clients; empty: the address listened on
+    advertise: str = ""  # HOST:PORT that clients are given; empty: the listen address
     log_level: str = "info"  # debug, info, warning or error; lines go to stderr
-    log_format: str = "text"  # or json: one object per line
+    log_format: str = "text"  # text, or json: one object per line
 
     def __post_init__(self) -> None:
-        if self.log_format not in _LOG_FORMATS:
-            raise ValueError(f"log_format must be one of {', '.join(_LOG_FORMATS)}")
-        if self.log_level not in _LOG_LEVELS:
-            raise ValueError(f"log_level must be one of {', '.join(_LOG_LEVELS)}")
+        for key, allowed in (("log_format", _LOG_FORMATS), ("log_level", _LOG_LEVELS)):
+            try:
+                choice(getattr(self, key), allowed)
+            except ValueError as error:
+                raise ValueError(f"{key} {error}") from error
         parse_address(self.listen, "listen")
         if self.advertise:
             parse_address(self.advertise, "advertise")
@@ -80,7 +86,7 @@ class StorageSettings:
     files_shared: bool = False  # the file:// path is one file system that all servers mount
     meta: str = "sqlite://"  # control records: DATA/meta.sqlite, or zookeeper://HOST:PORT,.../PATH
     rows: str = "sqlite://"  # consumer groups: DATA/rows.sqlite, or hbase://HOST:PORT,.../NAMESPACE
-    open_timeout_s: float = 60.0  # the start fails when one of them is not reached for so long
+    open_timeout_s: float = 60.0  # how long the server tries to reach each of them at start
 
     def __post_init__(self) -> None:
         files = _scheme_of("files", self.files, ("file", "hdfs"))
@@ -113,7 +119,7 @@ class StorageSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Every section of the file; relations between sections are checked here."""
+    """Every section of the file; checks how keys of different sections relate."""
 
     server: ServerSettings = field(default_factory=ServerSettings)
     storage: StorageSettings = field(default_factory=StorageSettings)
@@ -158,7 +164,7 @@ class Config:
 
     @property
     def segment_bytes_hdfs_max(self) -> int:
-        """The most that a segment may have before its last group, so that both fit into a block.
+        """Largest segment size at which the next group still fits into the same HDFS block.
 
         A sync covers one HDFS block only.
         """
@@ -182,7 +188,7 @@ class Config:
             )
 
     def with_server(self, **changes: str) -> "Config":
-        """A copy with keys of [server] replaced, as command line options do."""
+        """A copy with keys of [server] replaced; command line options use this."""
         try:
             return replace(self, server=replace(self.server, **changes))
         except ValueError as error:
@@ -195,7 +201,7 @@ def sections() -> dict[str, type[Any]]:
 
 
 def load_config(path: Path | None) -> Config:
-    """Read the file, or give the defaults. Raises: ConfigError naming every wrong key."""
+    """Read the file; without one, the defaults. Raises: ConfigError: names every wrong key."""
     if path is None:
         return Config()
     try:
@@ -204,16 +210,16 @@ def load_config(path: Path | None) -> Config:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     if len(text) > _CONFIG_BYTES_MAX:
-        raise ConfigError(f"{path} is larger than {_CONFIG_BYTES_MAX} bytes")
+        raise ConfigError(f"cannot read {path}: larger than {_CONFIG_BYTES_MAX} bytes")
     try:
         document = tomllib.loads(text.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
+        raise ConfigError(f"cannot read {path}: invalid TOML: {error}") from error
     return parse_config(document, str(path))
 
 
 def parse_config(document: Mapping[str, Any], source: str) -> Config:
-    """Turn a parsed document into the configuration. Raises: ConfigError."""
+    """The configuration that a document describes. Raises: ConfigError: one line per problem."""
     known, problems, parts = sections(), list[str](), dict[str, Any]()
     for name, keys in document.items():
         if name not in known:
@@ -243,20 +249,12 @@ def _check_keys(section: str, keys: Mapping[str, Any], cls: type[Any]) -> list[s
     for key, value in keys.items():
         if key not in types:
             problems.append(f"[{section}] unknown key {key}{_nearest(key, types)}")
-        elif not _fits(value, types[key]):
-            wanted = _WANTED[types[key]]
-            problems.append(f"[{section}] {key} must be {wanted}, not {value!r}")
+            continue
+        try:
+            _CHECKS[types[key]](value)
+        except ValueError as error:
+            problems.append(f"[{section}] {key} {error}, not {shown(value)}")
     return problems
-
-
-def _fits(value: object, wanted: type[Any]) -> bool:
-    if wanted is float:
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            return False
-        return 0 <= value < math.inf  # false for nan too
-    if wanted is int:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return isinstance(value, wanted)
 
 
 def _nearest(name: str, known: Mapping[str, Any]) -> str:
@@ -268,7 +266,7 @@ def parse_address(text: str, what: str) -> tuple[str, int]:
     """Split ``HOST:PORT``; an IPv6 host is in brackets. Raises: ValueError."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:
-        raise ValueError(f"{what} must be HOST:PORT, not {text!r}")
+        raise ValueError(f"{what} must be HOST:PORT, not {shown(text)}")
     return host.strip("[]"), int(port)
 
 
@@ -276,10 +274,10 @@ def _scheme_of(key: str, url: str, schemes: tuple[str, ...]) -> str:
     """The URL's scheme. Raises: ValueError: another one, or one that needs a host has none."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in schemes:
-        wanted = " or ".join(f"{one}://" for one in schemes)
-        raise ValueError(f"{key} must be a URL that begins with {wanted}, not {url!r}")
+        wanted = " or ".join(f"{known}://" for known in schemes)
+        raise ValueError(f"{key} must be a URL that begins with {wanted}, not {shown(url)}")
     if scheme in _REMOTE and not rest.partition("/")[0]:
-        raise ValueError(f"{key}: {url!r} names no host")
+        raise ValueError(f"{key} must name a host after {scheme}://, not {shown(url)}")
     return scheme
 
 

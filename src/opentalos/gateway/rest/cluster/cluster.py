@@ -16,14 +16,14 @@ from opentalos.gateway.rest.routing.errors import NotClustered
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import (
     Schema,
+    boolean,
     either,
     fields,
+    integer,
     items,
     one_of,
     table,
     text,
-    whole,
-    yes_no,
 )
 
 NODES_MAX = 1 << 31  # that can be sent; the service has its own bound
@@ -31,36 +31,36 @@ SECTORS_MAX = 1_000
 SERVERS_MAX = 1_000
 
 _MOVE = fields(
-    topic_uuid=text(), partition=whole(), source=text(), target=text(), planned=yes_no(),
-    at_ms=whole(),
+    topic_uuid=text(), partition=integer(), source=text(), target=text(), planned=boolean(),
+    at_ms=integer(),
 )  # fmt: skip
 _SERVER = fields(
     name=text(),
     state=one_of(*(state.value for state in ServerState)),
     address=text(),
     incarnation=text(),
-    virtual_nodes=whole(),
-    sectors=items(whole()),
-    partitions=whole(),
-    started_ms=whole(),
-    answers=yes_no("It was reached; if not, its counters are empty."),
-    counters=table(whole()),
+    virtual_nodes=integer(),
+    sectors=items(integer()),
+    partitions=integer(),
+    started_ms=integer(),
+    answers=boolean("It was reached; if not, its counters are empty."),
+    counters=table(integer()),
 )
 _STATUS = fields(
     leader=text(),
-    ring_number=whole(),
+    ring_number=integer(),
     servers=items(_SERVER),
-    partitions=whole(),
-    unassigned=whole(),
+    partitions=integer(),
+    unassigned=integer(),
     moving=items(_MOVE),
     recent=items(_MOVE),
-    clustered=yes_no("False: this server is alone."),
+    clustered=boolean("False: this server is alone."),
     answered_by=text(),
-    optional={"forwarding": table(whole())},
+    optional={"forwarding": table(integer())},
 )
-_PLACE = fields(partition=whole(), address=text(), epoch=whole(), owner=text())
-_NODES: Schema = either(whole(0, NODES_MAX), items(whole(0, NODES_MAX), most=SECTORS_MAX))
-_WEIGHTS = fields(servers=table(_NODES, most=SERVERS_MAX))
+_PLACE = fields(partition=integer(), address=text(), epoch=integer(), owner=text())
+_NODES: Schema = either(integer(0, NODES_MAX), items(integer(0, NODES_MAX), maximum=SECTORS_MAX))
+_WEIGHTS = fields(servers=table(_NODES, maximum=SERVERS_MAX))
 
 
 async def get_status(call: Call) -> Answer:
@@ -162,7 +162,7 @@ ROUTES = (
     Route(
         method="GET", path="cluster/partitions", handler=get_partitions, tag=_TAG,
         summary="Count the partitions of each topic, by its uuid; for administrators.",
-        reply=fields(topics=table(whole())), statuses=_ALONE,
+        reply=fields(topics=table(integer())), statuses=_ALONE,
     ),
     Route(
         method="PUT", path="cluster/weights", handler=set_weights, tag=_TAG, status=204,

@@ -5,24 +5,24 @@ from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.route import Route
 from opentalos.gateway.rest.routing.schema import (
     fields,
+    integer,
     items,
     nullable,
     number,
     table,
     text,
-    whole,
 )
 
 _RATE = nullable(number("Since an earlier look; null at the first one."))
 _TOPIC = fields(
     name=text(),
     owner=text(),
-    partitions=whole(),
-    messages=whole(about="Kept."),
-    bytes=whole(about="Kept."),
+    partitions=integer(),
+    messages=integer(about="Kept."),
+    bytes=integer(about="Kept."),
     messages_per_s=_RATE,
     bytes_per_s=_RATE,
-    lags=nullable(table(whole(), most=None)),
+    lags=nullable(table(integer(), maximum=None)),
 )
 
 
@@ -55,7 +55,7 @@ ROUTES = (
         reply=fields(
             server=text(about="That answered."),
             topics=items(_TOPIC),
-            more=whole(about="Further topics, which are not shown."),
+            more=integer(about="Further topics, which are not shown."),
         ),
     ),
 )  # fmt: skip

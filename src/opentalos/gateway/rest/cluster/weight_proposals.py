@@ -7,7 +7,7 @@ from opentalos.gateway.rest.cluster.cluster import service_of
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.errors import Unusable
 from opentalos.gateway.rest.routing.route import Body, Route
-from opentalos.gateway.rest.routing.schema import fields, items, number, table, text, whole
+from opentalos.gateway.rest.routing.schema import fields, integer, items, number, table, text
 from opentalos.model.message import PartitionKey
 
 BODY_BYTES_MAX = 8 << 20
@@ -15,21 +15,21 @@ DAYS_MAX = 31
 MOVES_SHOWN_MAX = 1_000
 _DEFAULT_BUDGET = 2.0
 _PERCENT = 100
-_DAY = table(items(whole(about="Bytes of partition 0, 1, ..., by the topic's uuid.")))
+_DAY = table(items(integer(about="Bytes of partition 0, 1, ..., by the topic's uuid.")))
 _SERVER = fields(
-    name=text(), load_before=whole(about="Bytes a day."), load_after=whole(),
-    virtual_nodes_before=whole(), virtual_nodes_after=whole(),
+    name=text(), load_before=integer(about="Bytes a day."), load_after=integer(),
+    virtual_nodes_before=integer(), virtual_nodes_after=integer(),
 )  # fmt: skip
-_MOVE = fields(topic_uuid=text(), partition=whole(), source=text(), target=text())
+_MOVE = fields(topic_uuid=text(), partition=integer(), source=text(), target=text())
 _PROPOSAL = fields(
-    weights=table(items(whole(about="What PUT /cluster/weights takes as servers."))),
+    weights=table(items(integer(about="What PUT /cluster/weights takes as servers."))),
     servers=items(_SERVER),
     variance_before=number("Of the servers' expected bytes a day."),
     variance_after=number(),
-    moved=whole(about="Partitions that would move."),
+    moved=integer(about="Partitions that would move."),
     moves=items(_MOVE),
-    moves_max=whole(about="What the budget allows."),
-    partitions=whole(about="Of the whole cluster."),
+    moves_max=integer(about="What the budget allows."),
+    partitions=integer(about="Of the whole cluster."),
 )
 
 
@@ -91,7 +91,7 @@ ROUTES = (
         summary="Work out weights that would spread past traffic evenly; for administrators.",
         body=Body(
             fields(
-                days=items(_DAY, least=1, most=DAYS_MAX),
+                days=items(_DAY, minimum=1, maximum=DAYS_MAX),
                 optional={"budget": number("Percent of all partitions that may move; else 2.")},
             ),
             bytes_max=BODY_BYTES_MAX,

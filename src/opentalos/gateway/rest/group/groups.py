@@ -6,27 +6,28 @@ from typing import Any
 from opentalos.broker.groups.resets import ResetOffsets, ResetTarget, ResetTime, ResetTo
 from opentalos.broker.values import PartitionConsumeUnit
 from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.forms import PARTITION
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import (
+    boolean,
     either,
     fields,
+    integer,
     items,
     one_of,
     table,
     text,
-    whole,
-    yes_no,
 )
 from opentalos.gateway.rest.topic.naming import topic_of
 from opentalos.model.identity import Permission
 
 PARTITIONS_MAX = 10_000  # of one request
 RESET_S = 20.0  # for all partitions of a group
-_NUMBER = text(r"^(0|[1-9][0-9]{0,8})$")
-CHECKPOINT = whole(-1, about="Offset of the last processed message; -1: none.")
-LAG = whole(about="Messages after the checkpoint that are kept.")
+_NUMBER = text(PARTITION)
+CHECKPOINT = integer(-1, about="Offset of the last processed message; -1: none.")
+LAG = integer(about="Messages after the checkpoint that are kept.")
 _PARTITION = fields(
-    partition=whole(),
+    partition=integer(),
     checkpoint=CHECKPOINT,
     lag=LAG,
     worker=text(about="That holds it; empty: nobody does."),
@@ -35,10 +36,10 @@ _PARTITION = fields(
 _GROUP = fields(group=text(), lag=LAG, partitions=items(_PARTITION))
 _TO = either(
     one_of("start", "end"),
-    fields(time_ms=whole(about="Unix milliseconds.")),
-    fields(offsets=table(CHECKPOINT, _NUMBER, least=1, most=PARTITIONS_MAX)),
+    fields(time_ms=integer(about="Unix milliseconds.")),
+    fields(offsets=table(CHECKPOINT, _NUMBER, minimum=1, maximum=PARTITIONS_MAX)),
 )
-_RESET = fields(partition=whole(), before=CHECKPOINT, after=CHECKPOINT)
+_RESET = fields(partition=integer(), before=CHECKPOINT, after=CHECKPOINT)
 
 
 async def list_groups(call: Call) -> Answer:
@@ -95,7 +96,7 @@ def offsets_of(sent: dict[str, Any]) -> dict[int, int]:
 
 def offsets_schema() -> Any:
     """Checkpoints by partition, as a commit sends them."""
-    return table(whole(), _NUMBER, least=1, most=PARTITIONS_MAX)
+    return table(integer(), _NUMBER, minimum=1, maximum=PARTITIONS_MAX)
 
 
 def _group(group: str, units: Sequence[PartitionConsumeUnit]) -> dict[str, Any]:
@@ -136,7 +137,7 @@ ROUTES = (
             "-1 means none; where a consumer then starts is its own choice. Leases of the "
             "partitions are revoked."
         ),
-        body=Body(fields(to=_TO, optional={"dry_run": yes_no()})),
+        body=Body(fields(to=_TO, optional={"dry_run": boolean()})),
         reply=fields(partitions=items(_RESET)), statuses=(409, 422),
     ),
 )  # fmt: skip

@@ -6,14 +6,14 @@ from opentalos.gateway.rest.message.format import READ, listed
 from opentalos.gateway.rest.message.messages import READ_BOUNDS, bounds_of, wait_of
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.route import Body, Route
-from opentalos.gateway.rest.routing.schema import fields, items, number, text, whole
+from opentalos.gateway.rest.routing.schema import fields, integer, items, number, text
 from opentalos.gateway.rest.topic.naming import topic_of
 from opentalos.model.identity import Permission
 
 COMMIT_S = 20.0  # for all partitions of a request
 _MEMBER = fields(
     worker=text(),
-    partitions=items(whole()),
+    partitions=items(integer()),
     lease_s=number("Seconds until it is gone, if it does not renew."),
 )
 
@@ -88,7 +88,7 @@ ROUTES = (
         method="POST", path=_PATH + "/{worker}/commits", handler=commit, tag=_TAG,
         summary="Store checkpoints: the last processed message of each partition.",
         body=Body(fields(offsets=offsets_schema())), statuses=(409, 422),
-        reply=fields(committed=items(whole()), refused=items(whole())),
+        reply=fields(committed=items(integer()), refused=items(integer())),
     ),
     Route(
         method="POST", path=_PATH + "/{worker}/renew", handler=renew, tag=_TAG, reply=_MEMBER,

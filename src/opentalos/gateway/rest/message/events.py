@@ -13,8 +13,9 @@ from opentalos.gateway.http.reply_stream import ReplyStream
 from opentalos.gateway.rest.message.format import ENCODINGS, shown
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.errors import Unusable, problem
+from opentalos.gateway.rest.routing.forms import EVENTS_FROM
 from opentalos.gateway.rest.routing.route import Route
-from opentalos.gateway.rest.routing.schema import items, one_of, text, whole
+from opentalos.gateway.rest.routing.schema import integer, items, one_of, text
 from opentalos.gateway.rest.topic.naming import topic_of
 from opentalos.model.errors import (
     PartitionNotExist,
@@ -207,10 +208,10 @@ ROUTES = (
             "does not read is cut."
         ),
         query={
-            "from": text(r"^(start|end|[0-9]{1,16})$", about="Or a Unix time in milliseconds."),
-            "partition": items(whole(0, 1 << 31), least=1, most=PARTITIONS_MAX),
+            "from": text(EVENTS_FROM, about="Or a Unix time in milliseconds."),
+            "partition": items(integer(0, 1 << 31), minimum=1, maximum=PARTITIONS_MAX),
             "encoding": one_of(*ENCODINGS, about="Of the data: base64 unless asked for otherwise."),
-            "limit_s": whole(0, STREAM_S_MAX, about="The stream ends after so long."),
+            "limit_s": integer(0, STREAM_S_MAX, about="The stream ends after so long."),
         },
         headers={LAST_EVENT: text(about="The id of the last event that was received, as it was.")},
         reply=text(), reply_type="text/event-stream", statuses=(422,),

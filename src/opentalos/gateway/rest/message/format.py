@@ -13,9 +13,9 @@ from opentalos.gateway.rest.routing.schema import (
     base64_text,
     either,
     fields,
+    integer,
     items,
     text,
-    whole,
 )
 from opentalos.model.errors import BadRequest
 from opentalos.wire.message import Message
@@ -31,8 +31,8 @@ _SHORT = text(chars_min=1, chars_max=256)
 _OPTIONAL: Mapping[str, Schema] = {
     "key": text(chars_min=1, chars_max=256, about="Partition key."),
     "sequence_number": _SHORT,
-    "create_ms": whole(about="Unix time in milliseconds."),
-    "type": whole(0, KIND_MAX, about="MessageType of the Talos protocol."),
+    "create_ms": integer(about="Unix time in milliseconds."),
+    "type": integer(0, KIND_MAX, about="MessageType of the Talos protocol."),
     "schema_fingerprint": _SHORT,
     "tag": _SHORT,
 }
@@ -42,18 +42,18 @@ SENT: Schema = either(
     fields(text=text(about="Stored as UTF-8."), optional=_OPTIONAL),
     fields(base64=base64_text(), optional=_OPTIONAL),
 )
-PUT = fields(messages=items(SENT, least=1, most=MESSAGES_MAX))
+PUT = fields(messages=items(SENT, minimum=1, maximum=MESSAGES_MAX))
 READ = fields(
-    partition=whole(),
-    offset=whole(),
-    append_ms=whole(about="When it was stored, Unix milliseconds."),
+    partition=integer(),
+    offset=integer(),
+    append_ms=integer(about="When it was stored, Unix milliseconds."),
     optional={
         "value": _VALUE,
         "text": text(),
         "base64": text(about="Also where the data is not of the encoding that was asked for."),
         **{name: text() for name in ("key", "sequence_number", "schema_fingerprint", "tag")},
-        "create_ms": whole(),
-        "type": whole(-KIND_MAX - 1, KIND_MAX),
+        "create_ms": integer(),
+        "type": integer(-KIND_MAX - 1, KIND_MAX),
     },
 )
 

@@ -18,8 +18,9 @@ from opentalos.gateway.rest.message.format import (
 )
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.errors import Unusable
+from opentalos.gateway.rest.routing.forms import IDEMPOTENCY_KEY
 from opentalos.gateway.rest.routing.route import Body, Route
-from opentalos.gateway.rest.routing.schema import fields, items, nullable, one_of, text, whole
+from opentalos.gateway.rest.routing.schema import fields, integer, items, nullable, one_of, text
 from opentalos.gateway.rest.topic.naming import topic_of
 from opentalos.model.identity import Permission
 from opentalos.wire.message import Message
@@ -32,14 +33,14 @@ BYTES_DEFAULT = 1 << 20
 KEY_HEADER = "Idempotency-Key"
 
 STORED = fields(
-    partition=whole(),
-    base_offset=nullable(whole(about="Offset of the first message; null: not known any more.")),
-    messages=whole(),
+    partition=integer(),
+    base_offset=nullable(integer(about="Offset of the first message; null: not known any more.")),
+    messages=integer(),
 )
 READ_BOUNDS = {
-    "messages_max": whole(1, MESSAGES_MAX),
-    "bytes_max": whole(1, BYTES_MAX, about="Of data; the first message may be larger."),
-    "wait_s": whole(0, WAIT_S_MAX, about="How long to wait where there is nothing yet."),
+    "messages_max": integer(1, MESSAGES_MAX),
+    "bytes_max": integer(1, BYTES_MAX, about="Of data; the first message may be larger."),
+    "wait_s": integer(0, WAIT_S_MAX, about="How long to wait where there is nothing yet."),
     "encoding": one_of(*ENCODINGS, about="Of the data: base64 unless asked for otherwise."),
 }
 
@@ -141,7 +142,7 @@ _PUT: dict[str, Any] = {
     "query": {"key": text(chars_min=1, chars_max=256, about="Key of messages that have none.")},
     "headers": {
         KEY_HEADER: text(
-            r"^[\x21-\x7e]{1,200}$",
+            IDEMPOTENCY_KEY,
             about="A request that is sent again with its key is stored once and answered alike.",
         )
     },
@@ -166,15 +167,15 @@ ROUTES = (
         handler=get_messages, statuses=(422,),
         summary="Read messages from an offset on, waiting for new ones if asked to.",
         query={
-            "offset": whole(about="Or one of at and time_ms; else the first that is kept."),
+            "offset": integer(about="Or one of at and time_ms; else the first that is kept."),
             "at": one_of("start", "end"),
-            "time_ms": whole(about="From the first message stored at this time or later."),
+            "time_ms": integer(about="From the first message stored at this time or later."),
             **READ_BOUNDS,
         },
         reply=fields(
             messages=items(READ),
-            next_offset=whole(about="Where to go on."),
-            lag=whole(about="Messages from there on."),
+            next_offset=integer(about="Where to go on."),
+            lag=integer(about="Messages from there on."),
         ),
     ),
 )  # fmt: skip

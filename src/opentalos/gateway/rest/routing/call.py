@@ -101,7 +101,7 @@ def document_of(route: Route, exchange: Exchange) -> tuple[Any, bool]:
     if containers > CONTAINERS_MAX:
         raise RequestTooLarge(f"a body of {containers} brackets is above {CONTAINERS_MAX}")
     document = {} if body.optional and not sent else decoded(sent)
-    return check(body.schema, document, "the body"), False
+    return check(body.schema, document, "body"), False
 
 
 def _is_raw(body: Body, content_type: bytes) -> bool:

@@ -8,17 +8,17 @@ from typing import Any
 import opentalos
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.route import JSON, Route, RouteTable, names_of
-from opentalos.gateway.rest.routing.schema import Schema, fields, one_of, text, whole, yes_no
+from opentalos.gateway.rest.routing.schema import Schema, boolean, fields, integer, one_of, text
 
 PROBLEM: Schema = fields(
     "Why nothing was done, or why it is not known (RFC 9457).",
     type=text(about="urn:opentalos:error:NAME"),
     title=text(about="The name of the condition."),
-    status=whole(400, 599),
+    status=integer(400, 599),
     detail=text(),
     instance=text(about="urn:opentalos:request:ID, the id of X-Request-Id."),
     outcome=one_of("not done", "unknown", about="unknown: it may have been done."),
-    retry_safe=yes_no("Sending it again changes nothing twice."),
+    retry_safe=boolean("Sending it again changes nothing twice."),
 )
 _PROBLEMS = {
     400: "The request does not have the form that is described here.",

@@ -1,64 +1,76 @@
-"""The part of JSON Schema that REST uses: the same dict is published and checked against."""
+"""The part of JSON Schema that REST uses: one dict is published in OpenAPI and checked against.
+
+Route tables are made from the functions here; ``check`` compares a decoded value with a schema.
+``docs/adr/0015-validation.md`` says why this is not a library.
+"""
 
 import base64
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from opentalos.gateway.rest.routing.forms import BASE64, Form
+from opentalos.model.checks import boolean as check_boolean
+from opentalos.model.checks import choice, plural, shown, size, string
+from opentalos.model.checks import integer as check_integer
+from opentalos.model.checks import null as check_null
+from opentalos.model.checks import number as check_number
 from opentalos.model.errors import BadRequest
 
 Schema = Mapping[str, Any]
 
 I64_MAX = (1 << 63) - 1
-_SHOWN_CHARS_MAX = 60
-_BASE64 = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+_NAME_CHARS_MAX = 60  # of a field name that is data, in the place of an error
+_ALLOWED = "x-allowed"  # what a pattern allows, as a sentence for error texts and readers
+_NULL: Mapping[str, Any] = {"type": "null"}
 
 
 def text(
-    pattern: str | None = None, *, chars_max: int | None = None, chars_min: int = 0, about: str = ""
+    form: Form | None = None, *, chars_max: int | None = None, chars_min: int = 0, about: str = ""
 ) -> Schema:
-    """A string. ``pattern`` is anchored: it starts with ``^`` and ends with ``$``."""
-    bounds = {
-        "pattern": pattern,
+    """A string."""
+    keywords = {
+        "pattern": form and form.pattern,
+        _ALLOWED: form and form.allowed,
         "minLength": chars_min or None,
         "maxLength": chars_max,
         "description": about or None,
     }
-    return {"type": "string"} | {name: one for name, one in bounds.items() if one is not None}
+    return {"type": "string"} | {key: value for key, value in keywords.items() if value is not None}
 
 
 def base64_text(about: str = "") -> Schema:
     """Bytes in base64, with padding."""
-    return {**text(_BASE64, about=about), "contentEncoding": "base64"}
+    return {**text(BASE64, about=about), "contentEncoding": "base64"}
 
 
-def whole(least: int = 0, most: int = I64_MAX, about: str = "") -> Schema:
-    """A whole number of the range."""
-    schema = {"type": "integer", "minimum": least, "maximum": most}
+def integer(minimum: int = 0, maximum: int = I64_MAX, about: str = "") -> Schema:
+    """An integer within the bounds."""
+    schema = {"type": "integer", "minimum": minimum, "maximum": maximum}
     return schema | {"description": about} if about else schema
 
 
 def number(about: str = "") -> Schema:
-    """A number of 0 or more, whole or not; only in answers."""
+    """A number of 0 or more; only in replies."""
     schema = {"type": "number", "minimum": 0}
     return schema | {"description": about} if about else schema
 
 
 def one_of(*values: str, about: str = "") -> Schema:
-    """One of these texts."""
+    """One of these strings."""
     schema = {"type": "string", "enum": list(values)}
     return schema | {"description": about} if about else schema
 
 
-def yes_no(about: str = "") -> Schema:
+def boolean(about: str = "") -> Schema:
     """True or false."""
     return {"type": "boolean"} | ({"description": about} if about else {})
 
 
-def items(schema: Schema, *, least: int = 0, most: int | None = None) -> Schema:
-    """An array."""
-    bounds = {"minItems": least or None, "maxItems": most}
-    extra = {name: one for name, one in bounds.items() if one is not None}
+def items(schema: Schema, *, minimum: int = 0, maximum: int | None = None) -> Schema:
+    """An array with so many items."""
+    bounds = {"minItems": minimum or None, "maxItems": maximum}
+    extra = {key: bound for key, bound in bounds.items() if bound is not None}
     return {"type": "array", "items": schema} | extra
 
 
@@ -80,42 +92,57 @@ def not_empty(schema: Schema) -> Schema:
 
 
 def table(
-    values: Schema, names: Schema | None = None, *, least: int = 0, most: int | None = None
+    values: Schema, names: Schema | None = None, *, minimum: int = 0, maximum: int | None = None
 ) -> Schema:
-    """An object whose field names are data."""
+    """An object whose field names are data, with so many fields."""
     schema: dict[str, Any] = {"type": "object", "additionalProperties": values}
     if names is not None:
         schema["propertyNames"] = names
-    if least:
-        schema["minProperties"] = least
-    if most is not None:
-        schema["maxProperties"] = most
+    if minimum:
+        schema["minProperties"] = minimum
+    if maximum is not None:
+        schema["maxProperties"] = maximum
     return schema
 
 
 def either(*schemas: Schema) -> Schema:
-    """What fits exactly one of them."""
+    """A value that fits exactly one of the schemas."""
     return {"oneOf": list(schemas)}
 
 
 def nullable(schema: Schema) -> Schema:
-    """Null besides what the schema says."""
-    return {"anyOf": [schema, {"type": "null"}]}
+    """A value that fits the schema, or null."""
+    return {"anyOf": [schema, _NULL]}
 
 
 def check(schema: Schema, value: Any, place: str) -> Any:
-    """The value if it fits; whole numbers written like 1.0 become such, also within the value.
+    """The value if it fits; integers written like 1.0 become such, also within the value.
 
-    Raises: BadRequest: the text names the place and the rule.
+    Raises: BadRequest: the text names the place and what is allowed there.
     """
-    for name, several in (("oneOf", True), ("anyOf", False)):
-        if name in schema:
-            fitting = [one for one in schema[name] if _fits(one, value, place)]
-            if not fitting or (several and len(fitting) > 1):
-                raise BadRequest(f"{place} fits {len(fitting)} of the forms that it may have")
-            return check(fitting[0], value, place)
+    if "oneOf" in schema:
+        return _check_alternatives(schema["oneOf"], value, place, exactly_one=True)
+    if "anyOf" in schema:
+        return _check_alternatives(schema["anyOf"], value, place, exactly_one=False)
     kind = schema.get("type")
-    return value if kind is None else _CHECKS[kind](schema, value, place)
+    if kind is None:
+        return value
+    try:
+        return _CHECKS[kind](schema, value, place)
+    except ValueError as error:
+        raise BadRequest(f"{place} {error}") from error
+
+
+def _check_alternatives(
+    schemas: Sequence[Schema], value: Any, place: str, *, exactly_one: bool
+) -> Any:
+    fitting = [schema for schema in schemas if _fits(schema, value, place)]
+    if fitting and not (exactly_one and len(fitting) > 1):
+        return check(fitting[0], value, place)
+    meant = [schema for schema in schemas if _resembles(schema, value)]
+    if len(meant) == 1:
+        check(meant[0], value, place)  # raises what is wrong with it
+    raise BadRequest(f"{place} must be {' or '.join(map(_described, schemas))}")
 
 
 def _fits(schema: Schema, value: Any, place: str) -> bool:
@@ -126,99 +153,86 @@ def _fits(schema: Schema, value: Any, place: str) -> bool:
     return True
 
 
-def _check_text(schema: Schema, value: Any, place: str) -> Any:
-    if not isinstance(value, str):
-        raise BadRequest(f"{place} must be a text")
-    if "enum" in schema and value not in schema["enum"]:
-        raise BadRequest(f"{place} must be one of {', '.join(schema['enum'])}")
-    least, most = schema.get("minLength", 0), schema.get("maxLength")
-    if len(value) < least or (most is not None and len(value) > most):
-        raise BadRequest(f"{place} has {len(value)} characters, need {least} to {most}")
-    if "contentEncoding" in schema:
-        _check_base64(value, place)  # much quicker than the pattern, which says the same
+def _resembles(schema: Schema, value: Any) -> bool:
+    """Whether the sender probably meant this alternative."""
+    match schema.get("type"), value:
+        case ("string", str()) | ("array", list()):
+            return True
+        case "object", dict():
+            return all(name in value for name in schema.get("required", ()))
+    return False
+
+
+def _described(schema: Schema) -> str:
+    match schema.get("type"):
+        case "object" if "required" in schema:
+            return f"an object with {', '.join(schema['required'])}"
+        case "integer":
+            return f"an integer from {schema['minimum']:,} to {schema['maximum']:,}"
+        case "null":
+            return "null"
+        case None:
+            return "any JSON"
+        case kind:
+            return f"{'an' if kind[0] in 'ao' else 'a'} {kind}"
+
+
+def _check_string(schema: Schema, value: Any, place: str) -> Any:
+    if "enum" in schema:
+        return choice(value, schema["enum"])
+    size(len(string(value)), "character", schema.get("minLength", 0), schema.get("maxLength"))
+    if "contentEncoding" in schema:  # much quicker than the pattern, which says the same
+        try:
+            base64.b64decode(value, validate=True)
+        except ValueError as error:
+            raise ValueError(f"must be {BASE64.allowed}") from error
     elif "pattern" in schema and not re.fullmatch(schema["pattern"][1:-1], value):
-        shown = value[:_SHOWN_CHARS_MAX]
-        raise BadRequest(f"{place} {shown!r} does not have the form {schema['pattern']}")
+        raise ValueError(f"must be {schema[_ALLOWED]}, not {shown(value)}")
     return value
 
 
-def _check_base64(value: str, place: str) -> None:
-    try:
-        base64.b64decode(value, validate=True)
-    except ValueError as error:
-        raise BadRequest(f"{place} is not base64: {error}") from error
-
-
-def _check_whole(schema: Schema, value: Any, place: str) -> Any:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise BadRequest(f"{place} must be a whole number")
-    least, most = schema["minimum"], schema["maximum"]
-    if not least <= value <= most:
-        raise BadRequest(f"{place} must be {least} to {most}")
-    return value
-
-
-def _check_number(schema: Schema, value: Any, place: str) -> Any:
-    if not isinstance(value, int | float) or isinstance(value, bool) or value < schema["minimum"]:
-        raise BadRequest(f"{place} must be a number of {schema['minimum']} or more")
-    return value
-
-
-def _check_yes_no(schema: Schema, value: Any, place: str) -> Any:
-    if not isinstance(value, bool):
-        raise BadRequest(f"{place} must be true or false")
-    return value
-
-
-def _check_null(schema: Schema, value: Any, place: str) -> Any:
-    if value is not None:
-        raise BadRequest(f"{place} must be null")
-    return value
+def _check_integer(schema: Schema, value: Any, place: str) -> Any:
+    whole = isinstance(value, float) and value.is_integer()
+    return check_integer(int(value) if whole else value, schema["minimum"], schema["maximum"])
 
 
 def _check_items(schema: Schema, value: Any, place: str) -> Any:
     if not isinstance(value, list):
-        raise BadRequest(f"{place} must be an array")
-    least, most = schema.get("minItems", 0), schema.get("maxItems")
-    if len(value) < least or (most is not None and len(value) > most):
-        raise BadRequest(f"{place} has {len(value)} items, need {least} to {most}")
-    for index, one in enumerate(value):
-        value[index] = check(schema["items"], one, f"{place}[{index}]")
+        raise ValueError("must be an array")
+    size(len(value), "item", schema.get("minItems", 0), schema.get("maxItems"))
+    for index, item in enumerate(value):
+        value[index] = check(schema["items"], item, f"{place}[{index}]")
     return value
 
 
 def _check_fields(schema: Schema, value: Any, place: str) -> Any:
     if not isinstance(value, dict):
-        raise BadRequest(f"{place} must be a JSON object")
-    least, most = schema.get("minProperties", 0), schema.get("maxProperties")
-    if len(value) < least or (most is not None and len(value) > most):
-        raise BadRequest(f"{place} has {len(value)} fields, need {least} to {most}")
+        raise ValueError("must be an object")
+    size(len(value), "field", schema.get("minProperties", 0), schema.get("maxProperties"))
     missing = [name for name in schema.get("required", ()) if name not in value]
     if missing:
-        raise BadRequest(f"{place} needs {', '.join(missing)}")
+        raise ValueError(f"lacks the {plural('field', len(missing))} {', '.join(missing)}")
     known, others = schema.get("properties", {}), schema.get("additionalProperties")
-    for name, one in value.items():
-        shown = name[:_SHOWN_CHARS_MAX]
+    for name, part in value.items():
         if name in known:
-            value[name] = check(known[name], one, f"{place}.{name}")
+            value[name] = check(known[name], part, f"{place}.{name}")
             continue
         if others is False:
-            raise BadRequest(f"{place} has no field {shown!r}; unknown fields are refused")
+            allowed = f"the known ones are {', '.join(known)}" if known else "it takes none"
+            raise ValueError(f"has the unknown field {shown(name)}; {allowed}")
         if "propertyNames" in schema:
-            check(schema["propertyNames"], name, f"a name in {place}")
+            check(schema["propertyNames"], name, f"each name in {place}")
         if others is not None:
-            value[name] = check(others, one, f"{place}.{shown}")
+            value[name] = check(others, part, f"{place}.{name[:_NAME_CHARS_MAX]}")
     return value
 
 
 _CHECKS: dict[str, Callable[[Schema, Any, str], Any]] = {
-    "string": _check_text,
-    "integer": _check_whole,
-    "number": _check_number,
-    "boolean": _check_yes_no,
-    "null": _check_null,
+    "string": _check_string,
+    "integer": _check_integer,
+    "number": lambda schema, value, place: check_number(value, schema["minimum"]),
+    "boolean": lambda schema, value, place: check_boolean(value),
+    "null": lambda schema, value, place: check_null(value),
     "array": _check_items,
     "object": _check_fields,
 }

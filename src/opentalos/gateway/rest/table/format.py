@@ -6,15 +6,15 @@ from typing import Any, TypeVar
 
 from opentalos.gateway.rest.routing.schema import (
     Schema,
+    boolean,
     either,
     fields,
+    integer,
     items,
     nullable,
     one_of,
     table,
     text,
-    whole,
-    yes_no,
 )
 from opentalos.gateway.rest.table.row_format import NAMES
 from opentalos.model.change import StreamView
@@ -40,8 +40,8 @@ _VIEWS = {one.name.lower().replace("_", "-"): one for one in StreamView}
 _MODES = {one.name.lower(): one for one in IndexMode}
 _NAME = text(chars_min=1, chars_max=256)
 _TYPE = one_of(*_TYPES)
-_PART = either(_NAME, fields(column=_NAME, optional={"descending": yes_no("Greatest first.")}))
-PARTS = items(_PART, least=1, most=KEY_COLUMNS_MAX)
+_PART = either(_NAME, fields(column=_NAME, optional={"descending": boolean("Greatest first.")}))
+PARTS = items(_PART, minimum=1, maximum=KEY_COLUMNS_MAX)
 INDEX = fields(
     columns=PARTS,
     optional={
@@ -51,48 +51,51 @@ INDEX = fields(
 )
 STREAM = fields(
     optional={
-        "enabled": yes_no("True unless said otherwise."),
+        "enabled": boolean("True unless said otherwise."),
         "view": one_of(*_VIEWS, about="mutate-log unless said otherwise."),
         "columns": {**NAMES, "description": "Besides the key; empty: all."},
     }
 )
-TTL = nullable(whole(1, I32_MAX, about="Seconds after a row's last write; null: for ever."))
-COLUMNS = table(_TYPE, _NAME, least=1, most=COLUMNS_MAX)
-_INDEXES = table(INDEX, _NAME, most=INDEXES_MAX)
-_STREAMS = table(STREAM, _NAME, most=STREAMS_MAX)
+TTL = nullable(integer(1, I32_MAX, about="Seconds after a row's last write; null: for ever."))
+COLUMNS = table(_TYPE, _NAME, minimum=1, maximum=COLUMNS_MAX)
+_INDEXES = table(INDEX, _NAME, maximum=INDEXES_MAX)
+_STREAMS = table(STREAM, _NAME, maximum=STREAMS_MAX)
 SCHEMA_FIELDS: Mapping[str, Schema] = {
-    "group": {**items(_PART, most=KEY_COLUMNS_MAX), "description": "Entity group, before the key."},
-    "hashed": yes_no("Rows lie by the hash of the group first."),
-    "shards": whole(1, 1 << 16, about="Parts with an owner each; more than one only if hashed."),
-    "slices": whole(1, 1 << 16, about="Former name of shards."),
+    "group": {
+        **items(_PART, maximum=KEY_COLUMNS_MAX),
+        "description": "Entity group, before the key.",
+    },
+    "hashed": boolean("Rows lie by the hash of the group first."),
+    "shards": integer(1, 1 << 16, about="Parts with an owner each; more than one only if hashed."),
+    "slices": integer(1, 1 << 16, about="Former name of shards."),
     "indexes": _INDEXES,
     "streams": _STREAMS,
     "ttl_s": TTL,
 }
 CHANGE_FIELDS: Mapping[str, Schema] = {
-    "columns": table(nullable(_TYPE), _NAME, most=COLUMNS_MAX),
-    "indexes": {**table({"type": "null"}, _NAME, most=INDEXES_MAX), "description": "To drop."},
+    "columns": table(nullable(_TYPE), _NAME, maximum=COLUMNS_MAX),
+    "indexes": {**table({"type": "null"}, _NAME, maximum=INDEXES_MAX), "description": "To drop."},
     "ttl_s": TTL,
 }
-_SHOWN_PART = fields(column=text(), descending=yes_no())
+_SHOWN_PART = fields(column=text(), descending=boolean())
 SHOWN_STREAM: Mapping[str, Schema] = {
-    "enabled": yes_no(),
+    "enabled": boolean(),
     "view": one_of(*_VIEWS),
     "columns": items(text()),
 }
 SHOWN: Mapping[str, Schema] = {
     "group": items(_SHOWN_PART),
     "key": items(_SHOWN_PART),
-    "hashed": yes_no(),
-    "shards": whole(1),
-    "slices": whole(1, about="Former name of shards."),
+    "hashed": boolean(),
+    "shards": integer(1),
+    "slices": integer(1, about="Former name of shards."),
     "columns": table(_TYPE),
     "indexes": table(
         fields(columns=items(_SHOWN_PART), mode=one_of(*_MODES), projections=items(text()))
     ),
     "streams": table(fields(**SHOWN_STREAM)),
-    "ttl_s": nullable(whole()),
-    "schema_version": whole(),
+    "ttl_s": nullable(integer()),
+    "schema_version": integer(),
 }
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from opentalos.gateway.rest.routing.schema import Schema, either, fields, table, text, yes_no
+from opentalos.gateway.rest.routing.schema import Schema, boolean, either, fields, table, text
 from opentalos.model.datum import Columns, DataType, Datum, Scalar
 from opentalos.model.errors import ValidationFailed
 from opentalos.model.mutation import Condition, ConditionOperator
@@ -15,11 +15,11 @@ from opentalos.wire.sds.datum import to_single
 COLUMNS_MAX = 1_000  # of a row in a request; a table has fewer
 _NAME = text(chars_min=1, chars_max=256)
 ROW: Schema = {
-    **table({}, _NAME, least=1, most=COLUMNS_MAX),
+    **table({}, _NAME, minimum=1, maximum=COLUMNS_MAX),
     "description": "Values by column.",
 }
 PREFIX: Schema = {
-    **table({}, _NAME, most=COLUMNS_MAX),
+    **table({}, _NAME, maximum=COLUMNS_MAX),
     "description": "Values of the key, or of its beginning; of an index first its columns.",
 }
 SHOWN: Schema = table({})
@@ -36,7 +36,7 @@ OPERATORS: Mapping[str, ConditionOperator] = {
 }
 CONDITION: Schema = either(
     fields(column=_NAME, operator={"type": "string", "enum": list(OPERATORS)}, value={}),
-    fields(exists=yes_no("Whether the row is there.")),
+    fields(exists=boolean("Whether the row is there.")),
 )
 _SET = DataType.BOOL_SET - DataType.BOOL  # from a type to the type of its sets
 _BINARY = (DataType.BINARY, DataType.RAWBINARY)

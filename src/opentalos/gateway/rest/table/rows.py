@@ -19,14 +19,14 @@ from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import (
     Schema,
+    boolean,
     either,
     fields,
+    integer,
     items,
     nullable,
     one_of,
     text,
-    whole,
-    yes_no,
 )
 from opentalos.gateway.rest.table.row_format import (
     CONDITION,
@@ -56,7 +56,7 @@ _INCREMENT = fields(
     key=_KEY, amounts={**ROW, "description": "What is added, by column."}, optional=_CONDITION
 )
 _REMOVE = fields(key=_KEY, optional={"columns": NAMES, **_CONDITION})
-_APPLIED = yes_no("False: the condition did not hold.")
+_APPLIED = boolean("False: the condition did not hold.")
 _WRITTEN = fields(applied=_APPLIED)
 _INCREMENTED = fields(applied=_APPLIED, values={**SHOWN, "description": "After it."})
 _FOUND = fields(row=nullable(SHOWN))
@@ -65,15 +65,15 @@ _FAILED = fields(
         title=text(about="The name of the condition."),
         detail=text(),
         outcome=one_of("not done", "unknown"),
-        retry_safe=yes_no(),
+        retry_safe=boolean(),
     )
 )
 _BATCH: Schema = items(
     either(
         fields(get=_GET), fields(put=_PUT), fields(increment=_INCREMENT), fields(remove=_REMOVE)
     ),
-    least=1,
-    most=ITEMS_MAX,
+    minimum=1,
+    maximum=ITEMS_MAX,
 )
 
 
@@ -229,12 +229,12 @@ ROUTES = (
                 optional={
                     "start": PREFIX,
                     "stop": PREFIX,
-                    "reverse": yes_no(),
-                    "limit": whole(1, LIMIT_MAX),
+                    "reverse": boolean(),
+                    "limit": integer(1, LIMIT_MAX),
                     "filter": text(chars_max=8_192),
                     "index": text(chars_min=1, chars_max=256),
                     "columns": NAMES,
-                    "count": yes_no("Count the rows instead of giving them."),
+                    "count": boolean("Count the rows instead of giving them."),
                 }
             ),
             optional=True,
@@ -242,8 +242,8 @@ ROUTES = (
         reply=fields(
             rows=items(SHOWN),
             next=nullable(SHOWN),
-            throttled=yes_no("The page ends here for the table's rate; go on later."),
-            optional={"count": whole(about="Of this page.")},
+            throttled=boolean("The page ends here for the table's rate; go on later."),
+            optional={"count": integer(about="Of this page.")},
         ),
     ),
     Route(
@@ -254,7 +254,7 @@ ROUTES = (
             "anything is done. Any other failure is that of its item. With partial, items over "
             "the table's rate fail each by itself; without it the whole batch does."
         ),
-        body=Body(fields(items=_BATCH, optional={"partial": yes_no()})),
+        body=Body(fields(items=_BATCH, optional={"partial": boolean()})),
         reply=fields(items=items(either(_FOUND, _WRITTEN, _INCREMENTED, _FAILED))),
     ),
 )  # fmt: skip

@@ -9,12 +9,12 @@ from opentalos.gateway.rest.routing.errors import NoSuchStream
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import (
     fields,
+    integer,
     items,
     nullable,
     one_of,
     table,
     text,
-    whole,
 )
 from opentalos.gateway.rest.table import format as table_format
 from opentalos.gateway.rest.table.tables import alter, table_of
@@ -26,13 +26,13 @@ _STREAM = {
     "topic_owner": nullable(text()),
     "state": one_of("running", "gap", "disabled", about="gap: it stopped, changes are missing."),
     **table_format.SHOWN_STREAM,
-    "since_ms": nullable(whole(about="Changes from then on are told.")),
-    "gap_ms": nullable(whole(about="The first change that is missing is not older.")),
+    "since_ms": nullable(integer(about="Changes from then on are told.")),
+    "gap_ms": nullable(integer(about="The first change that is missing is not older.")),
     "error": text(about="Why it stopped."),
 }
 _MARK = fields(
-    timestamp_ms=whole(about="Every change up to then is in the topic, below the offsets."),
-    offsets={**table(whole()), "description": "The next one of each partition at that moment."},
+    timestamp_ms=integer(about="Every change up to then is in the topic, below the offsets."),
+    offsets={**table(integer()), "description": "The next one of each partition at that moment."},
 )
 
 _NO_MARK = {"gap": "the stream stopped, and lacks changes", "disabled": "the stream is disabled"}

@@ -9,19 +9,19 @@ from opentalos.broker.tables.api.admin import check_version
 from opentalos.broker.tables.api.values import AppRight, Table, TableSpec, TeamRight, WhenFull
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.errors import Unusable
+from opentalos.gateway.rest.routing.forms import NEW_NAME
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import (
     fields,
+    integer,
     items,
     nullable,
     one_of,
     table,
     text,
-    whole,
 )
 from opentalos.gateway.rest.table import format as table_format
 from opentalos.gateway.rest.table.format import I32_MAX
-from opentalos.gateway.rest.topic.topics import NEW_NAME
 from opentalos.model.errors import InvalidName, TableNotExist, VersionConflict
 from opentalos.model.table import TableState
 
@@ -39,9 +39,11 @@ _APP_RIGHTS = {
 _TEAM_RIGHTS = {one.name.lower().replace("_", "-"): one for one in TeamRight}
 _STATES = [one.name.lower().replace("_", "-") for one in TableState]
 _GRANTEE = text(chars_min=1, chars_max=256)
-_APPS = table(items(one_of(*_APP_RIGHTS), most=len(_APP_RIGHTS)), _GRANTEE, most=GRANTEES_MAX)
-_TEAMS = table(items(one_of(*_TEAM_RIGHTS), most=len(_TEAM_RIGHTS)), _GRANTEE, most=GRANTEES_MAX)
-_UNITS = nullable(whole(1, I32_MAX, about="Units per second; null: the server's default."))
+_APPS = table(items(one_of(*_APP_RIGHTS), maximum=len(_APP_RIGHTS)), _GRANTEE, maximum=GRANTEES_MAX)
+_TEAMS = table(
+    items(one_of(*_TEAM_RIGHTS), maximum=len(_TEAM_RIGHTS)), _GRANTEE, maximum=GRANTEES_MAX
+)
+_UNITS = nullable(integer(1, I32_MAX, about="Units per second; null: the server's default."))
 _WHEN_FULL = one_of(
     *WhenFull, about="When a stream's topic takes nothing for long: refuse writes, or gap: stop it."
 )
@@ -49,7 +51,7 @@ _DECIDED = {
     "description": text(chars_max=256),
     "read_capacity": _UNITS,
     "write_capacity": _UNITS,
-    "quota_bytes": nullable(whole(1, about="That its rows may take; null: no limit.")),
+    "quota_bytes": nullable(integer(1, about="That its rows may take; null: no limit.")),
     "apps": {**_APPS, "description": "Rights by principal."},
     "teams": {**_TEAMS, "description": "Rights by team or organisation."},
     "when_full": _WHEN_FULL,
@@ -59,14 +61,14 @@ TABLE = {
     "owner": text(),
     "resource": text(about="Names this very table; one that is made anew has another."),
     "state": one_of(*_STATES),
-    "created_ms": whole(),
-    "altered_ms": whole(),
+    "created_ms": integer(),
+    "altered_ms": integer(),
     **table_format.SHOWN,
     "description": text(),
-    "read_capacity": nullable(whole()),
-    "write_capacity": nullable(whole()),
-    "quota_bytes": nullable(whole()),
-    "used_bytes": nullable(whole(about="Of the quota; null: it has none, or nobody knows yet.")),
+    "read_capacity": nullable(integer()),
+    "write_capacity": nullable(integer()),
+    "quota_bytes": nullable(integer()),
+    "used_bytes": nullable(integer(about="Of the quota; null: it has none, or nobody knows yet.")),
     "apps": table(items(text())),
     "teams": table(items(text())),
     "when_full": one_of(*WhenFull),
@@ -259,7 +261,7 @@ ROUTES = (
                 optional={
                     **table_format.CHANGE_FIELDS,
                     **_DECIDED,
-                    "schema_version": whole(1, I32_MAX, about="As the table was described."),
+                    "schema_version": integer(1, I32_MAX, about="As the table was described."),
                 }
             )
         ),

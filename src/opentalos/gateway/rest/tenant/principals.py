@@ -4,30 +4,28 @@ from typing import Any
 
 from opentalos.broker.values import IssuedKey, PrincipalInfo
 from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.forms import ORGANISATION_ID, PRINCIPAL_ID, TEAM_ID
 from opentalos.gateway.rest.routing.route import Body, Route
-from opentalos.gateway.rest.routing.schema import fields, items, not_empty, text, whole, yes_no
+from opentalos.gateway.rest.routing.schema import boolean, fields, integer, items, not_empty, text
 from opentalos.model.errors import PrincipalNotExist
 from opentalos.model.identity import Principal
 
 # The broker has the rule of each kind of id; these bound what is sent to it.
-PRINCIPAL_ID = r"^[a-zA-Z0-9][a-zA-Z0-9._@#+:-]{0,127}$"
-_ORGANISATION = r"^(CL[a-zA-Z0-9._@#+:-]{0,126})?$"
-_TEAM = r"^(CI[a-zA-Z0-9._@#+:-]{0,126})?$"
 
-KEY = fields(key_id=text(), created_ms=whole(), disabled=yes_no())
+KEY = fields(key_id=text(), created_ms=integer(), disabled=boolean())
 _NAMES = {
     "id": text(),
-    "number": whole(about="Billing number."),
+    "number": integer(about="Billing number."),
     "organisation": text(),
     "team": text(),
-    "admin": yes_no("Service administrator."),
+    "admin": boolean("Service administrator."),
 }
 _MADE = fields(**_NAMES)
-_REFUSES = yes_no("Each signed Talos request is taken once only.")
+_REFUSES = boolean("Each signed Talos request is taken once only.")
 _PRINCIPAL = fields(
-    **_NAMES, created_ms=whole(), disabled=yes_no(), refuse_replays=_REFUSES, keys=items(KEY)
+    **_NAMES, created_ms=integer(), disabled=boolean(), refuse_replays=_REFUSES, keys=items(KEY)
 )
-_CHANGE = not_empty(fields(optional={"disabled": yes_no(), "refuse_replays": _REFUSES}))
+_CHANGE = not_empty(fields(optional={"disabled": boolean(), "refuse_replays": _REFUSES}))
 _ISSUED = fields(key_id=text(), secret=text(about="Shown here and never again."))
 
 
@@ -140,9 +138,9 @@ ROUTES = (
             fields(
                 id=text(PRINCIPAL_ID),
                 optional={
-                    "organisation": text(_ORGANISATION, about="Organisation id (CL...)."),
-                    "team": text(_TEAM, about="Team id (CI...)."),
-                    "admin": yes_no(),
+                    "organisation": text(ORGANISATION_ID, about="Organisation id (CL...)."),
+                    "team": text(TEAM_ID, about="Team id (CI...)."),
+                    "admin": boolean(),
                 },
             )
         ),

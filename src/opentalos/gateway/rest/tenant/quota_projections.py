@@ -2,9 +2,9 @@
 
 from opentalos.broker.values import Projection, projection_fields, projection_of
 from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.forms import PRINCIPAL_ID
 from opentalos.gateway.rest.routing.route import Body, Route
-from opentalos.gateway.rest.routing.schema import fields, items, text, whole
-from opentalos.gateway.rest.tenant.principals import PRINCIPAL_ID
+from opentalos.gateway.rest.routing.schema import fields, integer, items, text
 from opentalos.model.errors import QuotaNotExist
 
 PROJECTIONS_MAX = 1_000  # of one request; a larger set is sent in parts
@@ -12,21 +12,23 @@ BODY_BYTES_MAX = 2 << 20
 RATE_MAX = 1 << 50
 DAYS_MAX = 10_000
 SEASON_MAX = 1_000_000
-_RATE = whole(0, RATE_MAX, "Bytes/s.")
+_RATE = integer(0, RATE_MAX, "Bytes/s.")
 _TENANT = text(PRINCIPAL_ID, about="An owner of topics: organisation or user.")
 _PROJECTION = fields(
     tenant=_TENANT,
-    made_ms=whole(about="When it was made; an older one never replaces a newer one."),
-    days=whole(0, DAYS_MAX, "Of history."),
-    level=whole(0, RATE_MAX, "Bytes/s of the busiest minute of a day when it was made."),
-    trend_per_day=whole(-RATE_MAX, RATE_MAX, "By which the level grows each day."),
+    made_ms=integer(about="When it was made; an older one never replaces a newer one."),
+    days=integer(0, DAYS_MAX, "Of history."),
+    level=integer(0, RATE_MAX, "Bytes/s of the busiest minute of a day when it was made."),
+    trend_per_day=integer(-RATE_MAX, RATE_MAX, "By which the level grows each day."),
     season=items(
-        whole(0, SEASON_MAX, "Per mille of the level, by weekday, Monday first."), least=7, most=7
+        integer(0, SEASON_MAX, "Per mille of the level, by weekday, Monday first."),
+        minimum=7,
+        maximum=7,
     ),
-    spread=whole(0, RATE_MAX, "Standard deviation of the days around all that."),
-    peak=whole(0, RATE_MAX, "The busiest minute of the latest 28 days."),
+    spread=integer(0, RATE_MAX, "Standard deviation of the days around all that."),
+    peak=integer(0, RATE_MAX, "The busiest minute of the latest 28 days."),
     optional={
-        "repeated_peak": whole(0, RATE_MAX, "What two of those days reached."),
+        "repeated_peak": integer(0, RATE_MAX, "What two of those days reached."),
         "mean": _RATE,
     },
 )
@@ -68,7 +70,7 @@ ROUTES = (
         method="PUT", path=_PATH, handler=put_projections, tag=_TAG, status=204,
         summary="Store what the traffic of tenants is expected to be; for administrators.",
         body=Body(
-            fields(projections=items(_PROJECTION, least=1, most=PROJECTIONS_MAX)),
+            fields(projections=items(_PROJECTION, minimum=1, maximum=PROJECTIONS_MAX)),
             bytes_max=BODY_BYTES_MAX,
         ),
         statuses=(409,),
@@ -78,7 +80,7 @@ ROUTES = (
         summary="List projections: all for administrators, else the caller's own.",
         query={
             "after": text(chars_max=128, about="The `next` of the reply before."),
-            "limit": whole(1, PROJECTIONS_MAX),
+            "limit": integer(1, PROJECTIONS_MAX),
         },
         reply=fields(projections=items(_PROJECTION), next=text(about="Empty: that is all.")),
     ),

@@ -13,41 +13,40 @@ from opentalos.broker.values import (
 )
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.errors import Unusable
+from opentalos.gateway.rest.routing.forms import NAME, PRINCIPAL_ID
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import (
+    boolean,
     fields,
+    integer,
     items,
     nullable,
     one_of,
     text,
-    whole,
-    yes_no,
 )
 from opentalos.gateway.rest.topic.naming import topic_of
 from opentalos.model.identity import Permission
 
 PARTITIONS_MAX = 10_000_000  # of one organisation
-_ORGANISATION = r"^[a-zA-Z0-9]([a-zA-Z0-9_-]{0,78}[a-zA-Z0-9-])?$"
-_USER = r"^[a-zA-Z0-9][a-zA-Z0-9._@#+:-]{0,127}$"
-_RATES = {name: whole(about="0: no limit.") for name in BaseQuota.__slots__}
-_SENT = {name: nullable(whole(about="0: no limit.")) for name in BaseQuota.__slots__}
-_TOPICS = whole(about="How many topics the user may own.")
-_USE = fields(**_RATES, used_bytes=whole())
-_USER_USE = fields(**_RATES, used_bytes=whole(), topics=_TOPICS)
+_RATES = {name: integer(about="0: no limit.") for name in BaseQuota.__slots__}
+_SENT = {name: nullable(integer(about="0: no limit.")) for name in BaseQuota.__slots__}
+_TOPICS = integer(about="How many topics the user may own.")
+_USE = fields(**_RATES, used_bytes=integer())
+_USER_USE = fields(**_RATES, used_bytes=integer(), topics=_TOPICS)
 _SHORT = text(chars_max=1_000)
-_TOTAL = whole(1, PARTITIONS_MAX, about="Partitions of the whole organisation.")
+_TOTAL = integer(1, PARTITIONS_MAX, about="Partitions of the whole organisation.")
 _REQUEST = fields(
-    organisation=text(), total=whole(), used=whole(), reason=text(), organisation_name=text(),
+    organisation=text(), total=integer(), used=integer(), reason=text(), organisation_name=text(),
     note=text(about="Why it was not decided without a person."),
 )  # fmt: skip
-_PENDING = fields(requests=items(_REQUEST), admin=yes_no("The caller may approve."))
+_PENDING = fields(requests=items(_REQUEST), admin=boolean("The caller may approve."))
 _DECISION = fields(
     outcome=one_of(*(outcome.value for outcome in Outcome)),
     reason=text(about="In numbers."),
-    approvable=whole(about="The largest total that would be granted at once."),
+    approvable=integer(about="The largest total that would be granted at once."),
 )
 _ASKED = fields(
-    requests=items(_REQUEST), admin=yes_no("The caller may approve."),
+    requests=items(_REQUEST), admin=boolean("The caller may approve."),
     optional={"decision": _DECISION},
 )  # fmt: skip
 
@@ -168,7 +167,7 @@ def _pending(pending: PendingQuotas) -> dict[str, Any]:
 
 _TAG = "quotas"
 _TOPIC = "topics/{topic}/quota"
-_USERS = {"user": text(_USER)}
+_USERS = {"user": text(PRINCIPAL_ID)}
 ROUTES = (
     Route(
         method="GET", path=_TOPIC, handler=get_topic_quota, tag=_TAG,
@@ -191,7 +190,7 @@ ROUTES = (
         method="GET", path="quotas/users", handler=list_user_quotas, tag=_TAG,
         summary="List the quotas of users that were set; for administrators.",
         reply=fields(
-            users=items(fields(user=text(), **_RATES, used_bytes=whole(), topics=_TOPICS))
+            users=items(fields(user=text(), **_RATES, used_bytes=integer(), topics=_TOPICS))
         ),
     ),
     Route(
@@ -215,10 +214,10 @@ ROUTES = (
             fields(
                 total=_TOTAL,
                 optional={
-                    "organisation": text(_ORGANISATION, about="Else the caller's."),
+                    "organisation": text(NAME, about="Else the caller's."),
                     "reason": _SHORT,
                     "organisation_name": _SHORT,
-                    "auto": yes_no(
+                    "auto": boolean(
                         "Decide at once: granted, rejected, or waiting for a person, each with a "
                         "reason."
                     ),

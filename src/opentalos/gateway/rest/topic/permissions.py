@@ -13,7 +13,9 @@ _ALL = (*GRANTABLE, Permission.CHANGE_TOPIC, Permission.CHANGE_PERMISSION)
 _NAMES = {str(one.name): one for one in _ALL}
 _SHOWN = items(one_of(*_NAMES))
 _SENT = fields(
-    permissions=items(one_of(*(str(one.name) for one in GRANTABLE)), least=1, most=len(GRANTABLE))
+    permissions=items(
+        one_of(*(str(one.name) for one in GRANTABLE)), minimum=1, maximum=len(GRANTABLE)
+    )
 )
 
 

@@ -5,60 +5,58 @@ from typing import Any
 
 from opentalos.broker.values import AttributeChange, NewTopic, Topic
 from opentalos.gateway.rest.routing.call import Answer, Call
+from opentalos.gateway.rest.routing.forms import NEW_NAME
 from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import (
     fields,
+    integer,
     items,
     nullable,
     one_of,
     table,
     text,
-    whole,
 )
 from opentalos.gateway.rest.topic.naming import topic_of
 from opentalos.model.errors import TalosError
 from opentalos.model.identity import Permission
 
-NEW_NAME = (
-    r"^(CL([a-zA-Z0-9_-]{0,77}[a-zA-Z0-9-])?/)?[a-zA-Z0-9]([a-zA-Z0-9_-]{0,78}[a-zA-Z0-9-])?$"
-)
 I32_MAX = (1 << 31) - 1
 ATTRIBUTES_MAX = 256
 _KEY = text(chars_min=1, chars_max=256)
 _VALUE = text(chars_max=4096)
-_PARTITIONS = whole(1, I32_MAX, about="The server's configuration has the largest number.")
-_RETENTION = whole(1, I32_MAX, about="Seconds that messages are kept.")
+_PARTITIONS = integer(1, I32_MAX, about="The server's configuration has the largest number.")
+_RETENTION = integer(1, I32_MAX, about="Seconds that messages are kept.")
 _OWNER_NAME = text(chars_max=256, about="Who is responsible; free text.")
 
 TOPIC = {
     "name": text(),
     "owner": text(),
     "resource": text(about="Names this very topic; one that is made anew has another."),
-    "partitions": whole(),
-    "consumer_partitions": whole(about="More than partitions while a shrink drains."),
-    "retention_s": whole(),
+    "partitions": integer(),
+    "consumer_partitions": integer(about="More than partitions while a shrink drains."),
+    "retention_s": integer(),
     "durability": one_of("synced", "flushed"),
     "attributes": table(text()),
-    "created_ms": whole(),
+    "created_ms": integer(),
     "owner_name": text(),
 }
 _STATE = fields(
-    partition=whole(),
-    start=whole(about="First offset that is kept."),
-    next=whole(about="Offset of the message that comes next."),
-    messages=whole(about="Kept."),
-    bytes=whole(about="Kept."),
-    total_messages=whole(about="Ever."),
-    total_bytes=whole(about="Ever."),
+    partition=integer(),
+    start=integer(about="First offset that is kept."),
+    next=integer(about="Offset of the message that comes next."),
+    messages=integer(about="Kept."),
+    bytes=integer(about="Kept."),
+    total_messages=integer(about="Ever."),
+    total_bytes=integer(about="Ever."),
 )
-_DESCRIBED = fields(**TOPIC, states=items(_STATE), used_bytes=whole())
+_DESCRIBED = fields(**TOPIC, states=items(_STATE), used_bytes=integer())
 _OFFSETS = fields(
-    partition=whole(),
+    partition=integer(),
     optional={
-        "start": whole(about="First offset that is kept."),
-        "end": whole(-1, about="Last offset; start - 1 if nothing is kept."),
-        "next": whole(about="Offset of the message that comes next."),
-        "at": whole(about="First offset stored at time_ms or later, or next."),
+        "start": integer(about="First offset that is kept."),
+        "end": integer(-1, about="Last offset; start - 1 if nothing is kept."),
+        "next": integer(about="Offset of the message that comes next."),
+        "at": integer(about="First offset stored at time_ms or later, or next."),
         "error": text(about="Why the server cannot tell now."),
     },
 )
@@ -181,7 +179,7 @@ ROUTES = (
                 partitions=_PARTITIONS,
                 optional={
                     "retention_s": _RETENTION,
-                    "attributes": table(_VALUE, _KEY, most=ATTRIBUTES_MAX),
+                    "attributes": table(_VALUE, _KEY, maximum=ATTRIBUTES_MAX),
                     "owner_name": _OWNER_NAME,
                 },
             )
@@ -201,7 +199,7 @@ ROUTES = (
                 optional={
                     "partitions": _PARTITIONS,
                     "retention_s": _RETENTION,
-                    "attributes": table(nullable(_VALUE), _KEY, most=ATTRIBUTES_MAX),
+                    "attributes": table(nullable(_VALUE), _KEY, maximum=ATTRIBUTES_MAX),
                 }
             )
         ),
@@ -213,7 +211,7 @@ ROUTES = (
     Route(
         method="GET", path="topics/{topic}/offsets", handler=get_offsets, tag=_TAG,
         summary="Show the first, last and next offset of each partition.",
-        query={"time_ms": whole(about="Also the offset of this time (Unix milliseconds).")},
+        query={"time_ms": integer(about="Also the offset of this time (Unix milliseconds).")},
         reply=fields(partitions=items(_OFFSETS)),
     ),
 )  # fmt: skip

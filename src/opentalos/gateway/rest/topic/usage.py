@@ -2,37 +2,37 @@
 
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.route import Route
-from opentalos.gateway.rest.routing.schema import fields, items, nullable, text, whole
+from opentalos.gateway.rest.routing.schema import fields, integer, items, nullable, text
 from opentalos.gateway.rest.topic.naming import topic_of
 from opentalos.model.identity import Permission
 
 MINUTES_MAX = 10_000  # of one page
 READ_S = 20.0  # for a page that has to be read from storage
 _MINUTE = fields(
-    minute_ms=whole(about="First millisecond of the minute of append time."),
-    records=whole(1),
-    bytes=whole(about="Payload of the blocks, as stored."),
-    first_offset=whole(),
-    next_offset=whole(),
+    minute_ms=integer(about="First millisecond of the minute of append time."),
+    records=integer(1),
+    bytes=integer(about="Payload of the blocks, as stored."),
+    first_offset=integer(),
+    next_offset=integer(),
 )
 _USAGE = fields(
     topic=text(about="Unique id of the topic."),
     name=text(),
     tenant=text(about="Owner of the topic."),
-    partitions=whole(about="The topic ever had: 0 to partitions - 1 can be asked for."),
-    partition=whole(),
-    start_offset=whole(about="First offset that is kept."),
-    next_offset=whole(about="Offset of the message that comes next."),
-    metered_offset=whole(
+    partitions=integer(about="The topic ever had: 0 to partitions - 1 can be asked for."),
+    partition=integer(),
+    start_offset=integer(about="First offset that is kept."),
+    next_offset=integer(about="Offset of the message that comes next."),
+    metered_offset=integer(
         -1, about="__usage tells of all messages below it; -1: the topic is not metered."
     ),
-    metered_since=whole(
+    metered_since=integer(
         about="From it on; larger than 0 if messages were dropped while nothing was metered."
     ),
-    total_bytes=whole(about="Ever appended, with the headers of the log's blocks."),
+    total_bytes=integer(about="Ever appended, with the headers of the log's blocks."),
     minutes=items(_MINUTE),
     next_page=nullable(
-        whole(about="Go on at this offset; the last minute may go on there, too. null: the end.")
+        integer(about="Go on at this offset; the last minute may go on there, too. null: the end.")
     ),
 )
 
@@ -82,9 +82,9 @@ ROUTES = (
         summary="Count what one partition took in, by minute, from its log.",
         reply=_USAGE,
         query={
-            "partition": whole(about="0 unless asked for otherwise."),
-            "offset": whole(about="Where to begin; what is no longer kept is left out."),
-            "minutes_max": whole(1, MINUTES_MAX),
+            "partition": integer(about="0 unless asked for otherwise."),
+            "offset": integer(about="Where to begin; what is no longer kept is left out."),
+            "minutes_max": integer(1, MINUTES_MAX),
         },
         notes="For the topic's owner and administrators. Of a minute that began before "
         "start_offset only the messages that are kept are counted.",

@@ -6,6 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
+from opentalos.model.checks import shown
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.billing.plans.price_plan import (
     AMOUNT_DECIMALS_MAX,
@@ -78,7 +79,7 @@ def _files(folder: Path, faults: Faults) -> list[Path]:
 def _plan(table: TomlTable) -> PricePlan | None:
     name, valid_from = table.text("plan"), table.month("valid_from")
     currency, rounding = table.text("currency"), table.text("rounding", Rounding.HALF_UP)
-    decimals = table.whole("decimals", AMOUNT_DECIMALS_MAX, _DECIMALS)
+    decimals = table.integer("decimals", AMOUNT_DECIMALS_MAX, _DECIMALS)
     if currency is not None and not _CURRENCY.fullmatch(currency):
         table.fault(f"currency is {currency!r}, need three capitals as in EUR", "currency")
     if rounding is not None and rounding not in list(Rounding):
@@ -114,7 +115,7 @@ def _rates(table: TomlTable) -> Iterator[tuple[Resource, Rate]]:
     below = table.table(Resource.PARTITIONS)
     if below is not None:
         price = below.amount("price", PRICE_MAX, PRICE_DECIMALS)
-        free = below.whole("included", COUNT_MAX, 0)
+        free = below.integer("included", COUNT_MAX, 0)
         below.end()
         if price is not None and free is not None:
             tiers = (Tier(begin=0, end=None, price=price),)
@@ -123,7 +124,7 @@ def _rates(table: TomlTable) -> Iterator[tuple[Resource, Rate]]:
 
 def _metered(table: TomlTable, resource: Resource) -> Rate | None:
     unit = _unit(table, resource)
-    free = table.whole("free", COUNT_MAX, 0)
+    free = table.integer("free", COUNT_MAX, 0)
     read = [(_tier(one), one) for one in table.tables("tier")]
     if not read:
         table.fault(f"[{resource}] has no tier: [[{resource}.tier]] with from and price")
@@ -150,14 +151,14 @@ def _unit(table: TomlTable, resource: Resource) -> tuple[int, str] | None:
     if type(value) is int and 1 <= value <= UNIT_MAX:
         return value, ""
     names = f", or one of {', '.join(UNITS)}" if resource is Resource.BYTES else ""
-    need = f"a whole number from 1 to {UNIT_MAX:,}{names}"
-    table.fault(f"unit is {value!r}, need {need}", "unit")
+    rule = f"must be an integer from 1 to {UNIT_MAX:,}{names}"
+    table.fault(f"unit {rule}, not {shown(value)}", "unit")
     return None
 
 
 def _tier(table: TomlTable) -> Tier | None:
-    begin = table.whole("from", COUNT_MAX)
-    end = table.whole("up_to", COUNT_MAX) if "up_to" in table else None
+    begin = table.integer("from", COUNT_MAX)
+    end = table.integer("up_to", COUNT_MAX) if "up_to" in table else None
     price = table.amount("price", PRICE_MAX, PRICE_DECIMALS)
     whole = begin is not None and price is not None and ("up_to" in table) == (end is not None)
     table.end()

@@ -112,7 +112,7 @@ def _entries(table: TomlTable, plans: PricePlans) -> list[TenantEntry]:
     for one in table.tables("tenant"):
         tenant, plan = one.text("id"), one.text("plan")
         valid_from = one.month("valid_from", _FIRST)
-        reserved = one.whole("reserved_partitions", RESERVED_MAX, 0)
+        reserved = one.integer("reserved_partitions", RESERVED_MAX, 0)
         one.end()
         if tenant is None or plan is None or valid_from is None or reserved is None:
             continue

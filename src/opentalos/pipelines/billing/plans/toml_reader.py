@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path as FilePath
 from typing import Any, Final
 
+from opentalos.model.checks import integer, plural, shown
 from opentalos.pipelines.billing.plans.toml_lines import Path, line_at, lines_of
 from opentalos.pipelines.lake.month import Month
 
@@ -44,7 +45,7 @@ class TomlTable:
         return name in self._values
 
     def line(self, name: str = "") -> int:
-        """Where a value stands, or the table itself."""
+        """The line of a value, or of the table itself."""
         return line_at(self._lines, (*self._path, name) if name else self._path)
 
     def fault(self, text: str, name: str = "") -> None:
@@ -56,32 +57,35 @@ class TomlTable:
         value = self._value(name, default)
         if value is None or value is default or (isinstance(value, str) and value.strip()):
             return value
-        self._wrong(name, "a text in quotes")
+        self._wrong(name, "must be a non-empty string in quotes")
         return None
 
-    def whole(self, name: str, at_most: int, default: int | None = None) -> int | None:
-        """A whole number from 0 on."""
+    def integer(self, name: str, maximum: int, default: int | None = None) -> int | None:
+        """An integer from 0 to ``maximum``."""
         value = self._value(name, default)
-        if value is None or (type(value) is int and 0 <= value <= at_most):
-            return value
-        self._wrong(name, f"a whole number from 0 to {at_most:,}")
-        return None
+        try:
+            return None if value is None else integer(value, 0, maximum)
+        except ValueError as error:
+            self._wrong(name, str(error))
+            return None
 
     def amount(
-        self, name: str, at_most: Decimal, decimals: int, default: Decimal | None = None
+        self, name: str, maximum: Decimal, decimals: int, default: Decimal | None = None
     ) -> Decimal | None:
-        """A decimal number from 0 on, exactly as it is written."""
+        """A decimal number from 0 to ``maximum``, exactly as it is written."""
         value = self._value(name, default)
         if value is None:
             return None
         if type(value) is int or isinstance(value, Decimal):
             number = Decimal(value)
-            if number.is_finite() and 0 <= number <= at_most:
+            if number.is_finite() and 0 <= number <= maximum:
                 if -int(number.as_tuple().exponent) <= decimals:
                     return number
-                self._wrong(name, f"at most {decimals} digits behind the point")
+                self._wrong(
+                    name, f"must have at most {decimals} decimal {plural('place', decimals)}"
+                )
                 return None
-        self._wrong(name, f"a number from 0 to {at_most:,}")
+        self._wrong(name, f"must be a number from 0 to {maximum:,}")
         return None
 
     def month(self, name: str, default: Month | None = None) -> Month | None:
@@ -107,7 +111,7 @@ class TomlTable:
             return None
         if isinstance(value, Mapping):
             return self._below(value, (*self._path, name))
-        self._wrong(name, f"a table [{name}]")
+        self._wrong(name, f"must be a table [{name}]")
         return None
 
     def tables(self, name: str) -> Iterator["TomlTable"]:
@@ -115,18 +119,18 @@ class TomlTable:
         value = self.raw(name)
         if value is None:
             return
-        if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
-            self._wrong(name, f"tables [[{name}]]")
+        if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+            self._wrong(name, f"must be an array of tables [[{name}]]")
             return
-        for index, one in enumerate(value):
-            yield self._below(one, (*self._path, name, index))
+        for index, item in enumerate(value):
+            yield self._below(item, (*self._path, name, index))
 
     def end(self) -> None:
-        """Note all keys that nobody asked for."""
+        """Note every key that was not asked for."""
         for name in self._values:
             if name not in self._asked:
                 known = ", ".join(sorted(self._asked))
-                self.fault(f"unknown key {name!r}; known here: {known}", name)
+                self.fault(f"unknown key {name}; known here: {known}", name)
 
     def _below(self, values: Mapping[str, Any], path: Path) -> "TomlTable":
         return TomlTable(self.file, values, self._faults, lines=self._lines, path=path)
@@ -137,21 +141,19 @@ class TomlTable:
             self.fault(f"{name} is missing")
         return default if value is None else value
 
-    def _wrong(self, name: str, need: str) -> None:
-        value = self._values[name]
-        shown = str(value) if isinstance(value, Decimal) else repr(value)
-        self.fault(f"{name} is {shown}, need {need}", name)
+    def _wrong(self, name: str, rule: str) -> None:
+        self.fault(f"{name} {rule}, not {shown(self._values[name])}", name)
 
 
 def read_toml(path: FilePath, faults: Faults) -> TomlTable | None:
-    """The whole file; None, with a fault noted, if it cannot be read or is no TOML."""
+    """The whole file; None, with a fault noted, if it cannot be read or is not TOML."""
     try:
         with path.open("rb") as file:
             raw = file.read(FILE_BYTES_MAX + 1)
         text = raw.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        faults.texts.append(f"{path}: cannot be read: {reason}")
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        faults.texts.append(f"{path}: cannot read it: {reason}")
         return None
     if len(raw) > FILE_BYTES_MAX:
         faults.texts.append(f"{path}: has more than {FILE_BYTES_MAX:,} bytes")
@@ -159,13 +161,13 @@ def read_toml(path: FilePath, faults: Faults) -> TomlTable | None:
     try:
         values = tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
-        faults.texts.append(_no_toml(path, text, str(error)))
+        faults.texts.append(_toml_error(path, text, str(error)))
         return None
     return TomlTable(str(path), values, faults, lines=lines_of(text))
 
 
-def _no_toml(path: FilePath, text: str, reason: str) -> str:
-    """The parser says its line at the end of the text: bring it to the front."""
+def _toml_error(path: FilePath, text: str, reason: str) -> str:
+    """The parser names the line at the end of its text: bring it to the front."""
     what, _, place = reason.rpartition(" (at ")
     line = "".join(filter(str.isdigit, place.partition(",")[0]))
     return f"{path}:{line or text.count(chr(10)) + 1}: {what or reason}"

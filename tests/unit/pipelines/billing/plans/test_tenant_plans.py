@@ -90,7 +90,7 @@ def test_a_plan_that_did_not_exist_yet_is_a_named_problem(tmp_path: Path) -> Non
         ('"2026-09"', '"1970-01"', 8, "two entries for the same month: line 3"),
         ('default_plan = "standard"', 'default_plan = "x"', 1, "no plan 'x'"),
         ("reserved_partitions = 64", "reserved_partitions = -1", 6, "from 0"),
-        ("reserved_partitions", "reserved", 6, "unknown key 'reserved'"),
+        ("reserved_partitions", "reserved", 6, "unknown key reserved"),
         ('id = "CLformer"\n', "", 13, "id is missing"),
     ],
 )

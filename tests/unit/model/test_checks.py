@@ -1,0 +1,62 @@
+"""Each check accepts exactly its kind of value and says what is allowed."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from functools import partial
+
+import pytest
+
+from opentalos.model.checks import boolean, choice, integer, null, number, shown, size, string
+
+
+@pytest.mark.parametrize(
+    ("check", "accepted", "rejected", "text"),
+    [
+        (integer, [0, 1 << 70], [-1, True, 1.0, "1", None], "must be an integer of 0 or more"),
+        (
+            partial(integer, minimum=-1, maximum=5_000),
+            [-1, 5_000],
+            [-2, 5_001],
+            "must be an integer from -1 to 5,000",
+        ),
+        (
+            number,
+            [0, 0.5],
+            [-0.5, True, float("nan"), float("inf"), "1"],
+            "must be a number of 0 or more",
+        ),
+        (boolean, [True, False], [0, 1, "true", None], "must be true or false"),
+        (string, ["", "a"], [1, None, b"a"], "must be a string"),
+        (null, [None], [0, "", False], "must be null"),
+        (partial(choice, allowed=("a", "b")), ["a"], ["c", 1, ["a"]], "must be one of a, b"),
+    ],
+)
+def test_a_check_accepts_its_kind_and_says_what_is_allowed(
+    check: Callable[[object], object], accepted: list[object], rejected: list[object], text: str
+) -> None:
+    for value in accepted:
+        assert check(value) == value
+    for value in rejected:
+        with pytest.raises(ValueError, match=f"^{text}$"):
+            check(value)
+
+
+@pytest.mark.parametrize(
+    ("count", "minimum", "maximum", "text"),
+    [
+        (2, 0, 1, "must have 0 to 1 item, not 2"),
+        (0, 1, 3, "must have 1 to 3 items, not 0"),
+        (0, 1, None, "must have 1 or more items, not 0"),
+    ],
+)
+def test_a_wrong_size_names_the_bounds(
+    count: int, minimum: int, maximum: int | None, text: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{text}$"):
+        size(count, "item", minimum, maximum)
+
+
+def test_a_rejected_value_is_shown_as_toml_writes_it() -> None:
+    values = [True, "a", [1, "b"], Decimal("0.50"), float("inf"), None, "x" * 100]
+    expected = ["true", '"a"', '[1, "b"]', "0.50", "inf", "null", '"' + "x" * 59 + "..."]
+    assert [shown(value) for value in values] == expected
