@@ -8,7 +8,7 @@ from bench.plan import Plan
 from bench.report import Figure
 from bench.sdk_payloads import messages_of, table_of
 from opentalos.model.message import Compression, PayloadFormat, StoredBlock
-from opentalos.sdk.arrow import arrow
+from opentalos.sdk import arrow
 from opentalos.sdk.core.blocks import decode_block_records, encode_records
 from opentalos.sdk.core.values import Message
 

@@ -20,10 +20,10 @@ from opentalos.sdk.errors import (
 )
 from opentalos.sdk.sync.admin import TalosAdmin
 from opentalos.sdk.sync.client import Client
-from opentalos.sdk.sync.consumer import TalosConsumer
-from opentalos.sdk.sync.producer import TalosProducer
 from opentalos.sdk.sync.simple_consumer import SimpleConsumer
 from opentalos.sdk.sync.simple_producer import SimpleProducer
+from opentalos.sdk.sync.talos_consumer import TalosConsumer
+from opentalos.sdk.sync.talos_producer import TalosProducer
 
 __all__ = [
     "BufferFull",

@@ -3,7 +3,7 @@
 import os
 
 from opentalos.sdk import ClientConfig, Compression, Message, aio
-from opentalos.sdk.arrow.arrow import SCHEMA
+from opentalos.sdk.arrow import SCHEMA
 
 MIB = 1 << 20
 

@@ -19,7 +19,7 @@ from opentalos.model.datum import DataType
 from opentalos.model.errors import ConfigError, ValidationFailed
 from opentalos.model.table import TableSchema
 from opentalos.pipelines.lake.tables import HashTable
-from opentalos.sdk.core.table.stream_decode import told_name
+from opentalos.sdk.core.table.stream_decode import published_name
 from opentalos.sdk.stream import Replica, StoredState, StreamDecoder
 
 SCANNED_ROWS: Final = 1_000  # of a scan, in one batch
@@ -115,7 +115,7 @@ class Replay:
             rows = []
             for value, number in zip(values.to_pylist(), numbers.to_pylist(), strict=True):
                 table, change = decoder.payload(value, number)
-                if table == told_name(self.table):
+                if table == published_name(self.table):
                     part = self._part_of(change.key[name].value for name in self.schema.key_columns)
                     rows.append({PART: part, "value": value, "sequence_number": number})
             yield pa.RecordBatch.from_pylist(rows, MESSAGE)

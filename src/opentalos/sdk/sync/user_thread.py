@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from opentalos.sdk.core.consumer.settings import Callbacks, Told
 from opentalos.sdk.sync.loop_thread import LoopThread
 
-_LOG = logging.getLogger("opentalos.sdk.sync.consumer")
+_LOG = logging.getLogger("opentalos.sdk.consumer")
 _T = TypeVar("_T")
 _Call = Callable[[], object]
 

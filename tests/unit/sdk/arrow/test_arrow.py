@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from opentalos.model.errors import BadRequest
 from opentalos.model.message import Compression, MessageBlock, PayloadFormat, StoredBlock
-from opentalos.sdk.arrow import arrow
-from opentalos.sdk.arrow import reader as arrow_reader
+from opentalos.sdk import arrow
+from opentalos.sdk.arrow import message_columns
 from opentalos.sdk.core.blocks import decode_block_records, encode_records
 from opentalos.sdk.core.values import Message, Record
 from opentalos.wire.message import (
@@ -92,7 +92,7 @@ def test_a_table_holds_what_the_records_hold(
     fetched = list(put([encode_records(messages, compression) for messages in blocks]))
     expected = [one for block in fetched for one in decode_block_records("t", 3, block, first)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrow, "decode_block_records", refuse_the_slow_way)
+        patch.setattr("opentalos.sdk.arrow.decode.decode_block_records", refuse_the_slow_way)
         table = arrow.decode_table("t", 3, fetched, first)
     assert rows_of(table) == rows(expected)
 
@@ -246,7 +246,7 @@ def test_blocks_of_a_table_are_those_of_the_plain_encoder(
 ) -> None:
     table = pa.Table.from_batches(table_of(messages).to_batches(chunk), table_of([]).schema)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("opentalos.sdk.arrow.writer._WINDOW_ROWS_MAX", window)
+        patch.setattr("opentalos.sdk.arrow.encode._WINDOW_ROWS_MAX", window)
         blocks = list(arrow.encode_batch(table, compression, bytes_max, messages_max))
     at = 0
     for block in blocks:
@@ -337,7 +337,7 @@ def test_without_pyarrow_the_error_names_the_extra() -> None:
     program = (
         "import sys; sys.modules['pyarrow'] = None\n"
         "import opentalos.sdk\n"
-        "try: import opentalos.sdk.arrow.arrow\n"
+        "try: import opentalos.sdk.arrow\n"
         "except ImportError as error: print(error)"
     )
     done = subprocess.run(
@@ -348,7 +348,7 @@ def test_without_pyarrow_the_error_names_the_extra() -> None:
 
 def test_places_end_where_the_payload_ends() -> None:
     one = encode_messages([PLAIN])
-    assert arrow_reader.message_places(one * 3, 3) == [0, len(one), 2 * len(one)]
+    assert message_columns.message_places(one * 3, 3) == [0, len(one), 2 * len(one)]
     for data, count in ((one, 2), (one * 2, 1), (one[:-1], 1), (one + b"\0", 1), (b"", 1)):
-        with pytest.raises(arrow_reader.NotPlain):
-            arrow_reader.message_places(data, count)
+        with pytest.raises(message_columns.NotPlain):
+            message_columns.message_places(data, count)

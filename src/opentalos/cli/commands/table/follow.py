@@ -76,7 +76,7 @@ def follow(
              talos table follow people changes --follow --format json | jq .key
     """  # fmt: skip
     from opentalos.cli.input.record_source import Wanted
-    from opentalos.sdk.core.table.stream_decode import StreamDecoder, told_name, topic_name
+    from opentalos.sdk.core.table.stream_decode import StreamDecoder, published_name, topic_name
     from opentalos.sdk.tables import TalosTable
 
     server.rest().reach()
@@ -84,7 +84,7 @@ def follow(
         schema = found.schema()
     key = _stream_of(schema, table, topic)
     changes = _Changes(
-        told_name(table), StreamDecoder(schema, schema.streams[key].view), _SHOW[form]
+        published_name(table), StreamDecoder(schema, schema.streams[key].view), _SHOW[form]
     )
     if form == "tsv":
         click.echo("\t".join(_TSV_COLUMNS))

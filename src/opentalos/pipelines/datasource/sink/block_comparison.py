@@ -3,7 +3,7 @@
 from typing import Final
 
 from opentalos.model.message import MessageBlock, StoredBlock
-from opentalos.sdk.arrow.arrow import decode_batches
+from opentalos.sdk.arrow import decode_batches
 from opentalos.wire.message import MessageFormatError
 
 _PLACE: Final = ("topic", "partition", "offset", "append_time")  # given by the log

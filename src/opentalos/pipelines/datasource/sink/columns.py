@@ -59,7 +59,7 @@ class WriteColumns:
                 )
 
     def messages(self, rows: Any) -> Any:
-        """The rows as ``opentalos.sdk.arrow.arrow`` takes them."""
+        """The rows as ``opentalos.sdk.arrow`` takes them."""
         kept = [name for name in rows.column_names if name not in _ROUTES]
         return rows.select(kept).rename_columns([_NAMES.get(name, name) for name in kept])
 

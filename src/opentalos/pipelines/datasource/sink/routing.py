@@ -13,7 +13,7 @@ from opentalos.model.message import MessageBlock
 from opentalos.pipelines.datasource.sink.columns import WriteColumns, check_partitions
 from opentalos.pipelines.datasource.sink.options import WriteOptions
 from opentalos.pipelines.datasource.sink.plan import Target
-from opentalos.sdk.arrow.arrow import encode_batch
+from opentalos.sdk.arrow import encode_batch
 from opentalos.sdk.arrow.partitions import NO_PARTITION, partitions_of, rows_by_partition
 from opentalos.sdk.core.producer.partitioner import partition_of
 

@@ -14,7 +14,7 @@ from opentalos.model.errors import ConfigError
 
 
 class _Column(NamedTuple):
-    decoded: str  # its name in opentalos.sdk.arrow.arrow.SCHEMA
+    decoded: str  # its name in opentalos.sdk.arrow.SCHEMA
     spark: DataType
     arrow: Any
     nullable: bool = True

@@ -15,7 +15,7 @@ from opentalos.pipelines.datasource.source.next_batch import retained_from
 from opentalos.pipelines.datasource.source.topic_snapshot import deleted
 from opentalos.sdk import Client, ClientConfig, PositionExpired, TopicRef
 from opentalos.sdk.aio import Client as AsyncClient
-from opentalos.sdk.arrow.arrow import decode_batches
+from opentalos.sdk.arrow import decode_batches
 from opentalos.sdk.sync.loop_thread import LoopThread
 from opentalos.wire.message import MessageFormatError
 
@@ -35,7 +35,7 @@ class RangeReader:
     skip_expired: bool
 
     def read(self, ranges: Sequence[ReadRange]) -> Iterator[Any]:
-        """Record batches of ``opentalos.sdk.arrow.arrow.SCHEMA``, range by range, by offset.
+        """Record batches of ``opentalos.sdk.arrow.SCHEMA``, range by range, by offset.
 
         Raises: TopicNotExist: the topic was deleted; OffsetOutOfRange: offsets expired since the
         batch was planned; MessageFormatError, CorruptLog: a block is damaged; PermissionDenied;

@@ -5,11 +5,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from opentalos.model.errors import LeaseNotHeld, TalosError
+from opentalos.sdk.aio.consumer.assigned_partition import Held
 from opentalos.sdk.aio.consumer.group_member import GroupMember
-from opentalos.sdk.core.consumer.held import Held
 from opentalos.sdk.core.consumer.settings import ConsumerCounters
 
-_LOG = logging.getLogger("opentalos.sdk.sync.consumer")
+_LOG = logging.getLogger("opentalos.sdk.consumer")
 
 
 class Committer:

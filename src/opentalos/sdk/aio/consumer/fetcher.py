@@ -18,14 +18,14 @@ from opentalos.model.errors import (
     Unavailable,
 )
 from opentalos.sdk.aio.connection.client import Client
+from opentalos.sdk.aio.consumer.assigned_partition import Held
 from opentalos.sdk.core.consumer.delivery import Chunk, Delivery
-from opentalos.sdk.core.consumer.held import Held
 from opentalos.sdk.core.consumer.settings import ConsumerCounters, ConsumerSettings, Expired
 from opentalos.sdk.core.values import FetchReply, OffsetRange, TopicRef
 from opentalos.sdk.errors import PositionExpired
 from opentalos.wire.message import MessageFormatError
 
-_LOG = logging.getLogger("opentalos.sdk.sync.consumer")
+_LOG = logging.getLogger("opentalos.sdk.consumer")
 EMPTY_PAUSE_S: Final = 0.2  # Source: docs/protocol/consumers.md#client-settings
 FAILED_PAUSE_S: Final = 0.2  # after a fetch that its own retries did not save; doubles
 FAILED_PAUSE_S_MAX: Final = 5.0

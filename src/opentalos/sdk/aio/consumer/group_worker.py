@@ -19,17 +19,17 @@ from opentalos.model.errors import (
     Unavailable,
 )
 from opentalos.sdk.aio.connection.client import Client
+from opentalos.sdk.aio.consumer.assigned_partition import Held
 from opentalos.sdk.aio.consumer.committer import Committer
 from opentalos.sdk.aio.consumer.fetcher import Fetcher
 from opentalos.sdk.aio.consumer.group_member import GroupMember
 from opentalos.sdk.aio.consumer.start_positions import offsets_of, started
 from opentalos.sdk.core.consumer.balance import balance
 from opentalos.sdk.core.consumer.delivery import Delivery
-from opentalos.sdk.core.consumer.held import Held
 from opentalos.sdk.core.consumer.settings import Callbacks, ConsumerCounters, ConsumerSettings, Told
 from opentalos.sdk.core.values import Position, TopicRef
 
-_LOG = logging.getLogger("opentalos.sdk.sync.consumer")
+_LOG = logging.getLogger("opentalos.sdk.consumer")
 SHORT_LOOK_S: Final = 0.5  # between looks at the group while partitions are missing
 # Part of the interval after which the workers are looked at: not all at once, and early enough
 # that what is given up then changes hands within the interval.

@@ -79,7 +79,7 @@ class SimpleConsumer:
 
         Raises: as ``fetch``, and ImportError without the extra ``arrow``.
         """
-        from opentalos.sdk.arrow.arrow import decode_table  # pyarrow is heavy, and an extra
+        from opentalos.sdk.arrow import decode_table  # pyarrow is heavy, and an extra
 
         ref = await self._client.topic(self._name)
         offset = await self.offset_of(partition, position)

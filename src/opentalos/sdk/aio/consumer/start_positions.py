@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from opentalos.sdk.aio.connection.client import Client
-from opentalos.sdk.core.consumer.held import Held
+from opentalos.sdk.aio.consumer.assigned_partition import Held
 from opentalos.sdk.core.consumer.settings import ConsumerSettings, StartAt
 from opentalos.sdk.core.values import Start, TopicRef, position_ms
 

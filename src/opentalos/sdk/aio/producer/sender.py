@@ -38,7 +38,7 @@ _SLOW: Final = frozenset((Compression.GZIP, Compression.ZSTD))  # milliseconds f
 # watches it and to finish it.
 Settle = Callable[[Batch, int | None, TalosError | None], None]
 
-_log = logging.getLogger("opentalos.sdk.sync.producer")
+_log = logging.getLogger("opentalos.sdk.producer")
 
 
 @dataclass(slots=True)

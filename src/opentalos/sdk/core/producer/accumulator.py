@@ -15,7 +15,7 @@ from opentalos.sdk.errors import BufferFull, ClientClosed
 MESSAGE_BYTES: Final = 250  # that the objects of one message take besides its data; measured
 WATCH_BYTES: Final = 120  # that its callbacks take
 
-_log = logging.getLogger("opentalos.sdk.sync.producer")
+_log = logging.getLogger("opentalos.sdk.producer")
 
 
 class Watcher(NamedTuple):

@@ -22,7 +22,7 @@ class StreamChange(NamedTuple):
     change: Change
 
 
-def told_name(table: str) -> str:
+def published_name(table: str) -> str:
     """A table's name as messages have it: without its owner."""
     return table.rpartition("/")[2]
 

@@ -9,7 +9,7 @@ from opentalos.model.errors import ConfigError
 from opentalos.model.message import Compression, StoredBlock
 from opentalos.pipelines.datasource.source.columns import DEFAULT_COLUMNS, Projection, spark_schema
 from opentalos.sdk import Message
-from opentalos.sdk.arrow.arrow import decode_batches
+from opentalos.sdk.arrow import decode_batches
 from opentalos.sdk.core.blocks import encode_records
 
 EVERYTHING = (*DEFAULT_COLUMNS, "sequence_number", "schema_fingerprint")

@@ -1,4 +1,4 @@
-"""Structured tables for asyncio: their records, and their administration."""
+"""Reads and writes the rows of a structured table, for asyncio."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -6,12 +6,12 @@ from typing import Any, Final, Self
 
 from opentalos.model.datum import Columns, Datum
 from opentalos.model.errors import TableNotExist, ValidationFailed
-from opentalos.model.table import TableSchema, TableSpec, TableState
+from opentalos.model.table import TableSchema
 from opentalos.sdk.aio.connection.client import Client, attach
-from opentalos.sdk.aio.table import structs
-from opentalos.sdk.aio.table.scan import (
+from opentalos.sdk.aio.tables import structs
+from opentalos.sdk.aio.tables.scan import (
     ScanPage,
-    ScanPlace,
+    ScanPosition,
     ScanQuery,
     following,
     page_request,
@@ -26,15 +26,14 @@ from opentalos.sdk.core.table.calls import (
     Increment,
     Put,
     Remove,
-    TableInfo,
     TableRange,
 )
-from opentalos.sdk.core.table.stream_state import StoredState, StreamMark
+from opentalos.sdk.core.table.stream_state import StoredState
 from opentalos.sdk.core.table.values import Given, Row, typed_columns
 from opentalos.wire._generated import sds
 from opentalos.wire._generated.sds import ADMIN_SERVICE, TABLE_SERVICE
 from opentalos.wire.sds.datum import columns_from
-from opentalos.wire.sds.table_schema import spec_from, spec_to
+from opentalos.wire.sds.table_schema import spec_from
 
 SCHEMA_AGE_S_MAX: Final = 60.0  # so long a table's column types are believed
 _NO_KEY: Final[Mapping[str, Given]] = {}
@@ -151,12 +150,12 @@ class TalosTable:
         Raises: as ``get``; ThrottleRejected: the rate was used up for too long.
         """
         query = ScanQuery(start, stop, index, columns, condition, reverse)
-        place: ScanPlace | None = ScanPlace()
-        while place is not None:
-            page = await self._scan_page(query, place)
+        position: ScanPosition | None = ScanPosition()
+        while position is not None:
+            page = await self._scan_page(query, position)
             for record in page.records:
                 yield record
-            place = page.following
+            position = page.following
 
     async def states(
         self, part: TableRange | None = None, columns: Sequence[str] = ()
@@ -167,13 +166,13 @@ class TalosTable:
         Args:   part: one of ``splits``; None: all; columns: only these beside the key; empty: all.
         Raises: as ``scan``; NotSupported: the server does not tell versions.
         """
-        place: ScanPlace | None = ScanPlace()
+        position: ScanPosition | None = ScanPosition()
         query = await self._states_query(part, columns)
-        while place is not None:
-            page = await self._scan_page(query, place)
+        while position is not None:
+            page = await self._scan_page(query, position)
             for state in await self._page_states(page):
                 yield state
-            place = page.following
+            position = page.following
 
     async def splits(self) -> list[TableRange]:
         """Parts of the table that can be scanned side by side: about one for each shard."""
@@ -200,13 +199,13 @@ class TalosTable:
             for row, (time_ms, sequence, removed) in zip(page.records, page.versions, strict=True)
         ]
 
-    async def _scan_page(self, query: ScanQuery, place: ScanPlace) -> ScanPage:
+    async def _scan_page(self, query: ScanQuery, position: ScanPosition) -> ScanPage:
         """Also for the synchronous class."""
         limits = await self._typed(query.start), await self._typed(query.stop)
-        place = await pause(self._client.config, place)
-        found = await self._call("scan", page_request(self.name, query, limits, place))
+        position = await pause(self._client.config, position)
+        found = await self._call("scan", page_request(self.name, query, limits, position))
         records = [structs.row_of(record) for record in found.records or ()]
-        return ScanPage(records, following(found, place), versions_of(found, query))
+        return ScanPage(records, following(found, position), versions_of(found, query))
 
     async def _write(self, item: Put | Increment | Remove) -> BatchOutcome:
         types = await self._types_for([item])
@@ -242,91 +241,3 @@ class TalosTable:
             return lambda values: typed_columns({}, values)
         attributes = (await self.schema()).attributes
         return lambda values: typed_columns(attributes, values)
-
-
-class TableAdmin:
-    """Tables: made, changed, enabled and described.
-
-    Args: client: shared with other objects, or a configuration for a client of its own.
-    """
-
-    def __init__(self, client: Client | ClientConfig) -> None:
-        self._client, self._owned = attach(client)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def create(self, name: str, spec: TableSpec | TableSchema) -> TableInfo:
-        """Make a table, enabled. Every topic of its streams must be there, and the owner allowed
-        to put into it.
-
-        Raises: TableExists, ValidationFailed, TopicNotExist, PermissionDenied, QuotaExceeded: not
-                done. OutcomeUnknown: describe tells whether it was made.
-        """
-        found = await self._client.call(ADMIN_SERVICE, "createTable", (name, spec_to(_spec(spec))))
-        return structs.info_of(found)
-
-    async def alter(
-        self, name: str, spec: TableSpec | TableSchema, *, version: int | None = None
-    ) -> None:
-        """Give a table another schema, as a whole: what is not in it goes, its streams too. Keys,
-        hashing and shards cannot change.
-
-        Args:   version: the schema's, as ``describe`` gave it; of a table that was changed since
-                nothing is changed. None: whatever it is now.
-        Raises: as ``create``; TableNotExist; VersionConflict: not done.
-        """
-        wanted = spec_to(_spec(spec))
-        wanted.expectedVersion = version
-        await self._client.call(ADMIN_SERVICE, "alterTable", (name, wanted))
-
-    async def drop(self, name: str) -> None:
-        """Delete a table with all its records. Raises: TableNotExist, PermissionDenied."""
-        await self._client.call(ADMIN_SERVICE, "dropTable", name)
-
-    async def enable(self, name: str) -> None:
-        """Let a disabled table be used again."""
-        await self._client.call(ADMIN_SERVICE, "enableTable", name)
-
-    async def disable(self, name: str) -> None:
-        """Let a table refuse reads and writes; its records stay."""
-        await self._client.call(ADMIN_SERVICE, "disableTable", name)
-
-    async def describe(self, name: str) -> TableSpec:
-        """Schema and settings of a table. Raises: TableNotExist, PermissionDenied."""
-        return spec_from(await self._client.call(ADMIN_SERVICE, "describeTable", name))
-
-    async def list(self) -> tuple[TableInfo, ...]:
-        """The caller's tables, by name."""
-        found = await self._client.call(ADMIN_SERVICE, "findAllTables", None)
-        return tuple(sorted(map(structs.info_of, found), key=lambda info: info.name))
-
-    async def state(self, name: str) -> TableState:
-        """Where a table is in its life."""
-        found = await self._client.call(ADMIN_SERVICE, "getTableState", name)
-        return structs.state_of(found)
-
-    async def mark(self, name: str, topic: str) -> StreamMark:
-        """A moment of a table's stream: every change up to then lies before these offsets of the
-        topic.
-
-        Raises: Unavailable: a part of the table has just moved to another server.
-        """
-        method = "getLatestStreamCheckpoint"
-        return structs.mark_of(await self._client.call(ADMIN_SERVICE, method, (name, topic)))
-
-    async def server_time_s(self) -> int:
-        """Unix time by the clock of the server that answers, cut to seconds."""
-        return int(await self._client.call(ADMIN_SERVICE, "getServerTime", None))
-
-    async def close(self) -> None:
-        """Close the client if it is this object's own."""
-        if self._owned:
-            await self._client.close()
-
-
-def _spec(spec: TableSpec | TableSchema) -> TableSpec:
-    return TableSpec(schema=spec) if isinstance(spec, TableSchema) else spec

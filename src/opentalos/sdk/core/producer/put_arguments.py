@@ -44,7 +44,7 @@ def portions(
 
 def rows_of(table: Any, settings: ProducerSettings, partitions: int, now_ms: int) -> Iterator[Rows]:
     """The rows of a table or record batch as blocks, each of one partition, as they are needed."""
-    from opentalos.sdk.arrow.arrow import encode_batch
+    from opentalos.sdk.arrow import encode_batch
     from opentalos.sdk.arrow.partitions import split_by_key
 
     for partition, rows, numbers in split_by_key(table, settings.partitioner, partitions):

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tests.unit.sdk.aio.consumer.test_talos_consumer import consumer, offsets, take
 from tests.unit.sdk.fake_group import LEASE_S, FakeGroup
 from tests.unit.sdk.fake_servers import run
-from tests.unit.sdk.sync.test_consumer import consumer, offsets, take
 
 from opentalos.model.errors import LeaseNotHeld, TooManyConsumers, TopicNotExist
 from opentalos.sdk import Callbacks, ConsumerSettings

@@ -1,23 +1,19 @@
-"""Follows a table's stream, for asyncio: as one of a group, or into a replica in memory."""
+"""Keeps a replica of a table in memory, for asyncio."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import Iterable, Mapping
 from typing import Final, Self
 
 from opentalos.model.change import Change
 from opentalos.model.errors import TableNotExist, Unavailable, ValidationFailed
 from opentalos.sdk.aio.connection.client import Client, attach
-from opentalos.sdk.aio.consumer.consumer import TalosConsumer
 from opentalos.sdk.aio.consumer.simple_consumer import SimpleConsumer
 from opentalos.sdk.aio.tables import TableAdmin, TalosTable
 from opentalos.sdk.core.config import ClientConfig
-from opentalos.sdk.core.consumer.settings import ConsumerSettings
 from opentalos.sdk.core.table.stream_decode import (
-    StreamChange,
     StreamDecoder,
+    published_name,
     stream_key,
-    told_name,
 )
 from opentalos.sdk.core.table.stream_state import Replica, StreamMark
 from opentalos.sdk.errors import ChangeMissing, ClientClosed
@@ -30,64 +26,6 @@ LOOK_S: Final = 10.0  # between two looks at the table
 LOOK_WAIT_S: Final = 2.0  # for what a look asks
 HELD_MAX: Final = 10_000  # changes that wait for the one before them, once the topic has grown
 _MS: Final = 1000
-
-
-class ChangeReader:
-    """The changes of a table as one worker of a consumer group: ``async for change in reader``.
-
-    As ``TalosConsumer``: what counts as processed, and what is committed. Changes come at least
-    once; those of one row in order, each that comes again with those after it. ``Replica`` sorts
-    that out, or whoever keeps timestamp and sequence of each row's last change.
-
-    Args: client: shared with other objects, or a configuration for a client of its own; topic: as
-    the table's schema names it, or OWNER/TOPIC if the table is OWNER/TABLE.
-    """
-
-    def __init__(
-        self,
-        client: Client | ClientConfig,
-        table: str,
-        topic: str,
-        group: str,
-        settings: ConsumerSettings | None = None,
-    ) -> None:
-        self._client, self._owned = attach(client)
-        self._table = TalosTable(self._client, table)
-        self._topic = topic
-        self.consumer = TalosConsumer(self._client, topic, group, settings)
-
-    async def __aenter__(self) -> Self:
-        await self.consumer.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def __aiter__(self) -> AsyncGenerator[StreamChange, None]:
-        """Raises: ValidationFailed: the table has no such stream; MessageFormatError."""
-        decoder = StreamDecoder.of(await self._table.schema(), self._topic, self._table.name)
-        async for record in self.consumer:
-            change = decoder.record(record)
-            if change.table == told_name(self._table.name):
-                yield change
-
-    async def batches(self) -> AsyncGenerator[list[StreamChange], None]:
-        """What was fetched of one partition, as a list; without end until ``close``."""
-        decoder = StreamDecoder.of(await self._table.schema(), self._topic, self._table.name)
-        async with aclosing(self.consumer.batches()) as batches:
-            async for records in batches:
-                found = map(decoder.record, records)
-                yield [change for change in found if change.table == told_name(self._table.name)]
-
-    async def commit(self) -> None:
-        """Commit all that was handed out so far, also the last one. Raises: LeaseNotHeld."""
-        await self.consumer.commit()
-
-    async def close(self) -> None:
-        """Commit what is processed, and give the partitions up."""
-        await self.consumer.close()
-        if self._owned:
-            await self._client.close()
 
 
 class TableFollower:
@@ -189,7 +127,7 @@ class TableFollower:
         for records in fetched:
             for record in records:
                 found = decoder.record(record)
-                if found.table == told_name(self._table):
+                if found.table == published_name(self._table):
                     await self._apply(found.change)
                 self._positions[record.partition] = record.offset + 1
         self._apply_held()

@@ -106,7 +106,7 @@ class TalosConsumer:
 
     def batches(self, *, arrow: bool = False) -> Iterator[Any]:
         """What was fetched of one partition, at least one record, as a list or a
-        ``pyarrow.Table`` (``opentalos.sdk.arrow.arrow.SCHEMA``); without end until ``close``."""
+        ``pyarrow.Table`` (``opentalos.sdk.arrow.SCHEMA``); without end until ``close``."""
         while (delivery := self._next()) is not None:
             yield delivery.table() if arrow else delivery.records()
 

@@ -18,7 +18,7 @@ from opentalos.sdk.core.producer.accumulator import (
     Watch,
     size_of,
 )
-from opentalos.sdk.core.producer.producing import portions, rows_of, watch_of
+from opentalos.sdk.core.producer.put_arguments import portions, rows_of, watch_of
 from opentalos.sdk.core.producer.settings import OnError, OnSuccess, ProducerSettings
 from opentalos.sdk.core.values import Message
 from opentalos.sdk.errors import BufferFull, ClientClosed, TalosError
@@ -115,7 +115,7 @@ class TalosProducer:
         on_success: OnSuccess | None = None,
         on_error: OnError | None = None,
     ) -> None:
-        """Take the rows of a table or record batch as blocks; see ``arrow.encode_batch``.
+        """Buffer the rows of an Arrow table or record batch; see ``opentalos.sdk.arrow``.
 
         The callbacks are called once for each block. Rows with a partition_key go where it says.
 

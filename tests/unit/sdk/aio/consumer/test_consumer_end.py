@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
+from tests.unit.sdk.aio.consumer.test_talos_consumer import consumer, scenario
 from tests.unit.sdk.fake_group import FakeGroup
-from tests.unit.sdk.sync.test_consumer import consumer, scenario
 
 from opentalos.model.errors import PermissionDenied
 from opentalos.sdk.core.values import Record

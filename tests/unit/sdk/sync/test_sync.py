@@ -9,8 +9,8 @@ import pytest
 
 from opentalos import sdk
 from opentalos.sdk import aio, tables
+from opentalos.sdk.aio import admin as aio_admin
 from opentalos.sdk.aio import tables as aio_tables
-from opentalos.sdk.aio.admin import admin as aio_admin
 from opentalos.sdk.sync import admin
 
 PAIRS: list[tuple[type, type]] = [

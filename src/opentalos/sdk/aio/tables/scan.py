@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from opentalos.model.datum import Columns
@@ -21,8 +21,8 @@ _DOUBLINGS_MAX: Final = 30  # of a pause; its bound is reached long before
 class ScanQuery:
     """What a scan was called with."""
 
-    start: Mapping[str, Given]
-    stop: Mapping[str, Given]
+    start: Mapping[str, Given] = field(default_factory=dict)
+    stop: Mapping[str, Given] = field(default_factory=dict)
     index: str | None = None
     columns: Sequence[str] = ()
     condition: str | None = None
@@ -30,7 +30,7 @@ class ScanQuery:
     versions: bool = False  # also of removed records
 
 
-class ScanPlace(NamedTuple):
+class ScanPosition(NamedTuple):
     """Where a page begins, and how the pages before it fared."""
 
     key: Any = None  # as the server gave it; None: the scan's start
@@ -43,19 +43,19 @@ class ScanPage(NamedTuple):
     were asked for, of each record: time, number, whether it is removed."""
 
     records: list[Row]
-    following: ScanPlace | None
+    following: ScanPosition | None
     versions: list[tuple[int, int, bool]]
 
 
 def page_request(
-    table: str, query: ScanQuery, limits: tuple[Columns, Columns], place: ScanPlace
+    table: str, query: ScanQuery, limits: tuple[Columns, Columns], position: ScanPosition
 ) -> sds.ScanRequest:
     """The call for a page. ``limits``: start and stop with their types."""
     start, stop = (columns_to(key) or None for key in limits)
     return sds.ScanRequest(
         tableName=table,
         indexName=query.index,
-        startKey=place.key or start,
+        startKey=position.key or start,
         stopKey=stop,
         attributes=list(query.columns) or None,
         condition=query.condition,
@@ -76,27 +76,27 @@ def versions_of(page: sds.ScanResult, query: ScanQuery) -> list[tuple[int, int, 
     return list(zip(*(one or () for one in lists), strict=True))
 
 
-def following(page: sds.ScanResult, place: ScanPlace) -> ScanPlace | None:
-    """Where the page after this one begins; ``place``: where this one did."""
+def following(page: sds.ScanResult, position: ScanPosition) -> ScanPosition | None:
+    """Where the page after this one begins; ``position``: where this one did."""
     if not page.nextStartKey:
         return None
     if page.throttled and not page.records:
-        return ScanPlace(page.nextStartKey, place.throttled + 1, place.waited_s)
-    return ScanPlace(page.nextStartKey, int(bool(page.throttled)))
+        return ScanPosition(page.nextStartKey, position.throttled + 1, position.waited_s)
+    return ScanPosition(page.nextStartKey, int(bool(page.throttled)))
 
 
-async def pause(config: ClientConfig, place: ScanPlace) -> ScanPlace:
+async def pause(config: ClientConfig, position: ScanPosition) -> ScanPosition:
     """Wait before a page if the rate cut the one before it short; with full jitter.
 
     Raises: ThrottleRejected: it let no record through for ``deadline_s``.
     """
-    if not place.throttled:
-        return place
-    if place.waited_s > config.deadline_s:
+    if not position.throttled:
+        return position
+    if position.waited_s > config.deadline_s:
         raise ThrottleRejected(
-            f"the table's rate let the scan no further for {place.waited_s:.0f} s"
+            f"the table's rate let the scan no further for {position.waited_s:.0f} s"
         )
-    doublings = min(place.throttled - 1, _DOUBLINGS_MAX)
+    doublings = min(position.throttled - 1, _DOUBLINGS_MAX)
     pause_s = random.random() * min(config.backoff_s_max, config.backoff_s * float(1 << doublings))
     await asyncio.sleep(pause_s)
-    return place._replace(waited_s=place.waited_s + pause_s)
+    return position._replace(waited_s=position.waited_s + pause_s)

@@ -124,7 +124,7 @@ class TalosConsumer:
 
     async def batches(self, *, arrow: bool = False) -> AsyncGenerator[Any, None]:
         """What was fetched of one partition, at least one record, as a list or a
-        ``pyarrow.Table`` (``opentalos.sdk.arrow.arrow.SCHEMA``); without end until ``close``."""
+        ``pyarrow.Table`` (``opentalos.sdk.arrow.SCHEMA``); without end until ``close``."""
         while (delivery := await self._next_delivery(self._delivery)) is not None:
             self._rest = iter(())
             self._delivery = delivery

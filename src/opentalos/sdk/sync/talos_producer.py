@@ -15,7 +15,7 @@ from opentalos.sdk.aio.producer.sender import Sender
 from opentalos.sdk.core.blocks import message_of
 from opentalos.sdk.core.config import ClientConfig
 from opentalos.sdk.core.producer.accumulator import MESSAGE_BYTES, Accumulator, Batch, size_of
-from opentalos.sdk.core.producer.producing import portions, rows_of, watch_of
+from opentalos.sdk.core.producer.put_arguments import portions, rows_of, watch_of
 from opentalos.sdk.core.producer.settings import OnError, OnSuccess, ProducerSettings
 from opentalos.sdk.core.values import Message
 from opentalos.sdk.errors import BufferFull, ClientClosed, TalosError
@@ -24,7 +24,7 @@ from opentalos.sdk.sync.loop_thread import LoopThread
 
 CALLBACKS_S_MAX: Final = 5.0  # close waits so long for callbacks that do not return
 
-_log = logging.getLogger("opentalos.sdk.sync.producer")
+_log = logging.getLogger("opentalos.sdk.producer")
 
 
 class TalosProducer:
@@ -116,7 +116,7 @@ class TalosProducer:
         on_success: OnSuccess | None = None,
         on_error: OnError | None = None,
     ) -> None:
-        """Take the rows of a table or record batch as blocks; see ``arrow.encode_batch``.
+        """Buffer the rows of an Arrow table or record batch; see ``opentalos.sdk.arrow``.
 
         The callbacks are called once for each block. Rows with a partition_key go where it says.
 

@@ -13,13 +13,12 @@ except ImportError as error:
     raise ImportError("Arrow tables need an extra: pip install 'opentalos[arrow]'") from error
 
 from opentalos.model.message import StoredBlock
-from opentalos.sdk.arrow.reader import NotPlain, message_columns, message_places
-from opentalos.sdk.arrow.writer import encode_batch
+from opentalos.sdk.arrow.message_columns import NotPlain, message_columns, message_places
 from opentalos.sdk.core.blocks import decode_block_records, wanted_messages
 from opentalos.sdk.core.values import Record
 from opentalos.wire.message import MessageFormatError, decompress, is_kafka_block
 
-__all__ = ["SCHEMA", "decode_batches", "decode_table", "encode_batch"]
+__all__ = ["SCHEMA", "decode_batches", "decode_table"]
 
 _TIME: Final = pa.timestamp("us", "UTC")
 # The columns of Record, in its order; plain types, as Spark and others take them.

@@ -13,7 +13,8 @@ from tests.unit.sdk.stream_model import SCHEMA, ModelTable, key_of, sorted_rows
 from opentalos.model.change import Change, StreamView
 from opentalos.model.errors import TableNotExist, Unavailable, ValidationFailed
 from opentalos.model.table import StreamSpec, TableSchema, TableSpec
-from opentalos.sdk.aio.stream import LOOK_S, MARK_WAIT_S, ChangeReader, TableFollower
+from opentalos.sdk.aio.stream import ChangeReader, TableFollower
+from opentalos.sdk.aio.stream.table_follower import LOOK_S, MARK_WAIT_S
 from opentalos.sdk.core.table.values import typed_columns
 from opentalos.sdk.core.values import Message
 from opentalos.sdk.errors import ChangeMissing, ClientClosed

@@ -1,0 +1,75 @@
+"""Reads the changes of a table as a member of a consumer group, for asyncio."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Self
+
+from opentalos.sdk.aio.connection.client import Client, attach
+from opentalos.sdk.aio.consumer.talos_consumer import TalosConsumer
+from opentalos.sdk.aio.tables import TalosTable
+from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.consumer.settings import ConsumerSettings
+from opentalos.sdk.core.table.stream_decode import (
+    StreamChange,
+    StreamDecoder,
+    published_name,
+)
+
+
+class ChangeReader:
+    """The changes of a table as one worker of a consumer group: ``async for change in reader``.
+
+    As ``TalosConsumer``: what counts as processed, and what is committed. Changes come at least
+    once; those of one row in order, each that comes again with those after it. ``Replica`` sorts
+    that out, or whoever keeps timestamp and sequence of each row's last change.
+
+    Args: client: shared with other objects, or a configuration for a client of its own; topic: as
+    the table's schema names it, or OWNER/TOPIC if the table is OWNER/TABLE.
+    """
+
+    def __init__(
+        self,
+        client: Client | ClientConfig,
+        table: str,
+        topic: str,
+        group: str,
+        settings: ConsumerSettings | None = None,
+    ) -> None:
+        self._client, self._owned = attach(client)
+        self._table = TalosTable(self._client, table)
+        self._topic = topic
+        self.consumer = TalosConsumer(self._client, topic, group, settings)
+
+    async def __aenter__(self) -> Self:
+        await self.consumer.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def __aiter__(self) -> AsyncGenerator[StreamChange, None]:
+        """Raises: ValidationFailed: the table has no such stream; MessageFormatError."""
+        decoder = StreamDecoder.of(await self._table.schema(), self._topic, self._table.name)
+        async for record in self.consumer:
+            change = decoder.record(record)
+            if change.table == published_name(self._table.name):
+                yield change
+
+    async def batches(self) -> AsyncGenerator[list[StreamChange], None]:
+        """What was fetched of one partition, as a list; without end until ``close``."""
+        decoder = StreamDecoder.of(await self._table.schema(), self._topic, self._table.name)
+        table = published_name(self._table.name)
+        async with aclosing(self.consumer.batches()) as batches:
+            async for records in batches:
+                found = map(decoder.record, records)
+                yield [change for change in found if change.table == table]
+
+    async def commit(self) -> None:
+        """Commit all that was handed out so far, also the last one. Raises: LeaseNotHeld."""
+        await self.consumer.commit()
+
+    async def close(self) -> None:
+        """Commit what is processed, and give the partitions up."""
+        await self.consumer.close()
+        if self._owned:
+            await self._client.close()

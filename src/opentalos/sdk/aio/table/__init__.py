@@ -1,1 +1,0 @@
-"""Structs and scans of the table client."""
