@@ -414,6 +414,7 @@ async def test_delete_of_an_absent_file_is_no_error(store: FileStore, folder: st
     await (await store.create(f"{folder}/a", durability=SYNCED)).close()
     await store.delete(f"{folder}/a")
     await store.delete(f"{folder}/a")
+    assert await store.list(folder) == []
 
 
 async def test_delete_fences_first(store: FileStore, other: FileStore, folder: str) -> None:

@@ -2,14 +2,26 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-SOURCE = ROOT / "src" / "opentalos"
+from tests.unit.source_tree import (
+    ROOT,
+    SOURCE,
+    Problems,
+    dotted,
+    functions,
+    imported,
+    module_name,
+    package_of,
+    python_files,
+    shown,
+    source_files,
+    text_files,
+    tree_of,
+)
 
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
@@ -38,70 +50,6 @@ CONFIGURED = {"server", "cli", "backends", "opentalos.adapters.jvm", "opentalos.
 # Called from outside: the command, python -m, and what is shipped for users' own tests and jobs.
 ENTRY_MODULES = {"opentalos.cli.main"}
 ENTRY_PACKAGES = {"testing", "sdk", "pipelines"}
-
-TEXT_SUFFIXES = {".py", ".md", ".toml", ".c", ".lua", ".yml", ".yaml", ".cfg", ".sh", ".in", ""}
-FOREIGN_FOLDERS = {"_generated", "idl", "golden", "__pycache__", "out"}
-TOP_FOLDERS = ("src", "tests", "scripts", "bench", "docs", "examples", ".ci")
-TOP_FILES = ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml")
-
-Problems = Iterator[str]
-
-
-def shown(path: Path, line: int, rule: str) -> str:
-    return f"{path.relative_to(ROOT)}:{line}: {rule}"
-
-
-def ours(path: Path) -> bool:
-    return not FOREIGN_FOLDERS & set(path.relative_to(ROOT).parts)
-
-
-@cache
-def python_files() -> tuple[Path, ...]:
-    folders = ("src", "tests", "scripts", "bench", "examples")
-    return tuple(
-        path for name in folders for path in sorted((ROOT / name).rglob("*.py")) if ours(path)
-    )
-
-
-@cache
-def source_files() -> tuple[Path, ...]:
-    return tuple(path for path in python_files() if path.is_relative_to(SOURCE))
-
-
-@cache
-def text_files() -> tuple[Path, ...]:
-    found = [ROOT / name for name in TOP_FILES if (ROOT / name).exists()]
-    for name in TOP_FOLDERS:
-        found += [
-            path
-            for path in sorted((ROOT / name).rglob("*"))
-            if path.is_file() and path.suffix in TEXT_SUFFIXES and ours(path)
-        ]
-    return tuple(found)
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
-
-
-def package_of(path: Path) -> str:
-    """First folder below opentalos; empty for a file directly in it."""
-    parts = path.relative_to(SOURCE).parts
-    return parts[0] if len(parts) > 1 else ""
-
-
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-
-
-def dotted(node: ast.AST) -> str:
-    """``a.b.c`` for a chain of names, else the last attribute or nothing."""
-    if isinstance(node, ast.Attribute):
-        return f"{dotted(node.value)}.{node.attr}".lstrip(".")
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def modules_are_small() -> Problems:
@@ -197,14 +145,6 @@ def the_core_calls_no_clock_thread_or_lot() -> Problems:
                         yield shown(path, node.lineno, f"{banned} is not allowed here")
 
 
-def imported(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [one.name for one in node.names]
-    if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        return [node.module]
-    return []
-
-
 def threads_start_only_in_adapters() -> Problems:
     for path in source_files():
         if package_of(path) in THREADED:
@@ -215,10 +155,6 @@ def threads_start_only_in_adapters() -> Problems:
             for name in imported(node):
                 if name.split(".")[0] == "threading" or name == "concurrent.futures":
                     yield shown(path, node.lineno, f"{name} outside adapters")
-
-
-def module_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
 
 
 def no_module_is_dead() -> Problems:

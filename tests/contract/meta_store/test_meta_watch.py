@@ -129,7 +129,7 @@ async def test_watch_reaches_the_latest_state(
         version = await other.replace(f"{folder}/a", b"%d" % number, version)
     latest = {f"{folder}/a": Record(b"5", version)}
     for watch in watches:
-        await watch.until(lambda state: state == latest)
+        assert await watch.until(lambda state: state == latest) == latest
     await store.delete(f"{folder}/a", version)
     for watch in watches:
         await watch.until(lambda state: not state)

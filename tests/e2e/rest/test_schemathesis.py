@@ -28,7 +28,7 @@ PROBE = {
 
 
 def test_the_document_is_valid_openapi_3_1() -> None:
-    OPENAPI_31_VALIDATOR.validate(document(TABLE))
+    assert list(OPENAPI_31_VALIDATOR.iter_errors(document(TABLE))) == []
 
 
 @pytest.mark.timeout(RUN_S + STOP_S + 20)

@@ -26,4 +26,6 @@ async def test_a_record_of_a_newer_version_stops_the_start_and_leaves_nothing_ru
 async def test_closing_twice_is_harmless() -> None:
     async with world() as w:
         await w.broker.close()
+        running = asyncio.all_tasks()
         await w.broker.close()
+        assert asyncio.all_tasks() == running

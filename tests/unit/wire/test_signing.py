@@ -98,6 +98,7 @@ def test_malformed_headers_are_refused(value: bytes) -> None:
 def test_any_authorization_is_parsed_or_refused(value: bytes) -> None:
     for scheme in (b"", b"SSO ", b"Galaxy-V3 "):
         try:
-            parse_authorization(scheme + value)
+            parsed = parse_authorization(scheme + value)
         except InvalidCredential:
-            pass
+            continue
+        assert parsed.key_id

@@ -86,7 +86,7 @@ async def test_no_list_shows_them() -> None:
 async def test_they_do_not_count_as_topics_of_the_service() -> None:
     async with world(topic=TopicLimits(topics_max=1)) as made:
         await made.broker.system_topics.ensure(METRICS_TOPIC)
-        await made.topic(ALICE, "first")
+        assert (await made.topic(ALICE, "first")).name == "first"
 
 
 async def test_nobody_makes_a_topic_or_a_principal_of_such_a_name() -> None:

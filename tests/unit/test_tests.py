@@ -1,0 +1,54 @@
+"""What holds for tests themselves: each can fail."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+from tests.unit.source_tree import ROOT, dotted, functions, python_files, shown, tree_of
+
+
+@cache
+def files_of_tests() -> tuple[Path, ...]:
+    return tuple(path for path in python_files() if path.is_relative_to(ROOT / "tests"))
+
+
+def called_names(node: ast.AST) -> set[str]:
+    calls = (part.func for part in ast.walk(node) if isinstance(part, ast.Call))
+    return {dotted(function).rsplit(".", 1)[-1] for function in calls}
+
+
+def claims(node: ast.AST) -> bool:
+    """Whether a function asserts, expects an error, or fails by itself."""
+    return any(isinstance(part, ast.Assert | ast.Raise) for part in ast.walk(node)) or bool(
+        called_names(node) & {"raises", "warns", "fail", "check", "until"}
+    )
+
+
+@cache
+def claiming_helpers() -> frozenset[str]:
+    """Names of functions that claim something themselves or by what they call."""
+    helpers = {
+        node.name: node
+        for path in files_of_tests()
+        for node in functions(tree_of(path))
+        if not node.name.startswith("test_")
+    }
+    found = {name for name, node in helpers.items() if claims(node)}
+    while True:
+        more = {name for name, node in helpers.items() if called_names(node) & found} - found
+        if not more:
+            return frozenset(found)
+        found |= more
+
+
+def test_every_test_can_fail() -> None:
+    empty = [
+        shown(path, node.lineno, f"{node.name} asserts nothing")
+        for path in files_of_tests()
+        for node in functions(tree_of(path))
+        if node.name.startswith("test_")
+        and not any("fixture" in dotted(mark) for mark in node.decorator_list)
+        and not claims(node)
+        and not called_names(node) & claiming_helpers()
+    ]
+    assert empty == []
