@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -175,6 +175,38 @@ def no_module_is_dead() -> Problems:
             yield shown(path, 1, "no module imports this one")
 
 
+def imports_form_no_cycle() -> Problems:
+    """Also those only for types: ``if TYPE_CHECKING`` hides a cycle but does not open it."""
+    modules = {module_name(path).removesuffix(".__init__"): path for path in source_files()}
+    imports = {name: _modules_imported(path, modules) for name, path in modules.items()}
+    while True:  # drop what imports nothing that is left, and what nothing left imports
+        imported_by_some = set().union(*imports.values())
+        free = [
+            name
+            for name, found in imports.items()
+            if not found & imports.keys() or name not in imported_by_some
+        ]
+        if not free:
+            break
+        for name in free:
+            del imports[name]
+    for name, found in imports.items():
+        inside = sorted(found & imports.keys())
+        yield shown(modules[name], 1, f"is in an import cycle by {', '.join(inside)}")
+
+
+def _modules_imported(path: Path, modules: Mapping[str, Path]) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree_of(path)):
+        for name in imported(node):
+            names = [name]
+            if isinstance(node, ast.ImportFrom):
+                parts = [f"{name}.{alias.name}" for alias in node.names]
+                names = [part if part in modules else name for part in parts]
+            found.update(part for part in names if part in modules)
+    return found - {module_name(path).removesuffix(".__init__")}
+
+
 def packages_and_public_names_have_docstrings() -> Problems:
     for path in source_files():
         tree = tree_of(path)
@@ -295,6 +327,7 @@ RULES: list[Callable[[], Problems]] = [
     the_core_calls_no_clock_thread_or_lot,
     threads_start_only_in_adapters,
     no_module_is_dead,
+    imports_form_no_cycle,
     packages_and_public_names_have_docstrings,
     a_todo_names_its_issue,
     no_path_of_one_machine,

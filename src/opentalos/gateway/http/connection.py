@@ -4,24 +4,20 @@ Requests of one connection are handled one after the other; those sent ahead wai
 Time limits are one ``deadline`` that the server's sweep compares, so a request costs no timer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
+from opentalos.gateway.http.connection_host import ConnectionHost
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import CONTINUE, TEXT, head, stream_head
 from opentalos.gateway.http.reply_stream import ReplyStream
 from opentalos.gateway.http.request_target import origin_form, reason_of
 from opentalos.model.errors import OutcomeUnknown
-
-if TYPE_CHECKING:
-    from opentalos.gateway.http.server import HttpServer
 
 PIPELINE_MAX = 16  # requests sent ahead before reading stops
 FEED_BYTES_MAX = 16 << 10  # parsed at once, so that one read cannot hold thousands of requests
@@ -35,7 +31,7 @@ JOIN_BYTES_MAX = 64 << 10  # larger replies go out in pieces instead of one copy
 class HttpConnection(asyncio.Protocol):
     """The protocol object of one accepted connection."""
 
-    def __init__(self, server: HttpServer) -> None:
+    def __init__(self, server: ConnectionHost) -> None:
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._parser = HttpRequestParser(self)

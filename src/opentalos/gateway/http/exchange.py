@@ -1,19 +1,14 @@
 """One request and the only way to answer it."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from opentalos.gateway.http.reply_format import TEXT, head, head_saying
+from opentalos.gateway.http.reply_stream import ReplyStream
 from opentalos.model.errors import TalosError
 from opentalos.model.histogram import Histogram
-
-if TYPE_CHECKING:
-    from opentalos.gateway.http.connection import HttpConnection
-    from opentalos.gateway.http.reply_stream import ReplyStream
 
 Handler = Callable[["Exchange"], None]
 
@@ -21,6 +16,28 @@ _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 _REQUEST_ID_BYTES = 8
 _QUERY_PAIRS_MAX = 16
 _ERRORS = 400  # and the statuses above it
+
+
+class Replier(Protocol):
+    """The side that writes an exchange's reply: the client's connection."""
+
+    alive: bool
+    secure: bool
+    peer: str
+
+    def answer(self, exchange: "Exchange", prefix: bytes, body: bytes, extra: bytes) -> None:
+        """Write a reply with a body in one piece; never raises."""
+
+    def answer_chunks(
+        self, exchange: "Exchange", prefix: bytes, chunks: Sequence[bytes | memoryview]
+    ) -> None:
+        """Write a reply with a body in pieces; never raises."""
+
+    def answer_stream(self, exchange: "Exchange", content_type: bytes, extra: bytes) -> ReplyStream:
+        """Start a reply of unknown length."""
+
+    def extend(self, seconds: float) -> None:
+        """Give the request under way this much time from now."""
 
 
 class Exchange:
@@ -51,9 +68,9 @@ class Exchange:
     )
 
     def __init__(
-        self, connection: HttpConnection, method: bytes, url: bytes, headers: dict[bytes, bytes]
+        self, connection: Replier, method: bytes, url: bytes, headers: dict[bytes, bytes]
     ) -> None:
-        self._connection: HttpConnection | None = connection
+        self._connection: Replier | None = connection
         self.method = method
         self.path, _, self.query = url.partition(b"?")
         self.headers = headers  # lower-case names; repeated values joined by ","

@@ -1,13 +1,12 @@
 """The listening side: connections, bounds, sweep, routes and drain."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
 
 from opentalos.gateway.http.connection import HttpConnection
+from opentalos.gateway.http.connection_host import HostedConnection
 from opentalos.gateway.http.exchange import Exchange, Handler
 from opentalos.gateway.http.reply_format import date_line
 from opentalos.gateway.http.tls import TlsContext
@@ -49,8 +48,8 @@ class HttpServer:
         self.tls: TlsContext | None = None
         self.traffic = Traffic(limits.failure_lines_per_s_max)
         self.serve(exact or {}, prefixes)
-        self._connections: set[HttpConnection] = set()
-        self._unsent: dict[HttpConnection, int] = {}
+        self._connections: set[HostedConnection] = set()
+        self._unsent: dict[HostedConnection, int] = {}
         self._listener: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._emptied = asyncio.Event()
@@ -135,13 +134,13 @@ class HttpServer:
 
     # --- what connections report ---------------------------------------------------------------
 
-    def admit(self, connection: HttpConnection) -> bool:
+    def admit(self, connection: HostedConnection) -> bool:
         """Count the connection; False when it is one too many."""
         self._connections.add(connection)
         self.accepted += 1
         return len(self._connections) <= self.limits.connections_max
 
-    def forget(self, connection: HttpConnection) -> None:
+    def forget(self, connection: HostedConnection) -> None:
         """The connection is gone."""
         self._connections.discard(connection)
         if not self._connections:
@@ -156,7 +155,7 @@ class HttpServer:
         """Give bytes back to the body budget."""
         self.body_bytes -= count
 
-    def stalled(self, connection: HttpConnection, transport: asyncio.Transport | None) -> None:
+    def stalled(self, connection: HostedConnection, transport: asyncio.Transport | None) -> None:
         """The client does not read; it has ``write_stall_s``, less when the server is full."""
         if transport is None:
             return
@@ -166,7 +165,7 @@ class HttpServer:
             self.cut += 1
             asyncio.get_running_loop().call_soon(connection.abort)
 
-    def unstalled(self, connection: HttpConnection) -> None:
+    def unstalled(self, connection: HostedConnection) -> None:
         """The client reads again, or is gone."""
         self._unsent.pop(connection, None)
         connection.deadline = self.now + self.limits.idle_timeout_s

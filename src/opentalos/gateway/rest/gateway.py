@@ -12,7 +12,7 @@ from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.peer.forwarding import Forwarding, is_elsewhere
 from opentalos.gateway.rest.routes import TABLE
-from opentalos.gateway.rest.routing.call import Answer, Call, document_of, headers_of, query_of
+from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.credentials import CHALLENGE, credentials_of
 from opentalos.gateway.rest.routing.errors import (
     MethodNotAllowed,
@@ -20,6 +20,7 @@ from opentalos.gateway.rest.routing.errors import (
     internal_problem,
     problem,
 )
+from opentalos.gateway.rest.routing.request import document_of, headers_of, query_of
 from opentalos.gateway.rest.routing.route import JSON, Match, RouteTable, with_implied
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import (

@@ -107,6 +107,7 @@ def bench() -> Iterator[Bench]:
     bench = Bench()
     yield bench
     for connection in list(bench.server._connections):
+        assert isinstance(connection, HttpConnection)
         connection.connection_lost(None)
     for exchange in bench.seen:
         exchange.reply_text(200, "late")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opentalos.broker.messaging.plain_messages import PlainMessage
-from opentalos.gateway.rest.routing.call import decoded
+from opentalos.gateway.rest.routing.request import decoded
 from opentalos.gateway.rest.routing.schema import (
     Schema,
     base64_text,

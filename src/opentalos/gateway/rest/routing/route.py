@@ -1,34 +1,30 @@
-"""The table of routes: what is served, from which dispatch and the OpenAPI document are made."""
-
-from __future__ import annotations
+"""The table of routes; dispatch and the OpenAPI document are made from it."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
+from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.errors import MethodNotAllowed, NotServed
 from opentalos.gateway.rest.routing.schema import Schema, check
 from opentalos.model.errors import BadRequest
 
-if TYPE_CHECKING:
-    from opentalos.gateway.rest.routing.call import Answer, Call
-
 JSON = "application/json"
 BODY_BYTES_MAX = 1 << 20
 
-Handler = Callable[["Call"], Awaitable["Answer | None"]]  # None: it replied by itself
+Handler = Callable[[Call], Awaitable[Answer | None]]  # None: the handler replied itself
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What a request carries. ``raw``: other content types, taken as they are."""
+    """The body of a request. ``raw``: other content types, which are not decoded."""
 
     schema: Schema
     bytes_max: int = BODY_BYTES_MAX
     raw: Sequence[str] = ()
     raw_bytes_max: int = 0
-    optional: bool = False  # nothing stands for {}
+    optional: bool = False  # an empty body means {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,20 +37,22 @@ class Route:
     summary: str
     tag: str
     reply: Schema | None = None  # None: no body
-    status: int = 200  # when it is done
+    status: int = 200  # of success
     body: Body | None = None
     query: Mapping[str, Schema] = field(default_factory=dict)
     headers: Mapping[str, Schema] = field(default_factory=dict)
-    statuses: Sequence[int] = ()  # besides the ones that every route has
-    places: Mapping[str, Schema] = field(default_factory=dict)  # of the path, where not usual
+    statuses: Sequence[int] = ()  # of problems, besides those of every route
+    places: Mapping[str, Schema] = field(
+        default_factory=dict
+    )  # of the path, instead of the table's
     public: bool = False  # answers without authentication
     reply_type: str = JSON
-    streams: bool = False  # its reply has no end of its own
+    streams: bool = False  # the reply is an endless stream
     notes: str = ""
 
     @property
     def reads(self) -> bool:
-        """It changes nothing, so it may be given up when nobody waits for it."""
+        """Whether it changes nothing, so that it may be cancelled when the client is gone."""
         return self.method == "GET"
 
     @property
@@ -72,7 +70,7 @@ class Match:
 
 
 class RouteTable:
-    """All routes; finds the one of a request."""
+    """All routes; finds the route of a request."""
 
     def __init__(self, routes: Sequence[Route], places: Mapping[str, Schema]) -> None:
         self.routes = tuple(routes)
@@ -85,7 +83,7 @@ class RouteTable:
                 self.place(route, name)  # every part of a path has a schema
 
     def place(self, route: Route, name: str) -> Schema:
-        """What a part of the path may be."""
+        """The schema of a variable part of the path."""
         return route.places[name] if name in route.places else self._places[name]
 
     def find(self, method: str, path: bytes) -> Match:
@@ -93,7 +91,7 @@ class RouteTable:
         try:
             parts = [unquote(part, errors="strict") for part in path.decode("ascii").split("/")]
         except UnicodeDecodeError as error:
-            raise NotServed("the path is not percent-encoded UTF-8") from error
+            raise NotServed("the path must be percent-encoded UTF-8") from error
         allowed: list[str] = []
         for segments, route in self._by_length.get(len(parts), ()):
             places = _matched(segments, parts)
@@ -104,8 +102,9 @@ class RouteTable:
                 return Match(route, places)
             allowed.append(route.method)
         if not allowed:
-            raise NotServed("no such resource")
-        raise MethodNotAllowed(f"{method} is not one of its methods", allowed)
+            raise NotServed("nothing is served at this path")
+        methods = ", ".join(with_implied(allowed))
+        raise MethodNotAllowed(f"method {method} is not allowed here; use {methods}", allowed)
 
     def _check_places(self, route: Route, places: Mapping[str, str]) -> None:
         for name, value in places.items():
@@ -113,11 +112,11 @@ class RouteTable:
             try:
                 check(schema, typed(schema, value), name)
             except BadRequest as error:
-                raise NotServed(f"no such resource: {error}") from error
+                raise NotServed(f"nothing is served at this path: {error}") from error
 
 
 def with_implied(methods: Sequence[str]) -> Sequence[str]:
-    """The methods with those that need no route."""
+    """The methods, with those that need no route."""
     head = ["HEAD"] if "GET" in methods else []
     return [*dict.fromkeys([*methods, *head, "OPTIONS"])]
 
@@ -128,7 +127,7 @@ def names_of(route: Route) -> list[str]:
 
 
 def typed(schema: Schema, value: str) -> Any:
-    """A text of the path or query as its schema's type; as it is where it is none."""
+    """A string of the path or query as its schema's type; unchanged where it does not fit."""
     match schema.get("type"):
         case "integer":
             digits = value.removeprefix("-")
@@ -138,7 +137,7 @@ def typed(schema: Schema, value: str) -> Any:
         case "boolean":
             return {"true": True, "false": False}.get(value, value)
         case "array":
-            return [typed(schema["items"], one) for one in value.split(",")]
+            return [typed(schema["items"], item) for item in value.split(",")]
     return value
 
 
