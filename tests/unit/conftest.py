@@ -1,4 +1,4 @@
-"""Unit tests of the core run in virtual time, under a detector of blocking calls."""
+"""Unit tests run in virtual time, those of the core under a detector of blocking calls."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -28,8 +28,8 @@ def in_core(path: Path) -> bool:
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Asynchronous tests of the core run in virtual time, unless they await threads of a store."""
-    if in_core(item.path) and item.get_closest_marker("real_time") is None:
+    """Asynchronous tests run in virtual time, unless they await real threads or sockets."""
+    if "adapters" not in item.path.parts and item.get_closest_marker("real_time") is None:
         return {"virtual": VirtualLoop}
     return {"real": asyncio.SelectorEventLoop}
 

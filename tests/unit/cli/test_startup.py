@@ -86,7 +86,7 @@ def test_every_option_is_explained(path: tuple[str, ...], command: click.Command
     silent = [
         option.name
         for option in command.params
-        if isinstance(option, click.Option) and not option.help
+        if isinstance(option, click.Option) and not option.help and not option.hidden
     ]
     assert silent == [], path
 

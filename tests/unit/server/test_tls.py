@@ -18,6 +18,8 @@ from opentalos.gateway.http.server import HttpServer
 from opentalos.model.limits import HttpLimits, TlsSettings
 from opentalos.server.tls import ServerTls
 
+pytestmark = pytest.mark.real_time
+
 LOOK_S = 0.02
 PATIENCE_S = 10.0
 REQUEST = b"GET /x HTTP/1.1\r\n\r\n"

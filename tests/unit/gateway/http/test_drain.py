@@ -9,6 +9,8 @@ import pytest
 from opentalos.gateway.http.server import HttpServer
 from opentalos.model.limits import HttpLimits
 
+pytestmark = pytest.mark.real_time
+
 
 @pytest.mark.parametrize("steps", range(6))
 async def test_a_connection_accepted_just_before_the_drain_is_closed(steps: int) -> None:
