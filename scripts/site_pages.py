@@ -49,7 +49,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/sdk.md": _SDK + sdk_reference(),
         "reference/testing.md": _TESTING + module_reference("opentalos.testing", "##"),
         "reference/cli.md": _CLI + cli_reference(),
-        "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
+        # Its links are relative to the repository, those of the site to docs.
+        "changelog.md": (ROOT / "CHANGELOG.md")
+        .read_text(encoding="utf-8")
+        .replace("](docs/", "]("),
     }
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
