@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 import click
@@ -23,10 +24,9 @@ _PREFIXES = re.compile(r"(opentalos|collections|typing|datetime|pathlib)\.([a-z_
 _ADMIN = ("TopicAdmin", "PermissionAdmin", "QuotaAdmin", "GroupAdmin")  # parts of TalosAdmin
 _SDK = """# Python SDK
 
-`opentalos.sdk` is for synchronous code, `opentalos.sdk.aio` has the same classes for asyncio.
-So have `opentalos.sdk.aio.tables` and `opentalos.sdk.aio.stream` those of `opentalos.sdk.tables`
-and `opentalos.sdk.stream`.
-This page is made from the code.
+`opentalos.sdk` is for synchronous code; `opentalos.sdk.aio` has the same classes for asyncio, as
+`opentalos.sdk.aio.tables` and `opentalos.sdk.aio.stream` have those of `opentalos.sdk.tables` and
+`opentalos.sdk.stream`. This page is generated from the code.
 
 """
 _TESTING = """# Testing module
@@ -66,9 +66,8 @@ def sdk_reference() -> str:
     parts.append("## Parts of TalosAdmin\n\n`topics`, `permissions`, `quotas` and `groups`.\n\n")
     parts += [f"### {name}\n\n{described(getattr(admin, name))}" for name in _ADMIN]
     parts += ["## opentalos.sdk.aio\n\n", module_reference("opentalos.sdk.aio", "###")]
-    for name in ("opentalos.sdk.tables", "opentalos.sdk.stream"):
-        parts += [f"## {name}\n\n", module_reference(name, "###")]
-    parts += ["## opentalos.sdk.errors\n\n", module_reference("opentalos.sdk.errors", "###")]
+    for name in ("tables", "stream", "arrow", "errors"):
+        parts += [f"## opentalos.sdk.{name}\n\n", module_reference(f"opentalos.sdk.{name}", "###")]
     return "".join(parts)
 
 
@@ -82,6 +81,8 @@ def module_reference(name: str, heading: str) -> str:
 
 def described(thing: Any) -> str:
     """Signature, docstring, fields and methods."""
+    if isinstance(thing, UnionType):
+        return f"`{_PREFIXES.sub('', str(thing))}`\n\n"
     if not (inspect.isclass(thing) or inspect.isfunction(thing)):
         return "A constant.\n\n"
     parts = []
@@ -146,8 +147,13 @@ def fields_table(cls: type[Any]) -> str:
 
 
 def methods(cls: type[Any]) -> Iterator[tuple[str, str, Any]]:
-    """Public methods and properties that the class itself has, in its order: how to write them."""
-    for name, found in vars(cls).items():
+    """Public methods and properties of the class in its order, then inherited ones."""
+    members = dict(vars(cls))
+    for base in cls.__mro__:
+        if base.__module__.startswith("opentalos.sdk.sync."):
+            for name, member in vars(base).items():
+                members.setdefault(name, member)
+    for name, found in members.items():
         if name.startswith("_"):
             continue
         if isinstance(found, property):

@@ -1,12 +1,39 @@
-"""The Python client of Talos, typed, synchronous here and for asyncio in ``opentalos.sdk.aio``.
+"""The Python SDK: typed, for synchronous code here, for asyncio in ``opentalos.sdk.aio``.
 
-Over wire and model; nothing of the server side. This list is the public interface.
+It imports ``wire`` and ``model`` and nothing of the server. This list is the public interface, with
+those of ``opentalos.sdk.tables``, ``opentalos.sdk.stream``, ``opentalos.sdk.errors`` and
+``opentalos.sdk.arrow``.
 """
 
 from opentalos.sdk.core.config import ClientConfig, TlsSettings
-from opentalos.sdk.core.consumer.settings import Callbacks, ConsumerSettings, Expired
+from opentalos.sdk.core.consumer.settings import (
+    Callbacks,
+    ConsumerCounters,
+    ConsumerSettings,
+    Expired,
+)
 from opentalos.sdk.core.producer.settings import Outcome, ProducerSettings
-from opentalos.sdk.core.values import Compression, Message, Permission, Record, Start, TopicRef
+from opentalos.sdk.core.values import (
+    Compression,
+    Grantee,
+    GrantType,
+    Message,
+    OffsetRange,
+    PartitionLag,
+    PartitionQuota,
+    PartitionState,
+    Permission,
+    Position,
+    PutReply,
+    Quota,
+    Record,
+    Start,
+    TopicDescription,
+    TopicInfo,
+    TopicRef,
+    TopicStatus,
+    UserQuota,
+)
 from opentalos.sdk.errors import (
     BufferFull,
     ClientClosed,
@@ -33,15 +60,25 @@ __all__ = [
     "ClientConfig",
     "Compression",
     "ConnectFailed",
+    "ConsumerCounters",
     "ConsumerSettings",
     "Expired",
+    "GrantType",
+    "Grantee",
     "LeaseNotHeld",
     "Message",
+    "OffsetRange",
     "Outcome",
     "OutcomeUnknown",
+    "PartitionLag",
+    "PartitionQuota",
+    "PartitionState",
     "Permission",
+    "Position",
     "PositionExpired",
     "ProducerSettings",
+    "PutReply",
+    "Quota",
     "Record",
     "RequestError",
     "SimpleConsumer",
@@ -52,6 +89,10 @@ __all__ = [
     "TalosError",
     "TalosProducer",
     "TlsSettings",
+    "TopicDescription",
+    "TopicInfo",
     "TopicRef",
+    "TopicStatus",
     "Unavailable",
+    "UserQuota",
 ]

@@ -7,6 +7,7 @@ interface.
 from opentalos.model.change import StreamView
 from opentalos.model.datum import DataType, Datum
 from opentalos.model.table import (
+    AppRight,
     IndexMode,
     KeyPart,
     LocalIndex,
@@ -14,6 +15,8 @@ from opentalos.model.table import (
     TableSchema,
     TableSpec,
     TableState,
+    TeamRight,
+    WhenFull,
 )
 from opentalos.sdk.core.table.calls import (
     Get,
@@ -29,6 +32,7 @@ from opentalos.sdk.core.table.stream_state import StreamMark
 from opentalos.sdk.sync.tables import TableAdmin, TalosTable
 
 __all__ = [
+    "AppRight",
     "DataType",
     "Datum",
     "Get",
@@ -49,5 +53,7 @@ __all__ = [
     "TableSpec",
     "TableState",
     "TalosTable",
+    "TeamRight",
+    "WhenFull",
     "Where",
 ]

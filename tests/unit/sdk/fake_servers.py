@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 from opentalos.gateway.thrift_http.errors import form_of, text_of
 from opentalos.model.errors import TalosError
 from opentalos.sdk.aio.connection.client import Client
-from opentalos.sdk.aio.connection.transport import Reply, Transport
+from opentalos.sdk.aio.connection.transport import Transport
 from opentalos.sdk.core.config import ClientConfig
+from opentalos.sdk.core.operation import Reply
 from opentalos.sdk.core.values import TopicRef
 from opentalos.sdk.errors import ConnectFailed, NoReply
 from opentalos.testing.simulation.loop import SimulationLoop

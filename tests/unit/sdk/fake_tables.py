@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from tests.unit.sdk.fake_servers import COMPACT, FakeServers, thrift_reply
 
-from opentalos.sdk.aio.connection.transport import Reply
+from opentalos.sdk.core.operation import Reply
 from opentalos.sdk.core.table.calls import Put
 from opentalos.wire._generated import sds
 from opentalos.wire.thrift import decode_call, encode_error, encode_reply

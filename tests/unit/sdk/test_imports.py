@@ -1,9 +1,13 @@
 """What importing the SDK brings in, and what would break on another system."""
 
 import ast
+import importlib
+import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import opentalos
 
@@ -13,6 +17,13 @@ CLIENT_SIDE = ("sdk", "model", "wire")
 UNIX_MODULES = {"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty", "uvloop"}
 UNIX_NAMES = {"fork", "geteuid", "getuid", "killpg", "register_at_fork", "setsid", "sync"}
 HEAVY = {"aiohttp", "pyarrow", "numpy", "jpype", "kazoo", "click", "httptools", "uvloop"}
+PUBLIC = [
+    "opentalos.sdk",
+    *(f"opentalos.sdk.{name}" for name in ("aio", "arrow", "errors", "stream", "tables")),
+    *(f"opentalos.sdk.aio.{name}" for name in ("stream", "tables")),
+]
+# Their low-level calls take the protocol's own structs.
+LOW_LEVEL = {"opentalos.sdk.Client", "opentalos.sdk.aio.Client"}
 LOADED = """
 import sys
 import opentalos.sdk, opentalos.sdk.aio
@@ -30,6 +41,50 @@ def test_importing_the_sdk_loads_no_server_and_nothing_heavy() -> None:
 
 def test_the_package_is_typed() -> None:
     assert (PACKAGE / "py.typed").exists()
+
+
+def public_names() -> dict[str, object]:
+    """Every name that a public module lists, by module and name."""
+    modules = {name: importlib.import_module(name) for name in PUBLIC}
+    return {
+        f"{name}.{public}": getattr(module, public)
+        for name, module in modules.items()
+        for public in module.__all__
+    }
+
+
+def classes_of(hint: Any) -> Iterator[type]:
+    """The classes that an annotation names."""
+    if inspect.isclass(hint) and not get_args(hint):
+        yield hint
+    for part in get_args(hint):
+        yield from (
+            [found for each in part for found in classes_of(each)]
+            if isinstance(part, list)
+            else classes_of(part)
+        )
+
+
+def annotated(cls: type) -> Iterator[tuple[str, type]]:
+    """The classes in the signatures of a class's public methods, with the method's name."""
+    for name, member in inspect.getmembers(cls):
+        function = member.fget if isinstance(member, property) else inspect.unwrap(member)
+        function = getattr(function, "__func__", function)
+        if inspect.isfunction(function) and (name == "__init__" or not name.startswith("_")):
+            for hint in get_type_hints(function).values():
+                yield from ((f"{cls.__name__}.{name}", found) for found in classes_of(hint))
+
+
+def test_every_class_in_a_public_signature_is_public() -> None:
+    public = {id(found) for found in public_names().values()}
+    hidden = {
+        (method, found.__name__)
+        for place, cls in public_names().items()
+        if inspect.isclass(cls) and place not in LOW_LEVEL
+        for method, found in annotated(cls)
+        if found.__module__.startswith("opentalos.") and id(found) not in public
+    }
+    assert hidden == set()
 
 
 def unix_only(tree: ast.Module) -> list[str]:

@@ -1,11 +1,10 @@
 """One call as a value: what is sent, where it belongs, and what a reply to it means; no I/O."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from opentalos.model.errors import OutcomeUnknown
-from opentalos.sdk.aio.connection.transport import Reply
 from opentalos.sdk.errors import error_of_application, error_of_exception, error_of_status
 from opentalos.wire.thrift.error import ApplicationError, ThriftError
 from opentalos.wire.thrift.message import ThriftProtocol, decode_reply, encode_call, protocol_of
@@ -17,6 +16,14 @@ _TEXT_CHARS_MAX: Final = 500  # shown of a reply that is no Thrift message
 _READS: Final = (
     "get", "query", "describe", "list", "lookup", "match", "check", "valid", "find", "scan",
 )  # fmt: skip
+
+
+class Reply(NamedTuple):
+    """A complete HTTP reply; look header names up in any case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)

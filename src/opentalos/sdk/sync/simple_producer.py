@@ -1,17 +1,22 @@
-"""Puts that return when they are stored, for synchronous code."""
-
-from collections.abc import Sequence
-from typing import Self
+"""Puts that return once the messages are stored, for synchronous code."""
 
 from opentalos.sdk import aio
 from opentalos.sdk.aio.producer.simple_producer import COMPRESSION_DEFAULT
 from opentalos.sdk.core.config import ClientConfig
-from opentalos.sdk.core.values import Compression, Message, PutReply
-from opentalos.sdk.sync.client import Client, attach
+from opentalos.sdk.core.values import Compression
+from opentalos.sdk.sync.blocking import ClientObject, blocking
+from opentalos.sdk.sync.client import Client
 
 
-class SimpleProducer:
-    """As ``opentalos.sdk.aio.SimpleProducer``; any thread may use it, also in a forked child."""
+class SimpleProducer(ClientObject[aio.SimpleProducer]):
+    """Stores messages synchronously: when ``put`` returns, they are durable.
+
+    Nothing is buffered. For many small messages ``TalosProducer`` is faster. Any thread may use
+    it, also in a forked child.
+
+    Args: client: shared with other objects, or the configuration of a client of its own; topic:
+    ``name`` or ``organisation/name``; partition: for puts that name none; None: round-robin.
+    """
 
     def __init__(
         self,
@@ -21,22 +26,9 @@ class SimpleProducer:
         *,
         compression: Compression = COMPRESSION_DEFAULT,
     ) -> None:
-        self._client, self._owned = attach(client)
-        self._on = self._client.bind(
-            lambda client: aio.SimpleProducer(client, topic, partition, compression=compression)
+        super().__init__(
+            client,
+            lambda client: aio.SimpleProducer(client, topic, partition, compression=compression),
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def put(self, messages: Sequence[Message | bytes], *, partition: int | None = None) -> PutReply:
-        """Store messages as one block of one partition, in this order; see the asyncio class."""
-        return self._on(lambda producer: producer.put(messages, partition=partition))
-
-    def close(self) -> None:
-        """Close the client if it is this object's own."""
-        if self._owned:
-            self._client.close()
+    put = blocking(aio.SimpleProducer.put)

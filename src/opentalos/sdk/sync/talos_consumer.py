@@ -1,8 +1,12 @@
-"""Reads a topic as one of a group of workers, for synchronous code."""
+"""Reads a topic as a member of a consumer group, for synchronous code.
+
+Hand-written where it differs from the asyncio class: callbacks run in the application's thread
+while it waits, and a forked child is refused. The rest is derived (``sync/blocking.py``).
+"""
 
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from typing import Any, Literal, Self, TypeVar, overload
 
@@ -10,8 +14,9 @@ from opentalos.sdk import aio
 from opentalos.sdk.core.config import ClientConfig
 from opentalos.sdk.core.consumer.delivery import Delivery
 from opentalos.sdk.core.consumer.settings import Callbacks, ConsumerCounters, ConsumerSettings
-from opentalos.sdk.core.values import Position, Record
+from opentalos.sdk.core.values import Record
 from opentalos.sdk.errors import ClientClosed
+from opentalos.sdk.sync.blocking import Synchronous, blocking, blocking_on_loop
 from opentalos.sdk.sync.client import Client, attach
 from opentalos.sdk.sync.loop_thread import LoopThread
 from opentalos.sdk.sync.user_thread import UserThread
@@ -19,7 +24,7 @@ from opentalos.sdk.sync.user_thread import UserThread
 _T = TypeVar("_T")
 
 
-class TalosConsumer:
+class TalosConsumer(Synchronous[aio.TalosConsumer]):
     """One worker of a consumer group: ``for record in consumer``.
 
     As ``opentalos.sdk.aio.TalosConsumer``: what counts as processed, and what is committed. Leases
@@ -136,33 +141,20 @@ class TalosConsumer:
 
     # --- positions -----------------------------------------------------------------------------
 
-    def commit(self, offsets: Mapping[int, int] | None = None) -> None:
-        """Commit all records handed out so far, also the last one; or the given offsets. See the
-        asyncio class."""
-        self._check()
-        self._thread.run(self._inner.commit(offsets))
-
-    def position(self, partition: int) -> int:
-        """Offset behind the last record handed out. Raises: LeaseNotHeld."""
-        return self._now(lambda: self._inner.position(partition))
-
-    def seek(self, partition: int, position: Position) -> None:
-        """Go on elsewhere; see the asyncio class."""
-        self._check()
-        self._thread.run(self._inner.seek(partition, position))
-
-    def pause(self, *partitions: int) -> None:
-        """Hand out nothing more of them until ``resume``; see the asyncio class."""
-        self._now(lambda: self._inner.pause(*partitions))
-
-    def resume(self, *partitions: int) -> None:
-        """End of a pause. Raises: LeaseNotHeld."""
-        self._now(lambda: self._inner.resume(*partitions))
+    commit = blocking(aio.TalosConsumer.commit)
+    seek = blocking(aio.TalosConsumer.seek)
+    position = blocking_on_loop(aio.TalosConsumer.position)
+    pause = blocking_on_loop(aio.TalosConsumer.pause)
+    resume = blocking_on_loop(aio.TalosConsumer.resume)
 
     @property
     def assignment(self) -> tuple[int, ...]:
-        """Partitions held now, also those on their way out."""
-        return self._now(lambda: self._inner.assignment)
+        """The partitions assigned now, including those about to be released."""
+
+        async def on_loop(inner: aio.TalosConsumer) -> tuple[int, ...]:
+            return inner.assignment
+
+        return self._run(on_loop)
 
     @property
     def worker_id(self) -> str:
@@ -174,13 +166,9 @@ class TalosConsumer:
         """What happened since the start."""
         return self._inner.counters
 
-    def _now(self, call: Callable[[], _T]) -> _T:
+    def _run(self, call: Callable[[aio.TalosConsumer], Coroutine[Any, Any, _T]]) -> _T:
         self._check()
-
-        async def on_loop() -> _T:
-            return call()
-
-        return self._thread.run(on_loop())
+        return self._thread.run(call(self._inner))
 
     def _check(self) -> None:
         if self._foreign:

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from opentalos.model.errors import OutcomeUnknown, TalosError
 from opentalos.sdk.aio.connection import messages
-from opentalos.sdk.aio.connection.transport import Reply
-from opentalos.sdk.core.operation import result_of
+from opentalos.sdk.core.operation import Reply, result_of
 from opentalos.wire._generated import message
 from opentalos.wire._generated.message import MESSAGE_SERVICE
 from opentalos.wire.thrift import MethodSpec, ThriftProtocol, encode_reply

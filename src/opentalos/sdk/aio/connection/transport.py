@@ -10,10 +10,11 @@ import socket
 import ssl
 import weakref
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from opentalos.model.errors import ConfigError
 from opentalos.sdk.core.config import ClientConfig, TlsSettings
+from opentalos.sdk.core.operation import Reply
 from opentalos.sdk.errors import ConnectFailed, NoReply
 
 if TYPE_CHECKING:
@@ -23,14 +24,6 @@ IDLE_S_MAX: Final = 60.0  # below a server's idle_timeout_s, so that it seldom c
 _READ_BUFFER_BYTES: Final = 1 << 20  # of a reply, before the connection is paused
 _SMALL_BYTES: Final = 32 << 10  # with the header below aiohttp's 64 KiB, so written in one go
 _PIECE_BYTES: Final = 256 << 10  # of a larger body, written at a time
-
-
-class Reply(NamedTuple):
-    """One whole HTTP reply; header names as the server spelled them, found by any case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class Transport:

@@ -17,6 +17,7 @@ from opentalos.sdk.core.table.calls import (
     RowExists,
     TableInfo,
     Where,
+    operator_of,
 )
 from opentalos.sdk.core.table.stream_state import StreamMark
 from opentalos.sdk.core.table.values import Given, Row, plain_row
@@ -71,7 +72,7 @@ def _condition(condition: Condition | None, types: Typed) -> sds.SimpleCondition
     if isinstance(condition, RowExists):
         return sds.SimpleCondition(rowExist=condition.exists)
     value: Datum = types({condition.column: condition.value})[condition.column]
-    operator = sds.OperatorType(condition.number())
+    operator = sds.OperatorType(operator_of(condition))
     return sds.SimpleCondition(operator=operator, field=condition.column, value=to_struct(value))
 
 

@@ -184,8 +184,10 @@ class TalosTable:
         if self._owned:
             await self._client.close()
 
-    async def _states_query(self, part: TableRange | None, columns: Sequence[str]) -> ScanQuery:
-        """Also for the synchronous class."""
+    async def _states_query(
+        self, part: TableRange | None = None, columns: Sequence[str] = ()
+    ) -> ScanQuery:
+        """The query of ``states``, with its parameters; also for the synchronous class."""
         start, stop = part or TableRange()
         key = (await self.schema()).key_columns
         wanted = (*key, *(name for name in columns if name not in key)) if columns else ()

@@ -28,13 +28,14 @@ class Where(NamedTuple):
     operator: str  # == != > >= < <=
     value: Given
 
-    def number(self) -> ConditionOperator:
-        """The operator as the protocol has it. Raises: ValidationFailed: there is none such."""
-        found = _OPERATORS.get(self.operator)
-        if found is None:
-            known = " ".join(_OPERATORS)
-            raise ValidationFailed(f"no operator {self.operator!r}; there are {known}")
-        return found
+
+def operator_of(condition: Where) -> ConditionOperator:
+    """The operator in the protocol's terms. Raises: ValidationFailed: there is no such operator."""
+    found = _OPERATORS.get(condition.operator)
+    if found is None:
+        known = " ".join(_OPERATORS)
+        raise ValidationFailed(f"unknown operator {condition.operator!r}; use one of {known}")
+    return found
 
 
 class RowExists(NamedTuple):

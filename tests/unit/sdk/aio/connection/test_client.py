@@ -24,8 +24,8 @@ from opentalos.model.errors import OutcomeUnknown, ThrottleRejected
 from opentalos.model.message import MessageBlock, OffsetRange, ProducerStamp
 from opentalos.sdk.aio.connection.caller import CLOCK_CORRECTIONS_MAX
 from opentalos.sdk.aio.connection.client import TOPIC_AGE_S_MAX, Client
-from opentalos.sdk.aio.connection.transport import Reply
 from opentalos.sdk.aio.producer.simple_producer import SimpleProducer
+from opentalos.sdk.core.operation import Reply
 from opentalos.sdk.errors import ClientClosed, NoReply, PositionExpired
 from opentalos.wire._generated import message, topic
 from opentalos.wire._generated.topic import TOPIC_SERVICE

@@ -12,8 +12,8 @@ from opentalos.model.datum import DataType, Datum
 from opentalos.model.errors import OutcomeUnknown, TalosError
 from opentalos.model.table import KeyPart, StreamSpec, TableSchema, TableSpec, TableState
 from opentalos.sdk.aio.connection.client import Client
-from opentalos.sdk.aio.connection.transport import Reply
 from opentalos.sdk.aio.tables import TableAdmin, TalosTable
+from opentalos.sdk.core.operation import Reply
 from opentalos.sdk.core.table.calls import BatchItem, Get, Increment, Put, Remove, RowExists, Where
 from opentalos.sdk.core.table.stream_state import StreamMark
 from opentalos.sdk.core.table.values import typed_columns
@@ -199,7 +199,7 @@ def test_a_rate_that_is_used_up_is_waited_for(servers: FakeTables) -> None:
 
 
 def test_an_unknown_operator_is_refused(servers: FakeTables) -> None:
-    with pytest.raises(errors.ValidationFailed, match="no operator '='"):
+    with pytest.raises(errors.ValidationFailed, match="unknown operator '='"):
         run(table_of(servers).put({"id": 1}, Where("small", "=", 1)))
 
 
