@@ -1,9 +1,8 @@
 """Peers on HTTP, on real sockets: what is sent once, what is not done, what is unknown."""
 
 import asyncio
-import json
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,11 +25,12 @@ from opentalos.model.errors import (
     TopicNotExist,
 )
 from opentalos.model.limits import ClusterLimits, HttpLimits
-from opentalos.ports.peers import Forwarded
+from opentalos.ports.peers import CallRequest, Forwarded
 from opentalos.wire.peer_proof import PeerKey
 
 KEY = b"k" * 32
 REQUEST = Forwarded(b"POST", b"/v1/api/message?id=1", {b"x-a": b"1,2"}, b"body", "10.0.0.9")
+CALL = CallRequest("partitions", b'{"topic":"t"}', 1)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -295,15 +295,15 @@ class Owner:
     http: HttpServer = field(init=False)
     address: str = ""
     error: TalosError | None = None
-    asked: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    asked: list[CallRequest] = field(default_factory=list)
     seen: list[Exchange] = field(default_factory=list)
     proofs: ProofReader = field(default_factory=lambda: ProofReader(PeerKey(KEY)))
 
-    async def answer(self, call: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        self.asked.append((call, arguments))
+    async def answer(self, request: CallRequest) -> bytes:
+        self.asked.append(request)
         if self.error is not None:
             raise self.error
-        return {"echo": arguments}
+        return request.body
 
     def serve(self, exchange: Exchange) -> None:
         try:
@@ -344,14 +344,14 @@ async def test_a_forwarded_request_arrives_as_it_was() -> None:
 
 async def test_a_call_is_answered_and_its_error_is_the_same_leaf() -> None:
     async with owner() as other, peers() as here:
-        arguments = {"topic": "t", "partitions": [1, 2]}
-        assert await here.ask(other.address, "partitions", arguments) == {"echo": arguments}
+        assert await here.ask(other.address, CALL) == CALL.body
+        assert other.asked == [CALL]
         other.error = TopicNotExist("no such topic")
         with pytest.raises(TopicNotExist, match="no such topic"):
-            await here.ask(other.address, "partitions", {})
+            await here.ask(other.address, CALL)
         other.error = NotOwner("over there", "h:1", "uuid")
         with pytest.raises(NotOwner) as caught:
-            await here.ask(other.address, "partitions", {})
+            await here.ask(other.address, CALL)
         assert (caught.value.address, caught.value.topic_uuid) == ("h:1", "uuid")
 
 
@@ -362,13 +362,13 @@ async def test_an_error_that_this_version_does_not_know_is_unknown() -> None:
     async with owner() as other, peers() as here:
         other.error = Newer("what")
         with pytest.raises(OutcomeUnknown, match="Newer: what"):
-            await here.ask(other.address, "partitions", {})
+            await here.ask(other.address, CALL)
 
 
 async def test_another_key_is_refused() -> None:
     async with owner() as other, peers(key=b"x" * 32) as here:
         with pytest.raises(InvalidCredential, match="no valid proof"):
-            await here.ask(other.address, "partitions", {})
+            await here.ask(other.address, CALL)
         reply = await here.forward(other.address, REQUEST)
         assert reply.status == 403
         assert (other.asked, other.seen) == ([], [])
@@ -394,10 +394,9 @@ async def test_a_call_cannot_be_replayed_or_changed() -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
 
     async with owner() as other, scripted(keep) as between, peers() as here:
-        await here.ask(between.address, "partitions", {"topic": "t"})
+        await here.ask(between.address, CALL)
         (request,) = sent
-        body = json.dumps({"topic": "t"}, separators=(",", ":")).encode()
-        changed = request.replace(body, body.replace(b"t", b"u"))
+        changed = request.replace(CALL.body, CALL.body.replace(b"t", b"u"))
         assert b"403" in await send(other.address, changed)
         assert b"403" in await send(other.address, request.replace(b"/partitions", b"/others"))
         assert b"200" in await send(other.address, request)
@@ -409,4 +408,4 @@ async def test_an_old_proof_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async with owner() as other, peers() as here:
         monkeypatch.setattr("opentalos.gateway.peer.proofs.AGE_MS_MAX", -1)
         with pytest.raises(InvalidCredential, match="clock of server s1 differs"):
-            await here.ask(other.address, "partitions", {})
+            await here.ask(other.address, CALL)

@@ -29,6 +29,7 @@ from tests.server_process import ROOT_KEY, TALOS, ServerProcess
 from tests.tls_files import TlsFolder
 
 from opentalos.model.limits import TlsSettings
+from opentalos.ports.peers import CallRequest
 
 COMMAND_TIMEOUT_S = 10.0
 PATIENCE_S = 10.0
@@ -268,7 +269,7 @@ async def test_a_server_that_others_do_not_trust_is_not_spoken_to(
             nobody = f"https://127.0.0.1:{free.getsockname()[1]}"
         assert await peers.refuses(nobody)
         with pytest.raises(Exception, match="CERTIFICATE_VERIFY_FAILED"):
-            await peers.ask(other.address, "status", {})
+            await peers.ask(other.address, CallRequest("status", b"{}", 1))
 
 
 async def test_servers_with_and_without_tls_work_together(folder: TlsFolder) -> None:

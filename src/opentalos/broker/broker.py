@@ -24,12 +24,10 @@ from opentalos.broker.groups.resets import GroupResetService
 from opentalos.broker.groups.topic_consumers import TopicsConsumerService
 from opentalos.broker.messaging.messages import MessageService
 from opentalos.broker.messaging.plain_messages import PlainMessageService
-from opentalos.broker.messaging.remote_messages import CALL as MESSAGES_CALL
 from opentalos.broker.messaging.remote_messages import RemoteMessages
-from opentalos.broker.messaging.system_topics import CALL as SYSTEM_PUT_CALL
 from opentalos.broker.messaging.system_topics import SystemTopics
-from opentalos.broker.peer_rpc.peer_calls import PeerCalls
-from opentalos.broker.peer_rpc.remote_logs import CALL as PARTITIONS_CALL
+from opentalos.broker.peer_rpc.calls import MESSAGES, PARTITIONS, STATUS, SYSTEM_PUT
+from opentalos.broker.peer_rpc.dispatch import PeerDispatch
 from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
 from opentalos.broker.quota.metering import Metering
 from opentalos.broker.quota.partition_quotas import PartitionQuotaService
@@ -133,10 +131,10 @@ class Broker:
         self.tables = TableService(context, access, self.shards)
         self.put_fast_path = PutFastPath(context, access, self.shards)
         self.table_admin = TableAdminService(context, access, self.shards, self._table_upkeep)
-        self.peer_calls = PeerCalls()
-        self.peer_calls.register(SYSTEM_PUT_CALL, self.system_topics.answer)
-        self.peer_calls.register(PARTITIONS_CALL, RemoteLogs(context).answer)
-        self.peer_calls.register(MESSAGES_CALL, RemoteMessages(context).answer)
+        self.peer_calls = PeerDispatch()
+        self.peer_calls.register(SYSTEM_PUT, self.system_topics.answer)
+        self.peer_calls.register(PARTITIONS, RemoteLogs(context).answer)
+        self.peer_calls.register(MESSAGES, RemoteMessages(context).answer)
         self.shards.register(self.peer_calls)
         # None: this server is alone.
         self.cluster: ClusterService | None = None
@@ -144,7 +142,7 @@ class Broker:
         if cluster is not None:
             self.cluster = ClusterService(context, cluster.state, cluster.controller, cluster.peers)
             self.places = PartitionPlaces(context, cluster.state.meta)
-            self.peer_calls.register("status", self.cluster.answer_status)
+            self.peer_calls.register(STATUS, self.cluster.answer_status)
 
     async def start(self) -> None:
         """Enter the cluster, open the log, load the catalog, start the background loops.

@@ -3,7 +3,8 @@
 A leaf names a condition. Protocol codes live in each gateway's table, which a test keeps complete.
 """
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, Final
 
 
 class TalosError(Exception):
@@ -249,3 +250,11 @@ class Fenced(OutcomeUnknown):
 
 class WriterDead(OutcomeUnknown):
     """A commit failed; the file takes no more writes."""
+
+
+ERRORS_BY_NAME: Final[Mapping[str, type[TalosError]]] = {
+    name: kind
+    for name, kind in list(globals().items())
+    if isinstance(kind, type) and issubclass(kind, TalosError)
+}
+"""The classes of this module by name: the one source for codecs that carry errors by name."""

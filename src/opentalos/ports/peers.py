@@ -1,7 +1,15 @@
 """Peers: the other servers of a cluster, reached by their address (HTTP)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
+
+
+class CallRequest(NamedTuple):
+    """A call of one server to another: one of ``broker/peer_rpc/calls.py``, encoded."""
+
+    call: str
+    body: bytes  # JSON
+    version: int  # of the peer protocol that the caller speaks; 0: before it had versions
 
 
 class Forwarded(NamedTuple):
@@ -15,7 +23,7 @@ class Forwarded(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The other server's answer, to be passed on as it is."""
+    """The other server's reply to a forwarded request, to be passed back unchanged."""
 
     status: int
     headers: Sequence[tuple[bytes, bytes]]
@@ -25,16 +33,14 @@ class Reply(NamedTuple):
 class Peers(Protocol):
     """Calls between servers; each proves with the cluster's key that it comes from one of them.
 
-    ``refuses``: True only if a connection to the port is refused or reset at once, that is, nobody
-    listens there; a slow, paused or unreachable server does not refuse. ``ask``: a call of
-    ``broker/peer_rpc/peer_calls.py`` with JSON values; an error of the other server is raised as
-    the same leaf. ``forward``: once, verbatim; the other server never forwards again. Not done:
-    Unavailable; sent but not answered: OutcomeUnknown.
+    ``refuses``: True only if a connection to the port is refused or reset at once, so that no
+    process listens there; a slow, paused or unreachable server does not refuse. ``ask``: the body
+    of the reply; an error of the other server is raised as the same leaf. ``forward``: once,
+    verbatim; the other server never forwards again. Both raise Unavailable if nothing was sent and
+    OutcomeUnknown if no whole reply came, and neither sends a request twice.
     """
 
     async def refuses(self, address: str) -> bool: ...
-    async def ask(
-        self, address: str, call: str, arguments: Mapping[str, Any]
-    ) -> Mapping[str, Any]: ...
+    async def ask(self, address: str, request: CallRequest) -> bytes: ...
     async def forward(self, address: str, request: Forwarded) -> Reply: ...
     async def close(self) -> None: ...

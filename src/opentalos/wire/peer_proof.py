@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 TRANSFER: Final = b"x-opentalos-transfer"  # on a client's request that another server passes on
 CLIENT: Final = b"x-opentalos-client"  # with it: the client's address
 CALL: Final = b"x-opentalos-call"  # on a call of its own
+VERSION: Final = b"x-opentalos-peer-version"  # with it: of the peer protocol, a number
 CALL_PREFIX: Final = b"/internal/v1/"
 NONCE_BYTES: Final = 12
 _VERSION: Final = b"v1"

@@ -13,7 +13,7 @@ from opentalos.adapters.memory import MemoryStorage
 from opentalos.broker.broker import BrokerConfig
 from opentalos.broker.values import Topic
 from opentalos.model.errors import NotOwner, PartitionNotServing, TalosError
-from opentalos.ports.peers import Forwarded, Reply
+from opentalos.ports.peers import CallRequest, Forwarded, Reply
 
 
 class Placed:
@@ -77,7 +77,7 @@ class MovedOwnership:
 
 
 class DirectPeers:
-    """Calls the other broker at once, with values as JSON carries them."""
+    """Calls the other broker at once."""
 
     def __init__(self, servers: Mapping[str, World]) -> None:
         self._servers = servers
@@ -86,17 +86,16 @@ class DirectPeers:
         self.answers: dict[str, Mapping[str, Any]] = {}  # by address, instead of the broker's
         self.hang = False
 
-    async def ask(self, address: str, call: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        self.asked.append((address, call))
+    async def ask(self, address: str, request: CallRequest) -> bytes:
+        self.asked.append((address, request.call))
         if self.hang:
             await asyncio.Event().wait()
         if address in self.errors:
             raise self.errors[address]
         answer = self.answers.get(address)
-        if answer is None:
-            sent = json.loads(json.dumps(arguments))
-            answer = await self._servers[address].broker.peer_calls.answer(call, sent)
-        return dict(json.loads(json.dumps(answer)))
+        if answer is not None:
+            return json.dumps(answer).encode()
+        return await self._servers[address].broker.peer_calls.answer(request)
 
     async def refuses(self, address: str) -> bool:
         return False

@@ -6,22 +6,22 @@ import secrets
 import socket
 import ssl
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from opentalos.adapters.peer_http.connection import PeerConnection
 from opentalos.adapters.peer_http.pool import IDLE_S_MAX, ClientTls, Pool, place_of
-from opentalos.model import errors
 from opentalos.model.address import authority
-from opentalos.model.errors import NotOwner, OutcomeUnknown, StoreUnavailable, TalosError
+from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, TalosError
 from opentalos.model.limits import ClusterLimits
-from opentalos.ports.peers import Forwarded, Reply
+from opentalos.ports.peers import CallRequest, Forwarded, Reply
+from opentalos.wire.peer_errors import error_of
 from opentalos.wire.peer_proof import (
     CALL,
     CALL_PREFIX,
     CLIENT,
     NONCE_BYTES,
     TRANSFER,
+    VERSION,
     PeerKey,
     Subject,
 )
@@ -89,25 +89,16 @@ class HttpPeers:
             return False
         return bool(found)
 
-    async def ask(self, address: str, call: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The other server's answer to a call. Raises: what it raised, or as the port says."""
-        body = json.dumps(arguments, separators=(",", ":")).encode()
-        target = CALL_PREFIX + call.encode()
-        proof = self._proof(Subject(CALL, b"POST", target, b"", body))
-        lines = b"Content-Type: application/json\r\n%b: %b\r\n" % (CALL, proof)
-        reply = await self._send(address, b"POST", target, lines, body)
-        try:
-            answer = json.loads(reply.body)
-        except ValueError as error:
-            text = f"server {address} answered {reply.status} to {call}"
-            if reply.status == _SERVICE_UNAVAILABLE:
-                raise StoreUnavailable(text) from error  # it starts or ends
-            raise OutcomeUnknown(text) from error
-        if not isinstance(answer, dict):
-            raise OutcomeUnknown(f"server {address} gave no object to {call}")
+    async def ask(self, address: str, request: CallRequest) -> bytes:
+        """The body of the other server's reply. Raises: what it raised, or as the port says."""
+        target = CALL_PREFIX + request.call.encode()
+        proof = self._proof(Subject(CALL, b"POST", target, b"", request.body))
+        lines = b"Content-Type: application/json\r\n%b: %b\r\n%b: %d\r\n"
+        head = lines % (CALL, proof, VERSION, request.version)
+        reply = await self._send(address, b"POST", target, head, request.body)
         if reply.status != _OK:
-            raise _error_of(answer)
-        return answer
+            raise _error_of(address, request.call, reply)
+        return reply.body
 
     async def forward(self, address: str, request: Forwarded) -> Reply:
         """Pass a client's request on, once, and give its reply back."""
@@ -187,12 +178,16 @@ async def _refused(family: int, place: Any) -> bool:
     return False
 
 
-def _error_of(answer: Mapping[str, Any]) -> TalosError:
-    """The other server's error as the same leaf; one that this version does not know: unknown."""
-    name, text = str(answer.get("error", "")), str(answer.get("text", ""))
-    kind = getattr(errors, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, TalosError)):
-        return OutcomeUnknown(f"{name or 'an error without a name'}: {text}")
-    if kind is NotOwner:
-        return NotOwner(text, str(answer.get("address", "")), str(answer.get("topic_uuid", "")))
-    return kind(text)
+def _error_of(address: str, call: str, reply: Reply) -> TalosError:
+    """The other server's error as the same leaf."""
+    try:
+        document = json.loads(reply.body)
+        if not isinstance(document, dict):
+            raise ValueError("not an object")
+    except ValueError as error:
+        text = f"server {address} answered {reply.status} to {call}"
+        starting = reply.status == _SERVICE_UNAVAILABLE  # or stopping
+        failure = (StoreUnavailable if starting else OutcomeUnknown)(text)
+        failure.__cause__ = error
+        return failure
+    return error_of(document)

@@ -4,9 +4,8 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 from opentalos.broker.cluster.control.controller import Controller
 from opentalos.broker.cluster.control.publication import Move
@@ -14,6 +13,9 @@ from opentalos.broker.cluster.control.weight_choice import WeightChoice, Weights
 from opentalos.broker.cluster.records import WEIGHTS, LeavingKind, LeavingRecord, WeightsRecord
 from opentalos.broker.cluster.state import ClusterState, leaving_path, put_record
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.peer_rpc.calls import STATUS
+from opentalos.broker.peer_rpc.client import call_peer
+from opentalos.broker.peer_rpc.messages import Empty, StatusReply
 from opentalos.model.errors import BadRequest, TalosError
 from opentalos.model.identity import Principal
 from opentalos.model.limits import ClusterLimits
@@ -27,7 +29,6 @@ __all__ = ["ClusterService", "ClusterStatus", "Move", "ServerState", "ServerStat
 
 _log = logging.getLogger("opentalos.cluster")
 
-STATUS_CALL = "status"  # between servers
 STATUS_S = 2.0  # the status shows what is known by then
 ASKED_AT_ONCE = 16  # servers
 NODES_MAX = 8_192  # virtual nodes of one server
@@ -120,7 +121,7 @@ class ClusterService:
                 )
                 for key, source in publication.moved_from().items()
             ],
-            recent=_moves(answers.get(leader)),
+            recent=answers[leader].recent if leader in answers else (),
         )
 
     async def partitions(self, caller: Principal) -> Mapping[str, int]:
@@ -190,18 +191,18 @@ class ClusterService:
         }
         return await self._choice.propose(days, placed, kept, partitions, budget)
 
-    async def answer_status(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The peer call "status": this server's counters and, at the leader, recent moves."""
+    async def answer_status(self, _: Empty) -> StatusReply:
+        """The peer call "status": this server's counters and, from the leader, recent moves."""
         log = self._context.log.counters
         counters = {name: int(getattr(log, name)) for name in _COUNTED}
         for counted in self._counters:
             counters |= {f"forwarded_{name}": number for name, number in counted().items()}
         if not self._controller.leading:
-            return {"counters": counters}
+            return StatusReply(counters)
         publication = self._controller.publication
         counters["planned_moves"] = publication.planned_moves
         counters["takeovers"] = publication.takeovers
-        return {"counters": counters, "recent": [asdict(move) for move in publication.recent]}
+        return StatusReply(counters, list(publication.recent))
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -209,26 +210,26 @@ class ClusterService:
         resource = f"cluster/{server}" if server else "cluster"
         self._context.authorizer.authorize_admin(caller, action, resource)
 
-    async def _ask_all(self) -> Mapping[str, Mapping[str, Any]]:
+    async def _ask_all(self) -> Mapping[str, StatusReply]:
         turns = asyncio.Semaphore(ASKED_AT_ONCE)
 
-        async def ask(name: str, address: str) -> Mapping[str, Any] | None:
+        async def ask(name: str, address: str) -> StatusReply | None:
             if name == self._context.config.server:
-                return await self.answer_status({})
+                return await self.answer_status(Empty())
             try:
                 async with asyncio.timeout(STATUS_S), turns:
-                    return await self._peers.ask(address, STATUS_CALL, {})
+                    return await call_peer(self._peers, address, STATUS, Empty())
             except (TalosError, TimeoutError) as error:
-                _log.info("%s does not tell its status: %r", name, error)
+                _log.info("server %s did not report its status: %s", name, str(error) or "timeout")
                 return None
 
         live = self._state.live()
-        found = await asyncio.gather(*(ask(name, one.address) for name, one in live.items()))
+        found = await asyncio.gather(*(ask(name, record.address) for name, record in live.items()))
         return {
             name: answer for name, answer in zip(live, found, strict=True) if answer is not None
         }
 
-    def _server(self, name: str, partitions: int, answer: Mapping[str, Any] | None) -> ServerStatus:
+    def _server(self, name: str, partitions: int, answer: StatusReply | None) -> ServerStatus:
         state = self._state
         record = state.live().get(name)
         ring = state.ring.servers if state.ring else {}
@@ -244,7 +245,7 @@ class ClusterService:
             partitions=partitions,
             started_ms=record.started_ms if record else 0,
             answers=answer is not None,
-            counters=dict(answer["counters"]) if answer is not None else {},
+            counters=answer.counters if answer is not None else {},
         )
 
     def _state_of(self, name: str, placed: bool) -> ServerState:
@@ -256,8 +257,3 @@ class ClusterService:
         if leaving is not None and leaving.kind == LeavingKind.RESTART.value:
             return ServerState.RESTARTING
         return ServerState.GONE
-
-
-def _moves(answer: Mapping[str, Any] | None) -> Sequence[Move]:
-    """What the leader told of recent moves."""
-    return [Move(**move) for move in (answer or {}).get("recent", ())]

@@ -6,14 +6,15 @@ create another, and what the servers put there is neither charged to anybody nor
 """
 
 import asyncio
-import base64
-import binascii
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.messaging.waiters import waiter_of
+from opentalos.broker.peer_rpc.calls import SYSTEM_PUT
+from opentalos.broker.peer_rpc.client import call_peer
+from opentalos.broker.peer_rpc.messages import Empty, SystemPutRequest
 from opentalos.broker.values import NewTopic, Topic
 from opentalos.catalog.topics.change import new_topic
 from opentalos.catalog.topics.topic import RETENTION_BYTES_KEY, TopicStatus
@@ -31,10 +32,9 @@ from opentalos.model.message import Compression, MessageBlock
 from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT, SYSTEM_TOPICS, USAGE_TOPIC
 from opentalos.wire.message import Message, encode_block
 
-CALL: Final = "system-put"
 PUT_BYTES_MAX: Final = 1 << 20  # of the messages of one put
 PUT_MESSAGES_MAX: Final = 5_000  # of one put
-PUT_S: Final = 10.0  # until a put that nobody has answered is called unknown
+PUT_S: Final = 10.0  # until a put into an own partition that is not stored is unknown
 UUID_BYTES: Final = 16
 
 
@@ -68,60 +68,47 @@ class SystemTopics:
         found = await self.ensure(topic)
         partition = zlib.crc32(key.encode()) % found.partitions
         try:
+            durable = self._append(found, partition, messages, key)
             async with asyncio.timeout(PUT_S):
-                try:
-                    await self._append(found, partition, messages, key)
-                except NotOwner as error:
-                    if not error.address:
-                        raise
-                    await self._ask(error.address, found, partition, (messages, key))
+                await durable
+        except NotOwner as error:
+            if not error.address:
+                raise
+            await self._ask(error.address, found, partition, (messages, key))
         except TimeoutError as error:
-            text = f"partition {partition} of {topic} has not answered within {PUT_S:.0f} s"
+            text = f"partition {partition} of {topic}: not stored within {PUT_S:g} s"
             raise OutcomeUnknown(text) from error
 
-    async def answer(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def answer(self, request: SystemPutRequest) -> Empty:
         """Another server puts into a partition that this one serves. Raises: BadRequest; as put."""
-        try:
-            name, partition = str(arguments["topic"]), int(arguments["partition"])
-            messages = [base64.b64decode(one, validate=True) for one in arguments["messages"]]
-            key = str(arguments["key"])
-        except (KeyError, TypeError, ValueError, binascii.Error) as error:
-            raise BadRequest(f"need topic, partition, key and messages: {error}") from error
-        if name not in SYSTEM_TOPICS:
-            raise BadRequest(f"{name[:40]!r} is no topic of the service")
-        _check_size(messages)
-        topic = await self.ensure(name)
-        if not 0 <= partition < topic.partitions:
-            raise PartitionNotServing(f"{name} has no partition {partition}")
-        await self._append(topic, partition, messages, key)
-        return {}
+        if request.topic not in SYSTEM_TOPICS:
+            raise BadRequest(f"{request.topic[:40]!r} is not a topic of the service")
+        _check_size(request.messages)
+        topic = await self.ensure(request.topic)
+        if not 0 <= request.partition < topic.partitions:
+            raise PartitionNotServing(f"{request.topic} has no partition {request.partition}")
+        await self._append(topic, request.partition, request.messages, request.key)
+        return Empty()
 
-    async def _append(
+    def _append(
         self, topic: Topic, partition: int, messages: Sequence[bytes], key: str
-    ) -> None:
+    ) -> asyncio.Future[int]:
+        """The offset, once the block is durable. Raises: NotOwner and others: not done."""
         now_ms = self._context.clock.wall_ms()
         made = [Message(one, partition_key=key, create_ms=now_ms) for one in messages]
         payload = encode_block(made, Compression.SNAPPY)  # rows repeat each other's words
         block = MessageBlock(payload, len(made), Compression.SNAPPY, now_ms)
         durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._context.partition_log(topic, partition).append(block, waiter_of(durable))
-        await durable
+        return durable
 
     async def _ask(
         self, address: str, topic: Topic, partition: int, what: tuple[Sequence[bytes], str]
     ) -> None:
-        peers = self._context.peers
-        if peers is None:
-            raise RuntimeError("a lone server has nobody to ask")
         messages, key = what
-        arguments = {
-            "topic": topic.name,
-            "partition": partition,
-            "key": key,
-            "messages": [base64.b64encode(one).decode() for one in messages],
-        }
+        request = SystemPutRequest(topic.name, partition, key, list(messages))
         try:
-            await peers.ask(address, CALL, arguments)
+            await call_peer(self._context.peers, address, SYSTEM_PUT, request)
         except NotOwner as error:  # the partition moves, and one of the two does not know yet
             raise PartitionNotServing(f"server {address}: {error}") from error
 

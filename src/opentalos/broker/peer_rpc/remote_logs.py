@@ -2,32 +2,31 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from msgspec import UNSET
 
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.peer_rpc.calls import PARTITIONS
+from opentalos.broker.peer_rpc.client import call_peer
+from opentalos.broker.peer_rpc.messages import (
+    PartitionAnswer,
+    PartitionsReply,
+    PartitionsRequest,
+    Wanted,
+)
 from opentalos.catalog.access.authorize import topic_not_exist
 from opentalos.catalog.topics.topic import Topic
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.results import PartitionStats
-from opentalos.model import errors
 from opentalos.model.errors import BadRequest, NotOwner, PartitionNotServing, TalosError
 from opentalos.model.message import OffsetRange
+from opentalos.wire.peer_errors import error_document
 
-CALL = "partitions"
-ASK_S = 3.0  # for another server's answer; clients time out after 5 s
+__all__ = ["Found", "PartitionFacts", "Question", "RemoteLogs", "Wanted"]
+
 LOOKS_AT_ONCE = 16  # own logs that are asked at the same time for one caller
-PARTITIONS_MAX = 10_000  # of one call between servers
-
-
-class Wanted(Enum):
-    """What is asked of each partition."""
-
-    OFFSETS = "offsets"  # confirmed against the manifest
-    STATE = "state"  # those, and amounts
-    AMOUNTS = "amounts"  # amounts; offsets as the server remembers them
-    TIMES = "times"  # the first offset stored at or after a time
 
 
 class Question(NamedTuple):
@@ -83,23 +82,23 @@ class RemoteLogs:
             raise found
         return found
 
-    async def answer(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def answer(self, request: PartitionsRequest) -> PartitionsReply:
         """Another server asks for partitions that this one serves. Raises: BadRequest."""
-        resource, numbers, question = _request(arguments)
-        topic = self._context.topics.by_resource(resource)
+        topic = self._context.topics.by_resource(request.topic)
         if topic is None:
-            raise topic_not_exist(resource)
+            raise topic_not_exist(request.topic)
         logs: dict[int, PartitionLog] = {}
         found: dict[int, Found] = {}
-        for number in numbers:
+        for number in request.partitions:
             if number >= topic.partitions_ever:
-                raise BadRequest(f"topic {resource} has no partition {number}")
+                raise BadRequest(f"topic {request.topic} has no partition {number}")
             try:
                 logs[number] = self._context.partition_log(topic, number)
             except TalosError as error:
                 found[number] = error
-        found.update(await _look_at(logs, question))
-        return {"partitions": [_value(number, fact) for number, fact in found.items()]}
+        times = dict(zip(request.partitions, request.times, strict=True))
+        found.update(await _look_at(logs, Question(request.wanted, times)))
+        return PartitionsReply([_answer(number, fact) for number, fact in found.items()])
 
     async def _ask_all(
         self, topic: Topic, partitions: Sequence[int], question: Question
@@ -127,29 +126,15 @@ class RemoteLogs:
     async def _ask(
         self, address: str, topic: Topic, numbers: Sequence[int], question: Question
     ) -> Mapping[int, Found]:
-        peers = self._context.peers
-        if peers is None:
-            raise RuntimeError("a lone server has nobody to ask")
-        arguments = {
-            "topic": topic.resource,
-            "partitions": list(numbers),
-            "wanted": question.wanted.value,
-            "times": [question.times.get(number, 0) for number in numbers],
-        }
+        times = [question.times.get(number, 0) for number in numbers]
+        request = PartitionsRequest(topic.resource, list(numbers), question.wanted, times)
         try:
-            async with asyncio.timeout(ASK_S):
-                answer = await peers.ask(address, CALL, arguments)
-            found = {value["partition"]: _facts(value) for value in answer["partitions"]}
-        except (TalosError, TimeoutError) as error:
-            reason = str(error) or f"no answer within {ASK_S} s"
-            refusal = PartitionNotServing(f"server {address}: {reason}")
-            return dict.fromkeys(numbers, refusal)
-        except (KeyError, TypeError, ValueError) as error:
-            refusal = PartitionNotServing(f"server {address} sent an answer of no meaning")
-            refusal.__cause__ = error
-            return dict.fromkeys(numbers, refusal)
-        silence = PartitionNotServing(f"server {address} did not tell")
-        return {number: found.get(number, silence) for number in numbers}
+            reply = await call_peer(self._context.peers, address, PARTITIONS, request)
+        except TalosError as error:
+            return dict.fromkeys(numbers, PartitionNotServing(f"server {address}: {error}"))
+        found = {answer.partition: _fact(answer) for answer in reply.partitions}
+        missing = PartitionNotServing(f"server {address} left the partition out of its reply")
+        return {number: found.get(number, missing) for number in numbers}
 
 
 async def _look_at(logs: Mapping[int, PartitionLog], question: Question) -> Mapping[int, Found]:
@@ -178,45 +163,22 @@ async def _look(log: PartitionLog, wanted: Wanted, time_ms: int) -> PartitionFac
     return PartitionFacts(offsets, log.epoch, await log.stats() if wanted is Wanted.STATE else None)
 
 
-def _request(arguments: Mapping[str, Any]) -> tuple[str, list[int], Question]:
-    """Raises: BadRequest."""
-    try:
-        resource, numbers = arguments["topic"], arguments["partitions"]
-        wanted, times = Wanted(arguments["wanted"]), arguments["times"]
-    except (KeyError, ValueError) as error:
-        raise BadRequest(f"need topic, partitions, wanted and times: {error!r}") from error
-    if not isinstance(resource, str) or not _are_numbers(numbers) or not _are_numbers(times):
-        raise BadRequest(f"topic is a name, partitions and times are at most {PARTITIONS_MAX}")
-    if any(number < 0 for number in numbers) or len(numbers) != len(times):
-        raise BadRequest("partitions count from 0, and each has a time")
-    return resource, numbers, Question(wanted, dict(zip(numbers, times, strict=True)))
-
-
-def _are_numbers(value: object) -> bool:
-    listed = isinstance(value, list) and len(value) <= PARTITIONS_MAX
-    return listed and all(type(each) is int for each in value)  # type: ignore[attr-defined]
-
-
 def _without_owner(fact: Found) -> Found:
     return PartitionNotServing(str(fact)) if isinstance(fact, NotOwner) else fact
 
 
-def _value(number: int, fact: Found) -> Mapping[str, Any]:
+def _answer(number: int, fact: Found) -> PartitionAnswer:
     if isinstance(fact, TalosError):
-        return {"partition": number, "error": type(fact).__name__, "text": str(fact)}
-    return {"partition": number, **fact._asdict()}
+        return PartitionAnswer(partition=number, **error_document(fact))
+    return PartitionAnswer(partition=number, **fact._asdict())
 
 
-def _facts(value: Mapping[str, Any]) -> Found:
-    """Raises: KeyError, TypeError, ValueError."""
-    if "error" in value:
-        kind = getattr(errors, value["error"], PartitionNotServing)
-        known = isinstance(kind, type) and issubclass(kind, TalosError)
-        return (kind if known else PartitionNotServing)(value["text"])
-    stats = value["stats"]
-    return PartitionFacts(
-        OffsetRange(*map(int, value["offsets"])),
-        int(value["epoch"]),
-        None if stats is None else PartitionStats(*map(int, stats)),
-        int(value["found"]),
-    )
+def _fact(answer: PartitionAnswer) -> Found:
+    failure = answer.failure(PartitionNotServing)
+    if failure is not None:
+        return failure
+    assert answer.offsets is not UNSET
+    assert answer.epoch is not UNSET
+    stats = None if answer.stats is UNSET else answer.stats
+    found = -1 if answer.found is UNSET else answer.found
+    return PartitionFacts(answer.offsets, answer.epoch, stats, found)

@@ -3,16 +3,18 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.http.reply_format import head
 from opentalos.gateway.peer.proofs import ProofReader
 from opentalos.gateway.rest.routing.errors import status_of
-from opentalos.model.errors import BadRequest, ExcessivePending, NotOwner, TalosError
-from opentalos.wire.peer_proof import CALL_PREFIX
+from opentalos.model.errors import ExcessivePending, TalosError
+from opentalos.ports.peers import CallRequest
+from opentalos.wire.peer_errors import error_document
+from opentalos.wire.peer_proof import CALL_PREFIX, VERSION
 
 TASKS_MAX = 1_000  # calls under way, whole server
 _JSON = b"application/json"
@@ -23,9 +25,9 @@ _log = logging.getLogger("opentalos.peer")
 
 
 class PeerCalls(Protocol):
-    """What answers the calls: ``broker/peer_rpc/peer_calls.py``."""
+    """What answers the calls: ``broker/peer_rpc/dispatch.py``."""
 
-    def answer(self, call: str, arguments: Mapping[str, Any]) -> Awaitable[Mapping[str, Any]]: ...
+    def answer(self, request: CallRequest) -> Awaitable[bytes]: ...
 
 
 class PeerGateway:
@@ -56,8 +58,7 @@ class PeerGateway:
     async def _run(self, exchange: Exchange) -> None:
         call = exchange.path[len(CALL_PREFIX) :].decode("latin-1")
         try:
-            answer = await self._calls.answer(call, _arguments(exchange.body))
-            body = json.dumps(answer, separators=(",", ":")).encode()
+            body = await self._calls.answer(CallRequest(call, exchange.body, _version(exchange)))
         except TalosError as error:
             _reply_error(exchange, error)
         except Exception:
@@ -68,23 +69,17 @@ class PeerGateway:
 
 
 def _end(exchange: Exchange, task: asyncio.Task[None], error: TalosError) -> None:
-    """Give up a call that takes too long; calls only read."""
+    """Abandon a call that takes too long."""
     task.cancel()
     _reply_error(exchange, error)
 
 
-def _arguments(body: bytes) -> Mapping[str, Any]:
-    try:
-        arguments = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is not JSON: {error}") from error
-    if not isinstance(arguments, dict):
-        raise BadRequest("the body must be a JSON object")
-    return arguments
+def _version(exchange: Exchange) -> int:
+    """Of the peer protocol that the caller speaks; 0: it sends none, as the first servers."""
+    shown = exchange.headers.get(VERSION, b"0")
+    return int(shown) if shown.isdigit() else 0
 
 
 def _reply_error(exchange: Exchange, error: TalosError, status: int = 0) -> None:
-    document = {"error": type(error).__name__, "text": str(error)}
-    if isinstance(error, NotOwner):
-        document |= {"address": error.address, "topic_uuid": error.topic_uuid}
-    exchange.reply(head(status or status_of(error), _JSON), json.dumps(document).encode())
+    body = json.dumps(error_document(error)).encode()
+    exchange.reply(head(status or status_of(error), _JSON), body)

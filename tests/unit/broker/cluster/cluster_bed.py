@@ -34,7 +34,7 @@ from opentalos.model.errors import StoreUnavailable, TalosError
 from opentalos.model.limits import ClusterLimits, LogLimits
 from opentalos.model.message import Durability, MessageBlock, ProducerStamp
 from opentalos.ports.meta_store import Record, Session
-from opentalos.ports.peers import Forwarded, Reply
+from opentalos.ports.peers import CallRequest, Forwarded, Reply
 from opentalos.testing.simulation.loop import SimulatedProcess, SimulationLoop
 
 T = TypeVar("T")
@@ -156,10 +156,9 @@ class BedPeers:
         server = self._bed.servers.get(address.partition(":")[0])
         return server is None or server.process.crashed or server.closed
 
-    async def ask(self, address: str, call: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        return await self._bed.servers[address.partition(":")[0]].broker.peer_calls.answer(
-            call, arguments
-        )
+    async def ask(self, address: str, request: CallRequest) -> bytes:
+        server = self._bed.servers[address.partition(":")[0]]
+        return await server.broker.peer_calls.answer(request)
 
     async def forward(self, address: str, request: Forwarded) -> Reply:
         raise NotImplementedError

@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 from tests.unit.broker.cluster.cluster_bed import SessionMeta
 from tests.unit.catalog.support import CountingClock
@@ -27,7 +26,7 @@ from opentalos.broker.cluster.state import ClusterState, leaving_path, put_recor
 from opentalos.model.errors import NotSupported
 from opentalos.model.limits import ClusterLimits
 from opentalos.model.message import PartitionKey
-from opentalos.ports.peers import Forwarded, Reply
+from opentalos.ports.peers import CallRequest, Forwarded, Reply
 from opentalos.testing.simulation.loop import SimulatedProcess, SimulationLoop
 
 LIMITS = ClusterLimits(virtual_nodes=32, moves_at_once=8)
@@ -44,8 +43,8 @@ class FakePeers:
         await asyncio.sleep(0.001)
         return address in self.refusing
 
-    async def ask(self, address: str, call: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise NotSupported(call)
+    async def ask(self, address: str, request: CallRequest) -> bytes:
+        raise NotSupported(request.call)
 
     async def forward(self, address: str, request: Forwarded) -> Reply:
         raise NotSupported("forward")

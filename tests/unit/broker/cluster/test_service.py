@@ -1,10 +1,8 @@
 """What an operator sees of a cluster and may ask of it."""
 
 import asyncio
-import json
-from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from tests.unit.broker.cluster.controller_bed import (
@@ -18,6 +16,8 @@ from tests.unit.broker.cluster.controller_bed import (
 from opentalos.broker.cluster.records import LeavingKind
 from opentalos.broker.cluster.service import ClusterService, ServerState
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.peer_rpc.calls import STATUS
+from opentalos.broker.peer_rpc.dispatch import PeerDispatch
 from opentalos.catalog.access.authorize import Authorizer
 from opentalos.log.counters import LogCounters
 from opentalos.model.errors import (
@@ -30,13 +30,14 @@ from opentalos.model.identity import Principal
 from opentalos.model.limits import AuthLimits
 from opentalos.model.message import PartitionKey
 from opentalos.placement.ring import SECTORS
+from opentalos.ports.peers import CallRequest
 
 ADMIN = Principal(id="root", number=1, admin=True)
 USER = Principal(id="alice", number=2)
 
 
 class Services(FakePeers):
-    """The services of all members; asking one goes through JSON."""
+    """The services of all members."""
 
     def __init__(self, bed: ControllerBed) -> None:
         super().__init__()
@@ -56,13 +57,12 @@ class Services(FakePeers):
         service.count(lambda: {"requests": 3})
         return service
 
-    async def ask(self, address: str, call: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def ask(self, address: str, request: CallRequest) -> bytes:
         if address in self.refusing:
             raise StoreUnavailable("refused")
-        assert call == "status"
-        answer = await self.of[address].answer_status(arguments)
-        found: Mapping[str, Any] = json.loads(json.dumps(answer))
-        return found
+        calls = PeerDispatch()
+        calls.register(STATUS, self.of[address].answer_status)
+        return await calls.answer(request)
 
 
 async def open_services(bed: ControllerBed) -> list[ClusterService]:

@@ -1,7 +1,8 @@
 """Blocks of another server's partitions: as they are stored, or an honest refusal."""
 
 import asyncio
-from collections.abc import Mapping
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from tests.unit.broker.support import World, world
 
 from opentalos.broker.messaging import remote_messages
 from opentalos.broker.messaging.messages import GetQuery
-from opentalos.broker.messaging.remote_messages import CALL, RemoteMessages
+from opentalos.broker.messaging.remote_messages import RemoteMessages
+from opentalos.broker.peer_rpc.calls import MESSAGES
+from opentalos.broker.peer_rpc.messages import MessagesRequest
 from opentalos.broker.values import Topic
 from opentalos.model.errors import (
     BadRequest,
@@ -18,6 +21,7 @@ from opentalos.model.errors import (
     TopicNotExist,
 )
 from opentalos.model.identity import Principal
+from opentalos.ports.peers import CallRequest
 
 EVE = Principal(id="eve", number=1)
 
@@ -28,11 +32,12 @@ class Peers:
     def __init__(self, made: World, answer: Any = None) -> None:
         self._made, self._answer = made, answer
 
-    async def ask(self, address: str, call: str, arguments: Mapping[str, Any]) -> Any:
+    async def ask(self, address: str, request: CallRequest) -> bytes:
         if self._answer is not None:
-            return await self._answer() if callable(self._answer) else self._answer
-        assert (address, call) == ("h:1", CALL)
-        return await self._made.broker.peer_calls.answer(call, arguments)
+            answer = await self._answer() if callable(self._answer) else self._answer
+            return json.dumps(answer).encode()
+        assert (address, request.call) == ("h:1", MESSAGES.name)
+        return await self._made.broker.peer_calls.answer(request)
 
 
 def remote(made: World, answer: Any = None) -> RemoteMessages:
@@ -81,7 +86,7 @@ async def test_an_answer_of_no_meaning_is_not_served(answer: Any) -> None:
 async def test_a_server_that_does_not_answer_is_not_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(remote_messages, "ASK_S", 0.01)
+    monkeypatch.setattr(remote_messages, "MESSAGES", replace(MESSAGES, deadline_s=0.01))
     async with world() as made:
         topic = await made.topic(EVE)
         with pytest.raises(PartitionNotServing):
@@ -90,8 +95,8 @@ async def test_a_server_that_does_not_answer_is_not_served(
 
 async def test_a_request_of_no_meaning_is_refused() -> None:
     async with world() as made:
-        with pytest.raises(BadRequest):
-            await remote(made).answer({"odd": 1})
-        unknown = GetQuery("eve#t#u", 0, 0, 1, 1)._asdict()
+        odd = CallRequest(MESSAGES.name, b'{"odd":1}', 0)
+        with pytest.raises(BadRequest, match="resource"):
+            await made.broker.peer_calls.answer(odd)
         with pytest.raises(TopicNotExist):
-            await remote(made).answer(unknown)
+            await remote(made).answer(MessagesRequest("eve#t#u", 0, 0, 1, 1))

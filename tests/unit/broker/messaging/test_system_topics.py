@@ -1,16 +1,19 @@
 """The service's own topics: who makes, sees and writes them, alone and in a cluster."""
 
 import asyncio
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.service_topics import messages_of
 from tests.unit.broker.several import Several, several
-from tests.unit.broker.support import world
+from tests.unit.broker.support import World, world
 from tests.unit.catalog.support import ALICE, ROOT
 
 from opentalos.broker.messaging import system_topics
-from opentalos.broker.messaging.system_topics import CALL, PUT_BYTES_MAX, PUT_MESSAGES_MAX
+from opentalos.broker.messaging.system_topics import PUT_BYTES_MAX, PUT_MESSAGES_MAX
+from opentalos.broker.peer_rpc.calls import SYSTEM_PUT
 from opentalos.model.errors import (
     BadRequest,
     InvalidName,
@@ -23,6 +26,7 @@ from opentalos.model.errors import (
 from opentalos.model.identity import GUEST, Principal
 from opentalos.model.limits import SystemTopicSettings, TopicLimits
 from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT, USAGE_TOPIC
+from opentalos.ports.peers import CallRequest
 
 
 async def test_what_was_put_is_there_after_a_restart() -> None:
@@ -147,7 +151,7 @@ async def test_another_server_stores_what_it_serves() -> None:
     async with several("a", "b") as servers:
         put = await at_b(servers)
         await put(METRICS_TOPIC, [b"\x00\xff"], key="a")
-        assert servers.peers.asked == [("b", CALL)]
+        assert servers.peers.asked == [("b", "system-put")]
         assert await messages_of(servers["b"].broker, METRICS_TOPIC) == [b"\x00\xff"]
 
 
@@ -162,11 +166,11 @@ async def test_a_partition_that_moves_is_not_served() -> None:
 async def test_a_server_that_does_not_answer_leaves_it_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(system_topics, "PUT_S", 0.05)
+    monkeypatch.setattr(system_topics, "SYSTEM_PUT", replace(SYSTEM_PUT, deadline_s=0.05))
     async with several("a", "b") as servers:
         put = await at_b(servers)
         servers.peers.hang = True
-        with pytest.raises(OutcomeUnknown, match="has not answered"):
+        with pytest.raises(OutcomeUnknown, match="no reply within"):
             await put(METRICS_TOPIC, [b"x"], key="a")
 
 
@@ -176,6 +180,11 @@ async def test_what_the_other_server_raises_is_raised() -> None:
         servers.peers.errors["b"] = StoreUnavailable("no disk")
         with pytest.raises(StoreUnavailable, match="no disk"):
             await put(METRICS_TOPIC, [b"x"], key="a")
+
+
+async def answer(made: World, arguments: dict[str, Any]) -> None:
+    request = CallRequest("system-put", json.dumps(arguments).encode(), 1)
+    await made.broker.peer_calls.answer(request)
 
 
 @pytest.mark.parametrize(
@@ -194,11 +203,11 @@ async def test_a_call_of_another_server_that_makes_no_sense_is_refused(
 ) -> None:
     async with world() as made:
         with pytest.raises(BadRequest):
-            await made.broker.system_topics.answer(arguments)
+            await answer(made, arguments)
 
 
 async def test_a_partition_that_the_topic_has_not_is_not_served() -> None:
     async with world() as made:
         arguments = {"topic": METRICS_TOPIC, "partition": 4, "key": "k", "messages": ["eA=="]}
         with pytest.raises(PartitionNotServing):
-            await made.broker.system_topics.answer(arguments)
+            await answer(made, arguments)

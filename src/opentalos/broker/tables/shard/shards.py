@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.peer_rpc.peer_calls import PeerCalls
+from opentalos.broker.peer_rpc.calls import STREAM_PUT
+from opentalos.broker.peer_rpc.dispatch import PeerDispatch
 from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
 from opentalos.broker.tables.shard.index_writes import IndexWrites
 from opentalos.broker.tables.shard.remote import (
-    answering,
     ask_changed,
     ask_mark,
     ask_mutations,
+    register_calls,
 )
 from opentalos.broker.tables.shard.row_cache import RowCache
 from opentalos.broker.tables.shard.row_work import Answer, Outcome, waiting_of
@@ -23,7 +24,6 @@ from opentalos.broker.tables.shard.writer import Stores
 from opentalos.broker.tables.stream.outbox import Outbox
 from opentalos.broker.tables.stream.outbox_budget import OutboxBudget
 from opentalos.broker.tables.stream.publisher import topic_of
-from opentalos.broker.tables.stream.stream_puts import CALL as PUT_CALL
 from opentalos.broker.tables.stream.stream_puts import StreamPuts
 from opentalos.catalog.access.authorize import table_not_exist
 from opentalos.catalog.tables.table import Table
@@ -110,12 +110,10 @@ class TableShards:
         self._follower: asyncio.Task[None] | None = None
         self._closed = False
 
-    def register(self, calls: PeerCalls) -> None:
+    def register(self, calls: PeerDispatch) -> None:
         """Answer what other servers ask."""
-        calls.register(PUT_CALL, self._puts.answer)
-        handlers = answering(self._apply_here, self._mark_here, self._changed_here)
-        for call, handler in handlers.items():
-            calls.register(call, handler)
+        calls.register(STREAM_PUT, self._puts.answer)
+        register_calls(calls, self._apply_here, self._mark_here, self._changed_here)
 
     async def start(self) -> None:
         """Open own shards that have streams, now and whenever some come."""

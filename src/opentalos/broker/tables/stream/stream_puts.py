@@ -1,20 +1,17 @@
 """StreamPuts: blocks of streams into partitions, whichever servers serve them."""
 
 import asyncio
-import base64
-import binascii
-from collections.abc import Mapping
-from typing import Any
 
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.messaging.waiters import waiter_of
+from opentalos.broker.peer_rpc.calls import STREAM_PUT
+from opentalos.broker.peer_rpc.client import call_peer
+from opentalos.broker.peer_rpc.messages import StreamPutReply, StreamPutRequest
 from opentalos.catalog.access.authorize import topic_not_exist
 from opentalos.catalog.topics.topic import Topic
 from opentalos.log.results import AppendWaiter
 from opentalos.model.errors import (
-    BadRequest,
     NotOwner,
-    OutcomeUnknown,
     PartitionNotServing,
     TalosError,
 )
@@ -25,9 +22,6 @@ from opentalos.model.message import (
     PayloadFormat,
     ProducerStamp,
 )
-
-CALL = "stream-put"
-PUT_S = 10.0  # until a put that nobody has answered is called unknown
 
 
 class StreamPuts:
@@ -62,21 +56,21 @@ class StreamPuts:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def answer(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Another server puts into a partition that this one serves. Raises: BadRequest; as the
-        log does."""
-        try:
-            resource, partition = str(arguments["topic"]), int(arguments["partition"])
-            payload = base64.b64decode(arguments["payload"], validate=True)
-            block = _block(payload, arguments)
-        except (KeyError, TypeError, ValueError, binascii.Error) as error:
-            raise BadRequest(f"need topic, partition and a block: {error!r}") from error
-        topic = self._context.topics.by_resource(resource)
+    async def answer(self, request: StreamPutRequest) -> StreamPutReply:
+        """Another server puts into a partition that this one serves. Raises: as the log does."""
+        topic = self._context.topics.by_resource(request.topic)
         if topic is None:
-            raise topic_not_exist(resource)
+            raise topic_not_exist(request.topic)
+        block = stamped_block(
+            request.payload,
+            request.messages,
+            request.producer,
+            compression=request.compression,
+            create_ms=request.create_ms,
+        )
         durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._append(topic, partition, block, waiter_of(durable))
-        return {"offset": await durable}
+        self._append(topic, request.partition, block, waiter_of(durable))
+        return StreamPutReply(await durable)
 
     def _append(
         self, topic: Topic, partition: int, block: MessageBlock, waiter: AppendWaiter
@@ -92,10 +86,7 @@ class StreamPuts:
     ) -> None:
         error: TalosError
         try:
-            async with asyncio.timeout(PUT_S):
-                offset = await self._asked(address, what)
-        except TimeoutError:
-            error = OutcomeUnknown(f"server {address} has not answered within {PUT_S:.0f} s")
+            offset = await self._asked(address, what)
         except NotOwner as moved:
             error = PartitionNotServing(f"server {address}: {moved}")
             await self._catch_up(what[0])
@@ -107,24 +98,19 @@ class StreamPuts:
         waiter(UNKNOWN_OFFSET, error)
 
     async def _asked(self, address: str, what: tuple[Topic, int, MessageBlock]) -> int:
-        peers = self._context.peers
         topic, partition, block = what
-        if peers is None or block.producer is None:
-            raise RuntimeError("a lone server has nobody to ask")
-        arguments = {
-            "topic": topic.resource,
-            "partition": partition,
-            "payload": base64.b64encode(block.payload).decode(),
-            "messages": block.messages,
-            "compression": int(block.compression),
-            "create_ms": block.create_ms,
-            "producer": list(block.producer),
-        }
-        answer = await peers.ask(address, CALL, arguments)
-        offset = answer.get("offset")
-        if not isinstance(offset, int):
-            raise OutcomeUnknown(f"server {address} sent an answer of no meaning")
-        return offset
+        assert block.producer is not None
+        request = StreamPutRequest(
+            topic=topic.resource,
+            partition=partition,
+            payload=block.payload,
+            messages=block.messages,
+            compression=block.compression,
+            create_ms=block.create_ms,
+            producer=block.producer,
+        )
+        reply = await call_peer(self._context.peers, address, STREAM_PUT, request)
+        return reply.offset
 
     async def _catch_up(self, topic: Topic) -> None:
         """One of the two servers does not know yet where the partition is."""
@@ -141,25 +127,12 @@ def _later(waiter: AppendWaiter, error: TalosError) -> None:
     asyncio.get_running_loop().call_soon(waiter, UNKNOWN_OFFSET, error)
 
 
-def _block(payload: bytes, arguments: Mapping[str, Any]) -> MessageBlock:
-    """Raises: KeyError, TypeError, ValueError."""
-    producer_id, epoch, sequence, repeated = arguments["producer"]
-    messages = int(arguments["messages"])
-    return stamped_block(
-        payload,
-        messages,
-        ProducerStamp(int(producer_id), int(epoch), int(sequence), bool(repeated)),
-        compression=Compression(arguments["compression"]),
-        create_ms=int(arguments["create_ms"]),
-    )
-
-
 def stamped_block(
     payload: bytes,
     messages: int,
     stamp: ProducerStamp,
     *,
-    compression: Compression = Compression.NONE,
+    compression: int = Compression.NONE,
     create_ms: int = 0,
 ) -> MessageBlock:
     """A block of an idempotent producer; without messages it announces the stamp's epoch."""

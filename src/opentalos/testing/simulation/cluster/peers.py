@@ -1,12 +1,11 @@
 """SimulatedPeers: calls between the servers of a simulated cluster."""
 
-import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from opentalos.broker.broker import Broker
 from opentalos.model.errors import NotSupported, StoreUnavailable
-from opentalos.ports.peers import Forwarded, Reply
+from opentalos.ports.peers import CallRequest, Forwarded, Reply
 from opentalos.testing.simulation.cluster.network import Link, SimulatedNetwork, Way
 
 T = TypeVar("T")
@@ -68,19 +67,18 @@ class SimulatedPeers:
         delay_s = CONNECT_S * (0.2 + 1.6 * self._disk.rng.random())
         return await self._disk.after(delay_s, lambda: self._directory.listening(address) is None)
 
-    async def ask(self, address: str, call: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def ask(self, address: str, request: CallRequest) -> bytes:
         """A call to the other broker; see the port."""
         server = await self.reach(address)
-        sent = json.loads(json.dumps(arguments))
 
-        async def asked() -> Mapping[str, Any]:
+        async def asked() -> bytes:
             return await server.ask(
-                call, lambda broker: broker.peer_calls.answer(call, sent), timeout_s=ASK_TIMEOUT_S
+                request.call,
+                lambda broker: broker.peer_calls.answer(request),
+                timeout_s=ASK_TIMEOUT_S,
             )
 
-        answer = await self._directory.link(self._host, address).call(asked, write=True)
-        told: Mapping[str, Any] = json.loads(json.dumps(answer))
-        return told
+        return await self._directory.link(self._host, address).call(asked, write=True)
 
     async def reach(self, address: str) -> Listener:
         """The server that listens there. Raises: StoreUnavailable: nothing was sent."""
