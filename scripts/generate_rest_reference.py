@@ -129,7 +129,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator
     yield f"\n### {method} {path}\n\n{operation['summary']}\n"
     if "description" in operation:
         yield f"\n{operation['description']}\n"
-    rows = [row for one in operation["parameters"] for row in _parameter(one)]
+    rows = [row for parameter in operation["parameters"] for row in _parameter(parameter)]
     if rows:
         yield "\n| Parameter | In | Value | Meaning |\n| --- | --- | --- | --- |\n"
         yield from rows
@@ -163,7 +163,7 @@ def shape(schema: Mapping[str, Any], indent: str = "", *, short: bool = False) -
     """A schema as a reader wants it: JSON with the kinds of its values."""
     for name in ("oneOf", "anyOf"):
         if name in schema:
-            return " or ".join(shape(one, indent, short=short) for one in schema[name])
+            return " or ".join(shape(item, indent, short=short) for item in schema[name])
     match schema.get("type"):
         case "object":
             return _object(schema, indent)

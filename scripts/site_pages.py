@@ -75,7 +75,7 @@ def module_reference(name: str, heading: str) -> str:
     """The names that a module lists in ``__all__``, with what their docstrings say."""
     module = importlib.import_module(name)
     return "".join(
-        f"{heading} {one}\n\n{described(getattr(module, one))}" for one in sorted(module.__all__)
+        f"{heading} {item}\n\n{described(getattr(module, item))}" for item in sorted(module.__all__)
     )
 
 
@@ -92,7 +92,7 @@ def described(thing: Any) -> str:
     if not inspect.isclass(thing):
         return "".join(parts)
     if issubclass(thing, Enum):
-        parts.append(", ".join(f"`{one.name}`" for one in thing) + "\n\n")
+        parts.append(", ".join(f"`{item.name}`" for item in thing) + "\n\n")
     elif dataclasses.is_dataclass(thing) or hasattr(thing, "_fields"):
         parts.append(fields_table(thing))
     parts += [
@@ -118,9 +118,11 @@ def signature(name: str, thing: Any) -> str:
         made = inspect.signature(thing)
     except (TypeError, ValueError):
         return name
-    kept = [one for one in made.parameters.values() if one.name not in ("self", "cls")]
-    shown = [_PREFIXES.sub("", str(one)) for one in kept]
-    named = [one.kind is inspect.Parameter.KEYWORD_ONLY for one in kept]
+    kept = [
+        parameter for parameter in made.parameters.values() if parameter.name not in ("self", "cls")
+    ]
+    shown = [_PREFIXES.sub("", str(item)) for item in kept]
+    named = [item.kind is inspect.Parameter.KEYWORD_ONLY for item in kept]
     if any(named):
         shown.insert(named.index(True), "*")
     line = f"{name}({', '.join(shown)})"
@@ -134,8 +136,8 @@ def fields_table(cls: type[Any]) -> str:
     if dataclasses.is_dataclass(cls):
         missing = dataclasses.MISSING
         rows = [
-            (one.name, "" if one.default is missing else f"`{one.default!r}`")
-            for one in dataclasses.fields(cls)
+            (field.name, "" if field.default is missing else f"`{field.default!r}`")
+            for field in dataclasses.fields(cls)
         ]
     else:
         rows = [(name, "") for name in cls._fields]

@@ -131,12 +131,12 @@ class ClusterProcesses:
         """Start servers, all that do not run unless named, at the same time."""
         chosen = [self.servers[name] for name in names or self.names]
         with ThreadPoolExecutor(len(chosen)) as pool:
-            list(pool.map(ServerProcess.start, [one for one in chosen if one.process is None]))
+            list(pool.map(ServerProcess.start, [item for item in chosen if item.process is None]))
 
     def stop(self, *names: str) -> None:
         """SIGTERM, all at the same time."""
         with ThreadPoolExecutor(len(self.names)) as pool:
-            list(pool.map(ServerProcess.stop, [self.servers[one] for one in names or self.names]))
+            list(pool.map(ServerProcess.stop, [self.servers[item] for item in names or self.names]))
 
     def kill(self, *names: str) -> None:
         """SIGKILL."""
@@ -155,16 +155,16 @@ class ClusterProcesses:
     @property
     def running(self) -> list[str]:
         """Names of servers whose process runs."""
-        return [name for name, one in self.servers.items() if one.process is not None]
+        return [name for name, item in self.servers.items() if item.process is not None]
 
     def status(self, name: str | None = None) -> dict[str, Any]:
         """What one server, by default any that answers, says of the cluster."""
         problems = []
-        for one in [name] if name else self.running:
+        for item in [name] if name else self.running:
             try:
-                return rest_get(self.servers[one], "/rest/v1/cluster")
+                return rest_get(self.servers[item], "/rest/v1/cluster")
             except (OSError, http.client.HTTPException, AssertionError) as error:
-                problems.append(f"{one}: {error!r}")
+                problems.append(f"{item}: {error!r}")
         raise AssertionError(f"no server tells its status: {problems}")
 
     def openings(self, resource: str) -> dict[str, int]:
@@ -172,8 +172,8 @@ class ClusterProcesses:
         uuid = re.escape(resource.rpartition("#")[2])
         opened = re.compile(rf"topic {uuid} partition \d+ is (open|recovered) at epoch")
         return {
-            name: len(opened.findall((one.folder / "server.stderr").read_text(errors="replace")))
-            for name, one in self.servers.items()
+            name: len(opened.findall((item.folder / "server.stderr").read_text(errors="replace")))
+            for name, item in self.servers.items()
         }
 
     def controller(self) -> str:
@@ -182,7 +182,7 @@ class ClusterProcesses:
 
     def owners(self, resource: str, name: str | None = None) -> dict[int, str]:
         """Which server serves each partition of a topic, as ``name`` tells clients."""
-        by_address = {f"127.0.0.1:{one.port}": key for key, one in self.servers.items()}
+        by_address = {f"127.0.0.1:{item.port}": key for key, item in self.servers.items()}
         client = RawClient(self.servers[name or self.running[0]].port)
         topic = idl("topic").TopicTalosResourceName(resource)
         try:
@@ -198,7 +198,7 @@ class ClusterProcesses:
             status = self.status()
         except AssertionError:
             return False
-        serving = {one["name"] for one in status["servers"] if one["state"] == "serving"}
+        serving = {server["name"] for server in status["servers"] if server["state"] == "serving"}
         quiet = not status["moving"] and not status["unassigned"]
         return serving == set(self.running) and quiet and bool(status["leader"])
 
@@ -211,7 +211,7 @@ class ClusterProcesses:
 
     def said(self) -> str:
         """The end of every server's log."""
-        return "\n".join(f"--- {name}\n{one.stderr()}" for name, one in self.servers.items())
+        return "\n".join(f"--- {name}\n{item.stderr()}" for name, item in self.servers.items())
 
     def close(self) -> None:
         """End all at once."""

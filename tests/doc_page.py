@@ -27,14 +27,14 @@ class Block:
 
 def blocks(page: str) -> list[Block]:
     """Those of a page with commands, programs and what comes out."""
-    found = [Block(*one) for one in FENCE.findall((DOCS / page).read_text())]
-    assert {one.language for one in found} == {"sh", "python", "text"}
+    found = [Block(*item) for item in FENCE.findall((DOCS / page).read_text())]
+    assert {item.language for item in found} == {"sh", "python", "text"}
     return found
 
 
 def environment() -> dict[str, str]:
     """Of somebody who has just installed the package."""
-    kept = {name: one for name, one in os.environ.items() if not name.startswith("TALOS_")}
+    kept = {name: item for name, item in os.environ.items() if not name.startswith("TALOS_")}
     return {**kept, "PATH": f"{TALOS.parent}:{kept['PATH']}", "NO_PROXY": "*"}
 
 
@@ -74,7 +74,7 @@ def run_page(page: str, folder: Path, *, script_s: float) -> str:
             script += [f"echo '{MARK} {number}'", block.text]
         elif block.language == "text":
             outputs[number - 1] = block.text
-    serve = [one.text.strip() for one in found if one.title == "serve"]
+    serve = [item.text.strip() for item in found if item.title == "serve"]
     assert serve == ["talos serve"]
     with serving(folder, serve[0]) as address:
         done = subprocess.run(
@@ -91,4 +91,4 @@ def run_page(page: str, folder: Path, *, script_s: float) -> str:
 
 def titles(page: str) -> list[str]:
     """Of its commands that are not run as they stand."""
-    return [one.title for one in blocks(page) if one.language == "sh" and one.title]
+    return [block.title for block in blocks(page) if block.language == "sh" and block.title]

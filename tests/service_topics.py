@@ -17,6 +17,6 @@ async def messages_of(broker: Broker, topic: str) -> list[bytes]:
         while lag:
             spot = Spot(partition, offset)
             read = await broker.plain_messages.get_anywhere(ROOT, found.resource, spot, BOUNDS)
-            data += [one.message.data for one in read.messages]
+            data += [message.message.data for message in read.messages]
             offset, lag = read.next_offset, read.lag
     return data

@@ -211,7 +211,7 @@ class TableLoad:
 
     def _run(self, program: str, **arguments: Any) -> dict[str, Any]:
         """What a program tells in its only line."""
-        server = next(one for one in self.servers if one.process is not None)
+        server = next(item for item in self.servers if item.process is not None)
         done = subprocess.run(
             self._command(server, program, **arguments),
             env=sds_environment(),
@@ -262,7 +262,7 @@ def longest_silence_s(done: Sequence[Operation]) -> float:
     times: dict[str, list[float]] = defaultdict(list)
     for each in done:
         times[group_of(each)].append(each.ended_s)
-    gaps = [later - earlier for one in times.values() for earlier, later in pairwise(sorted(one))]
+    gaps = [later - earlier for item in times.values() for earlier, later in pairwise(sorted(item))]
     return max(gaps, default=0.0)
 
 

@@ -35,7 +35,7 @@ class TlsFolder:
     def renew(self, *names: str) -> None:
         """Write another certificate with its key into the server's files."""
         made = self.authority.issue_cert("127.0.0.1", "localhost", *names)
-        chain = b"".join(one.bytes() for one in made.cert_chain_pems)
+        chain = b"".join(pem.bytes() for pem in made.cert_chain_pems)
         for path, content in ((self.cert, chain), (self.key, made.private_key_pem.bytes())):
             fresh = path.with_suffix(".new")
             fresh.write_bytes(content)

@@ -50,7 +50,7 @@ def test_missing_jars_name_the_command_that_fetches_them(
 
 def test_a_backend_that_was_never_started_has_a_status(tmp_path: Path) -> None:
     shown = call("status", "all", "--format", "json", "--home", str(tmp_path)).splitlines()
-    assert {one["kind"]: one["missing"] for one in map(json.loads, shown)} == dict.fromkeys(
+    assert {item["kind"]: item["missing"] for item in map(json.loads, shown)} == dict.fromkeys(
         ("hdfs", "zookeeper", "hbase", "druid", "kafka"), "never started"
     )
 

@@ -120,10 +120,10 @@ def test_ours_reads_what_the_official_producer_packed(
     packed = {"galaxy.talos.producer.compression.type": codec}
     sdk.run("simple_put", topic=topic, partition=0, payloads=payloads, config=packed)
     with TalosConsumer(config, topic, "ours") as consumer:
-        assert [one.data.decode() for one in consumer.poll(20.0)] == payloads
+        assert [item.data.decode() for item in consumer.poll(20.0)] == payloads
     with TalosConsumer(config, topic, "tables") as consumer:
         table = next(consumer.batches(arrow=True))
-        assert table.column("data").to_pylist() == [one.encode() for one in payloads]
+        assert table.column("data").to_pylist() == [payload.encode() for payload in payloads]
 
 
 def test_the_official_worker_reads_what_ours_packed(
@@ -133,7 +133,7 @@ def test_the_official_worker_reads_what_ours_packed(
     sdk.topic(topic)
     payloads = [f"{number} " + codec * number for number in range(100)]
     with SimpleProducer(config, topic, compression=Compression[codec]) as producer:
-        producer.put([one.encode() for one in payloads])
+        producer.put([payload.encode() for payload in payloads])
     worker = Worker(sdk, "reader", topic=topic, group="g")
     with ended(worker):
         wait_until(lambda: len(worker.payloads) == 100, "the official worker read everything")

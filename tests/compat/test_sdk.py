@@ -96,7 +96,7 @@ def test_the_other_services_answer_through_the_sdks_own_code(sdk: Sdk) -> None:
     assert said["queryOffset"] == 1
     assert said["queryConsumerGroup"] == ["tour-group"]
     assert said["getTopicConsumeUnit"] == [[0, 1, 1]]
-    assert [one[0] for one in said["getPartitionsOffset"]] == [0, 77]
+    assert [item[0] for item in said["getPartitionsOffset"]] == [0, 77]
     assert said["getPartitionsOffset"][1][1] not in (None, 0)
     assert said["getDataPreview"] == 3
     assert said["prepare"] == "OPERATION_FAILED"

@@ -164,7 +164,7 @@ def test_the_clients_scanner_gets_through_a_table_that_is_over_its_rate(sds: Sdk
 
 def test_a_table_that_is_full_refuses_what_grows(sds: Sdk) -> None:
     said = sds.run("table_full", streams={}, shards=1, quota=1_500)
-    told = {name: one for line in said for name, one in line.items()}
+    told = {name: item for line in said for name, item in line.items()}
     full, wrong = int(ErrorCode.QUOTA_EXCEED), int(ErrorCode.VALIDATION_FAILED)
     assert told["none"] == wrong
     assert told["told"] == 1_500

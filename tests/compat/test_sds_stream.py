@@ -99,12 +99,12 @@ def test_the_client_reads_each_change_in_order(
 ) -> None:
     payloads = [(view.name, record.data.hex()) for record in told[view]]
     read = sds.run("read_changes", payloads=payloads)
-    assert all(one["left"] == 0 for one in read)
+    assert all(item["left"] == 0 for item in read)
     if view is LOG_VIEW:
-        assert [(one["record"], one["type"], one["deleted"]) for one in read] == LOG
+        assert [(item["record"], item["type"], item["deleted"]) for item in read] == LOG
     else:
-        assert [(one["record"], one["deleted"]) for one in read] == IMAGES
-    times = [one["timestamp"] for one in read]
+        assert [(item["record"], item["deleted"]) for item in read] == IMAGES
+    times = [item["timestamp"] for item in read]
     assert times == sorted(set(times))
 
 

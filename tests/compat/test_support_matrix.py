@@ -77,5 +77,5 @@ def test_every_compression_and_format_passes_untouched(topic: RawTopic) -> None:
         request = idl("message").PutMessageRequest(topic.partition(), [block], 1, "s#1")
         topic.client.call("message", "putMessage", request)
     stored = topic.get(start).messageBlocks
-    assert [one.messageBlock for one in stored] == payloads
-    assert [one.compressionType for one in stored] == [0, 1, 2, 3, 4]
+    assert [item.messageBlock for item in stored] == payloads
+    assert [item.compressionType for item in stored] == [0, 1, 2, 3, 4]

@@ -140,7 +140,7 @@ def every_rpc() -> list[tuple[str, str]]:
     for service in ("topic", "message", "consumer", "quota", "metric"):
         definition = service_of(idl(service), service)
         parents = [*definition.__mro__]
-        methods = {one for each in parents for one in getattr(each, "thrift_services", ())}
+        methods = {item for each in parents for item in getattr(each, "thrift_services", ())}
         found += [(service, method) for method in sorted(methods)]
     return found
 

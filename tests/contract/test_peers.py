@@ -269,13 +269,13 @@ async def test_a_full_backlog_does_not_refuse(monkeypatch: pytest.MonkeyPatch) -
         listener.listen(0)
         place = listener.getsockname()
         kept = [socket.socket() for _ in range(3)]
-        for one in kept:
-            one.setblocking(False)
-            one.connect_ex(place)
+        for item in kept:
+            item.setblocking(False)
+            item.connect_ex(place)
         async with peers() as here:
             assert not await here.refuses(f"127.0.0.1:{place[1]}")
-        for one in kept:
-            one.close()
+        for item in kept:
+            item.close()
 
 
 async def test_after_close_nothing_is_sent() -> None:

@@ -98,8 +98,8 @@ def made() -> set[str]:
 def left_to_threads(before: set[str]) -> set[str]:
     """Parameter types of our calls, of all objects that we had by now, not made ``before``."""
     types = [java_types(package) for package in PACKAGES]
-    called = frozenset[str]().union(*(one._called for one in types))
-    passed = {name for one in types for name in one._made - one._known}  # never called by us
+    called = frozenset[str]().union(*(type_._called for type_ in types))
+    passed = {name for type_ in types for name in type_._made - type_._known}  # never called by us
     arrays, left = jpype.JClass("java.util.Arrays"), set()
     for name in made():
         with contextlib.suppress(TypeError):  # a class that is made in Python only
@@ -109,8 +109,8 @@ def left_to_threads(before: set[str]) -> set[str]:
             if had and str(java_class.getName()).partition("$")[0] not in passed:
                 texts = _METHOD.findall(str(arrays.toString(java_class.getMethods())))
                 named = [parameters for _, called_as, parameters in texts if called_as in called]
-                left |= {one.replace("$", ".") for text in named for one in text.split(",")}
-    return {one for one in left - before if "." in one}
+                left |= {part.replace("$", ".") for text in named for part in text.split(",")}
+    return {item for item in left - before if "." in item}
 
 
 async def main(hdfs_url: str, conf_dir: str, hbase_url: str, jars: str) -> None:

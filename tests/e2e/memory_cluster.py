@@ -148,7 +148,9 @@ async def settled(servers: list[MemoryServer], topic_uuid: str, partitions: int)
             known = {server.address: number for number, server in enumerate(servers)}
             same = all(view == views[0] for view in views) and set(views[0]) <= set(known)
             # A topic's partitions may by chance all lie elsewhere, so the ring tells who is in.
-            joined = all(set(server.ring()) == {one.name for one in servers} for server in servers)
+            joined = all(
+                set(server.ring()) == {server.name for server in servers} for server in servers
+            )
             agreed = agreed + 1 if same and joined and views[0] == seen else 0
             seen = views[0]
             await asyncio.sleep(LOOK_S)

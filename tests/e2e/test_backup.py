@@ -65,7 +65,7 @@ class Load:
             message = b"%d/%d " % (partition, len(done)) + bytes(2000)
             self._producer.put([message], partition=partition)
             done.append(message)
-            if all(len(one) >= WARM_UP for one in self.acknowledged):
+            if all(len(item) >= WARM_UP for item in self.acknowledged):
                 self.warm.set()
 
     @contextmanager
@@ -88,7 +88,7 @@ def read_all(url: str) -> list[list[bytes]]:
         for partition, offsets in sorted(consumer.offsets().items()):
             messages: list[bytes] = []
             while len(messages) < offsets.next:
-                messages += [one.data for one in consumer.fetch(partition, len(messages))]
+                messages += [record.data for record in consumer.fetch(partition, len(messages))]
             found.append(messages)
     return found
 
@@ -108,7 +108,9 @@ def commit_some(server: ServerProcess) -> dict[str, int]:
 
 def checkpoints(server: ServerProcess) -> dict[str, int]:
     _, group = rest(server, "GET", f"/rest/v1/topics/{TOPIC}/groups/readers")
-    return {str(one["partition"]): one["checkpoint"] for one in group["partitions"]}
+    return {
+        str(partition["partition"]): partition["checkpoint"] for partition in group["partitions"]
+    }
 
 
 @pytest.fixture
@@ -126,7 +128,7 @@ def test_a_backup_under_load_has_all_that_was_acknowledged(
     load = Load(server.url)
     with load.running():
         committed = commit_some(server)
-        before = [list(one) for one in load.acknowledged]
+        before = [list(item) for item in load.acknowledged]
         done = talos("backup", tmp_path / "copy", "--data", server.data, "--format", "json")
         assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["files"] > PARTITIONS  # several segments
@@ -209,7 +211,7 @@ def test_a_damaged_backup_is_refused(server: ServerProcess, tmp_path: Path) -> N
     done = talos("restore", copy, "--data", tmp_path / "restored")
     assert "meta.sqlite is missing" in done.stderr
     assert not (tmp_path / "restored").exists()
-    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+    assert [item.name for item in tmp_path.iterdir() if item.name.startswith(".")] == []
     done = talos("restore", tmp_path, "--data", tmp_path / "restored")
     assert "is no backup" in done.stderr
 
@@ -328,8 +330,8 @@ def test_what_lies_behind_a_fence_is_not_copied(stopped: Config, tmp_path: Path)
         file.write(b"of a writer that was fenced out")
     contents = make_backup(stopped, tmp_path / "copy", lambda done, total: None)
     (found,) = (
-        one
-        for path, one in contents.items()
+        item
+        for path, item in contents.items()
         if path.endswith(segment.name) and segment.parent.parent.name in path
     )
     assert found.bytes == length

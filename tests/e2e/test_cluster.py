@@ -53,7 +53,7 @@ def clients(cluster: ClusterProcesses) -> Iterator[dict[str, RawClient]]:
 def made_topic(clients: Mapping[str, RawClient], name: str) -> dict[str, RawTopic]:
     """A new topic, as a client of each server sees it."""
     first = RawTopic.create(clients["s1"], name, partitions=PARTITIONS, durability="flushed")
-    return {one: RawTopic(client, name, first.resource) for one, client in clients.items()}
+    return {item: RawTopic(client, name, first.resource) for item, client in clients.items()}
 
 
 def put_in_time(topic: RawTopic, partition: int, payload: bytes) -> None:
@@ -83,7 +83,7 @@ def resource_of(topic: RawTopic) -> str:
 def forwarded(cluster: ClusterProcesses) -> int:
     """Requests that all servers passed on so far."""
     servers = cluster.status()["servers"]
-    return sum(one["counters"]["forwarded_requests"] for one in servers)
+    return sum(server["counters"]["forwarded_requests"] for server in servers)
 
 
 def talos(*arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -161,13 +161,15 @@ async def test_operators_see_and_drain_servers(bed: Bed) -> None:
         await asyncio.to_thread(topic.put, b"x")
         client.close()
         shown = await asyncio.to_thread(call, "GET", "cluster")
-        assert [one["name"] for one in shown["servers"]] == ["s1", "s2"]
+        assert [server["name"] for server in shown["servers"]] == ["s1", "s2"]
         arguments = ("cluster", "drain", "s2", "--data", str(bed.folder / "s1"))
         done = await asyncio.to_thread(talos, *arguments)
         assert done.returncode == 0, done.stderr
         assert "s2 is empty" in done.stdout
         shown = await asyncio.to_thread(call, "GET", "cluster")
-        states = {one["name"]: (one["state"], one["partitions"]) for one in shown["servers"]}
+        states = {
+            server["name"]: (server["state"], server["partitions"]) for server in shown["servers"]
+        }
         assert states == {"s1": ("serving", 8), "s2": ("draining", 0)}
         listed = await asyncio.to_thread(
             talos, "cluster", "status", "--topic", "t", "--data", str(bed.folder / "s1")

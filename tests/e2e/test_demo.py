@@ -48,7 +48,9 @@ def test_both_clients_share_the_group_and_read_everything(tmp_path: Path) -> Non
     # Blocks have 1 MiB and take turns, so that five partitions of eight have messages.
     assert min(read["opentalos.sdk"], read["official SDK"]) > 0
     holders = [line.split()[-2:] for line in shown.splitlines() if "   0   " in line]
-    assert sorted(" ".join(one[-1:]) for one in holders) == ["SDK"] * 4 + ["opentalos.sdk"] * 4
+    assert (
+        sorted(" ".join(holder[-1:]) for holder in holders) == ["SDK"] * 4 + ["opentalos.sdk"] * 4
+    )
 
 
 def test_it_runs_where_only_this_package_is_and_once_more_on_its_data(tmp_path: Path) -> None:

@@ -119,8 +119,8 @@ def test_a_disk_that_is_really_full_loses_nothing_acknowledged(small_disk: Path)
         ballast.unlink()
         put_when_possible(topic, b"after")
         read = payloads(topic)
-        unacked = [one for one in read if one not in acked and one != b"after"]
-        assert [one for one in read if one in acked] == acked
+        unacked = [item for item in read if item not in acked and item != b"after"]
+        assert [item for item in read if item in acked] == acked
         assert len(unacked) <= 1, "at most the refused put may be there: its outcome was unknown"
         assert read[-1] == b"after"
 

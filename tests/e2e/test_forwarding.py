@@ -24,9 +24,9 @@ async def test_any_server_answers_puts_and_gets_of_any_partition() -> None:
                 assert got.messageNumber == 3
                 assert bool(got.isTransfer) is (owners[partition] != number)
         counters = [server.counters() for server in servers]
-        assert sum(one["requests"] for one in counters) == 2 * 24
-        assert sum(one["received"] for one in counters) == 2 * 24
-        assert sum(one["failures"] for one in counters) == 0
-        assert all(one["bytes_out"] > 0 and one["bytes_in"] > 0 for one in counters)
+        assert sum(counter["requests"] for counter in counters) == 2 * 24
+        assert sum(counter["received"] for counter in counters) == 2 * 24
+        assert sum(counter["failures"] for counter in counters) == 0
+        assert all(counter["bytes_out"] > 0 and counter["bytes_in"] > 0 for counter in counters)
         for client in clients:
             client.close()

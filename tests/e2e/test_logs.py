@@ -37,7 +37,7 @@ def events(server: ServerProcess, wanted: int, **fields: object) -> list[dict[st
     while True:
         lines = (server.folder / "server.stderr").read_text().splitlines()
         found = [json.loads(line) for line in lines if line.startswith("{")]
-        matching = [one for one in found if fields.items() <= one.items()]
+        matching = [item for item in found if fields.items() <= item.items()]
         if len(matching) >= wanted or time.monotonic() > deadline:
             return matching
         time.sleep(0.05)

@@ -60,8 +60,14 @@ def log_rows(server: ServerProcess) -> list[Row]:
         assert page["next_page"] is None
         assert page["start_offset"] == 0
         found += [
-            (partition, one["minute_ms"], one["first_offset"], one["next_offset"], one["bytes"])
-            for one in page["minutes"]
+            (
+                partition,
+                minute["minute_ms"],
+                minute["first_offset"],
+                minute["next_offset"],
+                minute["bytes"],
+            )
+            for minute in page["minutes"]
         ]
     return found
 

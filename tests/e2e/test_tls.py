@@ -248,8 +248,8 @@ async def test_servers_of_a_cluster_forward_to_each_other_over_tls(
                 put = await asyncio.to_thread(there.put, b"x", partition=partition)
                 assert bool(put.isTransfer) is (owners[partition] != number)
             assert await asyncio.to_thread(schedule, client, topic) == {}
-        assert sum(one.counters()["requests"] for one in servers) == PARTITIONS
-        assert sum(one.counters()["failures"] for one in servers) == 0
+        assert sum(item.counters()["requests"] for item in servers) == PARTITIONS
+        assert sum(item.counters()["failures"] for item in servers) == 0
         for client in clients:
             client.close()
 

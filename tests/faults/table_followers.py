@@ -61,24 +61,24 @@ class Followers:
     def begin(self) -> None:
         """One more for each stream: a scan of the table, and what comes after it."""
         begun = [Follower(self._load, topic) for topic in self._load.streams]
-        for one in begun:
-            one.start()
+        for item in begun:
+            item.start()
         self._running += begun
 
     def wait_begun(self) -> None:
         """Wait until each has scanned the table."""
-        for one in self._running:
-            assert one.began.wait(MARK_TIMEOUT_S), one.name
+        for item in self._running:
+            assert item.began.wait(MARK_TIMEOUT_S), item.name
 
     def check(self) -> None:
         """Nobody mutates the table any more: each has it."""
         with Client(self._load.config()) as client, TalosTable(client, self._load.table) as table:
             rows = in_order(table.scan())
         assert rows
-        for one in self._running:
-            one.end()
-            assert one.rows == rows, one.name
-            assert one.late == 0, f"{one.name}: {one.late} changes are older than a former mark"
+        for item in self._running:
+            item.end()
+            assert item.rows == rows, item.name
+            assert item.late == 0, f"{item.name}: {item.late} changes are older than a former mark"
 
 
 def in_order(rows: Iterable[Any]) -> list[Any]:

@@ -53,7 +53,7 @@ def lead(cluster: ClusterProcesses, backends: RunningBackends, inside: Namespace
     for port in (*fleet.hdfs.ports.values(), *fleet.hbase.ports.values()):
         inside.lead_out(port)
     own = cluster.servers[VICTIM].port
-    others = [one.port for name, one in cluster.servers.items() if name != VICTIM]
+    others = [item.port for name, item in cluster.servers.items() if name != VICTIM]
     peers = [inside.lead_in(own), *(inside.lead_out(port) for port in others)]
     zookeeper = [inside.lead_out(port) for port in fleet.zookeeper.ports.values()]
     client_port = free_ports(1)[0]

@@ -75,7 +75,7 @@ def dotted(node: ast.AST) -> str:
 
 def imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
-        return [one.name for one in node.names]
+        return [name.name for name in node.names]
     if isinstance(node, ast.ImportFrom) and node.module and not node.level:
         return [node.module]
     return []

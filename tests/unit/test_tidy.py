@@ -76,7 +76,7 @@ def parameter_lists_are_short() -> Problems:
                 for argument in node.args.posonlyargs + node.args.args + node.args.kwonlyargs
                 if argument.arg not in ("self", "cls")
             ]
-            is_command = any("command" in dotted(called(one)) for one in node.decorator_list)
+            is_command = any("command" in dotted(called(item)) for item in node.decorator_list)
             if len(names) > PARAMETERS_MAX and not is_command:
                 rule = f"{node.name} has {len(names)} parameters, at most {PARAMETERS_MAX}"
                 yield shown(path, node.lineno, rule)
@@ -92,12 +92,12 @@ def classes_are_small() -> Problems:
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 public = [
-                    one
-                    for one in node.body
-                    if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
-                    and not one.name.startswith(("_", "on_"))
-                    and one.name not in CALLBACKS
-                    and not any(dotted(mark) == "property" for mark in one.decorator_list)
+                    item
+                    for item in node.body
+                    if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)
+                    and not item.name.startswith(("_", "on_"))
+                    and item.name not in CALLBACKS
+                    and not any(dotted(mark) == "property" for mark in item.decorator_list)
                 ]
                 if len(public) > limit:
                     rule = f"{node.name} has {len(public)} public methods, at most {limit}"
@@ -164,7 +164,7 @@ def no_module_is_dead() -> Problems:
         for node in ast.walk(tree_of(path)):
             names = imported(node)
             if isinstance(node, ast.ImportFrom) and node.module:
-                names = [node.module, *(f"{node.module}.{one.name}" for one in node.names)]
+                names = [node.module, *(f"{node.module}.{item.name}" for item in node.names)]
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 names = [node.value]
             used.update(name for name in names if name != module_name(path))

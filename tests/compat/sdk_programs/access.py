@@ -41,7 +41,7 @@ def program(arguments: Arguments) -> None:
         put=error_of(lambda: messages.putMessage(put)),
         get=error_of(lambda: messages.getMessage(get)),
         delete=error_of(lambda: topics.delete_topic(DeleteTopicRequest(resource))),
-        listed=[one.topicName for one in topics.list_topics()],
+        listed=[topic.topicName for topic in topics.list_topics()],
     )
 
 

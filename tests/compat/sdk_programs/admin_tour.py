@@ -38,7 +38,7 @@ def describe(topics: Any, name: str, resource: Any) -> None:
         partitions=attribute.partitionNumber,
         retention=attribute.messageRetentionSecs,
     )
-    say(call="list", names=[one.topicName for one in topics.list_topics()])
+    say(call="list", names=[topic.topicName for topic in topics.list_topics()])
     topics.change_topic_attribute(
         ChangeTopicAttributeRequest(resource, TopicAttribute(partitionNumber=4))
     )
@@ -60,7 +60,7 @@ def grant(topics: Any, resource: Any, identifier: str) -> None:
 
 def offsets(messages: Any, name: str, resource: Any) -> None:
     infos = messages.get_topic_offset(GetTopicOffsetRequest(resource))
-    say(call="offsets", ranges=sorted([one.partitionId, one.endOffset] for one in infos))
+    say(call="offsets", ranges=sorted([info.partitionId, info.endOffset] for info in infos))
     first = TopicAndPartition(name, resource, 0)
     one = messages.get_partition_offset(GetPartitionOffsetRequest(first))
     say(call="partition offset", start=one.startOffset, end=one.endOffset)
@@ -69,9 +69,9 @@ def offsets(messages: Any, name: str, resource: Any) -> None:
     schedule = messages.get_schedule_info(GetScheduleInfoRequest(resource))
     say(
         call="schedule",
-        partitions=sorted(one.partitionId for one in schedule),
+        partitions=sorted(item.partitionId for item in schedule),
         hosts=sorted(set(schedule.values())),
-        names=sorted({one.topicName for one in schedule}),
+        names=sorted({item.topicName for item in schedule}),
     )
 
 

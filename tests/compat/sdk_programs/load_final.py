@@ -42,7 +42,9 @@ def program(arguments: Arguments) -> None:
         blocks = []
         offset = bounds.startOffset
         while fetched := consumer.fetch_message(offset, 2000):
-            blocks += [[one.messageOffset, [one.message.message.decode()]] for one in fetched]
+            blocks += [
+                [record.messageOffset, [record.message.message.decode()]] for record in fetched
+            ]
             offset = fetched[-1].messageOffset + 1
         history.ok(read, blocks=blocks, start=bounds.startOffset, next=bounds.endOffset + 1)
 

@@ -143,7 +143,9 @@ class Worker:
                 self.history.fail(read, reason(error))
                 fetched = []
             else:
-                blocks = [[one.messageOffset, [one.message.message.decode()]] for one in fetched]
+                blocks = [
+                    [record.messageOffset, [record.message.message.decode()]] for record in fetched
+                ]
                 self.history.ok(read, blocks=blocks)
             if fetched:
                 offset = fetched[-1].messageOffset + 1

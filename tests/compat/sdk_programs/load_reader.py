@@ -29,7 +29,7 @@ def program(arguments: Arguments) -> None:
             history.fail(read, reason(error))
             time.sleep(PAUSE_AFTER_FAILURE_S)
             continue
-        blocks = [[one.messageOffset, [one.message.message.decode()]] for one in fetched]
+        blocks = [[record.messageOffset, [record.message.message.decode()]] for record in fetched]
         history.ok(read, blocks=blocks)
         if fetched:
             offset = fetched[-1].messageOffset + 1

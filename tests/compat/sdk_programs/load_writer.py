@@ -52,7 +52,7 @@ def program(arguments: Arguments) -> None:
         count += BATCH
         put = history.invoke("put", topic=topic, partition=partition, ids=ids)
         try:
-            producer.put_message_list([Message(message=one.encode()) for one in ids])
+            producer.put_message_list([Message(message=item.encode()) for item in ids])
         except Exception as error:
             end = history.fail if is_not_done(error) else history.unknown
             end(put, reason(error))

@@ -13,7 +13,7 @@ def ask(arguments: Arguments) -> None:
         wanted = PartitionQuotaInfo(arguments["organisation"], total, applyReason="a test")
         failed = error_of(partial(client.autoApplyQuota, AutoApplyQuotaRequest(wanted)))
         found = client.listQuota()
-        pending = [one.totalQuota for one in client.listPendingQuota().pendingQuotaList]
+        pending = [item.totalQuota for item in client.listPendingQuota().pendingQuotaList]
         say(total=total, approved=found.approvedTotalQuota, pending=pending, **failed)
 
 

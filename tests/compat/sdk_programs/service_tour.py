@@ -69,8 +69,8 @@ def quotas(client: Any, developer: str) -> None:
         "setUserQuota",
         lambda: client.setUserQuota(SetUserQuotaRequest(developer, UserQuota(base, 5))),
     )
-    attempt("listUserQuota", client.listUserQuota, lambda one: len(one.userQuotaList))
-    attempt("queryUserQuota", client.queryUserQuota, lambda one: one.userQuota is not None)
+    attempt("listUserQuota", client.listUserQuota, lambda item: len(item.userQuotaList))
+    attempt("queryUserQuota", client.queryUserQuota, lambda item: item.userQuota is not None)
     attempt("deleteUserQuota", lambda: client.deleteUserQuota(DeleteUserQuotaRequest(developer)))
     wanted = PartitionQuotaInfo(orgId=ORGANISATION, totalQuota=20, applyReason="a test")
     attempt("applyQuota", lambda: client.applyQuota(ApplyQuotaRequest(wanted)))
@@ -83,7 +83,7 @@ def topic_calls(client: Any, name: str, resource: Any) -> None:
     attempt(
         "describeTopic",
         lambda: client.describeTopic(DescribeTopicRequest(name)),
-        lambda one: one.topicInfo.topicName,
+        lambda item: item.topicInfo.topicName,
     )
     quota = client.queryTopicQuota(QueryTopicQuotaRequest(resource)).topicQuota
     quota.putMessageQpsQuota = 500
@@ -91,13 +91,13 @@ def topic_calls(client: Any, name: str, resource: Any) -> None:
     attempt(
         "queryTopicQuota",
         lambda: client.queryTopicQuota(QueryTopicQuotaRequest(resource)),
-        lambda one: one.topicQuota.putMessageQpsQuota,
+        lambda item: item.topicQuota.putMessageQpsQuota,
     )
     grantee = Grantee(type=GrantType.DEVELOPER, identifier="nobody")
     attempt(
         "getPermission",
         lambda: client.getPermission(GetPermissionRequest(resource, grantee)),
-        lambda one: one.permission,
+        lambda item: item.permission,
     )
 
 
@@ -168,8 +168,8 @@ def metrics(client: Any, resource: Any) -> None:
         "getTopicConsumeUnit",
         lambda: client.getTopicConsumeUnit(GetTopicConsumeUnitRequest(unit)),
         lambda answer: [
-            [one.partitionId, one.consumerCommitOffset, one.consumerOffsetLag]
-            for one in answer.partitionConsumeUnitList
+            [item.partitionId, item.consumerCommitOffset, item.consumerOffsetLag]
+            for item in answer.partitionConsumeUnitList
         ],
     )
     attempt(
@@ -184,7 +184,7 @@ def message_calls(client: Any, first: Any) -> None:
     attempt(
         "getPartitionsOffset",
         lambda: client.getPartitionsOffset(GetPartitionsOffsetRequest([first, absent])),
-        lambda answer: [[one.partitionId, one.errorCode] for one in answer.offsetInfoList],
+        lambda answer: [[item.partitionId, item.errorCode] for item in answer.offsetInfoList],
     )
     attempt(
         "getDataPreview",

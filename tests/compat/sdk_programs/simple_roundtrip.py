@@ -34,11 +34,11 @@ def program(arguments: Arguments) -> None:
         read += fetched
         next_offset = fetched[-1].messageOffset + 1
     say(
-        offsets=[one.messageOffset for one in read],
-        payloads=[one.message.message.decode() for one in read],
-        sequence=[one.message.sequenceNumber for one in read],
-        appended=[one.message.appendTimestamp for one in read],
-        behind=[one.unHandledMessageNumber for one in read],
+        offsets=[item.messageOffset for item in read],
+        payloads=[item.message.message.decode() for item in read],
+        sequence=[item.message.sequenceNumber for item in read],
+        appended=[item.message.appendTimestamp for item in read],
+        behind=[item.unHandledMessageNumber for item in read],
     )
 
 

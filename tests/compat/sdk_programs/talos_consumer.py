@@ -25,8 +25,8 @@ class Processor(MessageProcessor):  # type: ignore[misc]  # the SDK has no types
             say(
                 event="batch",
                 partition=self.partition,
-                offsets=[one.messageOffset for one in messages],
-                payloads=[one.message.message.decode() for one in messages],
+                offsets=[message.messageOffset for message in messages],
+                payloads=[message.message.message.decode() for message in messages],
             )
 
     def shutdown(self, messageCheckPointer: Any = None) -> None:

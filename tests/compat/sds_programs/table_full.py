@@ -44,9 +44,9 @@ def program(arguments: Arguments) -> None:
     say(puts=codes)
     items = [put(0, "y" * 500), put(7), put(1, "short")]
     done = tables.batch(
-        BatchRequest([BatchRequestItem(BatchOp.PUT, Request(putRequest=one)) for one in items])
+        BatchRequest([BatchRequestItem(BatchOp.PUT, Request(putRequest=item)) for item in items])
     ).items
-    say(batch=[one.serviceException.errorCode if one.serviceException else 0 for one in done])
+    say(batch=[item.serviceException.errorCode if item.serviceException else 0 for item in done])
     lower = admin.describeTable(NAME)
     lower.metadata.quota = TableQuota(size=100)
     say(lower=code_of(admin.alterTable, NAME, lower))

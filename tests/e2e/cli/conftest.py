@@ -43,7 +43,7 @@ class Commands:
     environment: dict[str, str] = field(default_factory=dict)
 
     def variables(self) -> dict[str, str]:
-        known = {name: one for name, one in os.environ.items() if not name.startswith("TALOS_")}
+        known = {name: item for name, item in os.environ.items() if not name.startswith("TALOS_")}
         key = f"{ROOT_KEY.key_id}:{ROOT_KEY.secret}"
         known |= {"HOME": str(self.folder), "TALOS_URL": self.server.url, "TALOS_KEY": key}
         return known | self.environment

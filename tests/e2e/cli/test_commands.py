@@ -151,7 +151,7 @@ def test_groups_and_a_reset_that_is_taken_back(talos: Commands) -> None:
 
     before = checkpoints()
     dry = talos("group", "reset", topic, "g", "--to", "start", "--dry-run", "--format", "json")
-    assert [(row["before"], row["after"]) for row in dry.rows] == [(one, -1) for one in before]
+    assert [(row["before"], row["after"]) for row in dry.rows] == [(item, -1) for item in before]
     assert checkpoints() == before
     assert list(talos.folder.glob("*undo*")) == []
 

@@ -47,10 +47,10 @@ def test_json_lines_copy_a_topic_with_bytes_keys_and_tags(talos: Commands) -> No
         {"text": "a\tb\n", "tag": "blue", "create_ms": 5, "sequence_number": "s"},
         {"value": {"a": [1]}},
     ]
-    lines = "".join(json.dumps(one) + "\n" for one in sent)
+    lines = "".join(json.dumps(item) + "\n" for item in sent)
     talos("produce", source, "--format", "json", stdin=lines)
     talos.shell(f"talos consume {source} --format json - | talos produce {copy} --format json -")
-    given, taken = (talos("consume", one, "--format", "json").rows for one in (source, copy))
+    given, taken = (talos("consume", item, "--format", "json").rows for item in (source, copy))
     for row in (*given, *taken):
         del row["topic"], row["append_ms"]
     assert taken == given

@@ -123,14 +123,14 @@ def test_rows_come_from_lines_and_go_to_lines(talos: Commands) -> None:
     lines = "".join(f'{{"k": "{number:04}", "n": {number}}}\n' for number in range(1_200))
     assert talos("table", "put", table, "-", stdin=lines).out == "1200 rows written\n"
     found = talos("table", "scan", table, "--all", "--format", "json")
-    assert [one["n"] for one in found.rows] == list(range(1_200))
+    assert [item["n"] for item in found.rows] == list(range(1_200))
     assert len(talos("table", "scan", table, "--format", "json").rows) == 100
     part = talos("table", "scan", table, "--from", "k=0010", "--to", "k=0013", "--format", "tsv")
     assert part.out.splitlines() == ["k\tn", "0010\t10", "0011\t11", "0012\t12"]
     some = talos("table", "scan", table, "--where", "n > 1197", "--all", "--column", "n")
     assert some.out.split() == ["N", "1198", "1199"]
     back = talos("table", "scan", table, "--reverse", "--limit", 2, "--format", "json").rows
-    assert [one["n"] for one in back] == [1_199, 1_198]
+    assert [item["n"] for item in back] == [1_199, 1_198]
     bad = talos.fails("table", "put", table, "-", stdin='{"k": "x"}\n{"k": "y", "n": 1.5}\n')
     assert "column 'n' is int32" in bad
     assert "0 rows written" in bad
@@ -194,17 +194,17 @@ def test_changes_are_shown_to_people_and_programs_in_every_view(talos: Commands)
     for topic in topics.values():
         talos.wait_for(topic, 4)
     log = talos("table", "follow", table, topics["mutate-log"], "--format", "json").rows
-    assert [one["kind"] for one in log] == ["put", "increment", "remove", "remove"]
-    assert [one["sequence"] for one in log] == [1, 2, 3, 4]
-    assert [one["offset"] for one in log] == [0, 1, 2, 3]
+    assert [item["kind"] for item in log] == ["put", "increment", "remove", "remove"]
+    assert [item["sequence"] for item in log] == [1, 2, 3, 4]
+    assert [item["offset"] for item in log] == [0, 1, 2, 3]
     assert log[0]["columns"] == {"n": 1, "s": "x y", "b": "/w=="}
     assert (log[1]["columns"], log[1]["amounts"]) == ({"n": 5}, {"n": 4})
-    assert [one["row_deleted"] for one in log] == [False, False, False, True]
-    assert all(one["key"] == {"k": "a"} for one in log)
+    assert [item["row_deleted"] for item in log] == [False, False, False, True]
+    assert all(item["key"] == {"k": "a"} for item in log)
     images = talos("table", "follow", table, topics["record-image"], "--format", "json").rows
-    assert [one["columns"].get("n") for one in images] == [1, 5, 5, None]
+    assert [image["columns"].get("n") for image in images] == [1, 5, 5, None]
     keys = talos("table", "follow", table, topics["keys-only"], "--format", "json").rows
-    assert [one["kind"] for one in keys] == ["change"] * 4
+    assert [key["kind"] for key in keys] == ["change"] * 4
     lines = talos("table", "follow", table, topics["mutate-log"]).out.splitlines()
     shown = ["  ".join(line.split("  ")[1:]) for line in lines]
     assert shown == [
@@ -240,7 +240,7 @@ def test_a_reader_who_is_not_the_owner_names_it(talos: Commands) -> None:
     with TableFollower(config, f"root/{table}", f"root/{topic}") as follower:
         talos("table", "put", table, "k=b", "n=2")
         follower.catch_up()
-        assert sorted(str(one["k"]) for one in follower.replica.rows()) == ["a", "b"]
+        assert sorted(str(item["k"]) for item in follower.replica.rows()) == ["a", "b"]
 
 
 def test_a_message_that_tells_no_change_is_shown_as_bad(talos: Commands) -> None:
@@ -275,5 +275,5 @@ def test_large_rows_go_in_several_requests(talos: Commands) -> None:
     lines = "".join(json.dumps({"k": str(k), "s": "x" * 100_000}) + "\n" for k in range(20))
     assert talos("table", "put", table, "-", stdin=lines).out == "20 rows written\n"
     found = talos("table", "scan", table, "--all", "--format", "json").rows
-    assert {len(one["s"]) for one in found} == {100_000}
+    assert {len(item["s"]) for item in found} == {100_000}
     assert len(found) == 20

@@ -44,7 +44,7 @@ def test_no_page_loads_anything_from_another_place(site: Path) -> None:
     assert len(pages) > 30
     assert [page.name for page in pages if LOADED.search(page.read_text())] == []
     styles = [path.read_text() for path in (site / "assets").rglob("*.css")]
-    assert [one for one in styles if re.search(r"url\(['\"]?(https?:)?//", one)] == []
+    assert [style for style in styles if re.search(r"url\(['\"]?(https?:)?//", style)] == []
 
 
 def test_the_reference_has_every_public_name_and_command(site: Path) -> None:
@@ -70,4 +70,6 @@ def test_code_in_the_guides_imports_what_exists() -> None:
         for node in ast.walk(ast.parse(code, name)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("opentalos"):
                 module = importlib.import_module(str(node.module))
-                assert [one.name for one in node.names if not hasattr(module, one.name)] == [], name
+                assert [item.name for item in node.names if not hasattr(module, item.name)] == [], (
+                    name
+                )

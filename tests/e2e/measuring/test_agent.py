@@ -89,7 +89,7 @@ def test_counters_are_sums_and_gauges_are_gauges(
         push(agent, value)
     push(agent, 0.25, metric="load", counterType="GAUGE")
     rows = wait_for_rows(administrator(server.url), lambda rows: jobs(rows) >= 7)
-    (row,) = (one for one in rows if "load" in one.gauges)
+    (row,) = (item for item in rows if "load" in item.gauges)
     assert row.gauges["load"] == 0.25
     assert (row.service, row.cluster, row.machine, row.topic, row.partition) == (
         "client", "c", "10.0.0.7", "t", 0,

@@ -39,7 +39,7 @@ async def test_any_server_puts_and_reads_any_partition() -> None:
                 assert (await call(server, "POST", path, sent)).status == 200
             for server in servers:
                 got = await call(server, "GET", f"{path}?encoding=text")
-                texts = [one["text"] for one in got.document["messages"]]
+                texts = [message["text"] for message in got.document["messages"]]
                 assert texts == [f"{partition}-{number}" for number in range(len(servers))]
                 assert got.headers["X-Request-Id"]
         for server in servers:
@@ -48,7 +48,7 @@ async def test_any_server_puts_and_reads_any_partition() -> None:
             missing = await call(server, "GET", "topics/t/partitions/5/messages?offset=99")
             assert missing.document["title"] == "OffsetOutOfRange"
             shown = (await call(server, "GET", "topics/t/offsets")).document["partitions"]
-            assert sum(one["next"] for one in shown) >= PARTITIONS * len(servers)
+            assert sum(item["next"] for item in shown) >= PARTITIONS * len(servers)
 
 
 @pytest.mark.timeout(60)
@@ -67,7 +67,7 @@ async def test_a_key_is_known_at_every_server() -> None:
                 refused = await call(server, "POST", path, other, Idempotency_Key=f"k-{len(path)}")
                 assert (refused.status, refused.document["title"]) == (422, "KeyReused")
         shown = (await call(servers[0], "GET", "topics/t/offsets")).document["partitions"]
-        assert sum(one["next"] for one in shown) == 2
+        assert sum(item["next"] for item in shown) == 2
 
 
 @pytest.mark.timeout(60)
@@ -89,9 +89,9 @@ async def test_a_worker_and_a_stream_read_the_partitions_of_all_servers() -> Non
                     break
                 got = await call(other, "GET", f"{worker}/messages?encoding=text&wait_s=2")
                 offsets: dict[str, int] = {}
-                for one in got.document["messages"]:
-                    seen.add(one["text"])
-                    offsets[str(one["partition"])] = one["offset"]
+                for message in got.document["messages"]:
+                    seen.add(message["text"])
+                    offsets[str(message["partition"])] = message["offset"]
                 if offsets:
                     commits = f"{worker}/commits"
                     done = await call(other, "POST", commits, {"offsets": offsets})
@@ -100,7 +100,9 @@ async def test_a_worker_and_a_stream_read_the_partitions_of_all_servers() -> Non
             lag = (await call(servers[0], "GET", group)).document["lag"]
             assert lag == 0
             reset = await call(servers[1], "POST", f"{group}/reset", {"to": "start"})
-            assert [one["before"] for one in reset.document["partitions"]] == [0] * PARTITIONS
+            assert [partition["before"] for partition in reset.document["partitions"]] == [
+                0
+            ] * PARTITIONS
 
         def follow(server: MemoryServer) -> list[str]:
             path = "topics/t/events?from=start&encoding=text"

@@ -44,7 +44,7 @@ async def test_any_server_writes_reads_and_streams_any_row() -> None:
                 assert got.document == {"row": row}, got
         for server in servers:
             page = (await call(server, "POST", "tables/t/rows/scan", {})).document
-            assert sorted(one["n"] for one in page["rows"]) == list(range(ROWS))
+            assert sorted(item["n"] for item in page["rows"]) == list(range(ROWS))
             await told(server)
         await added_everywhere(servers[0], servers)
 

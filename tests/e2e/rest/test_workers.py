@@ -29,11 +29,11 @@ class Worker:
             query = "wait_s=1&encoding=text&messages_max=4"
             got = rest(self._server, "GET", f"{self.path}/messages?{query}").document
             offsets: dict[str, int] = {}
-            for one in got["messages"]:
-                self.seen[one["text"]] += 1
-                self.held.add(one["partition"])
-                partition = str(one["partition"])
-                offsets[partition] = max(offsets.get(partition, -1), one["offset"])
+            for message in got["messages"]:
+                self.seen[message["text"]] += 1
+                self.held.add(message["partition"])
+                partition = str(message["partition"])
+                offsets[partition] = max(offsets.get(partition, -1), message["offset"])
             if offsets:
                 rest(self._server, "POST", f"{self.path}/commits", {"offsets": offsets})
 
@@ -72,4 +72,4 @@ def test_a_put_with_its_key_is_stored_once_over_a_crash(server: ServerProcess) -
     assert again.document == first.document
     path = f"topics/t/partitions/{first.document['partition']}/messages?encoding=json"
     stored = rest(server, "GET", path).document["messages"]
-    assert [one["value"] for one in stored] == [1, 2]
+    assert [item["value"] for item in stored] == [1, 2]

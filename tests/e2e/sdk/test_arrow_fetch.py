@@ -19,8 +19,8 @@ async def test_a_fetched_table_holds_the_fetched_records(sdk_config: ClientConfi
         table = await consumer.fetch_arrow(0, 1)
         assert table.schema == SCHEMA
         for name in ("topic", "partition", "offset", "data", "partition_key"):
-            assert table.column(name).to_pylist() == [getattr(one, name) for one in records]
-        assert [one.data for one in records] == [b"b", b"c"]
+            assert table.column(name).to_pylist() == [getattr(record, name) for record in records]
+        assert [record.data for record in records] == [b"b", b"c"]
         assert (await consumer.fetch_arrow(0, 3)).num_rows == 0
 
 
@@ -31,6 +31,6 @@ async def test_a_block_of_many_mebibytes_is_stored_and_read(sdk_config: ClientCo
         producer = aio.SimpleProducer(client, "wide", compression=Compression.NONE)
         await producer.put([data, b"small"])
         consumer = aio.SimpleConsumer(client, "wide")
-        assert [one.data for one in await consumer.fetch(0, 0)] == [data, b"small"]
+        assert [record.data for record in await consumer.fetch(0, 0)] == [data, b"small"]
         table = await consumer.fetch_arrow(0, 0)
         assert table.column("data").to_pylist() == [data, b"small"]

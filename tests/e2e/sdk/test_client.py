@@ -56,7 +56,7 @@ async def test_what_was_put_is_read(sdk_config: ClientConfig) -> None:
             assert abs(second.append_ms - time.time() * 1000) < 60_000
 
 
-@pytest.mark.parametrize("compression", Compression, ids=lambda one: one.name)
+@pytest.mark.parametrize("compression", Compression, ids=lambda case: case.name)
 async def test_every_compression_is_written_and_read(
     sdk_config: ClientConfig, compression: Compression
 ) -> None:
@@ -207,7 +207,7 @@ async def test_quotas_are_set_asked_for_and_decided(sdk_config: ClientConfig) ->
         assert (await admin.quotas.own()).quota.space_bytes is not None
         wanted = PartitionQuota(organisation="CLsdk", total=40, reason="growth")
         await admin.quotas.apply(wanted)
-        assert [one.organisation for one in await admin.quotas.pending()] == ["CLsdk"]
+        assert [item.organisation for item in await admin.quotas.pending()] == ["CLsdk"]
         assert await admin.quotas.approve(wanted) == ()
 
 

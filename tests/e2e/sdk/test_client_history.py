@@ -47,7 +47,7 @@ class Load:
             count += BATCH
             put = self.recorder.invoke(name, "put", topic=TOPIC, partition=partition, ids=ids)
             try:
-                reply = await producer.put([one.encode() for one in ids])
+                reply = await producer.put([item.encode() for item in ids])
             except OutcomeUnknown as error:
                 self.recorder.unknown(put, str(error))
             except TalosError as error:
@@ -60,7 +60,7 @@ class Load:
         sequence = 0
         while not self.stop.is_set():
             ids = [f"{name}-{sequence + number}" for number in range(BATCH)]
-            block = encode_records([Message(one.encode()) for one in ids], Compression.NONE)
+            block = encode_records([Message(item.encode()) for item in ids], Compression.NONE)
             stamp = ProducerStamp(producer_id, 0, sequence)
             sequence += BATCH
             put = self.recorder.invoke(

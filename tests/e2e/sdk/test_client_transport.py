@@ -89,7 +89,7 @@ async def test_a_body_arrives_as_it_is(length: int) -> None:
     async with scripted(say()) as server, transport(server.url) as http:
         for _ in range(2):
             await http.post(server.url, HEADERS, body[:length], PATIENT_S)
-    assert [one.partition(b"\r\n\r\n")[2] for one in server.requests] == [body[:length]] * 2
+    assert [request.partition(b"\r\n\r\n")[2] for request in server.requests] == [body[:length]] * 2
     assert b"chunked" not in server.requests[0].partition(b"\r\n\r\n")[0]
 
 
@@ -162,7 +162,7 @@ async def test_the_number_of_connections_is_bounded() -> None:
         transport(server.url, connections_max=3) as http,
     ):
         calls = [http.post(server.url, HEADERS, BODY, PATIENT_S) for _ in range(20)]
-        assert [one.status for one in await asyncio.gather(*calls)] == [200] * 20
+        assert [call.status for call in await asyncio.gather(*calls)] == [200] * 20
     assert server.open_max == server.connections == 3
 
 

@@ -66,7 +66,7 @@ def put(config: ClientConfig, topic: str, partitions: int, count: int) -> None:
 
 def checkpoints(config: ClientConfig, topic: str, group: str = "g") -> dict[int, int]:
     with TalosAdmin(config) as admin:
-        return {one.partition: one.checkpoint for one in admin.groups.lag(topic, group)}
+        return {item.partition: item.checkpoint for item in admin.groups.lag(topic, group)}
 
 
 def quick(config: ClientConfig, topic: str, callbacks: Callbacks | None = None) -> TalosConsumer:
@@ -91,7 +91,7 @@ def test_a_group_goes_on_where_it_left(config: ClientConfig) -> None:
         first.commit()
     with quick(config, "goes-on") as second:
         records += list(islice(second, 4))
-    assert sorted((one.partition, one.offset) for one in records) == [
+    assert sorted((record.partition, record.offset) for record in records) == [
         (partition, offset) for partition in range(2) for offset in range(5)
     ]
     settings = ConsumerSettings(reset_to=Start.EARLIEST, **QUICK)
@@ -103,7 +103,7 @@ def test_batches_are_lists_or_tables(config: ClientConfig) -> None:
     filled(config, "batches", 1, 5)
     with quick(config, "batches") as consumer:
         batches = consumer.batches()
-        assert [one.data for one in next(batches)] == [b"0", b"1", b"2", b"3", b"4"]
+        assert [item.data for item in next(batches)] == [b"0", b"1", b"2", b"3", b"4"]
         consumer.seek(0, 3)
         table = next(consumer.batches(arrow=True))
         assert table.column("offset").to_pylist() == [3, 4]
@@ -241,8 +241,10 @@ async def test_all_compressions_in_one_partition(config: ClientConfig) -> None:
                 rows += table.num_rows
                 if rows == len(records):
                     break
-    assert [one.offset for one in records] == list(range(len(records)))
-    assert [one.data for one in records[::2]] == [one.name.encode() * 50 for one in Compression]
+    assert [record.offset for record in records] == list(range(len(records)))
+    assert [record.data for record in records[::2]] == [
+        item.name.encode() * 50 for item in Compression
+    ]
 
 
 async def test_a_first_launch_starts_where_it_is_told(config: ClientConfig) -> None:

@@ -70,7 +70,7 @@ async def write(client: aio.Client, recorder: Recorder, partition: int, stop: as
         args = {"topic": TOPIC, "partition": partition, "ids": ids}
         put = recorder.invoke(f"writer-{partition}", "put", **args)
         try:
-            reply = await producer.put([one.encode() for one in ids])
+            reply = await producer.put([item.encode() for item in ids])
         except OutcomeUnknown as error:
             recorder.unknown(put, str(error))
         except TalosError as error:
@@ -101,7 +101,7 @@ async def caught_up(client: aio.Client, ends: dict[int, int]) -> None:
     admin, until_s = aio.TalosAdmin(client), time.monotonic() + CAUGHT_UP_S
     while True:
         lags = await admin.groups.lag(TOPIC, GROUP)
-        done = {one.partition: one.checkpoint + 1 for one in lags}
+        done = {lag.partition: lag.checkpoint + 1 for lag in lags}
         if done == ends:
             return
         assert time.monotonic() < until_s, f"{done} of {ends}"

@@ -70,12 +70,12 @@ async def test_every_message_is_stored_in_order_where_its_callback_says(
         if sent.partition_key is not None:
             assert partition == partition_of(sent.partition_key, 3)
     keyed = [sent for sent, _, _ in told.stored if sent.partition_key == "user-4"]
-    assert [one.data for one in keyed] == [b"%d" % number for number in range(4, 50, 5)]
+    assert [item.data for item in keyed] == [b"%d" % number for number in range(4, 50, 5)]
     assert sum(map(len, held.values())) == 100
     assert all(held.values()), "messages without a key go round"
 
 
-@pytest.mark.parametrize("compression", Compression, ids=lambda one: one.name)
+@pytest.mark.parametrize("compression", Compression, ids=lambda case: case.name)
 def test_rows_of_a_table_are_stored_with_their_keys(
     sdk_config: ClientConfig, compression: Compression
 ) -> None:

@@ -29,6 +29,6 @@ async def test_every_message_is_stored_once_while_partitions_move(direct: bool) 
                 await leaving
             held = [await read_all(client, "moved", number) for number in range(PARTITIONS)]
         await servers[2].start()
-    assert sorted(int(data) for one in held for data in one) == list(range(400))
-    for one in held:
-        assert one == sorted(one, key=int), "the order of the puts"
+    assert sorted(int(data) for item in held for data in item) == list(range(400))
+    for item in held:
+        assert item == sorted(item, key=int), "the order of the puts"

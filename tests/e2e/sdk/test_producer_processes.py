@@ -35,7 +35,7 @@ def test_a_forked_child_sends_only_what_it_has_put_itself(sdk_config: ClientConf
     assert sorted(found) == [*children, b"parent 0", b"parent 1"]
 
 
-@pytest.mark.parametrize("compression", OFFICIAL, ids=lambda one: one.name)
+@pytest.mark.parametrize("compression", OFFICIAL, ids=lambda case: case.name)
 def test_the_official_consumer_reads_what_ours_puts(
     sdk_server: ServerProcess, tmp_path: Path, compression: Compression
 ) -> None:
@@ -60,7 +60,7 @@ def test_the_official_consumer_reads_what_ours_puts(
     assert sorted(found) == sorted(texts)
 
 
-@pytest.mark.parametrize("compression", OFFICIAL, ids=lambda one: one.name)
+@pytest.mark.parametrize("compression", OFFICIAL, ids=lambda case: case.name)
 def test_ours_reads_what_the_official_producer_puts(
     sdk_server: ServerProcess, compression: Compression
 ) -> None:

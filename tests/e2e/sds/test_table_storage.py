@@ -70,7 +70,7 @@ class Tables:
                             raise
                         await asyncio.sleep(0.05)
 
-        return {str(one["user"].value): int(one["count"].value) for one in self.run(scan())}
+        return {str(item["user"].value): int(item["count"].value) for item in self.run(scan())}
 
     def told(self) -> Told:
         """What the topic has now of each user's changes."""

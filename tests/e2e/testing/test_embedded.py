@@ -24,7 +24,7 @@ def one_life() -> Path:
         with SimpleProducer(config, topic.name) as producer:
             producer.put([b"one", b"two"], partition=1)
         with SimpleConsumer(config, topic.name) as consumer:
-            assert [one.data for one in consumer.fetch(1, Start.EARLIEST)] == [b"one", b"two"]
+            assert [record.data for record in consumer.fetch(1, Start.EARLIEST)] == [b"one", b"two"]
         folder = server._made
         assert folder is not None
         assert folder.exists()
@@ -55,7 +55,7 @@ def test_data_outlives_a_stop(tmp_path: Path) -> None:
     server.stop()
     server.stop()
     with server, SimpleConsumer(server.client_config(), topic.name) as consumer:
-        assert [one.data for one in consumer.fetch(0, Start.EARLIEST)] == [b"kept"]
+        assert [record.data for record in consumer.fetch(0, Start.EARLIEST)] == [b"kept"]
     assert (tmp_path / "data" / "meta.sqlite").exists()
 
 

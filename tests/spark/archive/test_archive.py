@@ -57,11 +57,11 @@ def test_spark_and_duckdb_read_each_message_once(
     folder = tmp_path / "archive"
     assert archived(folder) == each_once({0: 1_500, 1: 1_500})
     rows = spark.read.parquet(str(folder))
-    assert Counter((one.partition, one.offset) for one in rows.collect()) == archived(folder)
-    days = {one.date for one in rows.select("date").distinct().collect()}
-    assert days == {one.day for one in rows.selectExpr("to_date(append_time) as day").collect()}
+    assert Counter((item.partition, item.offset) for item in rows.collect()) == archived(folder)
+    days = {item.date for item in rows.select("date").distinct().collect()}
+    assert days == {item.day for item in rows.selectExpr("to_date(append_time) as day").collect()}
     values = rows.where("partition = 0").orderBy("offset").select("value").limit(3).collect()
-    assert [bytes(one.value) for one in values] == [b"0", b"1", b"2"]
+    assert [bytes(value.value) for value in values] == [b"0", b"1", b"2"]
 
 
 class Died(Exception):
@@ -135,7 +135,7 @@ def test_lists_of_old_batches_do_not_pile_up(
     given = settings(server, tmp_path, topics="listed")
     run(spark, given)
     lists = sorted((tmp_path / "archive.batches").glob("0*.json"))
-    assert [one.name for one in lists] == ["000000000.json"]
+    assert [item.name for item in lists] == ["000000000.json"]
     names = json.loads(lists[0].read_text())["files"]
     there = (tmp_path / "archive").glob("date=*/*.parquet")
-    assert sorted(names) == sorted(str(one.relative_to(tmp_path / "archive")) for one in there)
+    assert sorted(names) == sorted(str(item.relative_to(tmp_path / "archive")) for item in there)

@@ -101,8 +101,8 @@ def billed(home: Path) -> dict[tuple[str, int], int]:
     """Records in the table by topic and partition; every row of a partition counts."""
     with UsageLake(home) as lake:
         return {
-            (one.name, one.partition): sum(row.records for row in lake.minutes(*key))
-            for key, one in lake.partitions().items()
+            (item.name, item.partition): sum(row.records for row in lake.minutes(*key))
+            for key, item in lake.partitions().items()
         }
 
 
@@ -155,7 +155,7 @@ def test_the_bill_equals_the_log_after_kills_of_driver_and_server(
     messages = stored(metered)
     assert billed(home) == {place: len(found) for place, found in messages.items()}
     for topic, count in traffic.sent.items():
-        found = [one for place, kept in messages.items() if place[0] == topic for one in kept]
+        found = [item for place, kept in messages.items() if place[0] == topic for item in kept]
         assert sorted(found) == sorted(f"{topic} {number}".encode() for number in range(count))
 
     assert amount_billed(spark, home) == sum(traffic.sent.values()) * Decimal("0.0001")

@@ -63,7 +63,7 @@ def rows_of(home: Path, table: str, by: tuple[str, ...] = ("measure", "kind")) -
     """All rows of a level from the hour on, as the store answers."""
     chosen = Selection(table=table, start_ms=HOUR - HOUR_MS, end_ms=HOUR + 48 * HOUR_MS)
     query = Series(rows=chosen, step_ms=LEVELS[table], by=by, measures=TOTALS)
-    return [tuple(one.values()) for one in ParquetStore(home).query(query).to_pylist()]
+    return [tuple(item.values()) for item in ParquetStore(home).query(query).to_pylist()]
 
 
 def writer(home: Path, **options: Any) -> MonitoringWriter:
@@ -116,12 +116,12 @@ def test_sketches_of_every_level_have_every_count_once(home: Path, level: str) -
     chosen = Selection(table=f"{level}_sketches", start_ms=HOUR, end_ms=HOUR + HOUR_MS)
     query = Percentile(rows=chosen, percents=(50,), by=("measure",))
     found = ParquetStore(home).query(query).to_pylist()
-    assert [(one["measure"], one["count"]) for one in found] == [("put_ms", 4 + 1 + 2 + 7 + 360)]
+    assert [(item["measure"], item["count"]) for item in found] == [("put_ms", 4 + 1 + 2 + 7 + 360)]
 
 
 def test_level_0_has_a_row_for_each_key(home: Path) -> None:
     stored = HourTable(home, "metrics", LEVEL_0).load(HOUR).to_pylist()
-    assert sorted((one["at_ms"] - HOUR, one["source_offset"]) for one in stored) == [
+    assert sorted((item["at_ms"] - HOUR, item["source_offset"]) for item in stored) == [
         (STEP_MS, 4), (2 * STEP_MS, 3), (7 * STEP_MS, 1), (HOUR_MS, 2),
     ]  # fmt: skip
 
@@ -132,7 +132,7 @@ def test_order_and_batches_do_not_matter(spark: SparkSession, tmp_path: Path) ->
         row(lots.randrange(400), machine=f"s{lots.randrange(3)}", topic=lots.choice(["", "t"]))
         for _ in range(60)
     ]
-    values = [encode_measurement(one) for one in rows]
+    values = [encode_measurement(item) for item in rows]
     batch = messages(spark, values)
     once = writer(tmp_path / "once")
     once(batch, 0)
@@ -143,13 +143,13 @@ def test_order_and_batches_do_not_matter(spark: SparkSession, tmp_path: Path) ->
     for level in LEVELS:
         found = rows_of(tmp_path / "many", level, by)
         assert found == rows_of(tmp_path / "once", level, by)
-    unique = {one.key: one for one in rows}.values()
-    hour_1 = [one for one in unique if one.at_ms <= HOUR + HOUR_MS]
-    total = sum(one.sums["put_requests"] for one in hour_1)
+    unique = {item.key: item for item in rows}.values()
+    hour_1 = [item for item in unique if item.at_ms <= HOUR + HOUR_MS]
+    total = sum(item.sums["put_requests"] for item in hour_1)
     chosen = Selection(table="metrics_1h", start_ms=HOUR, end_ms=HOUR + HOUR_MS)
     query = Group(rows=chosen, by=("kind",), measures=TOTALS[:1])
     answer = ParquetStore(tmp_path / "many").query(query).to_pylist()
-    assert {one["kind"]: one["total"] for one in answer}["sum"] == total
+    assert {item["kind"]: item["total"] for item in answer}["sum"] == total
 
 
 def test_what_cannot_be_used_is_put_aside_with_its_reason(
@@ -170,7 +170,7 @@ def test_what_cannot_be_used_is_put_aside_with_its_reason(
     taken(messages(spark, [good, *wrong.values()]), 0)
     assert taken.bad == len(wrong)
     kept = pq.read_table(side_folder(tmp_path, "monitoring")).to_pylist()
-    assert {one["reason"] for one in kept} == set(wrong)
+    assert {item["reason"] for item in kept} == set(wrong)
     assert len(rows_of(tmp_path, "metrics_10s")) == 2
 
 

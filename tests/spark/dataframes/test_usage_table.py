@@ -56,7 +56,7 @@ class Bench:
         return self._spark.createDataFrame(rows, MESSAGES)
 
     def take(self, *events: UsageEvent | bytes) -> None:
-        values = [one if isinstance(one, bytes) else one.encode() for one in events]
+        values = [item if isinstance(item, bytes) else item.encode() for item in events]
         self.writer(self.messages(values, self._batch * 100), self._batch)
         self._batch += 1
 
@@ -180,8 +180,8 @@ def test_any_batches_in_any_order_end_the_same(bench: Bench) -> None:
         for upto in lots.sample(range(1, 1_000), 3)
     ]
     best: dict[tuple[str, int, int], int] = {}
-    for one in events:
-        best[one.key] = max(best.get(one.key, 0), one.next_offset)
+    for item in events:
+        best[item.key] = max(best.get(item.key, 0), item.next_offset)
     lots.shuffle(events)
     batches = [events[:9], events[9:15], events[15:]]
     for batch in [batches[0], batches[1], batches[0], batches[2], batches[1]]:

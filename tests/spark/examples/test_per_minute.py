@@ -35,7 +35,7 @@ def counts(server: TalosServer) -> Counter[tuple[str, str, int, int]]:
             if kept.next
             for record in consumer.fetch(partition, 0)
         ]
-    return Counter((one["minute"], one["key"], one["messages"], one["bytes"]) for one in rows)
+    return Counter((row["minute"], row["key"], row["messages"], row["bytes"]) for row in rows)
 
 
 def run(server: TalosServer, folder: Path) -> None:
@@ -63,5 +63,5 @@ def test_the_example_counts_each_minute_once(server: TalosServer, tmp_path: Path
     assert len(first) == 2  # minute 0 with two keys: later ones may still get messages
     assert len(found) == 6  # minutes 0, 1 and 2
     assert set(found.values()) == {1}
-    assert {one[1:] for one in found} == {("a", 3, 12), ("b", 1, 4)}
+    assert {item[1:] for item in found} == {("a", 3, 12), ("b", 1, 4)}
     assert archived(tmp_path / "all") == each_once({0: 20})

@@ -38,6 +38,6 @@ def test_each_message_is_on_hdfs_once(
 
     files = HadoopFiles(spark, path).glob(f"{path}/date=*/*")
     assert files
-    assert all(one.endswith(".parquet") for one in files)
+    assert all(file.endswith(".parquet") for file in files)
     rows = spark.read.parquet(*files).select("partition", "offset").collect()
-    assert Counter((one.partition, one.offset) for one in rows) == each_once({0: 1_000})
+    assert Counter((row.partition, row.offset) for row in rows) == each_once({0: 1_000})

@@ -53,7 +53,7 @@ class Copying:
     def batches(self) -> int:
         """That Spark has committed."""
         commits = self.folder / "checkpoint" / "commits"
-        return sum(one.name.isdecimal() for one in commits.glob("*")) if commits.exists() else 0
+        return sum(path.name.isdecimal() for path in commits.glob("*")) if commits.exists() else 0
 
     def gone_on(self) -> Callable[[], bool]:
         """Says whether more batches are committed than now."""
@@ -63,13 +63,13 @@ class Copying:
     def whole(self) -> bool:
         """Whether the copy has as many messages as the source."""
         with SimpleConsumer(self.server.config, self.target) as consumer:
-            held = sum(one.next for one in consumer.offsets().values())
+            held = sum(offset.next for offset in consumer.offsets().values())
         return held >= sum(self.sent.values())
 
     def replayed_next(self) -> bool:
         """Whether the next life begins with a batch that was begun before."""
         offsets = self.folder / "checkpoint" / "offsets"
-        begun = sum(one.name.isdecimal() for one in offsets.glob("*")) if offsets.exists() else 0
+        begun = sum(path.name.isdecimal() for path in offsets.glob("*")) if offsets.exists() else 0
         return begun > self.batches()
 
     @contextmanager
@@ -157,12 +157,12 @@ class Life:
         if not self.ended:
             os.killpg(self._process.pid, SIGKILL)
         self._process.wait()
-        for one in family if workers else ():
+        for item in family if workers else ():
             with suppress(psutil.NoSuchProcess):
-                one.kill()
+                item.kill()
         alive = psutil.wait_procs(family, END_S)[1]
-        for one in alive:
-            one.kill()
+        for item in alive:
+            item.kill()
         assert not alive, f"processes outlived their driver: {alive}"
 
 

@@ -27,17 +27,17 @@ def druid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DruidBackend]:
     """A Druid of these tests, with a ZooKeeper of its own."""
     home: Path = tmp_path_factory.mktemp("druid")
     zookeeper, druid = ZookeeperBackend(home), DruidBackend(home)
-    for one in (zookeeper, druid):
-        fetch(one.kind, print)
-        one.compile_less()
+    for item in (zookeeper, druid):
+        fetch(item.kind, print)
+        item.compile_less()
     try:
         zookeeper.start(print, port=0)
         druid.start(print, port=0)
         yield druid
     finally:
-        for one in (druid, zookeeper):
-            for name in one.names():
-                one.daemon(name).kill()
+        for item in (druid, zookeeper):
+            for name in item.names():
+                item.daemon(name).kill()
 
 
 @pytest.fixture(

@@ -26,8 +26,8 @@ def test_an_hour_in_pieces_is_replaced_in_one_step(druid: DruidBackend, run: str
         rows = [(HOUR + place, f"t{place}", 0, total, 1) for place in range(3)]
         store.replace(HOUR, {name: table(rows)})
         assert answered(store, query) == [(f"t{place}", total) for place in range(3)]
-    assert name in {one.name for one in store.tables()}
-    assert not [one.name for one in store.tables() if one.name.endswith("pieces")]
+    assert name in {item.name for item in store.tables()}
+    assert not [item.name for item in store.tables() if item.name.endswith("pieces")]
 
 
 def test_the_pipeline_waits_for_a_druid_that_is_away(

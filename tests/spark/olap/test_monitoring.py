@@ -78,10 +78,10 @@ def test_a_replay_of_the_whole_topic_changes_nothing(
     put(server, late)
     run()
     first = list(answers(tmp_path, hour))
-    assert [one["total"] for one in first[0]] == [1, 2, 3, 7]
-    assert [(one["total"], one["samples"]) for one in first[2]] == [(6, 3), (7, 1)]
-    assert [(one["total"], one["samples"]) for one in first[4]] == [(13, 4)]
-    assert [one["count"] for one in first[5]] == [13]
+    assert [item["total"] for item in first[0]] == [1, 2, 3, 7]
+    assert [(item["total"], item["samples"]) for item in first[2]] == [(6, 3), (7, 1)]
+    assert [(item["total"], item["samples"]) for item in first[4]] == [(13, 4)]
+    assert [item["count"] for item in first[5]] == [13]
     assert list((tmp_path / "side" / "monitoring").glob("batch-*/*.parquet"))
 
     shutil.rmtree(tmp_path / "checkpoints")

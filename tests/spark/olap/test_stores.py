@@ -186,7 +186,7 @@ def test_hours_without_rows_answer_nothing(store: OlapStore, metrics: str) -> No
 
 
 def test_tables_tell_their_columns(store: OlapStore, metrics: str) -> None:
-    found = {one.name: set(one.columns) for one in store.tables()}
+    found = {item.name: set(item.columns) for item in store.tables()}
     assert found[metrics] == {"topic", "partition", "total", "samples"}
 
 

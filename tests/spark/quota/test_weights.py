@@ -97,7 +97,7 @@ async def test_weights_follow_the_traffic_of_past_days(spark: SparkSession, tmp_
         assert "expected from 2 days" in shown(settings)
         assert "nothing was changed" in shown(settings)
         before = (await asyncio.to_thread(call, "GET", "cluster"))["servers"]
-        assert {one["virtual_nodes"] for one in before} == {128}
+        assert {item["virtual_nodes"] for item in before} == {128}
         await asyncio.to_thread(
             TRAFFIC_WEIGHTS.run, spark, replace(settings, options={"budget": "20"})
         )
@@ -106,6 +106,6 @@ async def test_weights_follow_the_traffic_of_past_days(spark: SparkSession, tmp_
         async with asyncio.timeout(10):
             while True:
                 after = (await asyncio.to_thread(call, "GET", "cluster"))["servers"]
-                if {one["virtual_nodes"] for one in after} != {128}:
+                if {item["virtual_nodes"] for item in after} != {128}:
                     break
                 await asyncio.sleep(0.1)

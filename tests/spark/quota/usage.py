@@ -27,17 +27,17 @@ def write_hour(home: Path, hour_ms: int, uses: Iterable[Use]) -> None:
     """All usage of an hour."""
     rows = [
         {
-            "tenant": one.tenant,
-            "topic": one.topic,
-            "name": f"of {one.topic}",
-            "partition": one.partition,
-            "minute": datetime.fromtimestamp((hour_ms + one.minute * MINUTE_MS) / 1000, UTC),
+            "tenant": use.tenant,
+            "topic": use.topic,
+            "name": f"of {use.topic}",
+            "partition": use.partition,
+            "minute": datetime.fromtimestamp((hour_ms + use.minute * MINUTE_MS) / 1000, UTC),
             "records": 1,
-            "bytes": one.bytes,
+            "bytes": use.bytes,
             "first_offset": 0,
             "next_offset": 1,
         }
-        for one in uses
+        for use in uses
     ]
     assert hour_ms % HOUR_MS == 0
     HourTable(home, TABLE, SCHEMA).replace(hour_ms, pa.Table.from_pylist(rows, schema=SCHEMA))

@@ -84,7 +84,7 @@ def test_sigterm_ends_a_run_between_two_batches(server: TalosServer, tmp_path: P
     finally:
         run.kill()
     events = [json.loads(line) for line in run.said().splitlines() if line.startswith("{")]
-    assert [one["batch"] for one in events if one["event"] == "progress"] == [0]
+    assert [event["batch"] for event in events if event["event"] == "progress"] == [0]
     assert events[-1] == {"event": "note", "text": "stopped"}
 
 
@@ -97,7 +97,7 @@ def test_the_end_of_its_java_ends_a_run_in_one_line(server: TalosServer, tmp_pat
     run = PipelineProcess(server, tmp_path, "run", "archive", "-o", "archive.topics=without-java")
     try:
         run.wait_for("archive  batch 0")
-        (java,) = (one for one in psutil.Process(run.pid).children() if "java" in one.name())
+        (java,) = (child for child in psutil.Process(run.pid).children() if "java" in child.name())
         java.kill()
         assert run.wait() == 1
     finally:
@@ -124,7 +124,7 @@ def test_several_share_a_session_and_one_that_fails_ends_all(
     finally:
         both.kill()
     assert archived(tmp_path / "archive") == each_once({0: 10})
-    checkpoints = [one.name for one in (tmp_path / "checkpoints").iterdir() if one.is_dir()]
+    checkpoints = [path.name for path in (tmp_path / "checkpoints").iterdir() if path.is_dir()]
     assert sorted(checkpoints) == ["archive", "metering", "monitoring"]
 
     failing = PipelineProcess(server, tmp_path / "other", *argv, "archive.topics=never-made")

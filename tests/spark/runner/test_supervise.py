@@ -69,7 +69,9 @@ def test_a_run_that_dies_or_hangs_is_started_again(server: TalosServer, tmp_path
         assert '"alarm": "restart"' in hook.read_text()
         assert alarms_measured(server) == 1.0
 
-        java = [one for one in psutil.Process(pid_of(first, 2)).children() if "java" in one.name()]
+        java = [
+            child for child in psutil.Process(pid_of(first, 2)).children() if "java" in child.name()
+        ]
         java[0].suspend()
         first.wait_for("shows no progress for")
         put(server, 100)
@@ -84,6 +86,6 @@ def test_a_run_that_dies_or_hangs_is_started_again(server: TalosServer, tmp_path
         assert second.stop() == 0
         assert not psutil.pid_exists(pid_of(second, 1))
     finally:
-        for one in (first, second):
-            if one is not None:
-                one.kill()
+        for item in (first, second):
+            if item is not None:
+                item.kill()

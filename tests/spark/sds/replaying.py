@@ -62,7 +62,7 @@ def write(table: TalosTable, number: int) -> None:
     outcomes = table.batch([Put({**key, "n": number, "tags": {"a", f"t{number}"}}) for key in keys])
     outcomes += table.batch([Increment(key, {"n": 10 + number}) for key in keys[number:]])
     outcomes += table.batch([Remove(keys[number]), Remove(keys[number + 1], ["tags"])])
-    assert not [one for one in outcomes if isinstance(one, Exception)]
+    assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)]
 
 
 def settled(client: Client, table: str, topic: str) -> None:
@@ -79,7 +79,10 @@ def send_again(client: Client, topic: str) -> None:
                 again = consumer.fetch(partition, (kept.start + kept.next) // 2)
                 with SimpleProducer(client, topic, partition) as producer:
                     producer.put(
-                        [Message(one.data, one.partition_key, one.sequence_number) for one in again]
+                        [
+                            Message(item.data, item.partition_key, item.sequence_number)
+                            for item in again
+                        ]
                     )
 
 

@@ -42,10 +42,10 @@ class Replaying:
         """One batch."""
         rows = [
             {
-                "value": encode_change(self.replay.view, table, one, None),
-                "sequence_number": str(one.sequence),
+                "value": encode_change(self.replay.view, table, change, None),
+                "sequence_number": str(change.sequence),
             }
-            for one in changes
+            for change in changes
         ]
         messages = self._spark.createDataFrame(pa.Table.from_pylist(rows, MESSAGES))
         self.writer(messages, self._batches)

@@ -59,7 +59,7 @@ def test_rows_are_compared_unless_one_is_newer_than_the_mark(
     replay = Replay("t", PLAIN, LOG)
     sides = (side(replay, *filter(None, [state])), side(replay, *filter(None, [row])))
     *rows, counts = compared(replay, MARK_MS, 5, sides).to_pylist()
-    assert [one["problem"] for one in rows] == ([problem] if problem else [])
+    assert [item["problem"] for item in rows] == ([problem] if problem else [])
     assert (counts["records"], counts["newer"]) == ((1, 0) if problem is not None else (0, 1))
     assert counts["differing"] == len(rows)
 
@@ -98,7 +98,7 @@ def test_a_spoilt_state_is_found(spark: SparkSession, server: TalosServer, tmp_p
         found = check(spark, given, wait_s=0, rows_max=5)
         assert (found.differing, found.misfits, found.records + found.newer) == (0, 0, 10)
         lake = Replay(name, table.schema(), LOG).lake(tmp_path)
-        part = next(one for one in lake.parts() if False in removed(lake.load(one)))
+        part = next(item for item in lake.parts() if False in removed(lake.load(item)))
         rows = lake.load(part)
         spoilt = removed(rows).index(False)
         lake.replace(part, pa.concat_tables([rows.slice(0, spoilt), rows.slice(spoilt + 1)]))

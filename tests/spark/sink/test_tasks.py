@@ -53,7 +53,7 @@ class Sink:
         )
         fields = [types.StructField(name, types.StringType()) for name in names]
         with Client(self.config) as client:
-            plan = client.run(lambda one: plan_write(one, options))
+            plan = client.run(lambda item: plan_write(item, options))
         return WriteJob(
             options=options,
             columns=WriteColumns(types.StructType(fields), topic_option=True),
@@ -68,7 +68,7 @@ class Sink:
 
     def held(self) -> list[str]:
         """The rows in the log, partition after partition."""
-        found = [read_all(self.config, self.topic, one) for one in range(self.partitions)]
+        found = [read_all(self.config, self.topic, number) for number in range(self.partitions)]
         return [data.decode() for partition in found for data in partition]
 
     def others(self, producers: int) -> None:
@@ -187,14 +187,14 @@ def test_a_task_of_an_older_batch_that_wakes_up_is_fenced(sink: Sink) -> None:
 
 def test_two_attempts_at_the_same_time_store_the_rows_once(sink: Sink) -> None:
     rows = [f"row {number}" for number in range(100 * BLOCK)]
-    jobs = [(sink.plan(), one) for one in (FIRST, RETRY, RESTARTED)]
+    jobs = [(sink.plan(), item) for item in (FIRST, RETRY, RESTARTED)]
     threads = [
         threading.Thread(target=job.store, args=(batches(rows), facts)) for job, facts in jobs
     ]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert sink.held() == rows
 
 
@@ -250,7 +250,7 @@ def test_a_forgotten_producer_is_refused_where_it_may_have_stored_before(sink: S
     with pytest.raises(NotTheSameRows, match="or the log has forgotten it"):
         sink.try_(RESTARTED, ["a"])
     sink.try_(replace(FIRST, batch_id=5), ["b"])  # is known to be new
-    assert [one for one in sink.held() if one != "other"] == ["a", "b"]
+    assert [item for item in sink.held() if item != "other"] == ["a", "b"]
 
 
 @pytest.mark.timeout(120)
@@ -262,7 +262,7 @@ def test_a_retry_of_what_was_never_sent_is_stored_though_the_log_has_forgotten_o
     sink.others(1)
     for _ in range(2):
         job.store(batches(["a"]), replace(RETRY, batch_id=0))
-    assert [one for one in sink.held() if one != "other"] == ["a"]
+    assert [item for item in sink.held() if item != "other"] == ["a"]
 
 
 def test_a_message_that_is_too_large_is_named(sink: Sink) -> None:

@@ -101,7 +101,7 @@ def test_what_cannot_be_written_is_said(
     spark: SparkSession, server: TalosServer, select: str, options: dict[str, str], says: str
 ) -> None:
     with TalosAdmin(server.config) as admin:
-        if "bad" not in {one.name for one in admin.topics.list()}:
+        if "bad" not in {item.name for item in admin.topics.list()}:
             admin.topics.create("bad", partitions=PARTITIONS)
     frame = rows_of(spark, 10, 1).selectExpr(*select.split(", "))
     given: Mapping[str, Any] = {"url": server.url, "key": server.key, **options}

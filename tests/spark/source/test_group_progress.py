@@ -31,7 +31,7 @@ def filled(server: TalosServer, client: Client, topic: str) -> TopicRef:
 
 
 def checkpoints(client: Client, topic: str) -> list[int]:
-    return [one.checkpoint for one in TalosAdmin(client).groups.lag(topic, GROUP)]
+    return [item.checkpoint for item in TalosAdmin(client).groups.lag(topic, GROUP)]
 
 
 def test_progress_is_committed_and_leases_are_given_back(

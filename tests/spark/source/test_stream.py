@@ -103,9 +103,9 @@ def test_the_lag_of_the_group_is_what_is_left_to_read(
     reading.run()
     with TalosAdmin(server.config) as admin:
         lags = admin.groups.lag("lagging", "spark-query")
-        assert [(one.checkpoint, one.lag) for one in lags] == [(799, 0), (599, 0)]
+        assert [(lag.checkpoint, lag.lag) for lag in lags] == [(799, 0), (599, 0)]
         put(server, "lagging", [20, 0])
-        assert [one.lag for one in admin.groups.lag("lagging", "spark-query")] == [20, 0]
+        assert [item.lag for item in admin.groups.lag("lagging", "spark-query")] == [20, 0]
     fresh = Reading(
         spark,
         server,

@@ -61,9 +61,9 @@ def test_the_lean_home_of_spark_has_its_programs_and_no_python(
     package, other = tmp_path / "pyspark", tmp_path / "other"
     for folder in ("bin", "jars", "python"):
         (package / folder).mkdir(parents=True)
-    homes = [java_home.lean_spark_home(one) for one in (package, package, other)]
+    homes = [java_home.lean_spark_home(item) for item in (package, package, other)]
     assert homes[0] == homes[1] != homes[2]
-    assert {one.name: one.resolve() for one in homes[0].iterdir()} == {
+    assert {path.name: path.resolve() for path in homes[0].iterdir()} == {
         "bin": package / "bin",
         "jars": package / "jars",
     }

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(60)
 @pytest.mark.parametrize("seed", [500, 501])
 def test_most_requests_are_decided_and_none_leads_to_overload(seed: int) -> None:
     cluster = Replay(Population(seed, TENANTS), days=DAYS).run()
-    outcomes = [one.outcome for one in cluster.decided]
+    outcomes = [item.outcome for item in cluster.decided]
     assert len(outcomes) > 25
     assert outcomes.count(Outcome.HUMAN) <= 0.2 * len(outcomes)
     assert {Outcome.APPROVE, Outcome.REJECT} <= {*outcomes}
@@ -30,7 +30,7 @@ def test_most_requests_are_decided_and_none_leads_to_overload(seed: int) -> None
 def test_a_cluster_that_never_grows_is_left_to_people_but_not_overloaded() -> None:
     cluster = Replay(Population(502, TENANTS), scarce=True, days=DAYS).run()
     assert overloads(cluster) == []
-    lacking = [one for one in cluster.decided if "others " in one.decision.reason]
+    lacking = [item for item in cluster.decided if "others " in item.decision.reason]
     assert lacking
 
 
@@ -44,6 +44,6 @@ def test_everything_granted_leads_to_overload_and_nothing_granted_is_wrong() -> 
 
 def test_a_seed_gives_the_same_replay() -> None:
     first, second = (Replay(Population(503, 15), days=10).run().decided for _ in range(2))
-    assert [(one.asked, one.decision) for one in first] == [
-        (one.asked, one.decision) for one in second
+    assert [(item.asked, item.decision) for item in first] == [
+        (item.asked, item.decision) for item in second
     ]

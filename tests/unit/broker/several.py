@@ -137,8 +137,8 @@ class Several:
 
     async def show(self, topic: Topic) -> Topic:
         """Every server has seen the topic's record."""
-        for one in self.servers.values():
-            await one.broker.context.topics.unseen.look([(topic.owner, topic.name, None)])
+        for server in self.servers.values():
+            await server.broker.context.topics.unseen.look([(topic.owner, topic.name, None)])
         return topic
 
 
@@ -155,5 +155,5 @@ async def several(*names: str, **config: Any) -> AsyncIterator[Several]:
     try:
         yield Several(servers, Placed())
     finally:
-        for one in servers.values():
-            await one.broker.close()
+        for server in servers.values():
+            await server.broker.close()

@@ -128,8 +128,8 @@ async def test_servers_that_grant_at_the_same_moment_never_pass_the_capacity(
             for number in range(14)
         ]
         found = await asyncio.gather(*attempts)
-        assert sum(one.granted for one in found) == 80
-        assert [one.outcome for one in found].count(Outcome.HUMAN) == 4
+        assert sum(item.granted for item in found) == 80
+        assert [item.outcome for item in found].count(Outcome.HUMAN) == 4
 
 
 async def test_a_grant_that_a_server_died_with_counts_for_a_minute(

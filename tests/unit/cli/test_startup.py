@@ -70,7 +70,7 @@ def test_the_issue_s_commands_are_there() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "command"), list(commands()), ids=lambda one: str(one))
+@pytest.mark.parametrize(("path", "command"), list(commands()), ids=lambda case: str(case))
 def test_every_command_explains_itself_with_an_example(
     path: tuple[str, ...], command: click.Command
 ) -> None:
@@ -81,7 +81,7 @@ def test_every_command_explains_itself_with_an_example(
     assert "Example:" in command.help
 
 
-@pytest.mark.parametrize(("path", "command"), list(commands()), ids=lambda one: str(one))
+@pytest.mark.parametrize(("path", "command"), list(commands()), ids=lambda case: str(case))
 def test_every_option_is_explained(path: tuple[str, ...], command: click.Command) -> None:
     silent = [
         option.name

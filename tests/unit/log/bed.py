@@ -120,7 +120,7 @@ async def payloads(log: PartitionLog, offset: int = -1) -> list[bytes]:
         result = await log.read(offset, messages_max=1_000, bytes_max=1 << 20)
         if not result.blocks:
             return found
-        found += [bytes(one.payload) for one in result.blocks]
+        found += [bytes(item.payload) for item in result.blocks]
         offset = result.blocks[-1].next_offset
 
 

@@ -201,7 +201,7 @@ async def test_a_failed_roll_reopens_and_goes_on() -> None:
             await put(log, b"z" * 1_200)
             steps.script = FailOnce(name, OutcomeUnknown("lost"), after=after)
             assert [await put(log, b"%d" % number) for number in range(3)] == [1, 2, 3]
-            assert [one[:1] for one in await payloads(log)] == [b"z", b"0", b"1", b"2"]
+            assert [payload[:1] for payload in await payloads(log)] == [b"z", b"0", b"1", b"2"]
             await bed.store.close()
             again = await open_bed(bed.storage)
             assert len(await payloads(again.log())) == 4

@@ -33,7 +33,7 @@ def draining(name: str) -> Candidate:
 
 
 def situation(*candidates: Candidate, now_s: float = NOW_S) -> Situation:
-    named = {one.name: one for one in candidates}
+    named = {candidate.name: candidate for candidate in candidates}
     return Situation(now_s=now_s, candidates=named, partitions=PARTITIONS, owners={})
 
 
@@ -227,7 +227,7 @@ assignments = st.fixed_dictionaries({key: names | st.just("") for key in SOME})
 @st.composite
 def situations(draw: st.DrawFn) -> Situation:
     found: Mapping[str, Candidate] = {
-        name: replace(one, name=name) for name, one in draw(candidates).items()
+        name: replace(item, name=name) for name, item in draw(candidates).items()
     }
     owners = draw(assignments)
     moving = draw(st.dictionaries(st.sampled_from(SOME), names, max_size=6))
@@ -243,7 +243,7 @@ def situations(draw: st.DrawFn) -> Situation:
 
 
 def alive_in(found: Situation) -> set[str]:
-    return {one.name for one in found.candidates.values() if one.alive}
+    return {candidate.name for candidate in found.candidates.values() if candidate.alive}
 
 
 @quick
@@ -263,9 +263,9 @@ def test_nobody_dead_gets_a_partition(found: Situation) -> None:
     now = plan(found, POLICY)
     alive = alive_in(found)
     absent = {
-        one.name
-        for one in found.candidates.values()
-        if not one.alive and one.reserved_until_s > NOW_S
+        candidate.name
+        for candidate in found.candidates.values()
+        if not candidate.alive and candidate.reserved_until_s > NOW_S
     }
     for key, owner in now.owners.items():
         assert owner in alive or owner in absent or not (alive or absent)
@@ -305,7 +305,7 @@ def test_it_settles_and_reservations_end(found: Situation) -> None:
     done = settle(replace(found, now_s=NOW_S + 1_000))
     alive = alive_in(found)
     assert set(done.owners.values()) <= (alive or {""})
-    if any(not one.draining for one in found.candidates.values() if one.alive):
+    if any(not candidate.draining for candidate in found.candidates.values() if candidate.alive):
         assert not any(done.candidates[owner].draining for owner in done.owners.values())
 
 

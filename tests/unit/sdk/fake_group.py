@@ -67,7 +67,7 @@ class FakeGroup:
         for _ in range(blocks):
             first = self.next(partition)
             data = [b"%d:%d" % (partition, first + n) for n in range(count)]
-            self.append(partition, [Message(one.ljust(size, b".")) for one in data])
+            self.append(partition, [Message(datum.ljust(size, b".")) for datum in data])
 
     def append(self, partition: int, messages: list[Message]) -> None:
         """One block."""
@@ -91,7 +91,7 @@ class FakeGroup:
         """Retention took what is before; ``start`` begins a block."""
         self.starts[partition] = start
         self.logs[partition] = [
-            one for one in self.logs[partition] if one.startMessageOffset >= start
+            log for log in self.logs[partition] if log.startMessageOffset >= start
         ]
 
     def held_by(self, worker: str) -> list[int]:
@@ -101,7 +101,7 @@ class FakeGroup:
         )
 
     def calls(self, *names: str) -> list[tuple[str, str, tuple[int, ...]]]:
-        return [one for one in self.log if one[0] in names]
+        return [item for item in self.log if item[0] in names]
 
     # --- handlers --------------------------------------------------------------------------------
 
@@ -140,19 +140,19 @@ class FakeGroup:
             return consumer.RenewResponse(heartbeatSuccess=False, failedPartitionList=[])
         self.workers[unit.workerId] = _now_s() + LEASE_S
         granted = self._grant(unit)
-        failed = [one for one in unit.partitionIdList if one not in granted]
+        failed = [item for item in unit.partitionIdList if item not in granted]
         return consumer.RenewResponse(heartbeatSuccess=True, failedPartitionList=failed)
 
     def _query_worker(self, _: Any) -> Any:
         now_s = _now_s()
         alive = [worker for worker, until in self.workers.items() if until > now_s]
-        return consumer.QueryWorkerResponse(workerMap={one: self.held_by(one) for one in alive})
+        return consumer.QueryWorkerResponse(workerMap={item: self.held_by(item) for item in alive})
 
     def _lock(self, request: consumer.LockPartitionRequest) -> Any:
         unit = request.consumeUnit
         self._note("lock", unit)
         granted = self._grant(unit)
-        failed = [one for one in unit.partitionIdList if one not in granted]
+        failed = [item for item in unit.partitionIdList if item not in granted]
         return consumer.LockPartitionResponse(successPartitions=granted, failedPartitions=failed)
 
     def _unlock(self, request: consumer.UnlockPartitionRequest) -> None:
@@ -184,23 +184,23 @@ class FakeGroup:
             raise OffsetOutOfRange(f"{offset} is out of range")
         blocks: list[message.MessageBlock] = []
         left = request.maxGetMessageBytes
-        for one in self.logs.get(partition, []):
-            if one.startMessageOffset + one.messageNumber > offset and (left > 0 or not blocks):
-                blocks.append(one)
-                left -= len(one.messageBlock)
-        count = sum(one.messageNumber for one in blocks)
+        for item in self.logs.get(partition, []):
+            if item.startMessageOffset + item.messageNumber > offset and (left > 0 or not blocks):
+                blocks.append(item)
+                left -= len(item.messageBlock)
+        count = sum(block.messageNumber for block in blocks)
         return message.GetMessageResponse(
             messageBlocks=blocks, messageNumber=count, sequenceId=request.sequenceId
         )
 
     def _offsets(self, request: message.GetPartitionsOffsetRequest) -> Any:
-        wanted = [one.partitionId for one in request.topicAndPartitionList]
+        wanted = [item.partitionId for item in request.topicAndPartitionList]
         return message.GetPartitionsOffsetResponse(
             offsetInfoList=[
                 message.OffsetInfo(
-                    partitionId=one, startOffset=self.start(one), endOffset=self.next(one) - 1
+                    partitionId=item, startOffset=self.start(item), endOffset=self.next(item) - 1
                 )
-                for one in wanted
+                for item in wanted
             ]
         )
 
@@ -209,9 +209,9 @@ class FakeGroup:
         found = {}
         for partition, time_ms in request.partitionTimeIndexMap.items():
             later = [
-                one.startMessageOffset
-                for one in self.logs.get(partition, [])
-                if (one.appendTimestamp or 0) >= time_ms
+                item.startMessageOffset
+                for item in self.logs.get(partition, [])
+                if (item.appendTimestamp or 0) >= time_ms
             ]
             found[partition] = min(later, default=self.next(partition))
         return message.GetCheckpointResponse(partitionsCheckPoint=found)

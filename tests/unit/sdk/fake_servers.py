@@ -43,14 +43,14 @@ class FakeServers:
         self.handlers.setdefault(server, {})[rpc] = handler
 
     def count(self, rpc: str, server: str | None = None) -> int:
-        return sum(one[1] == rpc and server in (None, one[0]) for one in self.requests)
+        return sum(request[1] == rpc and server in (None, request[0]) for request in self.requests)
 
     async def post(
         self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
     ) -> Reply:
         parts = urlsplit(url)
         server = f"{parts.scheme}://{parts.netloc}"
-        service = next(one for one in SERVICES.values() if one.path == parts.path)
+        service = next(item for item in SERVICES.values() if item.path == parts.path)
         call = decode_call(COMPACT, service, body)
         self.requests.append((server, call.method.name))
         self.headers.append(headers)

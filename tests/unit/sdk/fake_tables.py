@@ -13,7 +13,7 @@ from opentalos.sdk.core.table.calls import Put
 from opentalos.wire._generated import sds
 from opentalos.wire.thrift import decode_call, encode_error, encode_reply
 
-SERVICES = {one.path: one for one in (sds.ADMIN_SERVICE, sds.TABLE_SERVICE)}
+SERVICES = {item.path: item for item in (sds.ADMIN_SERVICE, sds.TABLE_SERVICE)}
 
 
 class Refused(Exception):

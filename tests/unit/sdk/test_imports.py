@@ -100,7 +100,7 @@ def unix_only(tree: ast.Module) -> list[str]:
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [one.name for one in node.names if one.name in UNIX_MODULES]
+            found += [name.name for name in node.names if name.name in UNIX_MODULES]
         elif isinstance(node, ast.ImportFrom) and node.module in UNIX_MODULES:
             found.append(node.module)
         elif (

@@ -120,7 +120,7 @@ def test_shards_part_the_buckets_evenly(shards: int) -> None:
     ranges = [shard_range(schema, number) for number in range(shards)]
     assert [start for start, _ in ranges] == [b"", *splits(schema)]
     assert [stop for _, stop in ranges] == [*splits(schema), b""]
-    edges = [0, *(int.from_bytes(one) for one in splits(schema)), BUCKETS]
+    edges = [0, *(int.from_bytes(split) for split in splits(schema)), BUCKETS]
     sizes = [after - before for before, after in pairwise(edges)]
     assert max(sizes) - min(sizes) <= 1
     for number, edge in enumerate(edges[:-1]):
@@ -313,7 +313,7 @@ def test_scans_begin_with_their_start_and_end_before_their_stop(
 ) -> None:
     span = scan_range(PAIR, start, stop, reverse=reverse)
     stored = [(1, 1), (1, 2), (2, 1), (3, 1)]
-    assert [one for one in stored if inside(span, row_key(PAIR, pair(*one)))] == found
+    assert [item for item in stored if inside(span, row_key(PAIR, pair(*item)))] == found
 
 
 @pytest.mark.parametrize(

@@ -436,7 +436,7 @@ def replay(
         return
     told = dict(before or {})
     if change.kind is ChangeKind.DELETE:
-        told = {name: one for name, one in told.items() if name not in change.columns}
+        told = {name: item for name, item in told.items() if name not in change.columns}
     else:
         told.update(change.columns)
     assert told == change.image == after

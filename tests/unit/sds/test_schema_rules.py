@@ -24,7 +24,7 @@ def with_stream(**fields: Any) -> TableSchema:
 
 
 def without(name: str, schema: TableSchema = SCHEMA) -> TableSchema:
-    kept = {one: type_ for one, type_ in schema.attributes.items() if one != name}
+    kept = {item: type_ for item, type_ in schema.attributes.items() if item != name}
     return replace(schema, attributes=kept)
 
 

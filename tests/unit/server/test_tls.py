@@ -121,7 +121,7 @@ async def test_a_broken_new_file_keeps_the_old_certificate(
     path.write_bytes(b"half a certifi")
     await until(lambda: port.tls.reload_failures == 1)
     assert await port.certificate() == before
-    (record,) = [one for one in caplog.records if one.levelno == logging.ERROR]
+    (record,) = [item for item in caplog.records if item.levelno == logging.ERROR]
     assert str(path) in record.getMessage()
     port.folder.renew()
     await until(lambda: port.tls.reloads >= 1)

@@ -39,7 +39,7 @@ def test_another_clusters_key_proves_nothing() -> None:
 def test_a_changed_or_made_up_proof_is_none(data: st.DataObject) -> None:
     value = KEY.sign("s1", 5, NONCE, SUBJECT)
     position = data.draw(st.integers(0, len(value) - 1))
-    byte = data.draw(st.integers(0, 255).filter(lambda one: one != value[position]))
+    byte = data.draw(st.integers(0, 255).filter(lambda item: item != value[position]))
     changed = value[:position] + bytes([byte]) + value[position + 1 :]
     assert KEY.check(changed, SUBJECT) is None
     assert KEY.check(data.draw(st.binary(max_size=600)), SUBJECT) is None

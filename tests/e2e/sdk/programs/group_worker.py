@@ -27,7 +27,7 @@ class RecordedMember(GroupMember):
     place: dict[str, str]
 
     async def lock(self, partitions: Sequence[int]) -> list[int]:
-        calls = {one: self._asked("lock", partition=one) for one in partitions}
+        calls = {item: self._asked("lock", partition=item) for item in partitions}
         locked = await self._answer(list(calls.values()), super().lock(partitions))
         for partition, call in calls.items():
             if partition in locked:
@@ -37,7 +37,7 @@ class RecordedMember(GroupMember):
         return list(locked)
 
     async def unlock(self, partitions: Sequence[int]) -> None:
-        calls = [self._asked("unlock", partition=one) for one in partitions]
+        calls = [self._asked("unlock", partition=partition) for partition in partitions]
         await self._answer(calls, super().unlock(partitions))
         for call in calls:
             self.recorder.ok(call)
@@ -111,7 +111,7 @@ async def main(arguments: dict[str, Any], recorder: Recorder) -> None:
             partition = batch[0].partition
             session = f"{partition}.{sessions[partition]}"
             poll = recorder.invoke(name, "poll", topic=topic, partition=partition, session=session)
-            recorder.ok(poll, blocks=[[one.offset, [one.data.decode()]] for one in batch])
+            recorder.ok(poll, blocks=[[item.offset, [item.data.decode()]] for item in batch])
             count += 1
             await asyncio.sleep(random.uniform(0.0, 0.05))
             if count % 10 == 0:

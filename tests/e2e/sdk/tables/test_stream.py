@@ -166,7 +166,9 @@ def test_records_with_a_time_to_live_are_followed_from_a_scan(
     until(lambda: table.get(old) is None)
     with TableFollower(client, table.name, topic) as follower:
         follower.catch_up()
-        states = {(one.key["id"], one.sequence): one.record for one in follower.replica.states()}
+        states = {
+            (state.key["id"], state.sequence): state.record for state in follower.replica.states()
+        }
         assert states[2, 2] is None
         assert states[1, 1] == {**old, "n": 1, "text": "forgotten"}
         begun_ms = next(table.states()).timestamp_ms
@@ -187,12 +189,14 @@ def until(holds: Callable[[], bool]) -> None:
 def test_a_table_is_scanned_in_parts_with_versions(client: Client) -> None:
     table, _ = make(client, "parts")
     write(table, 30, 100)
-    with_all = {tuple(one.key.values()): one for one in table.states()}
+    with_all = {tuple(state.key.values()): state for state in table.states()}
     parts = [list(table.states(part)) for part in table.splits()]
     assert len(parts) > 1
     assert sum(map(len, parts)) == len(with_all)
-    assert {tuple(one.key.values()): one for part in parts for one in part} == with_all
-    assert ordered(one.record for one in with_all.values() if one.record) == ordered(table.scan())
+    assert {tuple(item.key.values()): item for part in parts for item in part} == with_all
+    assert ordered(item.record for item in with_all.values() if item.record) == ordered(
+        table.scan()
+    )
     (some, *_) = table.states(columns=["n"])
     assert set(some.record or ()) <= {"user", "id", "n"}
 
@@ -251,23 +255,23 @@ def test_a_reader_tells_each_change_of_a_row_in_order(client: Client) -> None:
         changes = take(reader, 4)
         reader.commit()
         assert reader.consumer.counters.commits > 0
-    assert [one.kind for one in changes] == [
+    assert [change.kind for change in changes] == [
         ChangeKind.PUT, ChangeKind.INCREMENT, ChangeKind.DELETE, ChangeKind.DELETE
     ]  # fmt: skip
-    assert [one.sequence for one in changes] == [1, 2, 3, 4]
-    assert [one.row_deleted for one in changes] == [False, False, False, True]
-    assert [plain(one.columns) for one in changes] == [
+    assert [change.sequence for change in changes] == [1, 2, 3, 4]
+    assert [change.row_deleted for change in changes] == [False, False, False, True]
+    assert [plain(change.columns) for change in changes] == [
         {"n": 1, "text": "x"}, {"n": 5}, {"text": "x"}, {}
     ]  # fmt: skip
     assert plain(changes[1].amounts) == {"n": 4}
-    times = [one.timestamp_ms for one in changes]
+    times = [change.timestamp_ms for change in changes]
     assert times == sorted(set(times))
 
 
 def take(reader: ChangeReader, count: int) -> list[Change]:
     found = []
-    for one in reader:
-        found.append(one.change)
+    for item in reader:
+        found.append(item.change)
         if len(found) == count:
             break
     return found

@@ -45,7 +45,7 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.spool"))
 
 
-@given(st.lists(st.binary(max_size=50).filter(lambda one: b"\n" not in one), max_size=20))
+@given(st.lists(st.binary(max_size=50).filter(lambda item: b"\n" not in item), max_size=20))
 def test_lines_come_back(found: list[bytes]) -> None:
     lines = encode_lines(found).splitlines(keepends=True) if found else []
     # Python splits lines at other bytes as well.
@@ -53,7 +53,7 @@ def test_lines_come_back(found: list[bytes]) -> None:
     assert [decode_line(line + b"\n") for line in joined] == found
 
 
-@given(st.binary(max_size=50).filter(lambda one: b"\n" not in one), st.data())
+@given(st.binary(max_size=50).filter(lambda item: b"\n" not in item), st.data())
 def test_a_changed_line_is_told(event: bytes, data: st.DataObject) -> None:
     line = bytearray(encode_lines([event]))
     place = data.draw(st.integers(0, len(line) - 1))

@@ -81,7 +81,7 @@ class SessionMeta(MemoryMetaStore):
 
     def expire(self) -> None:
         """The store ends the session; the client may not know yet."""
-        for path in [p for p, one in self.storage.records.items() if one.owner is self]:
+        for path in [p for p, item in self.storage.records.items() if item.owner is self]:
             del self.storage.records[path]
             self.storage.record_changed(path)
 

@@ -153,7 +153,7 @@ class ControllerBed:
 
     def moving(self) -> list[str]:
         """Sources of the moves under way."""
-        return [name for one in self.records().values() for name in one.moved_from.values()]
+        return [name for record in self.records().values() for name in record.moved_from.values()]
 
     def records(self) -> Mapping[str, AssignmentRecord]:
         """Assignment by topic uuid."""

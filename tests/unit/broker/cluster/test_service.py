@@ -77,9 +77,11 @@ def test_the_status_shows_servers_partitions_counters_and_moves() -> None:
         for service in services:  # each of them knows the same
             status = await service.status(ADMIN)
             assert (status.leader, status.partitions, status.unassigned) == (bed.leader(), 60, 0)
-            assert [one.state for one in status.servers] == [ServerState.SERVING] * 3
-            assert sum(one.partitions for one in status.servers) == 60
-            assert all(one.answers and one.counters["openings"] == 7 for one in status.servers)
+            assert [server.state for server in status.servers] == [ServerState.SERVING] * 3
+            assert sum(server.partitions for server in status.servers) == 60
+            assert all(
+                server.answers and server.counters["openings"] == 7 for server in status.servers
+            )
             assert status.servers[0].counters["forwarded_requests"] == 3
             assert (status.servers[0].virtual_nodes, len(status.servers[0].sectors)) == (32, 32)
             assert status.recent
@@ -105,7 +107,7 @@ def test_a_server_that_does_not_answer_is_shown_without_counters() -> None:
         peers = cast(Services, service._peers)
         peers.refusing.add("c:1")
         status = await service.status(ADMIN)
-        assert [(one.name, one.answers) for one in status.servers] == [
+        assert [(server.name, server.answers) for server in status.servers] == [
             ("a", True), ("b", True), ("c", False),
         ]  # fmt: skip
         assert status.servers[2].counters == {}
@@ -119,7 +121,7 @@ def test_each_state_of_a_server_is_shown() -> None:
 
         async def state_of(name: str) -> ServerState:
             status = await service.status(ADMIN)
-            return next(one.state for one in status.servers if one.name == name)
+            return next(server.state for server in status.servers if server.name == name)
 
         await bed.members["c"].stop()
         await asyncio.sleep(1)

@@ -35,8 +35,8 @@ def test_workers_that_take_steps_in_turn_come_to_equal_shares(
     for _ in range(workers + 2):
         for name in sorted(held):
             step = next_step(held, name, partitions)
-            held[name] = [one for one in held[name] if one not in step.release] + [*step.take]
-        every = [one for has in held.values() for one in has]
+            held[name] = [item for item in held[name] if item not in step.release] + [*step.take]
+        every = [ha for has in held.values() for ha in has]
         assert len(every) == len(set(every))
     counts = {len(has) for has in held.values()}
     assert max(counts) - min(counts) <= 1

@@ -53,7 +53,7 @@ async def test_what_did_not_end_well_goes_to_the_log_again(error: TalosError) ->
     keyed, put = KeyedPuts(), Puts(error, FIRST)
     first, second = keyed.once(EVE, "r", KEY, put), keyed.once(EVE, "r", KEY, put)
     outcomes = await asyncio.gather(first, second, return_exceptions=True)
-    assert [type(one) for one in outcomes] == [type(error)] * 2
+    assert [type(outcome) for outcome in outcomes] == [type(error)] * 2
     assert len(keyed) == 0
     assert await keyed.once(EVE, "r", KEY, put) == FIRST
 

@@ -340,7 +340,7 @@ async def test_schedule_info_names_every_partition(bench: Bench) -> None:
 
 
 def _v1(*contents: bytes) -> bytes:
-    return b"".join(b"\0\0\0\0" + len(one).to_bytes(4, "big") + one for one in contents)
+    return b"".join(b"\0\0\0\0" + len(content).to_bytes(4, "big") + content for content in contents)
 
 
 async def test_a_preview_shows_the_newest_messages(bench: Bench) -> None:

@@ -58,9 +58,9 @@ async def test_blocks_come_as_they_are_stored() -> None:
             await made.put(EVE, topic, 0, count)
         stored = await made.broker.messages.get(EVE, query(topic, 1))
         blocks, unhandled = await remote(made).read("h:1", query(topic, 1))
-        assert [bytes(one.payload) for one in blocks] == [b"xx", b"xxx"]
-        assert [one._replace(payload=b"", extras=b"") for one in blocks] == [
-            one._replace(payload=b"", extras=b"") for one in stored.blocks
+        assert [bytes(block.payload) for block in blocks] == [b"xx", b"xxx"]
+        assert [block._replace(payload=b"", extras=b"") for block in blocks] == [
+            block._replace(payload=b"", extras=b"") for block in stored.blocks
         ]
         assert unhandled == 0
         with pytest.raises(OffsetOutOfRange):

@@ -44,7 +44,7 @@ async def test_keys_are_spread_and_each_stays_in_its_partition() -> None:
             await made.broker.system_topics.put(METRICS_TOPIC, [key.encode()], key=key)
         found = made.broker.topics.find_topic(ROOT, METRICS_TOPIC)
         used = [await made.broker.messages.offsets(ROOT, found.resource, n) for n in range(4)]
-        assert sum(one.next > 0 for one in used) >= 3
+        assert sum(item.next > 0 for item in used) >= 3
         data = await messages_of(made.broker, METRICS_TOPIC)
         assert data.count(b"a") == 2
         assert len(data) == 9
@@ -83,8 +83,8 @@ async def test_no_list_shows_them() -> None:
             await broker.system_topics.ensure(name)
         await made.topic(ALICE, "hers")
         for caller in (ROOT, ALICE):
-            assert METRICS_TOPIC not in {one.name for one in broker.topics.list_topics(caller)}
-        assert [one.name for one in broker.overview.visible_topics(ROOT)] == ["hers"]
+            assert METRICS_TOPIC not in {item.name for item in broker.topics.list_topics(caller)}
+        assert [topic.name for topic in broker.overview.visible_topics(ROOT)] == ["hers"]
 
 
 async def test_they_do_not_count_as_topics_of_the_service() -> None:

@@ -70,7 +70,7 @@ async def test_any_server_tells_offsets_and_amounts_of_all_partitions() -> None:
             assert found[:2] == [OffsetRange(0, 10), OffsetRange(0, 20)]
             assert isinstance(found[2], PartitionNotServing)
             states = (await s[name].broker.topics.describe_topic(ALICE, "t")).partitions
-            assert [(one.partition, one.end_offset, one.messages) for one in states] == [
+            assert [(state.partition, state.end_offset, state.messages) for state in states] == [
                 (0, 9, 10),
                 (1, 19, 20),
             ]
@@ -107,7 +107,7 @@ async def test_each_server_is_asked_once_for_all_its_partitions() -> None:
         found = await RemoteLogs(s["a"].broker.context).look(
             topic, range(9), Question(Wanted.AMOUNTS)
         )
-        assert not any(isinstance(one, BaseException) for one in found)
+        assert not any(isinstance(item, BaseException) for item in found)
         assert sorted(s.peers.asked) == [("b", "partitions"), ("c", "partitions")]
 
 
@@ -118,7 +118,7 @@ async def test_a_server_that_fails_leaves_only_its_partitions_unknown(error: Any
         s.peers.errors["b"] = error
         found = await s["a"].broker.messages.topic_offsets(ALICE, topic.resource)
         assert found[0] == OffsetRange(0, 10)
-        assert [type(one) for one in found[1:]] == [PartitionNotServing] * 2
+        assert [type(item) for item in found[1:]] == [PartitionNotServing] * 2
         with pytest.raises(PartitionNotServing, match="server b"):
             await RemoteLogs(s["a"].broker.context).facts(topic, 1)
 
@@ -274,7 +274,7 @@ async def test_calls_over_many_groups_are_answered_by_any_server_from_rows() -> 
             assert await metrics.consumer_groups(ALICE, topic.resource) == ["g", "h"]
             units = await metrics.consume_units(ALICE, topic.resource)
             for group in ("g", "h"):
-                assert [(one.address, one.checkpoint, one.lag) for one in units[group]] == [
+                assert [(item.address, item.checkpoint, item.lag) for item in units[group]] == [
                     ("10.0.0.9", -1, 10),
                     ("10.0.0.9", 4, 15),
                     ("", -1, 0),
@@ -413,16 +413,18 @@ async def test_servers_that_create_at_once_pass_a_limit_by_what_they_have_not_se
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with several("a", "b", "c") as s:
-        for one in s.servers.values():
-            monkeypatch.setattr(one.broker.catalogs.quotas, "user", lambda _: UserQuota(topics=1))
+        for server in s.servers.values():
+            monkeypatch.setattr(
+                server.broker.catalogs.quotas, "user", lambda _: UserQuota(topics=1)
+            )
         outcomes = await asyncio.gather(
             *(
-                one.broker.topics.create_topic(ALICE, NewTopic(name=f"t-{name}", partitions=1))
-                for name, one in s.servers.items()
+                item.broker.topics.create_topic(ALICE, NewTopic(name=f"t-{name}", partitions=1))
+                for name, item in s.servers.items()
             ),
             return_exceptions=True,
         )
-        made = [one for one in outcomes if isinstance(one, Topic)]
+        made = [outcome for outcome in outcomes if isinstance(outcome, Topic)]
         assert len(made) == 3
         for topic in made:
             await s.show(topic)

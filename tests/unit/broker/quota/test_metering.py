@@ -60,7 +60,7 @@ class Metered:
             read = await log.read(0, messages_max=100_000, bytes_max=1 << 30)
             for block in read.blocks:
                 messages = decode_block(bytes(block.payload), block.compression, block.messages)
-                found += [UsageEvent.decode(one.data) for one in messages]
+                found += [UsageEvent.decode(message.data) for message in messages]
         return found
 
     async def bill(self) -> dict[tuple[str, int, int], UsageEvent]:

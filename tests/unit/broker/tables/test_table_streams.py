@@ -67,12 +67,12 @@ async def test_each_enabling_has_a_number_of_its_own() -> None:
         assert table.streams["one"].id == 1
         both = {"one": StreamSpec(), "two": StreamSpec(view=StreamView.KEYS_ONLY)}
         table = await alter(ALICE, "people", TableSpec(schema=replace(PLAIN, streams=both)))
-        assert {name: one.id for name, one in table.streams.items()} == {"one": 1, "two": 2}
+        assert {name: item.id for name, item in table.streams.items()} == {"one": 1, "two": 2}
         off = {**both, "one": StreamSpec(enabled=False)}
         table = await alter(ALICE, "people", TableSpec(schema=replace(PLAIN, streams=off)))
-        assert {name: one.id for name, one in table.streams.items()} == {"two": 2}
+        assert {name: item.id for name, item in table.streams.items()} == {"two": 2}
         table = await alter(ALICE, "people", TableSpec(schema=replace(PLAIN, streams=both)))
-        assert {name: one.id for name, one in table.streams.items()} == {"one": 3, "two": 2}
+        assert {name: item.id for name, item in table.streams.items()} == {"one": 3, "two": 2}
 
 
 async def test_a_change_that_would_break_a_stream_is_refused() -> None:

@@ -213,7 +213,7 @@ def test_asking_for_more_never_helps_and_nothing_passes_the_capacity(
         return decide(request, projection, taken, limits)
 
     found = {total: outcome(total) for total in sorted({*totals})}
-    ranks = [RANK[one.outcome] for one in found.values()]
+    ranks = [RANK[item.outcome] for item in found.values()]
     assert ranks == sorted(ranks)
     for total, one in found.items():
         if one.outcome is Outcome.APPROVE and total > in_force:

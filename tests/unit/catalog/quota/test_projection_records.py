@@ -64,7 +64,7 @@ async def test_many_tenants_survive_a_restart_and_reach_other_servers() -> None:
     await catalog.put(sent)
     second = ProjectionCatalog(MemoryMetaStore(storage))
     await second.start()
-    assert second.all() == {one.tenant: one for one in sent} == catalog.all()
+    assert second.all() == {item.tenant: item for item in sent} == catalog.all()
     await second.put([replace(ONE, tenant="CL7", level=77)])
     await catalog.put([replace(ONE, tenant="CL7", level=78, made_ms=KEPT_MS + 1)])
     assert catalog.all()["CL7"].level == 78

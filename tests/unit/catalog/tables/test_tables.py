@@ -24,12 +24,12 @@ PUBLIC = {"any": (AppRight.PUBLIC_READ,)}
 async def catalogs(count: int = 1) -> AsyncIterator[list[TableCatalog]]:
     storage = MemoryStorage()
     made = [TableCatalog(MemoryMetaStore(storage)) for _ in range(count)]
-    for one in made:
-        await one.start()
+    for item in made:
+        await item.start()
     try:
         yield made
     finally:
-        await asyncio.gather(*(one.close() for one in made))
+        await asyncio.gather(*(item.close() for item in made))
 
 
 def table(owner: str, name: str = "people", uuid: str = "u", **fields: Any) -> Table:

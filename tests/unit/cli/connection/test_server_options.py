@@ -106,7 +106,7 @@ def test_the_sdk_reads_what_profile_add_writes(home: Path) -> None:
 def test_only_the_owner_reads_the_profiles() -> None:
     add("work")
     assert stat.S_IMODE(profiles_path().stat().st_mode) == 0o600
-    assert [one.name for one in profiles_path().parent.iterdir()] == ["profiles.toml"]
+    assert [path.name for path in profiles_path().parent.iterdir()] == ["profiles.toml"]
 
 
 def test_profiles_are_listed_without_secrets_changed_and_removed() -> None:

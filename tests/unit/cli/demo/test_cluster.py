@@ -12,7 +12,7 @@ SERVERS = [_Server(name, Path(), port, "ID:SECRET") for name, port in (("s1", 1)
 
 def told(silent_s: float, *, known: bool = True) -> str:
     """A line of the traffic program: s1 has even partitions."""
-    owners = {str(one): f"{HOST}:{1 + one % 2}" for one in range(_PARTITIONS)}
+    owners = {str(number): f"{HOST}:{1 + number % 2}" for number in range(_PARTITIONS)}
     line = {"acked": 1, "failed": 0, "silent_s": silent_s, "owners": owners if known else {}}
     return json.dumps(line)
 

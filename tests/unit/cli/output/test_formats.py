@@ -66,6 +66,6 @@ def test_done_is_a_sentence_or_fields(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize("text", ["a\\tb", "a\tb", "\r\n\\", "\\\\n"])
 def test_escapes_can_be_undone(text: str) -> None:
     back, rest = "", iter(escaped(text))
-    for one in rest:
-        back += {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}[next(rest)] if one == "\\" else one
+    for item in rest:
+        back += {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}[next(rest)] if item == "\\" else item
     assert back == text

@@ -135,7 +135,7 @@ def test_parts_are_bounded_by_count_and_bytes_and_keep_the_order() -> None:
     small = [Message(b"%d" % number) for number in range(2 * PART_MESSAGES + 1)]
     parts = list(parts_of(small))
     assert [len(part) for part in parts] == [PART_MESSAGES, PART_MESSAGES, 1]
-    assert [one for part in parts for one in part] == small
+    assert [item for part in parts for item in part] == small
     half = Message(bytes(PART_BYTES // 2))
     large = Message(bytes(2 * PART_BYTES))
     assert [len(part) for part in parts_of([half, half, half, large, half])] == [2, 1, 1, 1]

@@ -80,7 +80,7 @@ async def test_quotas_of_users_are_for_administrators(call: Rest) -> None:
     own = (await call("GET", "quota", by="alice")).document
     assert (own["topics"], own["get_requests_per_s"]) == (1, 9)
     listed = (await call("GET", "quotas/users")).document["users"]
-    assert [one["user"] for one in listed] == ["alice"]
+    assert [item["user"] for item in listed] == ["alice"]
     assert (await call("GET", "quotas/users", by="alice")).status == 403
     assert (await call("DELETE", "quotas/users/alice")).status == 204
     assert (await call("DELETE", "quotas/users/alice")).status == 404
@@ -130,7 +130,9 @@ async def test_requests_are_decided_at_once_by_what_is_projected() -> None:
         assert "peaked at 31.0 MB/s in the last 28 days" in rejected["reason"]
         waiting = await asked(14)
         assert waiting["decision"]["outcome"] == "human"
-        assert [one["note"] for one in waiting["requests"]] == [waiting["decision"]["reason"]]
+        assert [request["note"] for request in waiting["requests"]] == [
+            waiting["decision"]["reason"]
+        ]
         granted = await asked(9)
         assert (granted["decision"]["outcome"], granted["requests"]) == ("approve", [])
         plain = await call("POST", "quota-requests", {"total": 9, "auto": False}, by="member")
@@ -142,10 +144,13 @@ async def test_projections_are_stored_shown_in_pages_and_checked(call: Rest) -> 
     several = [_projection(tenant=name) for name in ("b", "CL1", "a@x+y")]
     assert (await call("PUT", "quota-projections", {"projections": several})).status == 204
     page = (await call("GET", "quota-projections?limit=2")).document
-    assert [one["tenant"] for one in page["projections"]] == ["CL1", "a@x+y"]
+    assert [projection["tenant"] for projection in page["projections"]] == ["CL1", "a@x+y"]
     assert page["next"] == "a@x+y"
     last = (await call("GET", "quota-projections?limit=2&after=a%40x%2By")).document
-    assert ([one["tenant"] for one in last["projections"]], last["next"]) == (["b"], "")
+    assert ([projection["tenant"] for projection in last["projections"]], last["next"]) == (
+        ["b"],
+        "",
+    )
     own = (await call("GET", "quota-projections", by="member")).document["projections"]
     assert own == [_projection() | {"mean": 0, "repeated_peak": 0}]
     assert (await call("GET", "quota-projections/CL1", by="member")).document == own[0]

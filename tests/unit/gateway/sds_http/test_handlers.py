@@ -204,7 +204,7 @@ async def test_items_of_a_batch_have_their_own_outcomes(bench: Bench, partial: b
         WriteItem("t", Mutation(Operation.INCREMENT, KEY, amounts)),
         WriteItem("t", Mutation(Operation.REMOVE, KEY)),
     ]
-    assert [one.success for one in got] == [True, False, False, True, True, False, False]
+    assert [entry.success for entry in got] == [True, False, False, True, True, False, False]
     assert got[0].result.putResult.success is False
     assert got[3].result.getResult.item == columns_to(N)
     assert got[4].result.incrementResult.amounts == columns_to(N)

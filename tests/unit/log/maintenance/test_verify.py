@@ -22,12 +22,12 @@ async def findings(bed: Bed) -> list[Finding]:
     segments: list[int] = []
     found: list[Finding] = []
     for key in await verifier.partitions():
-        found += [one async for one in verifier.check(key, lambda: segments.append(1))]
+        found += [item async for item in verifier.check(key, lambda: segments.append(1))]
     return found
 
 
 async def problems(bed: Bed) -> list[str]:
-    return [one.text for one in await findings(bed) if one.problem]
+    return [finding.text for finding in await findings(bed) if finding.problem]
 
 
 async def written(*, clean: bool) -> Bed:
@@ -93,7 +93,7 @@ async def test_damage_below_the_committed_end_of_an_unsealed_segment_is_a_proble
     file = bed.storage.files[path]
     file.content += b"torn" * 30
     noted = await findings(bed)
-    assert [one.problem for one in noted] == [False]
+    assert [item.problem for item in noted] == [False]
     assert "torn tail" in noted[0].text
     content = file.content
     content[300] ^= 1

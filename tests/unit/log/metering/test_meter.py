@@ -29,7 +29,7 @@ def meter_of(bed: Bed) -> Meter:
 
 
 def rows(minutes: Minutes) -> list[Row]:
-    return [(one.first_offset, one.next_offset, one.bytes) for one in minutes.found]
+    return [(item.first_offset, item.next_offset, item.bytes) for item in minutes.found]
 
 
 async def counted(bed: Bed) -> list[Row]:
@@ -140,7 +140,7 @@ async def test_the_mark_and_its_floor_come_back_with_the_manifest() -> None:
     await metered_log(again).offsets()
     assert meter_of(again).mark == Mark(1, end_ms)
     await put_block(metered_log(again), block(b"two"))
-    assert [one.minute_ms for one in meter_of(again).found] == [end_ms]
+    assert [item.minute_ms for item in meter_of(again).found] == [end_ms]
     await again.store.close()
 
 

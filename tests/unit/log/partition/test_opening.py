@@ -198,11 +198,11 @@ async def test_damage_below_the_committed_end_refuses_writes_but_not_reads(
     with pytest.raises(CorruptLog):
         log.append(block(b"x"), lambda base, error: None)
     below = await log.read(0, messages_max=10, bytes_max=1_000)
-    assert [one.payload for one in below.blocks] == [b"payload-0", b"payload-1"]
+    assert [item.payload for item in below.blocks] == [b"payload-0", b"payload-1"]
     with pytest.raises(CorruptLog, match="offset 2"):
         await log.read(2, messages_max=10, bytes_max=1_000)
     behind = await log.read(3, messages_max=10, bytes_max=1_000)
-    assert [one.payload for one in behind.blocks] == [b"payload-3"]
+    assert [item.payload for item in behind.blocks] == [b"payload-3"]
     # The last group was acknowledged, but nothing behind it says so: no client may reset on that.
     with pytest.raises(CorruptLog, match="offset 2"):
         await log.read(5, messages_max=10, bytes_max=1_000)
@@ -336,5 +336,5 @@ async def test_blocks_of_every_size_survive_a_crash() -> None:
     assert BLOCK_HEADER_BYTES > 64
     await crash(bed)
     again = await open_bed(bed.storage)
-    assert [len(one) for one in await payloads(again.log())] == sizes
+    assert [len(payload) for payload in await payloads(again.log())] == sizes
     await again.store.close()

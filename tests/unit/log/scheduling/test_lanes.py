@@ -132,9 +132,9 @@ async def test_order_within_a_partition_is_the_order_of_append() -> None:
             bed.log(partition).append(block(b"%d" % number), answers[partition])
         if number % 17 == 0:
             await asyncio.sleep(0)
-    await until(lambda: all(len(one.got) >= 200 for one in answers))
-    for one in answers:
-        assert one.bases == list(range(200))
+    await until(lambda: all(len(answer.got) >= 200 for answer in answers))
+    for answer in answers:
+        assert answer.bases == list(range(200))
     await bed.store.close()
 
 

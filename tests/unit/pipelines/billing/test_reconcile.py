@@ -57,11 +57,11 @@ class FakeServer:
         end = chain[-1].next_offset if chain else 0
         stop = min(end, offset + PAGE_RECORDS)
         parts = []
-        for one in chain:
-            first, after = max(one.first_offset, offset), min(one.next_offset, stop)
+        for item in chain:
+            first, after = max(item.first_offset, offset), min(item.next_offset, stop)
             if first < after:
                 ten = 10 * (after - first)
-                parts.append(MinuteUse(one.minute_ms, after - first, ten, first, after)._asdict())
+                parts.append(MinuteUse(item.minute_ms, after - first, ten, first, after)._asdict())
         return {
             "topic": f"u-{name}", "name": name, "tenant": "t", "partition": partition,
             "partitions": len(self.logs[name]), "start_offset": 0, "next_offset": end,
@@ -74,11 +74,11 @@ def meter(home: Path, logs: dict[str, list[list[MinuteUse]]]) -> None:
     """Fill the table as the pipeline does."""
     rows = [
         {"tenant": "t", "topic": f"u-{name}", "name": name, "partition": number,
-         "minute": datetime.fromtimestamp(one.minute_ms / 1000, UTC), "records": one.records,
-         "bytes": one.bytes, "first_offset": one.first_offset, "next_offset": one.next_offset}
+         "minute": datetime.fromtimestamp(item.minute_ms / 1000, UTC), "records": item.records,
+         "bytes": item.bytes, "first_offset": item.first_offset, "next_offset": item.next_offset}
         for name, chains in logs.items()
         for number, chain in enumerate(chains)
-        for one in chain
+        for item in chain
     ]  # fmt: skip
     HourTable(home, "usage", SCHEMA).replace(HOUR, pa.Table.from_pylist(rows, SCHEMA))
 
@@ -93,7 +93,7 @@ def test_pages_are_put_together_minute_by_minute(tmp_path: Path) -> None:
     shown: list[tuple[int, int]] = []
     found = run(server, tmp_path, show=lambda done, total: shown.append((done, total)))
     assert found.difference == found.pending == 0
-    assert [one.minutes_compared for one in found.partitions] == [3, 1, 0]
+    assert [partition.minutes_compared for partition in found.partitions] == [3, 1, 0]
     assert server.pages == 2 + 4 + 1 + 1
     assert shown == [(0, 3), (1, 3), (2, 3)]
 
@@ -103,7 +103,7 @@ def test_one_byte_in_one_minute_is_found(tmp_path: Path) -> None:
     meter(tmp_path, {"orders": [[*CHAIN[:2], CHAIN[2]._replace(bytes=11)]]})
     found = run(server, tmp_path)
     assert found.difference == 1
-    assert [one.name for one in found.differing] == ["orders"]
+    assert [item.name for item in found.differing] == ["orders"]
 
 
 def test_deleted_topics_are_checked_by_their_chain(tmp_path: Path) -> None:
@@ -111,7 +111,11 @@ def test_deleted_topics_are_checked_by_their_chain(tmp_path: Path) -> None:
     meter(tmp_path, {**server.logs, "former": [CHAIN[1:]]})
     server.gone.add("orders")
     found = run(server, tmp_path)
-    deleted = {one.name: one.difference_records for one in found.partitions if one.deleted}
+    deleted = {
+        partition.name: partition.difference_records
+        for partition in found.partitions
+        if partition.deleted
+    }
     assert deleted == {"former": 3, "orders": 0}
 
 
@@ -119,7 +123,9 @@ def test_only_the_topics_asked_for_are_looked_at(tmp_path: Path) -> None:
     server = FakeServer({"orders": [CHAIN], "clicks": [CHAIN]})
     meter(tmp_path, {"orders": [CHAIN], "former": [CHAIN[1:]]})
     assert run(server, tmp_path, topics=["orders"]).difference == 0
-    assert [one.name for one in run(server, tmp_path, topics=["t/clicks"]).partitions] == ["clicks"]
+    assert [
+        partition.name for partition in run(server, tmp_path, topics=["t/clicks"]).partitions
+    ] == ["clicks"]
     assert run(server, tmp_path, topics=["former"]).difference == 3
     with pytest.raises(TopicNotExist, match="topic order does not exist"):
         run(server, tmp_path, topics=["orders", "order"])

@@ -18,7 +18,7 @@ SCHEMA = pa.schema([("name", pa.string()), ("count", pa.int64())])
 
 
 def rows(*counts: int) -> pa.Table:
-    return pa.table({"name": [f"n{one}" for one in counts], "count": list(counts)}, SCHEMA)
+    return pa.table({"name": [f"n{count}" for count in counts], "count": list(counts)}, SCHEMA)
 
 
 def counts(table: HourTable, hour: int = HOUR) -> list[int]:

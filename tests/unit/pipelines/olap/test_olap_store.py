@@ -156,7 +156,7 @@ def test_a_store_that_is_down_is_asked_again_with_growing_pauses(
 
     assert when_up("table", action, sleep=pauses.append) == "done"
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
-    alarms = [one for one in caplog.messages if one.startswith("ALARM olap store down")]
+    alarms = [message for message in caplog.messages if message.startswith("ALARM olap store down")]
     assert len(alarms) == 8
     assert caplog.messages[-1] == "olap store is back after 121 s, table goes on"
 

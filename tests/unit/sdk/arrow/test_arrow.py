@@ -64,7 +64,10 @@ def time_of(ms: int | None) -> int | None:
 
 def rows(records: Sequence[Record]) -> list[tuple[object, ...]]:
     """What a table of these records holds, times in us."""
-    return [(*one[:6], time_of(one.create_ms), one.append_ms * 1000, *one[8:]) for one in records]
+    return [
+        (*record[:6], time_of(record.create_ms), record.append_ms * 1000, *record[8:])
+        for record in records
+    ]
 
 
 def rows_of(table: pa.Table) -> list[tuple[object, ...]]:
@@ -90,7 +93,9 @@ def test_a_table_holds_what_the_records_hold(
     blocks: list[list[Message]], compression: Compression, first: int
 ) -> None:
     fetched = list(put([encode_records(messages, compression) for messages in blocks]))
-    expected = [one for block in fetched for one in decode_block_records("t", 3, block, first)]
+    expected = [
+        record for block in fetched for record in decode_block_records("t", 3, block, first)
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("opentalos.sdk.arrow.decode.decode_block_records", refuse_the_slow_way)
         table = arrow.decode_table("t", 3, fetched, first)
@@ -107,8 +112,8 @@ def test_all_shapes_that_are_not_plain_are_read_too() -> None:
         stored(b"V\0\3\0\0\0\0\5\x08\6\1x\0", 1, base=18),  # a field head in the long form
         stored(encode_block([PLAIN._replace(create_ms=2**62)], NONE), 1, base=19),
     ]
-    expected = [one for block in blocks for one in decode_block_records("t", 3, block, 11)]
-    assert [one.offset for one in expected] == list(range(11, 20))
+    expected = [record for block in blocks for record in decode_block_records("t", 3, block, 11)]
+    assert [item.offset for item in expected] == list(range(11, 20))
     assert rows_of(arrow.decode_table("t", 3, blocks, 11)) == rows(expected)
 
 
@@ -177,7 +182,9 @@ def test_damaged_blocks_are_what_the_plain_decoder_makes_of_them(
 @example(contents=[b"\x38\1x\0", b""])
 @example(contents=[b"\x38\1x\x28\1y\0"])  # the data are followed by another field of bytes
 def test_any_structs_are_what_the_plain_decoder_makes_of_them(contents: list[bytes]) -> None:
-    payload = b"".join(b"V\0\3\0" + len(one).to_bytes(4, "big") + one for one in contents)
+    payload = b"".join(
+        b"V\0\3\0" + len(content).to_bytes(4, "big") + content for content in contents
+    )
     block = stored(payload, len(contents))
     assert fast(block) == slow(block)
 
@@ -213,16 +220,20 @@ def test_times_of_a_block_that_are_none_are_an_error() -> None:
 
 
 def table_of(messages: Sequence[Message]) -> pa.Table:
-    times = [time_of(one.create_ms) for one in messages]
+    times = [time_of(message.create_ms) for message in messages]
     return pa.table(
         {
-            "data": pa.array([one.data for one in messages], pa.binary()),
-            "partition_key": pa.array([one.partition_key for one in messages], pa.string()),
-            "sequence_number": pa.array([one.sequence_number for one in messages], pa.string()),
+            "data": pa.array([message.data for message in messages], pa.binary()),
+            "partition_key": pa.array([message.partition_key for message in messages], pa.string()),
+            "sequence_number": pa.array(
+                [message.sequence_number for message in messages], pa.string()
+            ),
             "create_time": pa.array(times, pa.int64()).cast(pa.timestamp("us", "UTC")),
-            "message_type": pa.array([one.message_type for one in messages], pa.int32()),
-            "schema_fingerprint": pa.array([one.schema_fingerprint for one in messages], "string"),
-            "tag": pa.array([one.tag for one in messages], pa.string()),
+            "message_type": pa.array([message.message_type for message in messages], pa.int32()),
+            "schema_fingerprint": pa.array(
+                [message.schema_fingerprint for message in messages], "string"
+            ),
+            "tag": pa.array([message.tag for message in messages], pa.string()),
         }
     )
 
@@ -293,7 +304,10 @@ def test_data_may_be_text_or_bytes_of_any_width(data: pa.Array) -> None:
 def test_missing_create_times_are_filled_in_on_request() -> None:
     table = table_of([PLAIN, PLAIN._replace(create_ms=None)])
     (block,) = arrow.encode_batch(table, NONE, create_ms=TIME_MS + 2)
-    assert [one.create_ms for one in decode_block(block.payload, NONE, 2)] == [TIME_MS, TIME_MS + 2]
+    assert [item.create_ms for item in decode_block(block.payload, NONE, 2)] == [
+        TIME_MS,
+        TIME_MS + 2,
+    ]
     assert block.create_ms == TIME_MS + 1
     (block,) = arrow.encode_batch(pa.table({"data": ["a"]}), NONE, create_ms=TIME_MS)
     assert decode_block(block.payload, NONE, 1) == [Message(b"a", create_ms=TIME_MS)]

@@ -75,8 +75,8 @@ def test_records_are_the_messages_with_place_and_append_time(compression: Compre
 def test_messages_and_records_of_a_block_agree(messages: list[Message], first: int) -> None:
     block = stored(encode_block(messages), Compression.SNAPPY, len(messages))
     expected = [
-        Record("t", 0, offset, *one[:4], APPEND_MS, *one[5:])
-        for offset, one in enumerate(messages, 10)
+        Record("t", 0, offset, *item[:4], APPEND_MS, *item[5:])
+        for offset, item in enumerate(messages, 10)
         if offset >= first
     ]
     assert decode_block_records("t", 0, block, first) == expected

@@ -25,7 +25,9 @@ def topic(uuid: str, owner: str = "alice", name: str = "") -> Topic:
     )
 
 
-TOPICS = {one.uuid: one for one in (topic("a"), topic("b"), topic("m", SYSTEM_TENANT, "__metrics"))}
+TOPICS = {
+    item.uuid: item for item in (topic("a"), topic("b"), topic("m", SYSTEM_TENANT, "__metrics"))
+}
 
 
 def look(**fields: Any) -> Look:

@@ -123,7 +123,7 @@ def test_a_push_is_bounded() -> None:
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(list(OFFICIAL)), inner),
     max_leaves=20,
-).map(lambda one: json.dumps([one]).encode()))  # fmt: skip
+).map(lambda item: json.dumps([item]).encode()))  # fmt: skip
 def test_any_body_is_read_or_refused(body: bytes) -> None:
     try:
         decode_push(body)

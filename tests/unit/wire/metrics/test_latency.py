@@ -13,9 +13,9 @@ times_s = st.floats(min_value=2e-5, max_value=50.0) | st.sampled_from(CALL_S)
 @given(st.lists(times_s, max_size=100))
 def test_the_coarse_classes_are_exact(times: list[float]) -> None:
     latency, plain = Latency(), Histogram(CALL_S)
-    for one in times:
-        latency.observe(one)
-        plain.observe(one)
+    for time in times:
+        latency.observe(time)
+        plain.observe(time)
     coarse = latency.coarse()
     assert (coarse.counts, coarse.sum) == (plain.counts, plain.sum)
 

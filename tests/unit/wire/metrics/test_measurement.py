@@ -144,7 +144,7 @@ def test_a_value_that_is_not_finite_is_not_written() -> None:
 
 
 def test_every_measure_has_one_meaning_in_its_rows() -> None:
-    seen = [(one.scope, one.name) for one in MEASURES]
+    seen = [(measure.scope, measure.name) for measure in MEASURES]
     assert len(seen) == len(set(seen))
-    kinds = {(one.name, one.kind) for one in MEASURES}
+    kinds = {(measure.name, measure.kind) for measure in MEASURES}
     assert len(kinds) == len({name for name, _ in kinds})  # one kind in every scope

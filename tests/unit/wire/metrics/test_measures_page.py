@@ -15,7 +15,7 @@ def test_the_page_has_every_measure_as_it_is() -> None:
         section = page.split(f"### Of a {title}\n", 1)[1].split("\n#", 1)[0]
         rows = re.findall(r"^\| `.*$", section, re.MULTILINE)
         assert rows == [
-            f"| `{one.name}` | {one.kind} | {one.unit} | {one.about} |"
-            for one in MEASURES
-            if one.scope is scope
+            f"| `{measure.name}` | {measure.kind} | {measure.unit} | {measure.about} |"
+            for measure in MEASURES
+            if measure.scope is scope
         ]

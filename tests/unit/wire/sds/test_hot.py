@@ -31,7 +31,9 @@ def put_call(columns: Columns, **more: Any) -> bytes:
 
 
 def plain(columns: Columns) -> bool:
-    return all(one.value is not None and one.type < DataType.BOOL_SET for one in columns.values())
+    return all(
+        column.value is not None and column.type < DataType.BOOL_SET for column in columns.values()
+    )
 
 
 @given(COLUMNS)

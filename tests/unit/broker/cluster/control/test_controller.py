@@ -42,7 +42,7 @@ def test_one_of_many_servers_leads() -> None:
     async def scenario(bed: ControllerBed) -> None:
         members = await bed.start("a", "b", "c")
         await asyncio.sleep(1)
-        assert [one.name for one in members if one.controller.leading] == [bed.leader()]
+        assert [member.name for member in members if member.controller.leading] == [bed.leader()]
 
     in_control(scenario)
 
@@ -272,7 +272,7 @@ def test_a_new_controller_whose_topics_are_older_takes_nothing_away() -> None:
         bed.topics.update(TOPICS)
         await asyncio.sleep(10)
         assert set(bed.records()) == set(before)
-        assert [len(one.owners) for one in bed.records().values()] == [12] * 5
+        assert [len(record.owners) for record in bed.records().values()] == [12] * 5
 
     in_control(scenario)
 
@@ -346,7 +346,7 @@ def test_a_paused_leader_is_replaced_and_writes_nothing_when_it_wakes() -> None:
         old.process.resume()
         await asyncio.sleep(0.2)
         assert not old.controller.leading
-        assert {uuid: one for uuid, one in bed.records().items() if uuid != "while-away"} == now
+        assert {uuid: item for uuid, item in bed.records().items() if uuid != "while-away"} == now
 
     in_control(scenario)
 
@@ -355,7 +355,7 @@ def test_a_suspended_leader_moves_nothing() -> None:
     async def scenario(bed: ControllerBed) -> None:
         await bed.steady("a", "b", "c")
         leader = bed.members[bed.leader()]
-        others = [one for one in bed.members.values() if one is not leader]
+        others = [member for member in bed.members.values() if member is not leader]
         leader.meta.suspend()
         for other in others:
             other.meta.suspend()
@@ -365,8 +365,8 @@ def test_a_suspended_leader_moves_nothing() -> None:
         await asyncio.sleep(5)
         assert bed.records() == before
         assert not leader.controller.leading
-        for one in (leader, others[1]):
-            one.meta.connected, one.meta.valid_until_s = True, float("inf")
+        for item in (leader, others[1]):
+            item.meta.connected, item.meta.valid_until_s = True, float("inf")
         await bed.until(lambda: "new" in bed.records(), 3)
         await bed.until(lambda: others[0].name not in bed.owners().values(), 2)
 
@@ -385,7 +385,7 @@ def test_a_leader_record_of_an_earlier_life_is_removed() -> None:
         bed.storage.record_changed(server_path(old.name))
         (new,) = await bed.start(old.name)
         await bed.until(lambda: bed.leader() != "" and any(
-            one.controller.leading for one in (new, *bed.members.values())
+            item.controller.leading for item in (new, *bed.members.values())
         ), 2)  # fmt: skip
         assert bed.storage.records[LEADER].owner is not old.meta
 
@@ -449,7 +449,7 @@ def test_moves_are_remembered_with_their_kind() -> None:
         await asyncio.sleep(2)
         assert leader.publication.takeovers == len(mine)
         recent = list(leader.publication.recent)[-len(mine) :]
-        assert {PartitionKey(one.topic_uuid, one.partition) for one in recent} == set(mine)
-        assert not any(one.planned for one in recent)
+        assert {PartitionKey(item.topic_uuid, item.partition) for item in recent} == set(mine)
+        assert not any(item.planned for item in recent)
 
     in_control(scenario, replace(LIMITS, moves_at_once=100))

@@ -187,7 +187,7 @@ async def test_a_list_has_own_and_granted_tables() -> None:
         await make(w.broker, name="a")
         await w.broker.table_admin.create(BOB, "c", TableSpec(schema=PLAIN))
         listed = {
-            who.id: [(one.owner, one.name) for one in w.broker.table_admin.list(who)]
+            who.id: [(item.owner, item.name) for item in w.broker.table_admin.list(who)]
             for who in (ALICE, BOB, ADMIN, GUEST)
         }
         assert listed == {
@@ -231,7 +231,7 @@ async def test_splits_cover_the_table_once(schema: TableSchema) -> None:
             query = ScanQuery(table="people", start=part.start, stop=part.stop, limit=1_000)
             page = await w.broker.tables.scan(ALICE, query)
             assert not page.next_key
-            found += [(one["user"].value, one["at"].value) for one in page.records]
+            found += [(record["user"].value, record["at"].value) for record in page.records]
         assert sorted(found) == sorted((f"u{user}", at) for user in range(20) for at in range(2))
 
 

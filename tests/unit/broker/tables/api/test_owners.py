@@ -53,8 +53,8 @@ async def shared(both: Several) -> tuple[Table, Topic]:
 def move(both: Several, to: str) -> None:
     """The ring changes, and every server knows at once."""
     both.placed.shards[0] = to
-    for one in both.servers.values():
-        one.broker.shards.ownership_changed()
+    for server in both.servers.values():
+        server.broker.shards.ownership_changed()
 
 
 async def test_a_server_passes_mutations_on(both: Several) -> None:
@@ -131,8 +131,8 @@ async def test_a_stale_owner_writes_and_the_order_stays(both: Several) -> None:
 async def test_two_owners_at_once_lose_nothing(both: Several) -> None:
     """Each believes that it owns the shard, and both write to the same rows."""
     table, topic = await shared(both)
-    for one in both.servers.values():
-        one.broker.context.ownership.check_shard = (  # type: ignore[method-assign]
+    for server in both.servers.values():
+        server.broker.context.ownership.check_shard = (  # type: ignore[method-assign]
             lambda table_uuid, number: None
         )
     acked = dict.fromkeys(("u", "v"), 0)

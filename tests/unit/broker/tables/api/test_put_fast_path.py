@@ -129,8 +129,8 @@ async def test_errors_of_the_row_are_told_and_a_moved_shard_is_not_one() -> None
         assert isinstance(answers[0], QuotaExceeded)
         taken, answers = quick(w.broker)
         assert taken
-        for one in list(w.broker.shards._shards.values()):
-            one.end(PartitionNotServing("it moved"))
+        for shard in list(w.broker.shards._shards.values()):
+            shard.end(PartitionNotServing("it moved"))
         assert answers == [None]
         assert await w.broker.tables.get(ALICE, "people", key("u", 1)) is None
 

@@ -97,12 +97,12 @@ async def test_versions_tell_the_last_change_also_of_what_is_gone() -> None:
         records = [record for page in found for record in page.records]
         versions = [version for page in found for version in page.versions]
         assert keys(records) == [("u0", 0), ("u0", 1), ("u0", 2)]
-        assert [(one.sequence, one.removed) for one in versions] == [
+        assert [(version.sequence, version.removed) for version in versions] == [
             (2, False), (2, True), (1, False),
         ]  # fmt: skip
         assert records[0]["count"] == integer(9)  # expired, which readers see for themselves
         assert "count" not in records[1]
-        assert all(0 < one.timestamp_ms < w.clock.wall_ms() - 4_000 for one in versions)
+        assert all(0 < version.timestamp_ms < w.clock.wall_ms() - 4_000 for version in versions)
         assert not any(page.records for page in await pages(w.broker, limit=2))
 
 

@@ -125,15 +125,15 @@ async def test_a_batch_is_done_as_far_as_there_is_room() -> None:
         await make(w.broker, HASHED, quota_bytes=1_500)
         items = [WriteItem("people", put("u", at, count=integer(at))) for at in range(60)]
         outcomes = await w.broker.tables.batch(ALICE, items, partial=True)
-        done = [one for one in outcomes if isinstance(one, Written)]
-        refused = [one for one in outcomes if isinstance(one, QuotaExceeded)]
+        done = [outcome for outcome in outcomes if isinstance(outcome, Written)]
+        refused = [outcome for outcome in outcomes if isinstance(outcome, QuotaExceeded)]
         assert len(done) + len(refused) == 60
         assert done
         assert refused
         assert outcomes[: len(done)] == done  # a group is in order, and one bound for all of it
         reads = [ReadItem("people", key("u", at)) for at in range(60)]
         found = await w.broker.tables.batch(ALICE, reads)
-        there = [one for one in found if not isinstance(one, TalosError) and one != (None,)]
+        there = [item for item in found if not isinstance(item, TalosError) and item != (None,)]
         assert len(there) == len(done)
         table = await w.broker.table_admin.describe(ALICE, "people")
         assert 1_400 < await stored_bytes(w, table) <= 1_500

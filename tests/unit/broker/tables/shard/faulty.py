@@ -97,8 +97,8 @@ def break_rows(broker: Broker) -> BreakingRows:
     server: Any = broker.shards._server
     rows = BreakingRows(server.stores.rows)
     object.__setattr__(server, "stores", server.stores._replace(rows=rows))
-    for one in broker.shards._shards.values():
-        one._writer._stores = server.stores
+    for shard in broker.shards._shards.values():
+        shard._writer._stores = server.stores
     return rows
 
 
@@ -107,9 +107,9 @@ def break_puts(broker: Broker) -> BreakingPuts:
     server = broker.shards._server
     puts = BreakingPuts(server.puts)
     object.__setattr__(server, "puts", puts)
-    for one in broker.shards._shards.values():
-        if one._publisher is not None:
-            object.__setattr__(one._publisher._with, "puts", puts)
+    for shard in broker.shards._shards.values():
+        if shard._publisher is not None:
+            object.__setattr__(shard._publisher._with, "puts", puts)
     return puts
 
 
@@ -125,11 +125,11 @@ async def dead(broker: Broker) -> None:
     shards = broker.shards
     if shards._follower is not None:
         shards._follower.cancel()
-    for one in list(shards._shards.values()):
-        one._task.cancel()
-        if one._publisher is not None:
-            one._publisher.end(lambda _: False)
-        await asyncio.gather(one._task, return_exceptions=True)
+    for shard in list(shards._shards.values()):
+        shard._task.cancel()
+        if shard._publisher is not None:
+            shard._publisher.end(lambda _: False)
+        await asyncio.gather(shard._task, return_exceptions=True)
     shards._shards.clear()
     broker.context.log.drop_all(PartitionNotServing("the server is dead"))
     await broker.close()

@@ -76,8 +76,8 @@ async def heard(broker: Broker, topic: Topic, schema: TableSchema = PLAIN) -> li
 def by_row(messages: Sequence[Heard]) -> dict[str, list[int]]:
     """Sequences of each row, in the order of the topic."""
     rows: dict[str, list[int]] = defaultdict(list)
-    for one in messages:
-        rows[one.row].append(one.sequence)
+    for message in messages:
+        rows[message.row].append(message.sequence)
     return dict(rows)
 
 
@@ -96,7 +96,7 @@ async def until_heard(
                 messages = await heard(broker, topic, schema)
             except PartitionNotServing:
                 messages = []  # it is being opened
-            if len({(one.row, one.sequence) for one in messages}) >= expected:
+            if len({(message.row, message.sequence) for message in messages}) >= expected:
                 return messages
             await asyncio.sleep(0.01)
 

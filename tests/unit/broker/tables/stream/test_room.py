@@ -41,7 +41,7 @@ async def test_a_topic_that_takes_nothing_leaves_room_for_other_tables(
         puts.errors = [(PartitionNotServing("moves"), False)] * 100_000
         outcomes: list[object] = []
         async with asyncio.timeout(PATIENCE_S):
-            while not any(isinstance(one, TalosError) for one in outcomes):
+            while not any(isinstance(item, TalosError) for item in outcomes):
                 outcomes += await w.broker.shards.apply(table, [put("u", len(outcomes))])
         assert isinstance(outcomes[-1], ExcessivePending)
         assert w.broker.shards.figures().refused_full >= 1

@@ -122,7 +122,7 @@ def test_usage_of_a_month_and_tenant_is_exported(home: Path) -> None:
         "next_offset": "2",
     }  # fmt: skip
     rows = rows_of(run(home, "export", "--format", "json"))
-    assert [(one["tenant"], one["minute"]) for one in rows] == [
+    assert [(item["tenant"], item["minute"]) for item in rows] == [
         ("CLnew", "2026-03-01T00:00Z"),
         ("CLshop", "2026-03-01T00:00Z"),
         ("CLshop", "2026-04-01T00:00Z"),

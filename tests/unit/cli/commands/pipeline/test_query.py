@@ -102,7 +102,7 @@ def test_percentiles_come_from_the_table_of_sketches(home: Path, name: str) -> N
 
 def test_percentiles_over_time(home: Path) -> None:
     found = lines(home, "percentile", "metrics_10s", "--every", "10s", "-p", "50")
-    assert [(one["time"][-14:-6], one["count"]) for one in found] == [
+    assert [(item["time"][-14:-6], item["count"]) for item in found] == [
         ("16:00:00", 90),
         ("16:00:10", 10),
     ]
@@ -115,7 +115,7 @@ def test_tsv_escapes_what_would_break_a_line(home: Path) -> None:
 
 def test_tables_are_listed(home: Path, tmp_path: Path) -> None:
     found = run(home, "tables", "--format", "json").stdout.splitlines()
-    assert [json.loads(one)["table"] for one in found] == ["metrics_10s", "metrics_10s_sketches"]
+    assert [json.loads(item)["table"] for item in found] == ["metrics_10s", "metrics_10s_sketches"]
     assert run(tmp_path, "tables").output == "no tables\n"
 
 
@@ -168,7 +168,7 @@ def test_without_the_extra_there_is_one_line(home: Path, monkeypatch: pytest.Mon
             raise ModuleNotFoundError("no duckdb", name="duckdb")
         return real(name, *rest)
 
-    for name in [one for one in sys.modules if one.startswith("opentalos.pipelines.olap")]:
+    for name in [module for module in sys.modules if module.startswith("opentalos.pipelines.olap")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
     found = run(home, "tables")

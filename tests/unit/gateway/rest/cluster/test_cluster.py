@@ -158,7 +158,7 @@ async def test_a_server_alone_is_its_own_cluster_of_one(call: Rest) -> None:
     assert alice is not None
     await call.world.topic(alice, partitions=4)
     shown = (await call("GET", "cluster")).document
-    assert [(one["name"], one["state"]) for one in shown["servers"]] == [("s1", "serving")]
+    assert [(server["name"], server["state"]) for server in shown["servers"]] == [("s1", "serving")]
     assert (shown["partitions"], shown["clustered"]) == (4, False)
     replied = await call("POST", "cluster/servers/s1/drain")
     assert (replied.status, replied.document["title"]) == (409, "NotClustered")

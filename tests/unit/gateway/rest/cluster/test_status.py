@@ -32,4 +32,4 @@ async def test_only_so_many_topics_are_shown(call: Rest, monkeypatch: pytest.Mon
     for name in ("a", "b", "c"):
         await call.world.topic(alice(call), name)
     shown = (await call("GET", "status", by="alice")).document
-    assert ([one["name"] for one in shown["topics"]], shown["more"]) == (["a"], 2)
+    assert ([topic["name"] for topic in shown["topics"]], shown["more"]) == (["a"], 2)

@@ -32,12 +32,12 @@ async def join(call: Rest) -> str:
 async def texts(call: Rest, worker: str, query: str = "") -> list[str]:
     replied = await call("GET", f"{worker}/messages?encoding=text&{query}", by="alice")
     assert replied.status == 200, replied
-    return sorted(one["text"] for one in replied.document["messages"])
+    return sorted(message["text"] for message in replied.document["messages"])
 
 
 async def checkpoints(call: Rest) -> list[int]:
     shown = (await call("GET", GROUP, by="alice")).document
-    return [one["checkpoint"] for one in shown["partitions"]]
+    return [partition["checkpoint"] for partition in shown["partitions"]]
 
 
 @pytest.mark.usefixtures("topic")
@@ -64,8 +64,8 @@ async def test_a_worker_reads_again_until_it_commits(call: Rest) -> None:
     assert done.document == {"committed": [0, 1], "refused": []}
     assert await texts(call, worker, "wait_s=2") == ["1-1", "1-2"]
     shown = (await call("GET", GROUP, by="alice")).document
-    assert [one["lag"] for one in shown["partitions"]] == [0, 2]
-    assert {one["worker"] for one in shown["partitions"]} == {worker.rsplit("/", 1)[1]}
+    assert [partition["lag"] for partition in shown["partitions"]] == [0, 2]
+    assert {partition["worker"] for partition in shown["partitions"]} == {worker.rsplit("/", 1)[1]}
     listed = (await call("GET", "topics/t/groups", by="alice")).document
     assert listed == {"groups": [{"group": "g", "lag": 2}]}
 
@@ -129,7 +129,10 @@ async def test_a_reset_does_what_its_dry_run_said(call: Rest, to: Any, after: li
     done = await call("POST", f"{GROUP}/reset", {"to": to}, by="alice")
     assert done.document == dry.document
     assert await checkpoints(call) == after
-    undo = {str(one["partition"]): one["before"] for one in done.document["partitions"]}
+    undo = {
+        str(partition["partition"]): partition["before"]
+        for partition in done.document["partitions"]
+    }
     await call("POST", f"{GROUP}/reset", {"to": {"offsets": undo}}, by="alice")
     assert await checkpoints(call) == [0, 1]
 

@@ -43,7 +43,7 @@ async def test_messages_come_back_as_they_were_sent(call: Rest) -> None:
     assert stored.document["messages"] == 3
     found = await read(call)
     assert (found["next_offset"], found["lag"]) == (3, 0)
-    decoded = [base64.b64decode(one["base64"]) for one in found["messages"]]
+    decoded = [base64.b64decode(message["base64"]) for message in found["messages"]]
     assert decoded == ['{"a":[1.5,"ü"]}'.encode(), "hé".encode(), b"\x00\xff"]
     assert {name: found["messages"][2][name] for name in FIELDS} == FIELDS
     as_json = (await read(call, "encoding=json"))["messages"]
@@ -59,7 +59,7 @@ async def test_a_raw_body_is_one_message(call: Rest) -> None:
         stored = await call("POST", PATH + "?key=k", body=body, headers=RAW, by="alice")
         assert (stored.status, stored.document["messages"]) == (200, 1)
     found = (await read(call))["messages"]
-    assert [base64.b64decode(one["base64"]) for one in found] == [b"\x00raw", b""]
+    assert [base64.b64decode(item["base64"]) for item in found] == [b"\x00raw", b""]
     assert found[0]["key"] == "k"
 
 
@@ -167,7 +167,7 @@ async def test_reading_goes_on_from_offset_time_start_or_end(call: Rest) -> None
 
     async def texts(query: str) -> list[str]:
         found = await read(call, f"{query}&encoding=text")
-        return [one["text"] for one in found["messages"]]
+        return [message["text"] for message in found["messages"]]
 
     assert await texts("offset=3") == ["3", "4"]
     assert await texts("offset=1&messages_max=2") == ["1", "2"]
@@ -189,7 +189,7 @@ async def test_a_long_poll_ends_with_the_first_message(call: Rest) -> None:
     assert not waiting.done()
     await call("POST", PATH, {"messages": [{"text": "news"}]}, by="alice")
     found = await waiting
-    assert [one["text"] for one in found["messages"]] == ["news"]
+    assert [message["text"] for message in found["messages"]] == ["news"]
 
 
 @pytest.mark.usefixtures("topic")

@@ -13,7 +13,7 @@ from opentalos.model.mutation import Condition, ConditionOperator
 from opentalos.model.table import KeyPart, TableSchema
 
 SCHEMA = TableSchema(
-    primary=(KeyPart("string"),), attributes={one.name.lower(): one for one in DataType}
+    primary=(KeyPart("string"),), attributes={item.name.lower(): item for item in DataType}
 )
 VALUES: dict[str, tuple[Any, Any]] = {  # as JSON, and as a value
     "bool": (True, True), "int8": (-128, -128), "int16": (7, 7), "int32": (2**31 - 1, 2**31 - 1),
@@ -35,7 +35,7 @@ def test_a_value_of_every_type_goes_there_and_back(name: str) -> None:
 
 
 def test_every_type_was_tried() -> None:
-    assert list(VALUES) == [one.name.lower() for one in DataType]
+    assert list(VALUES) == [item.name.lower() for item in DataType]
 
 
 def test_sets_are_ascending_and_without_repetitions() -> None:
@@ -44,7 +44,7 @@ def test_sets_are_ascending_and_without_repetitions() -> None:
 
 def test_a_value_that_is_not_set_is_null() -> None:
     found = columns_of(SCHEMA, {"int32": None, "string_set": None})
-    assert [one.value for one in found.values()] == [None, None]
+    assert [item.value for item in found.values()] == [None, None]
     assert shown(found) == {"int32": None, "string_set": None}
 
 

@@ -64,14 +64,14 @@ async def test_a_scan_goes_on_where_its_page_ended(rows: Any) -> None:
     page: Any = {"next": {}}
     while page["next"] is not None:
         page = await rows("scan", start=page["next"], limit=2, columns=["k"])
-        seen += [one["k"] for one in page["rows"]]
+        seen += [row["k"] for row in page["rows"]]
     assert seen == list("abcde")
     part = await rows("scan", start={"k": "b"}, stop={"k": "d"})
-    assert [one["k"] for one in part["rows"]] == ["b", "c"]
+    assert [row["k"] for row in part["rows"]] == ["b", "c"]
     back = await rows("scan", start={"k": "d"}, reverse=True)
-    assert [one["k"] for one in back["rows"]] == ["d", "c", "b", "a"]
+    assert [row["k"] for row in back["rows"]] == ["d", "c", "b", "a"]
     some = await rows("scan", filter="n > 1 AND n != 3")
-    assert [one["n"] for one in some["rows"]] == [2, 4]
+    assert [row["n"] for row in some["rows"]] == [2, 4]
     assert (await rows("scan", filter="n > 1", count=True))["count"] == 3
     refused = await rows("scan", 422, filter="n >")
     assert refused["title"] == "ValidationFailed"

@@ -139,7 +139,7 @@ async def test_changes_at_the_same_time_undo_nothing(call: Rest) -> None:
     answers = await asyncio.gather(
         *(call("PATCH", "tables/people", change, by="alice") for change in changes)
     )
-    assert [one.status for one in answers] == [200] * len(names)
+    assert [answer.status for answer in answers] == [200] * len(names)
     columns = (await call("GET", "tables/people", by="alice")).document["columns"]
     assert set(names) <= set(columns)
 

@@ -35,7 +35,9 @@ async def test_a_topic_is_created_described_listed_and_deleted(call: Rest) -> No
 async def test_visible_topics_are_those_that_may_be_described(call: Rest) -> None:
     await call("POST", "topics", NEW, by="alice")
     assert (await call("GET", "topics")).document["topics"] == []
-    names = [one["name"] for one in (await call("GET", "topics?scope=visible")).document["topics"]]
+    names = [
+        topic["name"] for topic in (await call("GET", "topics?scope=visible")).document["topics"]
+    ]
     assert names == ["orders"]
     await call.user("bob")
     assert (await call("GET", "topics?scope=visible", by="bob")).document["topics"] == []

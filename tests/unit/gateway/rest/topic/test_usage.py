@@ -68,7 +68,11 @@ async def test_pages_follow_each_other(call: Rest) -> None:
         if page < 2:
             offset = told["next_page"]
     assert told["next_page"] is None
-    assert [(one["first_offset"], one["next_offset"]) for one in found] == [(0, 1), (1, 2), (2, 3)]
+    assert [(item["first_offset"], item["next_offset"]) for item in found] == [
+        (0, 1),
+        (1, 2),
+        (2, 3),
+    ]
 
 
 async def test_an_offset_inside_a_block_begins_at_the_block(call: Rest) -> None:

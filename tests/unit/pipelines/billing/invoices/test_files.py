@@ -103,7 +103,7 @@ def test_a_ledger_that_is_none_is_refused(folder: InvoiceFolder) -> None:
 
 def test_every_tenant_has_a_file_of_its_own() -> None:
     tenants = ["a", "A", "a/b", "a%2Fb", "..", ".", "", "ü", "x" * 300, "x" * 301, "a b"]
-    names = [page_name(one) for one in tenants]
+    names = [page_name(tenant) for tenant in tenants]
     assert len(set(names)) == len(tenants)
     for name in names:
         assert name.count("/") == 1

@@ -34,7 +34,7 @@ price = 0.05
 
 def faults_of(folder: Path, text: str) -> list[str]:
     (folder / "plan.toml").write_text(text)
-    return [one.removeprefix(f"{folder}/plan.toml:") for one in check_price_plans(folder)[1]]
+    return [plan.removeprefix(f"{folder}/plan.toml:") for plan in check_price_plans(folder)[1]]
 
 
 def plan_of(folder: Path, text: str) -> PricePlan:
@@ -68,7 +68,7 @@ def test_the_latest_version_up_to_a_month_is_in_force(tmp_path: Path) -> None:
         text: plans.at("standard", Month.parse(text))
         for text in ("2025-12", "2026-01", "2026-03", "2026-04", "2030-01")
     }
-    found = {text: one and str(one.valid_from) for text, one in versions.items()}
+    found = {text: item and str(item.valid_from) for text, item in versions.items()}
     assert found == {
         "2025-12": None,
         "2026-01": "2026-01",
@@ -119,7 +119,7 @@ def test_a_fault_is_refused_with_its_line(
 ) -> None:
     assert PLAN.count(old) >= 1
     faults = faults_of(tmp_path, PLAN.replace(old, new, 1))
-    assert any(one.startswith(f"{line}: ") and words in one for one in faults), faults
+    assert any(fault.startswith(f"{line}: ") and words in fault for fault in faults), faults
 
 
 def test_tiers_on_one_line_each_are_told_apart(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_tiers_on_one_line_each_are_told_apart(tmp_path: Path) -> None:
         "  { from = 0, up_to = 10, price = 1 },\n  { from = 5, price = 0.5 },\n]\n"
     )
     faults = faults_of(tmp_path, text)
-    assert [one.partition(" ")[0] for one in faults] == ["7:"]
+    assert [fault.partition(" ")[0] for fault in faults] == ["7:"]
     assert "overlaps what ends at 10" in faults[0]
 
 
@@ -136,7 +136,7 @@ def test_all_faults_of_all_files_are_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text(PLAN.replace("from = 10", "from = 9"))
     (tmp_path / "two.toml").write_text(PLAN.replace("EUR", "euro").replace("price", "cost"))
     faults = check_price_plans(tmp_path)[1]
-    assert {Path(one.split(":")[0]).name for one in faults} == {"one.toml", "two.toml"}
+    assert {Path(fault.split(":")[0]).name for fault in faults} == {"one.toml", "two.toml"}
     assert len(faults) >= 4
     with pytest.raises(ConfigError, match=re.escape(f"{tmp_path}/one.toml:14: ")):
         load_price_plans(tmp_path)

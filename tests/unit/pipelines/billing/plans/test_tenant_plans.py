@@ -51,7 +51,7 @@ def assigned(folder: Path, month: str, *tenants: str) -> dict[str, Assigned]:
     path = folder / "tenants.toml"
     path.write_text(TENANTS)
     found = load_tenant_plans(path, PLANS).assigned(set(tenants), Month.parse(month), PLANS)
-    return {one.tenant: one for one in found}
+    return {item.tenant: item for item in found}
 
 
 def test_the_last_entry_up_to_the_month_holds(tmp_path: Path) -> None:

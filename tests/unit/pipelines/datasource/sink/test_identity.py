@@ -73,7 +73,7 @@ def test_a_write_id_inside_a_stream_counts_with_its_batch() -> None:
 def test_ids_are_those_that_clients_may_choose() -> None:
     ids = {stream(replace(STREAM, task=task)).producer_id(TOPIC) for task in range(TASKS_MAX)}
     assert len(ids) == TASKS_MAX
-    assert all(0 < one <= PRODUCER_ID_MAX for one in ids)
+    assert all(0 < item <= PRODUCER_ID_MAX for item in ids)
 
 
 def test_only_the_first_batch_of_a_run_may_have_been_tried_by_an_earlier_one() -> None:

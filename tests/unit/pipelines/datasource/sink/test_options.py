@@ -20,7 +20,7 @@ SERVER = {"url": "http://h:1", "key": "id:secret"}
 
 
 def columns(ddl: str, *, topic_option: bool = True) -> WriteColumns:
-    fields = [one.split() for one in ddl.split(", ")]
+    fields = [part.split() for part in ddl.split(", ")]
     schema = types.StructType([types.StructField(name, TYPES[kind]) for name, kind in fields])
     return WriteColumns(schema, topic_option=topic_option)
 

@@ -46,16 +46,16 @@ def stored(cut: Cut, offset: int = 0) -> StoredBlock:
 
 
 def values(cuts: Sequence[Cut]) -> list[tuple[int, list[bytes]]]:
-    return [(cut.partition, [one.data for one in records(cut)]) for cut in cuts]
+    return [(cut.partition, [record.data for record in records(cut)]) for cut in cuts]
 
 
 def test_rows_with_a_key_go_where_every_producer_sends_it() -> None:
     keys = [f"user-{number}" * 3 for number in range(50)]
     window = pa.table({"value": keys, "key": keys})
     for cut in router(["value", "key"]).cuts(window):
-        for one in records(cut):
-            assert one.partition_key is not None
-            assert partition_key.partition_of(one.partition_key, PARTITIONS) == cut.partition
+        for record in records(cut):
+            assert record.partition_key is not None
+            assert partition_key.partition_of(record.partition_key, PARTITIONS) == cut.partition
 
 
 def test_the_column_partition_comes_before_the_key() -> None:
@@ -79,7 +79,7 @@ def test_rows_without_a_key_go_round_by_blocks_from_the_tasks_own_partition_on()
 def test_each_row_may_name_its_topic() -> None:
     window = pa.table({"value": ["a", "b", "c"], "topic": ["x", "y", "x"]})
     found = list(router(["value", "topic"]).cuts(window))
-    assert [(cut.target.ref.name, [one.data for one in records(cut)]) for cut in found] == [
+    assert [(cut.target.ref.name, [record.data for record in records(cut)]) for cut in found] == [
         ("x", [b"a", b"c"]),
         ("y", [b"b"]),
     ]

@@ -40,7 +40,7 @@ def test_a_partition_that_is_gone_keeps_its_place() -> None:
     found = next_batch(at({A: {0: 1, 1: 7}}), {A: {0: OffsetRange(0, 2)}}, ALL)
     assert found is not None
     assert found.end == {A: {0: 2, 1: 7}}
-    assert [one.partition for one in found.ranges] == [0]
+    assert [range_.partition for range_ in found.ranges] == [0]
 
 
 def test_a_limit_is_split_over_partitions_with_a_backlog() -> None:
@@ -56,7 +56,9 @@ def test_nothing_behind_the_target_is_taken() -> None:
     bounds = Bounds(rows_max=None, skip_expired=False, tasks=2, target={A: {0: 4}})
     found = next_batch(at({A: {0: 0}}), there, bounds)
     assert found is not None
-    assert [(one.resource, one.partition, one.end) for one in found.ranges] == [(A, 0, 4)]
+    assert [(range_.resource, range_.partition, range_.end) for range_ in found.ranges] == [
+        (A, 0, 4)
+    ]
     assert next_batch(found, there, bounds) is None
 
 
@@ -95,7 +97,7 @@ def test_a_position_behind_the_end_tells_of_a_truncated_log() -> None:
 def test_a_bounded_read_is_empty_where_it_ends_before_it_begins() -> None:
     there = {A: {0: OffsetRange(2, 8), 1: OffsetRange(0, 8)}}
     found = bounded_batch({A: {0: 5, 1: 0}}, {A: {0: 3, 1: 6}}, there, False, 2)
-    assert [(one.partition, one.begin, one.end) for one in found.ranges] == [(1, 0, 6)]
+    assert [(range_.partition, range_.begin, range_.end) for range_ in found.ranges] == [(1, 0, 6)]
 
 
 def test_a_bounded_read_of_offsets_that_are_not_retained_fails() -> None:
@@ -105,4 +107,4 @@ def test_a_bounded_read_of_offsets_that_are_not_retained_fails() -> None:
     with pytest.raises(OffsetOutOfRange, match="the position 9 lies behind the end"):
         bounded_batch({A: {0: 2}}, {A: {0: 9}}, there, False, 2)
     skipping = bounded_batch({A: {0: 1}}, {A: {0: 9}}, there, True, 2)
-    assert [(one.begin, one.end) for one in skipping.ranges] == [(2, 8)]
+    assert [(range_.begin, range_.end) for range_ in skipping.ranges] == [(2, 8)]

@@ -50,7 +50,7 @@ class FakeServer:
         self.fetches += 1
         if offset in self.errors:
             raise self.errors[offset]
-        there = [one for one in self.blocks if one.next_offset > offset]
+        there = [item for item in self.blocks if item.next_offset > offset]
         return FetchReply(there[: self.at_once], 0)
 
 
@@ -116,7 +116,7 @@ def test_a_log_that_ends_early_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("gone", [0, 1, 5])
 def test_a_missing_block_fails(monkeypatch: pytest.MonkeyPatch, gone: int) -> None:
-    kept = [one for one in TENS if one.base_offset != gone * 10]
+    kept = [ten for ten in TENS if ten.base_offset != gone * 10]
     with pytest.raises(CorruptLog, match=rf"clicks\[0\]: no block with offset {gone * 10}"):
         read(monkeypatch, FakeServer(kept, at_once=3), (0, 100))
 

@@ -21,11 +21,11 @@ def batch(rows: dict[int, int], tasks: int) -> BatchRange:
 def offsets(ranges: list[ReadRange]) -> list[tuple[int, int, int]]:
     """Slices with those that follow each other joined."""
     joined: list[tuple[int, int, int]] = []
-    for one in ranges:
-        if joined and joined[-1][0] == one.partition and joined[-1][2] == one.begin:
-            joined[-1] = (one.partition, joined[-1][1], one.end)
+    for range_ in ranges:
+        if joined and joined[-1][0] == range_.partition and joined[-1][2] == range_.begin:
+            joined[-1] = (range_.partition, joined[-1][1], range_.end)
         else:
-            joined.append((one.partition, one.begin, one.end))
+            joined.append((range_.partition, range_.begin, range_.end))
     return joined
 
 
@@ -35,13 +35,13 @@ def offsets(ranges: list[ReadRange]) -> list[tuple[int, int, int]]:
 def test_every_row_is_in_one_task_and_tasks_are_alike(rows: dict[int, int], tasks: int) -> None:
     given_ = batch(rows, tasks)
     split = split_tasks(given_)
-    assert offsets([one for task in split for one in task]) == offsets(given_.ranges)
-    assert all(task and all(one.rows > 0 for one in task) for task in split)
+    assert offsets([item for task in split for item in task]) == offsets(given_.ranges)
+    assert all(task and all(item.rows > 0 for item in task) for task in split)
     assert len(split) <= tasks
     total = sum(rows.values())
     assert len(split) <= max(1, total // TASK_ROWS_MIN)
     share = -(-total // max(1, len(split)))
-    assert all(sum(one.rows for one in task) <= 2 * share for task in split)
+    assert all(sum(item.rows for item in task) <= 2 * share for task in split)
     assert split_tasks(BatchRange.parse(given_.as_json())) == split
 
 

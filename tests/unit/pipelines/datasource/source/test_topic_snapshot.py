@@ -43,11 +43,13 @@ class FakeClient:
     async def offsets(self, topic: TopicRef, partitions: Sequence[int]) -> dict[int, OffsetRange]:
         if topic.name in self.gone:
             raise TopicNotExist(topic.name)
-        return {one: OffsetRange(*HELD[topic.resource][one]) for one in partitions}
+        return {
+            partition: OffsetRange(*HELD[topic.resource][partition]) for partition in partitions
+        }
 
     async def offsets_at(self, topic: TopicRef, times_ms: Mapping[int, int]) -> dict[int, int]:
         assert set(times_ms.values()) == {int(NOON.timestamp() * 1000)}
-        return {one: HELD[topic.resource][one][0] + one for one in times_ms}
+        return {item: HELD[topic.resource][item][0] + item for item in times_ms}
 
 
 def client(**state: Any) -> Client:
@@ -78,7 +80,7 @@ async def test_two_topics_of_one_name_are_not_read_together() -> None:
 
 async def test_also_partitions_that_only_consumers_still_see_are_read() -> None:
     assert await retained_by(client(), [A]) == {
-        A.resource: {one: OffsetRange(*held) for one, held in HELD[A.resource].items()}
+        A.resource: {item: OffsetRange(*held) for item, held in HELD[A.resource].items()}
     }
 
 

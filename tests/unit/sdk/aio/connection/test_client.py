@@ -308,7 +308,7 @@ def test_calls_under_way_are_bounded(servers: FakeServers, monkeypatch: Any) -> 
         return found
 
     found = run(scenario())
-    assert [isinstance(one, errors.ExcessivePending) for one in found] == [False] * 3 + [True] * 2
+    assert [isinstance(item, errors.ExcessivePending) for item in found] == [False] * 3 + [True] * 2
 
 
 def offsets(*infos: message.OffsetInfo) -> Any:

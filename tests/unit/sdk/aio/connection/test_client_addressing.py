@@ -123,7 +123,7 @@ def test_a_dead_server_is_left_out_and_the_put_is_done_at_the_endpoint(
 ) -> None:
     servers.on(S1, "putMessage", stored)  # forwards for the dead one
     run(client_of(servers).put(TOPIC, 1, BLOCK))
-    assert [one for one in servers.requests if one[1] == "putMessage"] == [
+    assert [request for request in servers.requests if request[1] == "putMessage"] == [
         (S2, "putMessage"),
         (S1, "putMessage"),
     ]

@@ -27,7 +27,7 @@ async def test_a_callback_that_throws_ends_the_consumer_and_its_batch_comes_agai
         await source.run(process)
     assert group.checkpoints == {0: 3}
     assert group.owners == {}
-    assert [one async for one in source] == []
+    assert [item async for item in source] == []
     async with consumer(group) as again:
         assert (await anext(again)).offset == 4
 

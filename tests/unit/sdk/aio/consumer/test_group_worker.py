@@ -81,8 +81,8 @@ def test_a_hundred_partitions_go_to_two_workers_within_one_interval() -> None:
                 for partition in first.assignment:
                     assert worker.held[partition] is before[partition]
                     assert worker.held[partition].stay is stays[partition]
-                assert len([one for one in group.log[calls:] if one[0] == "unlock"]) == 1
-                assert len([one for one in group.log[calls:] if one[0] == "lock"]) <= 2
+                assert len([item for item in group.log[calls:] if item[0] == "unlock"]) == 1
+                assert len([item for item in group.log[calls:] if item[0] == "lock"]) <= 2
 
     run(test())
 
@@ -130,7 +130,7 @@ def test_it_is_told_of_a_revocation_before_the_commit_and_the_unlock() -> None:
             group.log.clear()
             async with consumer(group):
                 await asyncio.sleep(INTERVAL_S)
-        order = [one for one in group.log if one[0] in ("revoked", "commit", "unlock")]
+        order = [item for item in group.log if item[0] in ("revoked", "commit", "unlock")]
         names = [name for name, _, partitions in order if 1 in partitions]
         assert names[:3] == ["revoked", "commit", "unlock"]
         assert told.events[:2] == [("assigned", [0, 1]), ("revoked", [1])]
@@ -170,7 +170,7 @@ def test_a_batch_that_takes_too_long_is_delivered_again_to_the_next_holder() -> 
                 await asyncio.sleep(INTERVAL_S + 6)
                 assert group.checkpoints == {}
                 assert group.held_by(other.worker_id) == [1]
-                assert [one.offset for one in await take(other, 5)] == list(range(5))
+                assert [item.offset for item in await take(other, 5)] == list(range(5))
                 await source.poll(0.0)
                 assert group.checkpoints == {}
 
@@ -294,14 +294,14 @@ def test_a_paused_process_finds_its_partitions_gone_and_moves_no_checkpoint() ->
             group.put(partition, 5)
         await asyncio.sleep(LEASE_S + 5)
         async with consumer(group, commit_interval_s=1.0) as other:
-            mine = [(one.partition, one.offset) for one in await take(other, 10)]
+            mine = [(item.partition, item.offset) for item in await take(other, 10)]
             assert sorted(mine) == [(p, n) for p in range(2) for n in range(5, 10)]
             await asyncio.sleep(3)
             commits = len(group.commits)
             frozen.resume()
             await asyncio.sleep(5)
             assert ("lost", [0, 1]) in told.events or ("lost", [0]) in told.events
-            others = [one for one in group.commits[commits:] if one[0] != other.worker_id]
+            others = [commit for commit in group.commits[commits:] if commit[0] != other.worker_id]
             assert others == []
 
     loop.run(test())
@@ -341,7 +341,7 @@ def test_a_renewal_does_not_take_back_what_is_given_up_meanwhile() -> None:
             assert len(group.held_by(second.worker_id)) == len(second.assignment) == 4
             (unlock,) = group.calls("unlock")
             later = group.log[group.log.index(unlock) :]
-            renewed = [one for one in later if one[:2] == ("renew", first.worker_id)]
+            renewed = [call_ for call_ in later if call_[:2] == ("renew", first.worker_id)]
             assert not any(set(unlock[2]) & set(partitions) for _, _, partitions in renewed)
 
     run(test())

@@ -48,11 +48,11 @@ def scenario(test: Callable[[FakeGroup], Coroutine[Any, Any, None]]) -> Callable
 async def test_first_at_the_start_then_after_the_last_commit(group: FakeGroup) -> None:
     group.put(0, 3)
     async with consumer(group) as first:
-        assert [one.offset for one in await take(first, 3)] == [0, 1, 2]
+        assert [item.offset for item in await take(first, 3)] == [0, 1, 2]
         await first.commit()
     group.put(0, 2)
     async with consumer(group, first_start=Start.LATEST) as second:
-        assert [one.data for one in await take(second, 2)] == [b"0:3", b"0:4"]
+        assert [item.data for item in await take(second, 2)] == [b"0:3", b"0:4"]
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ async def test_a_batch_is_processed_when_the_next_is_asked_for(group: FakeGroup)
     group.put(0, 4, size=100)
     async with consumer(group, fetch_bytes=100) as source:
         batches = source.batches()
-        assert [one.offset for one in await anext(batches)] == [0, 1, 2, 3]
-        assert [one.offset for one in await anext(batches)] == [4, 5, 6, 7]
+        assert [item.offset for item in await anext(batches)] == [0, 1, 2, 3]
+        assert [item.offset for item in await anext(batches)] == [4, 5, 6, 7]
     assert group.checkpoints == {0: 3}
     async with consumer(group) as source:
         async for _ in source:
@@ -236,7 +236,7 @@ async def test_seek_goes_back_and_on_and_commits_follow(group: FakeGroup) -> Non
         assert group.checkpoints == {0: 6}
         await source.seek(0, 2)
         assert source.position(0) == 2
-        assert [one.offset for one in await take(source, 3)] == [2, 3, 4]
+        assert [item.offset for item in await take(source, 3)] == [2, 3, 4]
         await asyncio.sleep(2)
         assert group.checkpoints == {0: 3}, "a holder may go back"
         await source.seek(0, Start.LATEST)
@@ -250,10 +250,10 @@ async def test_a_way_of_iterating_may_change_and_nothing_is_skipped(group: FakeG
     async with consumer(group) as source:
         seen = await take(source, 3)
         seen += await anext(source.batches())
-        assert [one.offset for one in seen] == list(range(10))
+        assert [item.offset for item in seen] == list(range(10))
         assert await source.poll(1.0) == []
         group.put(0, 2)
-        assert [one.offset for one in await source.poll(1.0)] == [10, 11]
+        assert [item.offset for item in await source.poll(1.0)] == [10, 11]
 
 
 @scenario
@@ -279,7 +279,7 @@ async def test_a_batch_that_was_chosen_and_never_arrived_comes_again(group: Fake
         assert worker is not None
         chosen = await worker.next_delivery(None)
         assert await worker.next_delivery(None) is chosen
-        assert [one.offset for one in await source.poll(1.0)] == [0, 1, 2]
+        assert [item.offset for item in await source.poll(1.0)] == [0, 1, 2]
 
 
 def test_a_paused_partition_keeps_its_place_and_the_others_go_on() -> None:
@@ -289,7 +289,7 @@ def test_a_paused_partition_keeps_its_place_and_the_others_go_on() -> None:
             group.put(partition, 5)
         async with consumer(group) as source:
             source.pause(0)
-            assert {one.partition for one in await take(source, 5)} == {1}
+            assert {item.partition for item in await take(source, 5)} == {1}
             assert await source.poll(5.0) == []
             source.resume(0)
             assert offsets(await take(source, 5)) == [(0, n) for n in range(5)]
@@ -338,7 +338,7 @@ def test_a_policy_repairs_the_position_and_is_counted(
         async with consumer(group, expired=policy, commit_interval_s=1.0) as source:
             await asyncio.sleep(1)
             group.put(0, 2)
-            assert [one.offset for one in await take(source, 2)] == [first, first + 1]
+            assert [item.offset for item in await take(source, 2)] == [first, first + 1]
             await asyncio.sleep(2)
             assert source.counters.positions_expired == 1
         assert group.checkpoints[0] == first

@@ -79,8 +79,8 @@ class Bench:
     async def send(self, *given: bytes | Message) -> None:
         """Put messages and wait for their outcomes."""
         await self.sender.start()
-        for one in given:
-            self.buffer.add(one if isinstance(one, Message) else Message(one))
+        for item in given:
+            self.buffer.add(item if isinstance(item, Message) else Message(item))
         ticket = self.buffer.flush()
         self.sender.wake()
         progress = asyncio.Event()

@@ -72,7 +72,7 @@ class World:
         return TableFollower(self.topic.client(), "users", TOPIC, **settings)
 
     def offsets(self) -> dict[int, int]:
-        return {one: self.topic.next(one) for one in range(self.topic.partitions)}
+        return {number: self.topic.next(number) for number in range(self.topic.partitions)}
 
     def _described(self) -> sds.TableSpec:
         found = spec_to(TableSpec(schema=self.schema))
@@ -82,8 +82,8 @@ class World:
 
     def _mark(self, _: Any) -> sds.StreamCheckpoint:
         states = [
-            sds.TopicPartitionState(partitionId=one, offset=end)
-            for one, end in self.offsets().items()
+            sds.TopicPartitionState(partitionId=item, offset=end)
+            for item, end in self.offsets().items()
         ]
         return sds.StreamCheckpoint(
             timestamp=self.now_ms() - 1 - self.lag_ms,
@@ -226,8 +226,8 @@ def test_changes_of_other_tables_are_passed_over() -> None:
             await follower.catch_up()
             assert follower.replica.get({"id": "a"}) == {"id": "a", "n": 1}
         async with ChangeReader(world.topic.client(), "users", TOPIC, "g") as reader:
-            async for one in reader:
-                assert (one.table, one.change.columns["n"].value) == ("users", 1)
+            async for item in reader:
+                assert (item.table, item.change.columns["n"].value) == ("users", 1)
                 break
 
     run(scenario())

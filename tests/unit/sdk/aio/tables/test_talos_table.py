@@ -230,7 +230,7 @@ def test_a_batch_tells_what_became_of_each_item(servers: FakeTables) -> None:
     assert outcomes[:2] == [None, True]
     assert type(outcomes[2]) is errors.ValidationFailed
     assert type(outcomes[3]) is errors.ThrottleRejected
-    assert [one.action for one in sent[0].items or ()] == list(sds.BatchOp)
+    assert [item.action for item in sent[0].items or ()] == list(sds.BatchOp)
     assert run(table_of(servers).batch([])) == []
 
 
@@ -276,9 +276,9 @@ async def rows_of(table: TalosTable) -> list[Any]:
 def test_a_scan_goes_from_page_to_page(servers: FakeTables) -> None:
     asked = pages(servers, False, False, False)
     assert run(rows_of(table_of(servers))) == [0, 1, 2]
-    starts = [columns_from(one.startKey)["id"].value for one in asked]
+    starts = [columns_from(item.startKey)["id"].value for item in asked]
     assert starts == [-1, 0, 1]
-    assert all(one.stopKey == columns_to({"id": Datum(DataType.INT64, 100)}) for one in asked)
+    assert all(item.stopKey == columns_to({"id": Datum(DataType.INT64, 100)}) for item in asked)
 
 
 def test_a_scan_that_the_rate_cuts_short_goes_on(servers: FakeTables) -> None:
@@ -329,7 +329,9 @@ def test_a_table_is_made_and_described(servers: FakeTables) -> None:
 
 
 def test_a_mark_is_a_time_with_offsets(servers: FakeTables) -> None:
-    states = [sds.TopicPartitionState(partitionId=one, offset=one * 10) for one in range(3)]
+    states = [
+        sds.TopicPartitionState(partitionId=number, offset=number * 10) for number in range(3)
+    ]
     found = sds.StreamCheckpoint(timestamp=5, topicName="t", partitionStates=states)
     servers.on(S1, "getLatestStreamCheckpoint", lambda _: found)
     assert run(admin(servers).mark("users", "t")) == StreamMark(5, {0: 0, 1: 10, 2: 20})

@@ -70,12 +70,16 @@ def official(me: str, holdings: Mapping[str, list[int]], partitions: int) -> Mov
     held = list(holdings[me])
     order = sorted(sorted(holdings, reverse=True), key=lambda worker: -len(holdings[worker]))
     place, parts = order.index(me), targets(partitions, len(holdings))
-    beyond = [one for one in held if one >= partitions]
+    beyond = [item for item in held if item >= partitions]
     if beyond:
         return Move(release=tuple(beyond))
     if len(held) > parts[place]:
         return Move(release=tuple(sorted(held)[: len(held) - parts[place]]))
-    idle = [one for one in range(partitions) if not any(one in them for them in holdings.values())]
+    idle = [
+        number
+        for number in range(partitions)
+        if not any(number in them for them in holdings.values())
+    ]
     return Move(take=tuple(idle[: parts[place] - len(held)]))
 
 
@@ -96,9 +100,9 @@ def test_ours_and_the_official_rule_settle_together_and_nobody_is_robbed(seed: i
         else:
             move = official(me, holdings, partitions)
         assert set(move.release) <= set(mine)
-        taken = {one for held in holdings.values() for one in held}
+        taken = {item for held in holdings.values() for item in held}
         assert not set(move.take) & taken
         assert not (move.release and move.take)
         holdings[me] = sorted(set(mine) - set(move.release) | set(move.take))
     assert sorted(map(len, holdings.values()), reverse=True) == targets(partitions, len(names))
-    assert sorted(one for held in holdings.values() for one in held) == list(range(partitions))
+    assert sorted(item for held in holdings.values() for item in held) == list(range(partitions))

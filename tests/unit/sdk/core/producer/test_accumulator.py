@@ -40,11 +40,11 @@ def test_a_batch_is_due_when_it_is_full_or_old() -> None:
     assert woken == [True, False, True, True]  # its time is to be watched, it is full, the next one
     assert bench.buffer.due() == ([0], 100.5)
     (full,) = bench.take_due()
-    assert [one.data for one in full.messages] == [b"0", b"1", b"2"]
+    assert [message.data for message in full.messages] == [b"0", b"1", b"2"]
     assert bench.buffer.due() == ([], 100.5)
     bench.now_s = 100.5
     (old,) = bench.take_due()
-    assert ([one.data for one in old.messages], old.partition) == ([b"3"], 1)
+    assert ([message.data for message in old.messages], old.partition) == ([b"3"], 1)
 
 
 @pytest.mark.parametrize("key", [None, "key"])
@@ -56,7 +56,7 @@ def test_a_batch_is_due_by_bytes_and_a_larger_message_has_its_own(key: str | Non
     sizes = []
     while batches := list(bench.take_due()):
         for batch in batches:
-            sizes.append([len(one.data) + len(key or "") for one in batch.messages])
+            sizes.append([len(message.data) + len(key or "") for message in batch.messages])
             bench.end(batch)
     assert sizes == [[4, 4], [6], [30], [4, 9], [3]]
 
@@ -228,11 +228,11 @@ def test_many_at_once_are_spread_like_one_after_the_other(watched: bool) -> None
         bench.buffer.flush()
         while batches := list(bench.take_due()):
             for batch in batches:
-                found[-1].append((batch.partition, [len(one.data) for one in batch.messages]))
+                found[-1].append((batch.partition, [len(item.data) for item in batch.messages]))
                 bench.end(batch)
         assert bench.buffer.bytes_count == 0
     assert found[0] == found[1]
-    assert [one for _, part in sorted(found[0]) for one in part].count(1) == 7
+    assert [item for _, part in sorted(found[0]) for item in part].count(1) == 7
 
 
 @pytest.mark.parametrize("bytes_max", [1_000, 1 << 20, 64 << 20, 1 << 30])
@@ -258,7 +258,7 @@ def test_what_waits_for_partitions_that_are_gone_moves_before_what_comes_later()
     while batches := list(bench.take_due()):
         (batch,) = batches
         assert batch.partition == 1
-        found += [one.data for one in batch.messages]
+        found += [message.data for message in batch.messages]
         bench.end(batch)
     assert found == [b"0", b"1", b"2", b"3", b"4", b"5"]
     assert bench.buffer.bytes_count == 0

@@ -219,7 +219,7 @@ def test_columns_of_no_row_cannot_be_removed() -> None:
 def test_without_numbers_the_time_tells_what_comes_again() -> None:
     table = ModelTable()
     replica = Replica(SCHEMA, StreamView.MUTATE_LOG)
-    bare = [one._replace(sequence=0) for one in (table.put("a", n=1), table.increment("a", 1))]
+    bare = [item._replace(sequence=0) for item in (table.put("a", n=1), table.increment("a", 1))]
     for change in (*bare, *bare):
         replica.apply(change)
     assert replica.get({"id": "a"}) == {"id": "a", "n": 2}
@@ -288,10 +288,10 @@ def test_a_row_that_the_table_had_forgotten_begins_anew(view: StreamView) -> Non
     table = ModelTable()
     table.put("a", n=1, text="old")
     table.remove("a")
-    old = [told(one, view) for one in table.changes]
+    old = [told(item, view) for item in table.changes]
     del table.rows["a"]
     table.now_ms += 10_000
-    fresh = [told(one, view) for one in (table.put("a", n=2), table.put("a", n=3))]
+    fresh = [told(item, view) for item in (table.put("a", n=2), table.put("a", n=3))]
     replica = Replica(SCHEMA, view)
     for change in (*old, fresh[0], *old, *fresh):
         replica.apply(change)
