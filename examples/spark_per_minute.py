@@ -4,7 +4,7 @@ as Parquet. Needs opentalos[spark] and Java 17 or newer.
 usage: TALOS_URL=... TALOS_KEY=ID:SECRET spark_per_minute.py SOURCE TARGET FOLDER [--now]
 
 Both queries go on where FOLDER/checkpoints says, also after a kill -9. With --now they end when
-what is in SOURCE now is processed. See their lag with: talos group show SOURCE spark-per-minute
+what is in SOURCE now is processed. See their lag with: talos group describe SOURCE spark-per-minute
 """
 
 import sys

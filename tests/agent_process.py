@@ -20,7 +20,7 @@ class AgentProcess:
 
     folder: Path
     url: str  # of the server
-    options: tuple[str, ...] = ("--step", "1")
+    options: tuple[str, ...] = ("--interval", "1")
     port: int = 0
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 

@@ -17,7 +17,7 @@ from opentalos.cli.commands.backend import backend
 def call(*arguments: str, expected: int = 0) -> str:
     done = CliRunner().invoke(backend, list(arguments))
     assert done.exit_code == expected, done.output
-    return done.stdout if expected == 0 else done.output
+    return done.stdout if expected == 0 else str(done.exception)
 
 
 @pytest.fixture

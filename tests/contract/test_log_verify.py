@@ -29,7 +29,7 @@ def verify(data: Path) -> tuple[int, list[str]]:
 def test_a_sound_directory_ends_with_0_and_a_summary(data: Path) -> None:
     code, lines = verify(data)
     assert code == 0
-    assert lines == ["2 partitions, 6 segments, 80 blocks, 11512 bytes checked: 0 problems"]
+    assert lines == ["checked 2 partitions, 6 segments, 80 blocks, 11512 bytes: 0 problems"]
 
 
 def test_a_damaged_block_ends_with_1_and_one_line_that_names_it(data: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_damaged_block_ends_with_1_and_one_line_that_names_it(data: Path) -> N
     assert len(lines) == 2
     for part in ("partition 1", path.name, "position", "offset 5", "CRC"):
         assert part in lines[0]
-    assert lines[-1].endswith("1 problems")
+    assert lines[-1].endswith("1 problem")
 
 
 def test_a_directory_in_use_is_refused_with_the_pid(data: Path) -> None:

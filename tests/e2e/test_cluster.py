@@ -187,7 +187,7 @@ def test_a_server_is_drained_while_it_serves(
         topics["s1"].put(b"before", partition=partition)
     done = talos("cluster", "drain", "s2", *as_root(cluster, "s1"))
     assert done.returncode == 0, done.stderr
-    assert "s2 is empty and may be stopped" in done.stdout
+    assert "s2 is drained and can be stopped" in done.stdout
     assert "s2" not in cluster.owners(resource_of(topics["s1"])).values()
     for partition in range(PARTITIONS):
         put_in_time(topics["s2"], partition, b"after")

@@ -196,7 +196,7 @@ def test_a_server_that_is_not_there_is_said_so(tmp_path: Path) -> None:
     ):
         done = talos("user", "list", *arguments)
         assert done.returncode == 1
-        assert "cannot reach" in done.stderr or "no server runs on" in done.stderr
+        assert "cannot reach" in done.stderr or "no server is running on" in done.stderr
 
 
 def test_a_taken_port_and_a_wrong_root_key_are_refused(server: ServerProcess) -> None:

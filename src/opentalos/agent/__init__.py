@@ -1,1 +1,1 @@
-"""The agent of a machine: measurements and pushed values go to the topic __metrics."""
+"""The metrics agent of a machine: it sends measurements and pushed values to a topic."""

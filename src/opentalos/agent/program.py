@@ -1,4 +1,7 @@
-"""The agent as a program: its port for pushes, its steps, its way to the queue."""
+"""The metrics agent: measures its machine each step, accepts pushed values, puts both to a topic.
+
+``talos agent`` runs it. What the server does not accept waits in a spool on disk.
+"""
 
 import asyncio
 import contextlib
@@ -29,11 +32,11 @@ from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 from opentalos.wire.metrics.measures import MACHINE
 
 PUSH_PATH: Final = b"/v1/push"
-PUT_S: Final = 10.0  # until a put is given up as unknown
-_LOOK_S: Final = 2.0  # for what the system tells
-_STOP_S: Final = 1.0  # for the last step; a second one for its way to disk
-_LEAVE_S: Final = 5.0  # from the signal to the exit, even if the disk hangs
-_ROWS_AT_ONCE: Final = 50  # encoded in one turn of the loop
+PUT_S: Final = 10.0  # after this time the outcome of a put counts as unknown
+_SYSTEM_S: Final = 2.0  # for reading the figures of the operating system
+_STOP_S: Final = 1.0  # for the last step, and as much again for writing it to the spool
+_LEAVE_S: Final = 5.0  # from the signal to the exit, even if a disk stalls
+_ROWS_AT_ONCE: Final = 50  # encoded before the event loop runs again
 _MS_PER_S: Final = 1_000
 _LIMITS: Final = HttpLimits(
     body_bytes_max=1 << 20,
@@ -48,16 +51,16 @@ _log = logging.getLogger("opentalos.agent")
 
 
 class PushPort:
-    """``POST /v1/push``: 200, or a 4xx whose text says why nothing was taken."""
+    """``POST /v1/push``: 200, or 4xx with the reason why the push was rejected."""
 
     def __init__(self, points: PushedPoints) -> None:
         self._points = points
-        self.refused = 0  # ever
+        self.refused = 0  # since the start
 
     def serve(self, exchange: Exchange) -> None:
-        """A handler."""
+        """Handle one push."""
         if exchange.method != b"POST":
-            exchange.reply_text(405, "send POST", b"Allow: POST\r\n")
+            exchange.reply_text(405, "use POST", b"Allow: POST\r\n")
             return
         try:
             self._points.add(decode_push(exchange.body))
@@ -74,12 +77,12 @@ class PushPort:
 
 
 def reply_alive(exchange: Exchange) -> None:
-    """A handler of /healthz."""
+    """Handle /healthz."""
     exchange.reply_text(200, "ok")
 
 
 class Agent:
-    """From ``start`` to ``stop``."""
+    """One agent; ``start`` begins the measurements, ``stop`` writes the last step."""
 
     def __init__(self, settings: AgentSettings, config: ClientConfig) -> None:
         self._settings = settings
@@ -97,13 +100,13 @@ class Agent:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> str:
-        """Measure and listen; the address. Raises: ConfigError."""
+        """Start measuring and listening; return the address. Raises: ConfigError."""
         host, port = parse_address(self._settings.listen, "--listen")
         await self._outbox.start()
         last_ms = await self._threads.run(read_last_step, self._settings.spool)
         self._steps.resume(last_ms, _now_ms())
-        await self._look()
-        self._before = dict(self._use.counters)  # since the machine's start
+        await self._read_system()
+        self._before = dict(self._use.counters)  # counters since the boot of the machine
         try:
             port = await self._http.listen(host, port)
         except OSError as error:
@@ -112,7 +115,7 @@ class Agent:
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def stop(self) -> None:
-        """Refuse what is new, write the last step or leave it on disk."""
+        """Stop accepting pushes, then put the last step or leave it in the spool."""
         await self._http.drain(_STOP_S / 2)
         if self._task is not None:
             self._task.cancel()
@@ -123,7 +126,8 @@ class Agent:
                     last_ms = self._steps.last_ms
                     await self._threads.run(write_last_step, self._settings.spool, last_ms)
             except (TimeoutError, TalosError, OSError) as error:
-                _log.warning("the last step was not measured: %r", error)
+                reason = str(error) or type(error).__name__
+                _log.warning("could not measure the last step: %s", reason)
         await self._outbox.close(_STOP_S)
         await self._client.close()
         await self._threads.close(deadline_s=_STOP_S / 10)
@@ -136,11 +140,11 @@ class Agent:
                 continue
             try:
                 await self._measure(*ended)
-            except Exception:  # the task's root: the next step must be measured
-                _log.exception("a step was not measured")
+            except Exception:  # root of the task: the next step must be measured
+                _log.exception("could not measure a step")
 
     async def _measure(self, at_ms: int, step_ms: int) -> None:
-        await self._look()
+        await self._read_system()
         events: list[bytes] = []
         for row in self._rows(at_ms, step_ms):
             if len(events) % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
@@ -161,7 +165,7 @@ class Agent:
             step_ms=step_ms,
             service=MACHINE,
             machine=self._machine,
-            # A counter that fell is one of a device that is gone.
+            # A counter decreases when its device was removed.
             sums={name: max(0.0, value - before.get(name, 0.0)) for name, value in now.items()},
             gauges={
                 **self._use.gauges,
@@ -172,12 +176,12 @@ class Agent:
         )
         yield from self._points.take(at_ms, step_ms)
 
-    async def _look(self) -> None:
+    async def _read_system(self) -> None:
         try:
-            async with asyncio.timeout(_LOOK_S):
+            async with asyncio.timeout(_SYSTEM_S):
                 self._use = await self._threads.run(look_at_machine)
         except (TimeoutError, OSError) as error:
-            _log.warning("the system did not tell its figures: %r", error)
+            _log.warning("could not read the figures of the system: %s", str(error) or "timeout")
 
     async def _put(self, events: Sequence[bytes]) -> None:
         try:
@@ -186,11 +190,11 @@ class Agent:
                 partition = zlib.crc32(self._machine.encode()) % topic.partitions
                 await self._producer.put(events, partition=partition)
         except TimeoutError as error:
-            raise OutcomeUnknown(f"the server has not answered within {PUT_S:.0f} s") from error
+            raise OutcomeUnknown(f"no reply of the server within {PUT_S:.0f} s") from error
 
 
 def run_agent(settings: AgentSettings, config: ClientConfig, ready: Callable[[str], None]) -> None:
-    """Run until SIGTERM or SIGINT; ``ready`` gets the address. Raises: ConfigError."""
+    """Run until SIGTERM or SIGINT; ``ready`` receives the address. Raises: ConfigError."""
     set_up_logging("info", "text")
     try:
         parse_address(settings.listen, "--listen")

@@ -1,4 +1,4 @@
-"""What an agent is started with."""
+"""The settings of an agent."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """What the options say."""
+    """The settings of an agent; ``talos agent`` sets them from its options."""
 
     listen: str
     spool: Path
     spool_bytes_max: int
     step_s: int
-    machine: str  # empty: what the machine calls itself
+    machine: str  # empty: the host name

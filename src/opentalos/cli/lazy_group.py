@@ -1,4 +1,4 @@
-"""A command group that imports a command only when it is asked for."""
+"""A command group that imports a command only when it is invoked."""
 
 import importlib
 import importlib.util
@@ -11,19 +11,19 @@ Entry = tuple[str, str, str]  # module, attribute, help
 
 
 class LazyGroup(click.Group):
-    """Finds commands by module name; one whose module is absent does not exist."""
+    """Finds commands by module name; an entry whose module is not installed is left out."""
 
     def __init__(self, *arguments: Any, entries: Mapping[str, Entry], **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self._entries = entries
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Commands of this installation, in the order of the entries."""
+        """The installed commands, in the order of the entries."""
         lazy = [name for name, entry in self._entries.items() if _exists(entry[0])]
         return [*super().list_commands(ctx), *lazy]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import it now."""
+        """Import the command's module and return the command."""
         entry = self._entries.get(cmd_name)
         if entry is None or not _exists(entry[0]):
             return super().get_command(ctx, cmd_name)
@@ -32,7 +32,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in ``--help``, without an import."""
+        """Write the list in ``--help`` without importing any command."""
         rows = []
         for name in self.list_commands(ctx):
             entry = self._entries.get(name)

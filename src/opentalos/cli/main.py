@@ -1,4 +1,4 @@
-"""The ``talos`` command: groups, errors, exit codes."""
+"""The ``talos`` command: its sub-commands, error lines and exit codes."""
 
 import errno
 import os
@@ -8,74 +8,81 @@ from typing import NoReturn
 import click
 
 from opentalos import __version__
+from opentalos.cli.exit_status import EXIT_FAILURE, EXIT_INTERRUPTED
 from opentalos.cli.lazy_group import LazyGroup
 from opentalos.model.errors import TalosError
 
-# Each command is imported only when it is asked for, so that starting a server loads no other.
+# A command is imported only when it is invoked: `talos serve` loads none of the others.
 _COMMANDS = {
     "serve": ("opentalos.cli.commands.server.serve", "serve", "Run a server."),
-    "demo": ("opentalos.cli.demo.single_server", "demo", "A tour with real traffic."),
-    "topic": ("opentalos.cli.commands.topic.admin", "topic", "Topics and their partitions."),
+    "demo": (
+        "opentalos.cli.demo.single_server",
+        "demo",
+        "Start a server and run a tour with real traffic.",
+    ),
+    "topic": ("opentalos.cli.commands.topic.admin", "topic", "Manage topics and partitions."),
     "produce": (
         "opentalos.cli.commands.message.produce",
         "produce",
-        "Put lines of a file or pipe to a topic.",
+        "Send the lines of a file or pipe to a topic.",
     ),
     "consume": (
         "opentalos.cli.commands.message.consume",
         "consume",
-        "Write messages of a topic to stdout.",
+        "Print the messages of a topic.",
     ),
-    "group": (
-        "opentalos.cli.commands.group.admin",
-        "group",
-        "Consumer groups: progress, lag, resets.",
-    ),
+    "group": ("opentalos.cli.commands.group.admin", "group", "Show and reset consumer groups."),
     "table": (
         "opentalos.cli.commands.table.admin",
         "table",
-        "Structured tables, their rows and streams.",
+        "Manage structured tables, rows and streams.",
     ),
-    "acl": ("opentalos.cli.commands.topic.acl", "acl", "Who may do what with a topic."),
-    "user": ("opentalos.cli.commands.tenant.principals", "user", "Users of a running server."),
-    "key": ("opentalos.cli.commands.tenant.principals", "key", "Access keys of users."),
-    "quota": ("opentalos.cli.commands.tenant.quota", "quota", "Limits of topics and users."),
-    "bill": ("opentalos.cli.commands.bill.bill", "bill", "Metered usage, invoices, price plans."),
-    "profile": ("opentalos.cli.commands.profiles", "profile", "Servers and keys by name."),
+    "acl": ("opentalos.cli.commands.topic.acl", "acl", "Manage permissions on topics."),
+    "user": ("opentalos.cli.commands.tenant.principals", "user", "Manage users."),
+    "key": ("opentalos.cli.commands.tenant.principals", "key", "Manage the access keys of users."),
+    "quota": (
+        "opentalos.cli.commands.tenant.quota",
+        "quota",
+        "Manage quotas and partition requests.",
+    ),
+    "bill": ("opentalos.cli.commands.bill.bill", "bill", "Show metered usage and invoices."),
+    "profile": ("opentalos.cli.commands.profiles", "profile", "Manage connection profiles."),
     "cluster": (
         "opentalos.cli.commands.cluster.servers",
         "cluster",
-        "Servers that share their storage.",
+        "Show and manage the servers of a cluster.",
     ),
-    "pipeline": (
-        "opentalos.cli.commands.pipeline.run",
-        "pipeline",
-        "Data pipelines on Spark.",
+    "pipeline": ("opentalos.cli.commands.pipeline.run", "pipeline", "Run data pipelines on Spark."),
+    "query": ("opentalos.cli.commands.pipeline.query", "query", "Query the results of pipelines."),
+    "agent": ("opentalos.cli.commands.agent", "agent", "Collect metrics on this machine."),
+    "backend": (
+        "opentalos.cli.commands.backend",
+        "backend",
+        "Run storage backends on this machine.",
     ),
-    "query": ("opentalos.cli.commands.pipeline.query", "query", "Figures that the pipelines made."),
-    "agent": (
-        "opentalos.cli.commands.agent",
-        "agent",
-        "Measure this machine; take Falcon pushes.",
-    ),
-    "backend": ("opentalos.cli.commands.backend", "backend", "Real backends on this machine."),
     "config": (
         "opentalos.cli.commands.server.config",
         "config",
-        "Check or show the configuration.",
+        "Check or print the server configuration.",
     ),
     "log": ("opentalos.cli.commands.server.log_verify", "log", "Inspect stored logs."),
-    "backup": ("opentalos.cli.commands.server.backup", "backup", "Copy a server's data."),
+    "backup": ("opentalos.cli.commands.server.backup", "backup", "Back up the data of a server."),
     "restore": (
         "opentalos.cli.commands.server.backup",
         "restore",
-        "Make a data directory from a copy.",
+        "Restore a backup into a new data directory.",
     ),
-    "bench": ("opentalos.cli.commands.message.bench", "bench", "Put and read load, with figures."),
-    "completion": ("opentalos.cli.commands.completion", "completion", "Completion for a shell."),
+    "bench": (
+        "opentalos.cli.commands.message.bench",
+        "bench",
+        "Measure put and get throughput and latency.",
+    ),
+    "completion": (
+        "opentalos.cli.commands.completion",
+        "completion",
+        "Print a shell completion script.",
+    ),
 }
-EXIT_FAILURE = 1  # the command was understood and did not succeed; 2 is wrong usage
-EXIT_INTERRUPTED = 130  # as a shell reports an interrupt
 
 
 @click.group(
@@ -83,16 +90,18 @@ EXIT_INTERRUPTED = 130  # as a shell reports an interrupt
 )
 @click.version_option(__version__, prog_name="talos")
 def talos() -> None:
-    """A multi-tenant message queue that speaks the Talos protocol.
+    """OpenTalos: a durable, partitioned message queue that speaks the Talos protocol.
 
-    Exit status: 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C. Commands that talk to a
-    server find it by --url and --as, by --profile, by TALOS_URL and TALOS_KEY, by the default
-    profile, or in a data directory of this machine.
+    Commands that talk to a server take its address and key from options (--url and --as, --profile
+    or --data), else from TALOS_URL and TALOS_KEY, else from TALOS_PROFILE or the default profile,
+    else from the data directory ./talos-data.
+
+    Exit status: 0 success, 1 failure, 2 usage error, 130 interrupted by Ctrl-C.
     """
 
 
 def main() -> NoReturn:
-    """Entry point: errors become one line on stderr, never a stack trace."""
+    """Run the command; an error becomes one line on stderr, never a stack trace."""
     try:
         status = talos.main(prog_name="talos", standalone_mode=False)
         sys.stdout.flush()
@@ -106,10 +115,10 @@ def main() -> NoReturn:
     except TalosError as error:
         _fail("; ".join([str(error), *getattr(error, "__notes__", ())]))
     except BrokenPipeError:
-        _end(EXIT_FAILURE)  # whoever read the output has seen enough
+        _end(EXIT_FAILURE)  # the reader closed the pipe: `talos consume t | head`
     except OSError as error:
         _fail(_os_text(error))
-    except Exception as error:  # the last resort: a defect, but still no stack trace
+    except Exception as error:  # a defect; still no stack trace
         _fail(f"unexpected {type(error).__name__}: {error}")
     _end(status if isinstance(status, int) else 0)
 
@@ -117,8 +126,8 @@ def main() -> NoReturn:
 def _os_text(error: OSError) -> str:
     if error.errno == errno.ENOSPC and error.filename is None:
         return f"cannot write the output: {error.strerror}"
-    what = f"{error.filename}: " if error.filename is not None else ""
-    return f"{what}{error.strerror or error}"
+    file = f"{error.filename}: " if error.filename is not None else ""
+    return f"{file}{error.strerror or error}"
 
 
 def _fail(text: str, status: int = EXIT_FAILURE) -> NoReturn:
@@ -127,15 +136,15 @@ def _fail(text: str, status: int = EXIT_FAILURE) -> NoReturn:
 
 
 def _end(status: int) -> NoReturn:
-    """Exit; output that cannot be written any more is given up, without a second complaint."""
+    """Exit; discard output that cannot be written, without a second error."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     jpype = sys.modules.get("jpype")
     if jpype is not None and jpype.isJVMStarted():
-        # With a thread inside Java, say of an opening that was given up, the end of the JVM
-        # crashes the process, and its exit status is lost.
+        # While a thread is inside Java (an abandoned open, for example), shutting down the JVM
+        # crashes the process and loses the exit status.
         sys.stderr.flush()
         os._exit(status)
     sys.exit(status)

@@ -1,8 +1,8 @@
-"""Paths of REST."""
+"""Paths of REST requests."""
 
 from urllib.parse import quote
 
 
 def rest_path(*parts: str) -> str:
-    """A path below the base; each part may be any text."""
+    """Join parts into a path below the base URL; each part may be any text."""
     return "/".join(quote(part, safe="") for part in parts)

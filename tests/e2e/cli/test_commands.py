@@ -23,25 +23,27 @@ def test_topics_from_their_creation_to_their_end(talos: Commands) -> None:
     )
     assert made.out == "created made with 2 partitions\n"
     assert "made" in talos("topic", "list").out
-    shown = talos("topic", "show", "made", "--format", "json").rows[0]
+    shown = talos("topic", "describe", "made", "--format", "json").rows[0]
     assert (shown["retention_s"], shown["attributes"]) == (90_000, {"a": "b"})
-    talos("topic", "change", "made", "--attribute", "c=d", "--remove-attribute", "a")
-    shown = talos("topic", "show", "made", "--format", "json").rows[0]
+    talos("topic", "alter", "made", "--attribute", "c=d", "--remove-attribute", "a")
+    shown = talos("topic", "describe", "made", "--format", "json").rows[0]
     assert shown["attributes"] == {"c": "d"}
-    assert talos("topic", "partitions", "made", 3).out == "made has 3 partitions, before 2\n"
-    assert talos("topic", "show", "made", "--format", "tsv").out.splitlines()[0] == (
+    assert talos("topic", "set-partitions", "made", 3).out == (
+        "made has 3 partitions now, 2 before\n"
+    )
+    assert talos("topic", "describe", "made", "--format", "tsv").out.splitlines()[0] == (
         "partition\tstart\tnext\tmessages\tbytes"
     )
     assert "Delete made with 0 messages?" in talos("topic", "delete", "made", status=2).err
     talos("topic", "delete", "made", "--yes")
-    assert "made does not exist" in talos.fails("topic", "show", "made")
+    assert "made does not exist" in talos.fails("topic", "describe", "made")
 
 
 def test_a_shrink_asks_first(talos: Commands) -> None:
     talos.topic("shrinks", 3)
-    said = talos("topic", "partitions", "shrinks", 2, status=2).err
+    said = talos("topic", "set-partitions", "shrinks", 2, status=2).err
     assert "Shrink shrinks from 3 to 2 partitions?" in said
-    assert talos("topic", "show", "shrinks", "--format", "json").rows[0]["partitions"] == 3
+    assert talos("topic", "describe", "shrinks", "--format", "json").rows[0]["partitions"] == 3
 
 
 def test_offsets_by_time(talos: Commands) -> None:
@@ -58,7 +60,7 @@ def test_permissions_users_and_keys(talos: Commands) -> None:
     key = talos("user", "create", "alice", "--format", "json").rows[0]
     alice = Commands(talos.folder, talos.server)
     alice.environment["TALOS_KEY"] = f"{key['key_id']}:{key['secret']}"
-    assert "does not exist" in alice.fails("topic", "show", topic)
+    assert "does not exist" in alice.fails("topic", "describe", topic)
     talos("acl", "grant", topic, "alice", "describe", "get")
     listed = {
         row["grantee"]: row["permissions"]
@@ -68,7 +70,7 @@ def test_permissions_users_and_keys(talos: Commands) -> None:
     assert topic in alice("topic", "list").out
     assert "talos acl grant" in alice.fails("topic", "delete", topic, "--yes")
     talos("acl", "revoke", topic, "alice")
-    assert "does not exist" in alice.fails("topic", "show", topic)
+    assert "does not exist" in alice.fails("topic", "describe", topic)
 
     assert "live" in talos("user", "list").out
     talos("user", "disable", "alice")
@@ -146,7 +148,7 @@ def test_groups_and_a_reset_that_is_taken_back(talos: Commands) -> None:
     assert talos("group", "list", topic, "--format", "json").rows == [{"group": "g", "lag": 0}]
 
     def checkpoints() -> list[int]:
-        rows = talos("group", "show", topic, "g", "--format", "json").rows
+        rows = talos("group", "describe", topic, "g", "--format", "json").rows
         return [row["checkpoint"] for row in rows]
 
     before = checkpoints()
@@ -162,15 +164,15 @@ def test_groups_and_a_reset_that_is_taken_back(talos: Commands) -> None:
     talos("group", "reset", topic, "g", "--from-file", undo, "--undo-file", "other")
     assert checkpoints() == before
     again = talos.fails("group", "reset", topic, "g", "--to", "end", "--undo-file", "other")
-    assert "exists already" in again
+    assert "already exists" in again
     assert checkpoints() == before
 
     talos("group", "reset", topic, "g", "--to", 2, "--partition", 1)
     assert checkpoints() == [before[0], 1]
     other = talos.topic("another")
-    assert "is of topic" in talos.fails("group", "reset", other, "g", "--from-file", undo)
+    assert "belongs to topic" in talos.fails("group", "reset", other, "g", "--from-file", undo)
     said = talos.fails("group", "delete", topic, "g", "--yes")
-    assert "one that ended counts as live until its lease is over" in said
+    assert "a stopped worker stays listed until its lease expires" in said
 
 
 def test_a_group_without_workers_is_deleted(talos: Commands) -> None:
@@ -184,7 +186,7 @@ def test_a_group_without_workers_is_deleted(talos: Commands) -> None:
     talos("group", "delete", topic, "left", "--yes")
     assert talos("group", "list", topic, "--format", "json").rows == []
     said = talos.fails("group", "reset", topic, "left", "--to", "end")
-    assert "talos group list shows those there are" in said
+    assert "list the groups with talos group list" in said
     assert list(talos.folder.glob("*undo*")) == []
 
 
@@ -195,7 +197,7 @@ def test_profiles_and_data_directories_find_the_server(talos: Commands) -> None:
     talos.topic("by-profile")
     assert "by-profile" in talos("topic", "list", "--profile", "here").out
     talos("profile", "remove", "here")
-    assert "no server runs on talos-data" in talos.fails("topic", "list")
+    assert "no server is running on talos-data" in talos.fails("topic", "list")
     assert "by-profile" in talos("topic", "list", "--data", talos.server.data, "--as", key).out
 
 
@@ -207,7 +209,7 @@ def test_the_first_server_that_answers_is_used(talos: Commands) -> None:
 
 
 def test_bench_leaves_nothing_behind(talos: Commands) -> None:
-    shown = talos("bench", "--seconds", 0.5, "--data-max", 2, "--format", "json").rows
+    shown = talos("bench", "--seconds", 0.5, "--max-mib", 2, "--format", "json").rows
     put, get = shown
     assert (put["load"], get["load"]) == ("put", "get")
     assert put["messages"] == get["messages"] > 0
@@ -244,7 +246,7 @@ def test_completion_of_bash_knows_commands_and_topics(talos: Commands) -> None:
     script = """
         eval "$(talos completion bash)"
         complete -p talos
-        COMP_WORDS=(talos topic show comp); COMP_CWORD=3; COMPREPLY=()
+        COMP_WORDS=(talos topic describe comp); COMP_CWORD=3; COMPREPLY=()
         _talos_completion talos; echo "${COMPREPLY[@]}"
         COMP_WORDS=(talos gro); COMP_CWORD=1; COMPREPLY=()
         _talos_completion talos; echo "${COMPREPLY[@]}"
@@ -279,7 +281,7 @@ def test_a_terminal_is_asked_before_a_topic_goes(talos: Commands) -> None:
     assert answer(b"n\n") == 130
     assert talos.stored(topic) == 0
     assert answer(b"y\n") == 0
-    assert "does not exist" in talos.fails("topic", "show", topic)
+    assert "does not exist" in talos.fails("topic", "describe", topic)
 
 
 def test_https_needs_the_authority_and_takes_it(talos: Commands, tmp_path: Path) -> None:

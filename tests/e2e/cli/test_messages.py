@@ -78,7 +78,8 @@ def test_the_place_to_begin(talos: Commands) -> None:
     assert talos("consume", topic, "--from", "1960-01-01", "--count", 1).out == "0\n"
     assert talos("consume", topic, "--from", "@4102444800").out == ""
     said = talos.fails("consume", topic, "--from", 9)
-    assert "offset 9 of places[0] is not retained; there is 0 to 4; --from start" in said
+    assert "offset 9 of places[0] is not retained; there is 0 to 4; " in said
+    assert "--from start" in said
 
 
 def test_follow_sees_what_comes_and_ctrl_c_says_how_much(talos: Commands) -> None:
@@ -102,7 +103,7 @@ def test_a_group_goes_on_where_it_was_interrupted(talos: Commands) -> None:
     assert [reader.stdout.readline() for _ in range(2)] == [b"a\n", b"b\n"]
     ended = interrupted(reader)
     assert (ended.status, ended.err) == (130, "talos: interrupted; 2 messages written")
-    assert talos("group", "show", topic, "g", "--format", "json").rows[0]["checkpoint"] == 1
+    assert talos("group", "describe", topic, "g", "--format", "json").rows[0]["checkpoint"] == 1
     talos("produce", topic, stdin="c\nd\n")
     assert talos("consume", topic, "--group", "g", "--count", 1).out == "c\n"
     assert talos("consume", topic, "--group", "g", "--idle", 2).out == "d\n"
@@ -152,18 +153,21 @@ def test_ctrl_c_while_producing_stores_what_was_read(talos: Commands) -> None:
 def test_a_bad_line_ends_it_and_what_was_before_is_stored(talos: Commands) -> None:
     topic = talos.topic("badline")
     said = talos.fails("produce", topic, "--format", "json", stdin='{"text": "a"}\n{"txt": 1}\n')
-    assert "line 2: unknown field 'txt'; nothing behind it was put; 1 message stored" in said
+    assert (
+        "line 2: unknown field 'txt'; stopped here, later lines were not sent; 1 message stored"
+        in said
+    )
     assert talos("consume", topic).out == "a\n"
 
 
 def test_a_partition_that_is_not_there(talos: Commands) -> None:
     topic = talos.topic("narrow")
     for command in (("produce", topic, "--partition", 7), ("consume", topic, "--partition", 7)):
-        assert "narrow has 1 partitions, none is 7" in talos.fails(*command, stdin="a\n")
+        assert re.search(r"narrow has .*\b7\b", talos.fails(*command, stdin="a\n"))
 
 
 @pytest.mark.parametrize(
-    "command", [("produce",), ("consume",), ("topic", "show"), ("group", "list")]
+    "command", [("produce",), ("consume",), ("topic", "describe"), ("group", "list")]
 )
 def test_an_unknown_topic_names_the_nearest(talos: Commands, command: tuple[str, ...]) -> None:
     if "payments" not in talos("topic", "list").out:
@@ -194,7 +198,7 @@ def test_an_unreachable_server_is_said_so_at_once(
 
 
 @pytest.mark.parametrize(
-    "command", ["consume full", "consume full --format json", "topic list", "topic show full"]
+    "command", ["consume full", "consume full --format json", "topic list", "topic describe full"]
 )
 def test_a_full_disk_is_one_line(talos: Commands, command: str) -> None:
     if "full" not in talos("topic", "list").out.split():

@@ -46,7 +46,7 @@ def test_a_table_from_the_first_option_to_the_end(talos: Commands) -> None:
     shown = row(talos, "table", "describe", "whole")
     assert (shown["columns"]["more"], shown["indexes"], shown["ttl_s"]) == ("bool", {}, None)
     refused = talos("table", "drop", "whole", status=2)
-    assert "give --yes" in refused.err
+    assert "pass --yes" in refused.err
     assert talos("table", "drop", "whole", "--yes").out == "dropped whole\n"
     assert "table whole does not exist" in talos.fails("table", "describe", "whole")
 
@@ -115,7 +115,7 @@ def test_rows_are_written_read_and_removed(talos: Commands) -> None:
     talos("table", "remove", table, "k=a", "--column", "n")
     assert "n" not in row(talos, "table", "get", table, "k=a")
     talos("table", "remove", table, "k=a")
-    assert talos.fails("table", "get", table, "k=a") == f"talos: table {table} has no such row"
+    assert talos.fails("table", "get", table, "k=a") == f"talos: row not found in table {table}"
 
 
 def test_rows_come_from_lines_and_go_to_lines(talos: Commands) -> None:
@@ -140,7 +140,7 @@ def test_errors_say_what_to_do(talos: Commands) -> None:
     table = made(talos, "helpful")
     assert "did you mean helpful?" in talos.fails("table", "describe", "helpfull")
     assert "it has k, n" in talos("table", "put", table, "k=a", "m=1", status=2).err
-    assert "column n is int32" in talos("table", "put", table, "k=a", "n=x", status=2).err
+    assert "column n has type int32" in talos("table", "put", table, "k=a", "n=x", status=2).err
     talos("table", "disable", table, "--yes")
     assert f"talos table enable {table}" in talos.fails("table", "scan", table)
     talos("table", "enable", table)
@@ -218,8 +218,11 @@ def test_changes_are_shown_to_people_and_programs_in_every_view(talos: Commands)
     assert header.split("\t")[:5] == ["partition", "offset", "timestamp_ms", "sequence", "kind"]
     assert [line.split("\t")[5] for line in rest] == ['{"k": "a"}'] * 2
     refused = talos("table", "follow", table, status=2).err
-    assert "say which stream of watched; it has: watched-keys-only, watched-m" in refused
-    assert "no stream into other" in talos("table", "follow", table, "other", status=2).err
+    assert (
+        "watched has several streams or none; pass TOPIC; it has: watched-keys-only, watched-m"
+        in refused
+    )
+    assert "no stream to other" in talos("table", "follow", table, "other", status=2).err
 
 
 def test_a_reader_who_is_not_the_owner_names_it(talos: Commands) -> None:

@@ -200,7 +200,7 @@ def test_a_second_agent_and_a_taken_port_are_told(
 def test_a_key_that_may_not_put_waits_and_does_not_end_it(
     server: ServerProcess, tmp_path: Path
 ) -> None:
-    options = ("--step", "1", "--as", "AKNOBODY:wrong")
+    options = ("--interval", "1", "--as", "AKNOBODY:wrong")
     agent = AgentProcess(tmp_path / "agent", server.url, options).start()
     try:
         wait(lambda: any(file.stat().st_size for file in agent.spool.glob("*.spool")))

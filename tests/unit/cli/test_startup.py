@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from opentalos.cli.main import talos
 
@@ -43,6 +44,8 @@ def commands(
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None, name
+        if command.hidden:
+            continue  # a former name
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
         else:
@@ -95,3 +98,41 @@ def test_other_commands_reach_a_server_by_the_sdk_and_rest_only() -> None:
     folder = Path(str(sys.modules["opentalos.cli.main"].__file__)).parent
     found = {path.stem for path in folder.rglob("*.py") if SERVER_SIDE.search(path.read_text())}
     assert found == LOCAL
+
+
+@pytest.mark.parametrize(
+    ("former", "name"),
+    [
+        (("topic", "show"), "describe"),
+        (("topic", "change"), "alter"),
+        (("topic", "partitions"), "set-partitions"),
+        (("group", "show"), "describe"),
+    ],
+)
+def test_former_names_of_commands_work_and_are_not_listed(
+    former: tuple[str, str], name: str
+) -> None:
+    shown = CliRunner().invoke(talos, [former[0], "--help"]).output
+    assert f"\n  {former[1]} " not in shown
+    assert f"\n  {name} " in shown
+    usage = CliRunner().invoke(talos, [*former, "--help"])
+    assert usage.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "former", "name"),
+    [
+        (("bench",), "--data-max", "--max-mib"),
+        (("agent",), "--step", "--interval"),
+        (("table", "create", "t"), "--slices", "--shards"),
+    ],
+)
+def test_former_names_of_options_work_and_are_not_listed(
+    command: tuple[str, ...], former: str, name: str
+) -> None:
+    shown = CliRunner().invoke(talos, [*command, "--help"]).output
+    assert name in shown
+    assert former not in shown
+    for option in (former, name):
+        refused = CliRunner().invoke(talos, [*command, option, "0"])
+        assert "is not in the range" in refused.output

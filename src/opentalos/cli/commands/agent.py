@@ -1,4 +1,4 @@
-"""``talos agent``: measure this machine, and take what programs on it push."""
+"""``talos agent``: the metrics agent of a machine."""
 
 from pathlib import Path
 from typing import Final
@@ -7,6 +7,7 @@ import click
 
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.renamed import RenamedOption
 
 _STEP_S_MAX: Final = 3_600
 _MIB: Final = 1 << 20
@@ -15,33 +16,41 @@ _MIB: Final = 1 << 20
 @click.command()
 @click.option(
     "--listen",
+    metavar="HOST:PORT",
     default="127.0.0.1:1988",
     show_default=True,
-    help="HOST:PORT for pushes; port 0 picks a free one.",
+    help="Address for pushed values; port 0 picks a free port.",
 )
 @click.option(
     "--spool",
     type=click.Path(path_type=Path),
     default=Path("talos-agent"),
     show_default=True,
-    help="Directory for what the server does not take now; one agent at a time.",
+    help="Directory for measurements that cannot be sent now; one agent per directory.",
 )
 @click.option(
     "--spool-mib",
     type=click.IntRange(1, 1 << 20),
     default=64,
     show_default=True,
-    help="Room in it; the oldest go first.",
+    help="Size limit of the spool in MiB; the oldest measurements are dropped first.",
 )
 @click.option(
-    "--step",
+    "--interval",
     "step_s",
+    cls=RenamedOption,
+    former="--step",
     type=click.IntRange(1, _STEP_S_MAX),
     default=10,
     show_default=True,
     help="Seconds between two measurements.",
 )
-@click.option("--machine", default="", metavar="NAME", help="Name in the rows.  [default: host]")
+@click.option(
+    "--machine",
+    default="",
+    metavar="NAME",
+    help="Machine name in the rows.  [default: the host name]",
+)
 @with_server
 def agent(
     listen: str,
@@ -51,12 +60,12 @@ def agent(
     machine: str,
     server: ServerOptions,
 ) -> None:
-    """Measure this machine and write it to the topic __metrics, until SIGTERM or Ctrl-C.
+    """Write metrics of this machine to the topic __metrics until SIGTERM or Ctrl-C.
 
-    Programs may push their own values in the format of Open-Falcon to /v1/push: official Talos
-    clients do so by themselves. The key needs the permission to put to __metrics, which
-    administrators have. Prints one line, ``ready http://HOST:PORT``, when it takes pushes. While
-    the server cannot be reached, measurements wait on disk.
+    Programs can push values in the Open-Falcon format to /v1/push; the official Talos clients do so
+    by themselves. The key needs the permission to put to __metrics, which administrators have.
+    Prints the line "ready http://HOST:PORT" when it accepts pushes. While the server is
+    unreachable, measurements are spooled to disk.
 
     Example: talos agent --url http://queue:9420 --as ID:SECRET --spool /var/lib/talos-agent
     """

@@ -1,4 +1,4 @@
-"""``talos backend``: real HDFS, ZooKeeper, HBase, Druid and Kafka on this machine."""
+"""``talos backend``: HDFS, ZooKeeper, HBase, Druid and Kafka on this machine."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ def _home(command: CommandT) -> CommandT:
     return click.option(
         "--home", type=click.Path(path_type=Path), default=default_home,
         show_default="~/.local/share/opentalos/backends",
-        help="Where data, configuration, logs and pid files are.",
+        help="Directory of data, configuration, logs and pid files.",
     )(command)  # fmt: skip
 
 
@@ -46,11 +46,11 @@ def _backends(kinds: Sequence[str], home: Path) -> list[Backend]:
 
 @click.group()
 def backend() -> None:
-    """Real HDFS, ZooKeeper, HBase, Druid and Kafka on this machine, on loopback.
+    """Run HDFS, ZooKeeper, HBase, Druid or Kafka on this machine, on loopback.
 
-    For trying a cluster and for tests: one NameNode, one ZooKeeper, one HBase without HDFS. Druid
-    is for pipelines and needs ZooKeeper; Kafka is for benchmarks. "all" starts and fetches what a
-    cluster of servers needs.
+    Intended for evaluation and tests: one NameNode, one ZooKeeper, one HBase without HDFS. Druid
+    serves pipelines and needs ZooKeeper; Kafka serves benchmarks. "all" starts and fetches what a
+    cluster of servers needs: hdfs, zookeeper and hbase.
     """
 
 
@@ -59,41 +59,43 @@ def backend() -> None:
 @_home
 @click.option(
     "--port", type=int,
-    help="First port; 0 picks free ones. Kept for the next start.",
+    help="First port; 0 picks free ports. Remembered for the next start.",
     show_default="9820 for hdfs, 2181 for zookeeper, 2191 for hbase, 8081 for druid, "
     "9092 for kafka",
 )  # fmt: skip
 @click.option(
-    "--datanodes", type=click.IntRange(1, DATANODES_MAX), help="How many DataNodes HDFS has."
+    "--datanodes", type=click.IntRange(1, DATANODES_MAX), help="Number of HDFS DataNodes."
 )
 def start(kinds: Sequence[str], home: Path, port: int | None, datanodes: int | None) -> None:
-    """Fetch what is missing, start, and wait until it is usable.
+    """Fetch missing jars, start backends, and wait until they are ready.
 
-    It goes on in the background until ``talos backend stop``; its data stays.
+    Backends run in the background until talos backend stop, which keeps their data.
 
     Example: talos backend start hdfs zookeeper hbase
     """
-    chosen = [one for one in _backends(kinds, home) if one.kind in {*SERVERS, *kinds}]
+    chosen = [found for found in _backends(kinds, home) if found.kind in {*SERVERS, *kinds}]
     if len(chosen) > 1 and port:
-        raise click.UsageError("--port of several can only be 0; give each a port of its own")
-    for one in chosen:
-        fetch(one.kind, _say)
-        if isinstance(one, HdfsBackend):
-            one.start(_say, port=port, datanodes=datanodes)
+        raise click.UsageError(
+            "cannot start several backends at one --port; pass --port 0 or start them one by one"
+        )
+    for service in chosen:
+        fetch(service.kind, _say)
+        if isinstance(service, HdfsBackend):
+            service.start(_say, port=port, datanodes=datanodes)
         else:
-            one.start(_say, port=port)
+            service.start(_say, port=port)
 
 
 @backend.command()
 @_which
 @_home
 def stop(kinds: Sequence[str], home: Path) -> None:
-    """End every process of it, by its pid.
+    """Stop backends.
 
     Example: talos backend stop all
     """
-    for one in reversed(_backends(kinds, home)):
-        one.stop(_say)
+    for service in reversed(_backends(kinds, home)):
+        service.stop(_say)
 
 
 @backend.command()
@@ -101,11 +103,11 @@ def stop(kinds: Sequence[str], home: Path) -> None:
 @_home
 @with_format
 def status(kinds: Sequence[str], home: Path, output: Output) -> None:
-    """Show processes, ports and URLs.
+    """Show the processes, ports and URLs of backends.
 
     Example: talos backend status all
     """
-    states = {one.kind: one.status() for one in _backends(kinds, home)}
+    states = {service.kind: service.status() for service in _backends(kinds, home)}
     if output.form != "text":
         rows = [{"kind": name, **state} for name, state in states.items()]
         output.table(("kind", "ready", "url", "missing"), rows)
@@ -115,7 +117,7 @@ def status(kinds: Sequence[str], home: Path, output: Output) -> None:
         if state["url"]:
             click.echo("  ready" if state["ready"] else f"  not ready: {state['missing']}")
         for daemon, seen in state["daemons"].items():
-            shown = f"pid {seen['pid']}, {seen['rss_mb']} MiB" if seen["pid"] else "does not run"
+            shown = f"pid {seen['pid']}, {seen['rss_mb']} MiB" if seen["pid"] else "not running"
             click.echo(f"  {daemon}: {shown}")
         for use, port in state["ports"].items():
             click.echo(f"  port {port}: {use}")
@@ -126,10 +128,10 @@ def status(kinds: Sequence[str], home: Path, output: Output) -> None:
     "kinds", type=click.Choice([*SERVERS, *PIPELINES, CLIENT, ALL]), nargs=-1, required=True
 )
 def fetch_command(kinds: Sequence[str]) -> None:
-    """Fetch the jars of a backend, and those that a server needs to use it, with Maven.
+    """Fetch the jars of backends, and of the clients that a server needs, with Maven.
 
-    A server whose HDFS and HBase run elsewhere needs only those of "client". They go where the
-    server looks for them when the same user runs it.
+    A server whose HDFS and HBase run elsewhere needs only "client". The jars are stored where a
+    server of the same user finds them.
 
     Example: talos backend fetch client
     """
@@ -138,7 +140,7 @@ def fetch_command(kinds: Sequence[str]) -> None:
     if set(kinds) - {"zookeeper", *PIPELINES}:
         wanted.append(CLIENT)
     for name in wanted:
-        click.echo(f"{name}: jars in {fetch(name, _say)}")
+        click.echo(f"{name}: jars are in {fetch(name, _say)}")
 
 
 def _say(text: str) -> None:

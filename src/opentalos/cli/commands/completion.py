@@ -1,4 +1,4 @@
-"""``talos completion``: the script that teaches a shell."""
+"""``talos completion``: completion scripts for shells."""
 
 import click
 
@@ -9,9 +9,10 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of SHELL.
+    """Print the completion script for SHELL.
 
-    Commands, options, and the names of topics and groups if the server answers within a second.
+    It completes commands and options, and the names of topics, tables and groups if the server
+    replies within a second.
 
     \b
     bash:  eval "$(talos completion bash)"        in ~/.bashrc
@@ -23,5 +24,5 @@ def completion(ctx: click.Context, shell: str) -> None:
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)
-    assert kind is not None, "click has it"
+    assert kind is not None, "click supports all three"
     click.echo(kind(ctx.find_root().command, {}, "talos", "_TALOS_COMPLETE").source())

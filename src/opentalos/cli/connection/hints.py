@@ -1,4 +1,4 @@
-"""What to do about an error, as a note on it: the command line shows both in one line."""
+"""Hints on errors: the remedy as a note, which the command line appends to the error line."""
 
 import difflib
 from collections.abc import Mapping
@@ -8,14 +8,14 @@ from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.model import errors
 
 _NAMES_MAX: Final = 3
-_SIMILAR: Final = 0.5  # of difflib: nothing in common is 0, the same text 1
-_LOOK_S: Final = 2.0  # for the names of other topics
+_SIMILARITY_MIN: Final = 0.5  # difflib: 0 is nothing in common, 1 is equal
+_LIST_TIMEOUT_S: Final = 2.0  # for listing similar names
 
 
 def explain(
     error: errors.TalosError, server: ServerOptions, arguments: Mapping[str, object]
 ) -> None:
-    """Note what to do about an error of a command with these arguments."""
+    """Add the remedy to an error of a command with these arguments, if there is one."""
     hint = _hint(error, server, arguments)
     if hint:
         error.add_note(hint)
@@ -27,39 +27,41 @@ def _hint(error: errors.TalosError, server: ServerOptions, arguments: Mapping[st
     topic, group = arguments.get("topic"), arguments.get("group_name")
     table = arguments.get("table")
     if isinstance(error, errors.TopicNotExist) and isinstance(topic, str):
-        return _instead(server, "topic", topic)
+        return _similar_names(server, "topic", topic)
     if isinstance(error, errors.TableNotExist) and isinstance(table, str):
-        return _instead(server, "table", table)
+        return _similar_names(server, "table", table)
     if isinstance(error, errors.TableNotEnabled) and isinstance(table, str):
-        return f"talos table enable {table} lets it be read and written again"
+        return f"enable it with talos table enable {table}"
     if isinstance(error, errors.InvalidCredential):
         return f"check the key {server.config().key_id} (--as, --profile, TALOS_KEY)"
     if isinstance(error, ConnectFailed):
         return "is the server running, and is the address right (--url, --profile, TALOS_URL)?"
     if isinstance(error, PositionExpired) and group is not None:
-        return f"talos group reset {topic} {group} --to start goes on with what is still there"
+        return (
+            f"skip to the first retained message with talos group reset {topic} {group} --to start"
+        )
     if isinstance(error, PositionExpired):
-        return "--from start reads what is still there"
+        return "read from the first retained message with --from start"
     if isinstance(error, errors.PermissionDenied) and table is None:
-        return "the owner of a topic can allow it with talos acl grant"
+        return "the owner of the topic can grant access with talos acl grant"
     if isinstance(error, errors.ConsumerGroupWorking):
-        return "end its workers; one that ended counts as live until its lease is over"
+        return "stop its workers first; a stopped worker stays listed until its lease expires"
     if isinstance(error, errors.ConsumerGroupNotExist):
-        return "talos group list shows those there are"
+        return "list the groups with talos group list"
     if isinstance(error, errors.Unavailable):
         return "nothing was changed; try again"
     return ""
 
 
-def _instead(server: ServerOptions, kind: str, name: str) -> str:
-    """Names like this one among the topics or tables that the caller may see."""
+def _similar_names(server: ServerOptions, kind: str, name: str) -> str:
+    """Suggest similar names among the topics or tables that are visible to the caller."""
     try:
         query = {"scope": "visible"} if kind == "topic" else None
-        found = server.rest(_LOOK_S)("GET", f"{kind}s", query=query)[f"{kind}s"]
+        found = server.rest(_LIST_TIMEOUT_S)("GET", f"{kind}s", query=query)[f"{kind}s"]
     except errors.TalosError:
         found = []
-    names = [one["name"] for one in found]
-    near = difflib.get_close_matches(name.rpartition("/")[2], names, _NAMES_MAX, _SIMILAR)
+    names = [resource["name"] for resource in found]
+    near = difflib.get_close_matches(name.rpartition("/")[2], names, _NAMES_MAX, _SIMILARITY_MIN)
     if near:
         return f"did you mean {', '.join(near)}?"
-    return f"talos {kind} list shows those that you may see"
+    return f"list the visible {kind}s with talos {kind} list"

@@ -1,4 +1,4 @@
-"""The options of every command that talks to a server, and hints on the errors it answers."""
+"""The options of every command that talks to a server; errors get a hint about the remedy."""
 
 import functools
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def with_server(command: Callable[_P, _T]) -> Callable[..., _T]:
-    """The options that say which server to talk to, and as whom; the command gets ``server``."""
+    """Add the connection options; the command receives them as ``server``."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **named: Any) -> _T:
@@ -30,20 +30,28 @@ def with_server(command: Callable[_P, _T]) -> Callable[..., _T]:
             raise
 
     for option in (
-        click.option("--ca", metavar="FILE", help="Certificate authority of an https server."),
         click.option(
-            "--data", type=click.Path(path_type=Path),
-            help="Data directory of a server on this machine.", show_default=str(DATA_DEFAULT),
+            "--ca", metavar="FILE", help="Certificate authority (PEM) of an https server."
+        ),
+        click.option(
+            "--data", metavar="DIR", type=click.Path(path_type=Path),
+            help="Data directory of a server on this machine; use its address and root key.",
+            show_default=str(DATA_DEFAULT),
         ),
         click.option(
             "--profile", metavar="NAME", shell_complete=profile_names,
-            help="See talos profile. [env: TALOS_PROFILE]",
+            help="Connection profile; see talos profile.  [env: TALOS_PROFILE]",
         ),
         click.option(
             "--as", "key", metavar="ID:SECRET",
-            help="Key to use; other users of this machine may see it here. [env: TALOS_KEY]",
+            help="Access key. Visible in the process list; prefer TALOS_KEY or a profile.  "
+            "[env: TALOS_KEY]",
         ),
-        click.option("--url", help="http(s)://HOST:PORT of the server. [env: TALOS_URL]"),
+        click.option(
+            "--url", metavar="URL",
+            help="Server address, http(s)://HOST:PORT; separate several with commas.  "
+            "[env: TALOS_URL]",
+        ),
     ):  # fmt: skip
         run = option(run)
     return run

@@ -1,4 +1,4 @@
-"""The profile file of this user: read for completion, changed by ``talos profile``."""
+"""The profile file of this user: ``talos profile`` changes it, completion and the SDK read it."""
 
 import json
 import os
@@ -10,18 +10,18 @@ from typing import Any, Final
 from opentalos.model.errors import ConfigError
 
 _SECRET_MODE: Final = 0o600
-_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")  # a name that TOML wants no quotes around
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")  # a name that needs no quotes in TOML
 
 
 def profiles_path() -> Path:
-    """The file of this user."""
+    """The path of this user's profile file."""
     from opentalos.sdk.core.config import PROFILES_FILE
 
     return Path.home() / PROFILES_FILE
 
 
 def load_profiles(path: Path) -> dict[str, Any]:
-    """The file as it is; empty if there is none. Raises: ConfigError."""
+    """The parsed file; empty if it does not exist. Raises: ConfigError."""
     try:
         found = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -30,14 +30,14 @@ def load_profiles(path: Path) -> dict[str, Any]:
         raise ConfigError(f"cannot use the profile file {path}: {error}") from error
     profiles = found.get("profiles", {})
     if not isinstance(profiles, dict) or not all(
-        isinstance(one, dict) for one in profiles.values()
+        isinstance(table, dict) for table in profiles.values()
     ):
         raise ConfigError(f"cannot use the profile file {path}: [profiles.NAME] must be tables")
     return found
 
 
 def save_profiles(path: Path, document: dict[str, Any]) -> None:
-    """Replace the file in one step; only its owner may read it, as it has secrets."""
+    """Replace the file atomically; only its owner may read it, because it holds secrets."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
@@ -53,19 +53,21 @@ def save_profiles(path: Path, document: dict[str, Any]) -> None:
 
 
 def to_toml(document: dict[str, Any]) -> str:
-    """TOML of nested tables with texts, numbers, booleans and lists of these."""
+    """TOML of nested tables with strings, numbers, booleans and lists of these."""
     return "\n".join(_lines(document, ())).lstrip("\n") + "\n"
 
 
 def _lines(table: dict[str, Any], names: tuple[str, ...]) -> list[str]:
     lines = [
-        f"{_name(name)} = {_value(one)}" for name, one in table.items() if not isinstance(one, dict)
+        f"{_name(name)} = {_value(value)}"
+        for name, value in table.items()
+        if not isinstance(value, dict)
     ]
     if names and (lines or not table):
         lines = ["", f"[{'.'.join(map(_name, names))}]", *lines]
-    for name, one in table.items():
-        if isinstance(one, dict):
-            lines += _lines(one, (*names, name))
+    for name, value in table.items():
+        if isinstance(value, dict):
+            lines += _lines(value, (*names, name))
     return lines
 
 
@@ -80,5 +82,5 @@ def _value(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """A basic TOML string. JSON's escapes are TOML's, but for DEL and surrogate pairs."""
+    """A basic TOML string. JSON and TOML escapes differ only in DEL and surrogate pairs."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,5 +1,7 @@
-"""Which server a command talks to, and as whom: options, profile, environment, or a data directory
-of this machine, in this order."""
+"""The address, key and TLS settings of the server that a command talks to.
+
+The order is: options, environment, profile, data directory of this machine.
+"""
 
 import json
 import os
@@ -20,7 +22,7 @@ DATA_DEFAULT: Final = Path("talos-data")
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """What the options say of the server; ``config`` looks at the rest."""
+    """The connection options of a command; ``config`` fills in what they leave out."""
 
     data: Path | None = None
     url: str | None = None
@@ -29,9 +31,9 @@ class ServerOptions:
     ca: str | None = None
 
     def config(self, **settings: Any) -> "ClientConfig":
-        """Endpoints, key and TLS in force; ``settings`` are further fields.
+        """The effective client configuration; ``settings`` are further fields of it.
 
-        Raises: ConfigError: something is missing or unusable.
+        Raises: ConfigError: a setting is missing or invalid.
         """
         from opentalos.sdk.core.config import TlsSettings, split_key, split_urls
 
@@ -40,24 +42,24 @@ class ServerOptions:
             given["endpoints"] = split_urls(self.url)
         if self.key is not None:
             given["key_id"], given["secret"] = split_key(self.key, "--as")
-        found = self._found(given)
+        found = self._resolve(given)
         if self.ca is None:
             return found
         return replace(found, tls=replace(found.tls or TlsSettings(), ca_file=self.ca))
 
     def rest(self, timeout_s: float | None = None) -> "RestClient":
-        """REST of the server."""
+        """A client of the server's REST API."""
         from opentalos.sdk.rest_client import TIMEOUT_S, RestClient
 
         return RestClient(self.config(), TIMEOUT_S if timeout_s is None else timeout_s)
 
-    def _found(self, given: Mapping[str, Any]) -> "ClientConfig":
+    def _resolve(self, given: Mapping[str, Any]) -> "ClientConfig":
         from opentalos.sdk.core.config import KEY_VARIABLE, URL_VARIABLE, ClientConfig
 
         if self.profile is not None:
             return ClientConfig.from_profile(self.profile, **given)
         if self.data is not None:
-            return _of_data(self.data, given)
+            return _from_data_directory(self.data, given)
         if {"endpoints", "key_id"} <= given.keys():
             return ClientConfig(**given)
         known = dict(os.environ)
@@ -70,40 +72,40 @@ class ServerOptions:
         name = known.get(PROFILE_VARIABLE)
         if name or _has_default_profile():
             return ClientConfig.from_profile(name, **given)
-        return _of_data(DATA_DEFAULT, given)
+        return _from_data_directory(DATA_DEFAULT, given)
 
 
-def _of_data(data: Path, given: Mapping[str, Any]) -> "ClientConfig":
-    """The server of a data directory, with the key of its first administrator."""
+def _from_data_directory(data: Path, given: Mapping[str, Any]) -> "ClientConfig":
+    """The server of a data directory, with the key of the first administrator."""
     from opentalos.sdk.core.config import ClientConfig, split_key
 
     found = dict(given)
     if "endpoints" not in found:
-        found["endpoints"] = (_url_of(data),)
+        found["endpoints"] = (_url_in(data),)
     if "key_id" not in found:
         path = data / "root.key"
         try:
             found["key_id"], found["secret"] = split_key(path.read_text("utf-8"), str(path))
         except (OSError, UnicodeDecodeError) as error:
-            # Of a cluster, only the server that made it has the file.
-            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            # In a cluster, only the server that created the first administrator has this file.
+            reason = error.strerror if isinstance(error, OSError) else "not a text file"
             raise ConfigError(
-                f"cannot read key file {path}: {reason}; give --as ID:SECRET"
+                f"cannot read key file {path}: {reason}; pass --as ID:SECRET"
             ) from error
     return ClientConfig(**found)
 
 
-def _url_of(data: Path) -> str:
+def _url_in(data: Path) -> str:
     path = data / "server.json"
     try:
         return str(json.loads(path.read_text())["url"])
     except FileNotFoundError as error:
         raise ConfigError(
-            f"no server runs on {data}: {path} does not exist; start one with talos serve, or "
-            "give --url and --as"
+            f"no server is running on {data}: {path} does not exist; start one with talos serve, "
+            "or pass --url and --as"
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is unreadable: {error}") from error
+        raise ConfigError(f"cannot read {path}: {error}") from error
 
 
 def _has_default_profile() -> bool:
@@ -117,4 +119,4 @@ def _has_default_profile() -> bool:
     except FileNotFoundError:
         return False
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return True  # reading it says what is wrong
+        return True  # ClientConfig.from_profile reports the reason

@@ -1,1 +1,1 @@
-"""How commands read messages, times, confirmations and interrupts."""
+"""Reading of messages, times, confirmations and interrupts."""

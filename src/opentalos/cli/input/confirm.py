@@ -1,4 +1,4 @@
-"""Asking before something is destroyed."""
+"""Confirmation of destructive commands."""
 
 import sys
 from collections.abc import Callable
@@ -10,14 +10,14 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
 def with_yes(command: CommandT) -> CommandT:
-    """The option ``--yes``."""
-    return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(command)
+    """Add the option ``--yes``."""
+    return click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Go on only if somebody agrees. Raises: click.UsageError: nobody can be asked."""
+    """Ask the user. Raises: click.Abort: no; click.UsageError: stdin is not a terminal."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} Nobody is there to be asked: give --yes")
+        raise click.UsageError(f"{question} Not a terminal; pass --yes to confirm")
     click.confirm(question, abort=True, err=True)

@@ -1,25 +1,27 @@
-"""Ctrl-C in a command that has to end something first."""
+"""Ctrl-C in commands that must finish some work before they exit."""
 
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final
+from typing import Any
 
 import click
 
-EXIT_INTERRUPTED: Final = 130  # as a shell reports an interrupt
+from opentalos.cli.exit_status import EXIT_INTERRUPTED
 
 
 class Interrupted(click.ClickException):
-    """Ctrl-C; the text says what was done until then."""
+    """Ctrl-C; the text says what was done before it."""
 
     exit_code = EXIT_INTERRUPTED
 
 
 class Stop:
-    """Notes the first Ctrl-C, and raises KeyboardInterrupt at once only while ``waiting`` and from
-    the second one on."""
+    """Records the first Ctrl-C in ``asked``.
+
+    KeyboardInterrupt is raised at once only inside ``waiting``, and by a second Ctrl-C.
+    """
 
     def __init__(self) -> None:
         self.asked = False
@@ -27,7 +29,7 @@ class Stop:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Code that may be left at any place, such as a read."""
+        """Code that may be interrupted at any point, such as a read."""
         if self.asked:
             raise KeyboardInterrupt
         self._waiting = True
@@ -37,7 +39,7 @@ class Stop:
             self._waiting = False
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """Takes SIGINT."""
+        """Handle SIGINT."""
         again, self.asked = self.asked, True
         if again or self._waiting:
             raise KeyboardInterrupt
@@ -45,7 +47,7 @@ class Stop:
 
 @contextmanager
 def stopping() -> Iterator[Stop]:
-    """Ctrl-C goes to a Stop inside."""
+    """Deliver Ctrl-C to a Stop inside the block."""
     stop = Stop()
     before: Any = signal.signal(signal.SIGINT, stop.on_signal)
     try:

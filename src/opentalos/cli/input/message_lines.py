@@ -1,4 +1,4 @@
-"""Lines of a file or pipe as messages."""
+"""Conversion of lines of a file or pipe into messages."""
 
 import base64
 import binascii
@@ -9,8 +9,8 @@ from typing import Any, Final
 from opentalos.model.errors import BadRequest
 from opentalos.wire.message.message import Message
 
-LINE_BYTES_MAX: Final = 16 << 20  # above the largest message, as JSON may be longer
-PART_BYTES: Final = 256 << 10  # of data that is handed on at once
+LINE_BYTES_MAX: Final = 16 << 20  # larger than any message, because JSON may be longer
+PART_BYTES: Final = 256 << 10  # of data per part
 PART_MESSAGES: Final = 1_000
 _DATA: Final = ("text", "base64", "value")
 _TEXTS: Final = {
@@ -20,30 +20,30 @@ _TEXTS: Final = {
     "tag": "tag",
 }
 _NUMBERS: Final = {"create_ms": "create_ms", "type": "message_type"}
-_PLACE: Final = {"topic", "partition", "offset", "append_ms"}  # of a message that was read
+_IGNORED: Final = {"topic", "partition", "offset", "append_ms"}  # where it was read from
 Parse = Callable[[bytes], Message]
 
 
 class Lines:
-    """Splits what is read into lines; the last one may still lack its end."""
+    """Splits chunks into lines; the last line may be incomplete."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def split(self, chunk: bytes) -> list[bytes]:
-        """Whole lines, without their ends. Raises: BadRequest: one is far too long."""
+        """Complete lines, without line breaks. Raises: BadRequest: a line is too long."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) > LINE_BYTES_MAX:
             raise BadRequest(f"a line is longer than {LINE_BYTES_MAX} bytes")
         return lines
 
     def end(self) -> list[bytes]:
-        """A last line without an end."""
+        """The last line if it has no line break."""
         return [self._rest] if self._rest else []
 
 
 def parser(form: str, separator: bytes | None) -> Parse:
-    """What makes a message of a line; it raises BadRequest."""
+    """A function from line to message; it raises BadRequest."""
     if form == "json":
         return parse_json
     if separator is None:
@@ -52,7 +52,7 @@ def parser(form: str, separator: bytes | None) -> Parse:
 
 
 def parse_keyed(line: bytes, separator: bytes) -> Message:
-    """A key, the separator, data; a line without the separator is data without a key."""
+    """Parse key, separator, data; a line without the separator is data without a key."""
     key, found, data = line.partition(separator)
     if not found:
         return Message(line)
@@ -63,19 +63,21 @@ def parse_keyed(line: bytes, separator: bytes) -> Message:
 
 
 def parse_json(line: bytes) -> Message:
-    """An object with ``text``, ``base64`` or ``value``, and ``key`` and the like, as REST takes it;
-    where a message was read from is passed over."""
+    """Parse a JSON object as in REST: ``text``, ``base64`` or ``value``, and optional fields.
+
+    Topic, partition, offset and append time of a consumed message are ignored.
+    """
     try:
         document = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"no JSON: {error}") from None
+        raise BadRequest(f"not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise BadRequest("no JSON object")
-    unknown = document.keys() - {*_DATA, *_TEXTS, *_NUMBERS, *_PLACE}
+        raise BadRequest("not a JSON object")
+    unknown = document.keys() - {*_DATA, *_TEXTS, *_NUMBERS, *_IGNORED}
     if unknown:
         raise BadRequest(f"unknown field {min(unknown)!r}")
     fields: dict[str, Any] = {}
-    for names, kind, what in ((_TEXTS, str, "a text"), (_NUMBERS, int, "a whole number")):
+    for names, kind, what in ((_TEXTS, str, "a string"), (_NUMBERS, int, "an integer")):
         for name, field in names.items():
             value = document.get(name)
             if value is not None and type(value) is not kind:
@@ -85,7 +87,10 @@ def parse_json(line: bytes) -> Message:
 
 
 def parts_of(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """Messages in parts of at most PART_MESSAGES and PART_BYTES; a larger message is alone."""
+    """Split messages into parts of at most PART_MESSAGES and PART_BYTES.
+
+    A message larger than PART_BYTES is a part of its own.
+    """
     start = size = 0
     for number, message in enumerate(messages):
         more = len(message.data)
@@ -100,13 +105,13 @@ def parts_of(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 def _data_of(document: dict[str, Any]) -> bytes:
     given = [name for name in _DATA if name in document]
     if len(given) != 1:
-        raise BadRequest("give one of text, base64 and value")
+        raise BadRequest("pass exactly one of text, base64 and value")
     value = document[given[0]]
     if given[0] == "value":
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     if not isinstance(value, str):
-        raise BadRequest(f"{given[0]} must be a text")
+        raise BadRequest(f"{given[0]} must be a string")
     try:
         return value.encode() if given[0] == "text" else base64.b64decode(value, validate=True)
     except (UnicodeEncodeError, binascii.Error) as error:
-        raise BadRequest(f"{given[0]} is unusable: {error}") from None
+        raise BadRequest(f"{given[0]} is invalid: {error}") from None

@@ -1,4 +1,4 @@
-"""Records of a topic for `talos consume`: by offset, or as a worker of a group."""
+"""Sources of the records that `talos consume` prints: by offset, or as a worker of a group."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -6,94 +6,99 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from opentalos.cli.input.times import Place, unix_ms
+from opentalos.cli.counts import counted
+from opentalos.cli.input.times import Position as StartPosition
+from opentalos.cli.input.times import unix_ms
 from opentalos.sdk import ConsumerSettings, Start, aio
 from opentalos.sdk.core.values import OffsetRange, Position, Record
 from opentalos.sdk.errors import PartitionNotExist, PositionExpired, TalosError
 
 _FETCH_BYTES: Final = 2 << 20
-_FETCHES_MAX: Final = 16  # under way at once
-_AHEAD: Final = 16  # fetched batches that wait to be written
+_FETCHES_MAX: Final = 16  # concurrent fetches
+_AHEAD: Final = 16  # fetched batches that may wait to be written
 _POLL_S: Final = 0.5
 _STARTS: Final = {"start": Start.EARLIEST, "end": Start.LATEST}
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which records of a topic are wanted."""
+    """The records to read."""
 
     topic: str
-    place: Place  # where to begin
-    partitions: Sequence[int] = ()  # none: all
-    follow: bool = False  # also what comes later
+    start: StartPosition
+    partitions: Sequence[int] = ()  # empty: all
+    follow: bool = False  # keep waiting for new records
     group: str | None = None
-    idle_s: float = 0.0  # a group that does not follow ends when nothing came for so long
+    idle_s: float = 0.0  # without follow, a group reader ends after this time without a record
 
 
-class Offsets:
-    """Reads partitions side by side from a place to the end there was, or for ever."""
+class OffsetSource:
+    """Reads partitions concurrently from a position to the end; with follow it never ends."""
 
     def __init__(self, client: aio.Client, wanted: Wanted) -> None:
         self._client, self._wanted = client, wanted
         self._consumer = aio.SimpleConsumer(client, wanted.topic)
         self._queue: asyncio.Queue[list[Record] | TalosError | None] = asyncio.Queue(_AHEAD)
         self._fetches = asyncio.Semaphore(_FETCHES_MAX)
-        self.total: int | None = None  # records there are; known once reading began
+        self.total: int | None = None  # number of records; known once reading has begun
 
     async def batches(self) -> AsyncGenerator[list[Record], None]:
-        """Records of one partition after the other. Raises: PositionExpired; TalosError."""
+        """Batches, each of one partition. Raises: PositionExpired; TalosError."""
         retained = await self._retained()
         starts = await self._starts(retained)
         if not self._wanted.follow:
-            self.total = sum(max(0, retained[one].next - at) for one, at in starts.items())
+            self.total = sum(
+                max(0, retained[partition].next - offset) for partition, offset in starts.items()
+            )
         readers = [
-            asyncio.create_task(self._read(one, at, retained[one].next))
-            for one, at in starts.items()
+            asyncio.create_task(self._read(partition, offset, retained[partition].next))
+            for partition, offset in starts.items()
         ]
         try:
-            left = len(readers)
-            while left:
-                found = await self._queue.get()
-                if isinstance(found, TalosError):
-                    raise found
-                if found is None:
-                    left -= 1
+            running = len(readers)
+            while running:
+                batch = await self._queue.get()
+                if isinstance(batch, TalosError):
+                    raise batch
+                if batch is None:
+                    running -= 1
                 else:
-                    yield found
+                    yield batch
         finally:
             for reader in readers:
                 reader.cancel()
 
     async def written(self, record: Record) -> None:
-        """Nothing remembers it."""
+        """Nothing to do: there is no committed offset."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
     async def _retained(self) -> Mapping[int, OffsetRange]:
         ref = await self._client.topic(self._wanted.topic)
         chosen = self._wanted.partitions or range(ref.consumer_partitions)
-        missing = [one for one in chosen if one >= ref.consumer_partitions]
+        missing = [partition for partition in chosen if partition >= ref.consumer_partitions]
         if missing:
             raise PartitionNotExist(
-                f"topic {ref.name} has {ref.consumer_partitions} partitions, none is {missing[0]}"
+                f"topic {ref.name} has no partition {missing[0]}: it has "
+                f"{counted(ref.consumer_partitions, 'partition')}"
             )
         return await self._client.offsets(ref, list(chosen))
 
     async def _starts(self, retained: Mapping[int, OffsetRange]) -> Mapping[int, int]:
-        place = self._wanted.place
-        if isinstance(place, datetime):
+        start = self._wanted.start
+        if isinstance(start, datetime):
             ref = await self._client.topic(self._wanted.topic)
-            return await self._client.offsets_at(ref, dict.fromkeys(retained, unix_ms(place)))
-        if place == "start":
-            return {one: range_.start for one, range_ in retained.items()}
-        if place == "end":
-            return {one: range_.next for one, range_ in retained.items()}
-        assert isinstance(place, int), "the other kinds of place were looked at"
-        for one, range_ in retained.items():
-            if not range_.start <= place <= range_.next:
-                raise PositionExpired(self._wanted.topic, one, place, range_)
-        return dict.fromkeys(retained, place)
+            return await self._client.offsets_at(ref, dict.fromkeys(retained, unix_ms(start)))
+        if start == "start":
+            return {partition: range_.start for partition, range_ in retained.items()}
+        if start == "end":
+            return {partition: range_.next for partition, range_ in retained.items()}
+        assert isinstance(start, int), "the other types are handled above"
+        for partition, range_ in retained.items():
+            if not range_.start <= start <= range_.next:
+                raise PositionExpired(self._wanted.topic, partition, start, range_)
+        return dict.fromkeys(retained, start)
 
     async def _read(self, partition: int, offset: int, end: int) -> None:
         try:
@@ -111,47 +116,46 @@ class Offsets:
             await self._queue.put(None)
 
 
-class Group:
-    """Reads as one worker of a consumer group, which commits what was written.
+class GroupSource:
+    """Reads as a worker of a consumer group and commits what was written.
 
-    The consumer commits by itself what is done with, every few seconds and when a partition goes;
-    that is every batch but the one in hand.
+    The SDK's consumer commits every batch that ``poll`` returned before the current one, every few
+    seconds and when a partition is revoked. ``close`` commits the current batch as far as written.
     """
 
     def __init__(self, client: aio.Client, wanted: Wanted) -> None:
         assert wanted.group is not None
-        place = wanted.place
-        start: Position = _STARTS[place] if isinstance(place, str) else place
+        start: Position = _STARTS[wanted.start] if isinstance(wanted.start, str) else wanted.start
         settings = ConsumerSettings(first_start=start)
         self._consumer = aio.TalosConsumer(client, wanted.topic, wanted.group, settings)
         self._wanted = wanted
-        self._in_hand: dict[int, int] = {}  # the last written offset of the batch by partition
-        self.total: int | None = None  # nobody knows what other workers take
+        self._written: dict[int, int] = {}  # last written offset of the batch, by partition
+        self.total: int | None = None  # unknown: other workers share the partitions
 
     async def batches(self) -> AsyncGenerator[list[Record], None]:
-        """Records of the partitions that this worker holds. Raises: TalosError."""
+        """Batches of the partitions assigned to this worker. Raises: TalosError."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + self._wanted.idle_s
         while self._wanted.follow or loop.time() < until_s:
             found = await self._consumer.poll(_POLL_S)
-            self._in_hand = {}
+            self._written = {}
             if found:
                 yield found
                 until_s = loop.time() + self._wanted.idle_s
 
     async def written(self, record: Record) -> None:
-        """This record and those before it in its batch are written."""
-        self._in_hand = {record.partition: record.offset}
+        """Record that this record and the preceding ones of its batch are written."""
+        self._written = {record.partition: record.offset}
 
     async def close(self) -> None:
-        """Commit, and let go of the partitions."""
+        """Commit, then leave the group."""
         try:
-            if self._in_hand.keys() <= set(self._consumer.assignment) and self._in_hand:
-                await self._consumer.commit(self._in_hand)
+            if self._written.keys() <= set(self._consumer.assignment) and self._written:
+                await self._consumer.commit(self._written)
         finally:
             await self._consumer.close()
 
 
-def source_of(client: aio.Client, wanted: Wanted) -> Offsets | Group:
-    """The way to read that is wanted."""
-    return Offsets(client, wanted) if wanted.group is None else Group(client, wanted)
+def source_of(client: aio.Client, wanted: Wanted) -> OffsetSource | GroupSource:
+    """The source for these records."""
+    return OffsetSource(client, wanted) if wanted.group is None else GroupSource(client, wanted)

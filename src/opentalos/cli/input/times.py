@@ -1,4 +1,4 @@
-"""Times and positions as people write them."""
+"""Times, durations and partition positions as users write them."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -12,10 +12,10 @@ _UNIX: Final = re.compile(r"@(\d{1,11}(?:\.\d{1,6})?)")
 _OFFSET: Final = re.compile(r"\d{1,19}")
 _OFFSET_MAX: Final = (1 << 63) - 1
 TIME_HELP: Final = (
-    "TIME is ISO 8601 (2026-03-01T12:00 of this machine's zone, or with Z or +08:00), @SECONDS of "
-    "Unix time, or 90s, 10m, 2h, 7d: so long ago."
+    "TIME is ISO 8601 (2026-03-01T12:00 in the local time zone, or with Z or +08:00), @SECONDS of "
+    "Unix time, or an age: 90s, 10m, 2h, 7d."
 )
-Place = int | str | datetime  # an offset, "start", "end", or a time with a zone
+Position = int | str | datetime  # an offset, "start", "end", or a time with a zone
 
 
 def as_time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> datetime | None:
@@ -26,10 +26,10 @@ def as_time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
         raise click.BadParameter(str(error)) from error
 
 
-def as_place(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Place | None:
-    """Callback of an option that takes a place. Raises: click.BadParameter."""
+def as_position(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Position | None:
+    """Callback of an option that takes a position. Raises: click.BadParameter."""
     try:
-        return None if value is None else parse_place(value, datetime.now(UTC))
+        return None if value is None else parse_position(value, datetime.now(UTC))
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -38,29 +38,33 @@ from_option = click.option(
     "--from",
     "start",
     metavar="start|end|TIME|OFFSET",
-    callback=as_place,
-    help="First message.",
+    callback=as_position,
+    help="Position of the first message.",
     show_default="end with --follow, else start",
 )
 partitions_option = click.option(
-    "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only it."
+    "--partition",
+    "partitions",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Read only this partition; repeatable.",
 )
 
 
-def parse_place(text: str, now: datetime) -> Place:
-    """A place in a partition. Raises: ValueError, with the forms there are."""
+def parse_position(text: str, now: datetime) -> Position:
+    """Parse a position in a partition. Raises: ValueError, with the valid forms."""
     if text in ("start", "end"):
         return text
     if _OFFSET.fullmatch(text):
         offset = int(text)
         if offset > _OFFSET_MAX:
-            raise ValueError(f"{text} is larger than any offset")
+            raise ValueError(f"offset {text} is too large")
         return offset
     return parse_time(text, now)
 
 
 def parse_time(text: str, now: datetime) -> datetime:
-    """A time with a zone; one without is of this machine's zone. Raises: ValueError."""
+    """Parse a time; without a zone it is local time. Raises: ValueError."""
     try:
         if _AGO.fullmatch(text):
             return now - parse_span(text)
@@ -70,23 +74,24 @@ def parse_time(text: str, now: datetime) -> datetime:
         return found if found.tzinfo else found.astimezone()
     except (ValueError, OverflowError, OSError):
         raise ValueError(
-            f"{text!r} is no time: write 2026-03-01T12:00, @1772366400 or 10m (so long ago)"
+            f"{text!r} is not a valid time; examples: 2026-03-01T12:00, @1772366400, "
+            "10m (10 minutes ago)"
         ) from None
 
 
 def parse_span(text: str) -> timedelta:
-    """A length of time. Raises: ValueError, OverflowError."""
+    """Parse a duration. Raises: ValueError, OverflowError."""
     found = _AGO.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no length of time: write 90s, 10m, 2h or 7d")
+        raise ValueError(f"{text!r} is not a valid duration; examples: 90s, 10m, 2h, 7d")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def unix_ms(time: datetime) -> int:
-    """Unix milliseconds; 0 for times before."""
+    """Unix milliseconds; 0 for times before 1970."""
     return max(0, int(time.timestamp() * 1000))
 
 
 def time_text(time_ms: int) -> str:
-    """A time as people and ``parse_time`` read it, in UTC."""
+    """A UTC time that people and ``parse_time`` can read."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")

@@ -1,1 +1,1 @@
-"""How commands print results, messages, progress and errors."""
+"""Printing of results, messages and progress."""

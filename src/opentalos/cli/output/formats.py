@@ -1,4 +1,4 @@
-"""How commands show what they found: text for people, JSON lines and TSV for programs."""
+"""The output formats of commands: text for people, JSON lines and TSV for programs."""
 
 import functools
 import json
@@ -17,16 +17,16 @@ Row = Mapping[str, Any]
 
 
 class Output:
-    """Writes rows in one format; every row is a flat mapping from column to value."""
+    """Writes rows in one format; a row is a flat mapping from column to value."""
 
     def __init__(self, form: str) -> None:
         self.form = form
 
     def table(self, columns: Sequence[str], rows: Iterable[Row], *, empty: str = "") -> None:
-        """Rows of these columns.
+        """Write rows.
 
-        Args:    columns: shown in text and TSV; JSON has every field of a row; empty: said as
-                 text where there are no rows.
+        Args:    columns: shown as text and TSV; JSON has every field of a row;
+                 empty: printed on stderr in text format if there are no rows.
         """
         if self.form == "json":
             for row in rows:
@@ -45,7 +45,7 @@ class Output:
             click.echo(empty, err=True)
 
     def record(self, row: Row) -> None:
-        """One thing with many fields: a field per line as text."""
+        """Write one row with many fields: one field per line as text."""
         if self.form == "text":
             width = max(map(len, row), default=0)
             for name, value in row.items():
@@ -54,7 +54,7 @@ class Output:
             self.table(list(row), [row])
 
     def done(self, text: str, **fields: Any) -> None:
-        """What a command did: the sentence as text, the fields for programs."""
+        """Report what a command did: the sentence as text, the fields for programs."""
         if self.form == "text":
             click.echo(text)
         else:
@@ -62,7 +62,7 @@ class Output:
 
 
 def with_format(command: Callable[_P, _T]) -> Callable[..., _T]:
-    """The option ``--format``; the command gets ``output``."""
+    """Add the option ``--format``; the command receives ``output``."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **named: Any) -> _T:
@@ -71,12 +71,12 @@ def with_format(command: Callable[_P, _T]) -> Callable[..., _T]:
 
     return click.option(
         "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True,
-        help="json: one object per line; tsv: a header, then escaped values.",
+        help="Output format; json: one object per line, tsv: a header and escaped values.",
     )(run)  # fmt: skip
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of columns of one width each."""
+    """Lines in which each column has one width."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         _GAP.join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -85,7 +85,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def escaped(value: Any) -> str:
-    r"""A TSV field: backslash, tab and line ends as ``\\ \t \n \r``; nothing for None."""
+    r"""A TSV field: backslash, tab and line breaks as ``\\ \t \n \r``; None is empty."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -93,13 +93,13 @@ def escaped(value: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    """A value as people read it; what would break the line is escaped."""
+    """A value as text for people; characters that would break the line are escaped."""
     if value is None or value in ("", [], {}):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return _cell(", ".join(f"{name}={one}" for name, one in value.items()))
+        return _cell(", ".join(f"{name}={part}" for name, part in value.items()))
     if isinstance(value, list | tuple):
         return _cell(", ".join(map(str, value)))
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in str(value))
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in str(value))

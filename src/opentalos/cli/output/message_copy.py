@@ -1,4 +1,4 @@
-"""Messages from a topic to stdout, for ``talos consume`` and ``talos table follow``."""
+"""Copying of messages from a topic to stdout, for ``talos consume`` and ``talos table follow``."""
 
 import sys
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.counts import counted
 from opentalos.cli.input.interrupt import Interrupted
 from opentalos.cli.output.progress import Progress
 from opentalos.cli.output.sink import Sink
@@ -22,9 +23,9 @@ def copy_messages(
     render: "Callable[[Record], bytes | None]",
     count: int | None,
 ) -> None:
-    """Write messages to stdout until there are no more, or ``count`` are written.
+    """Write messages to stdout until the end, or until ``count`` are written.
 
-    Args:   render: None leaves the message out.
+    Args:   render: returns None to skip the message.
     Raises: TalosError; Interrupted: Ctrl-C.
     """
     import asyncio
@@ -33,19 +34,21 @@ def copy_messages(
     try:
         asyncio.run(copy.run(server.config(), wanted))
     except KeyboardInterrupt:
-        raise Interrupted(f"interrupted; {copy.sink.messages} messages written") from None
+        raise Interrupted(
+            f"interrupted; {counted(copy.sink.messages, 'message')} written"
+        ) from None
 
 
 @dataclass(slots=True)
 class _Copy:
-    """From a topic to stdout. The writes block the loop, so that a slow reader slows us down."""
+    """The copy itself. Writes block the event loop, so a slow reader slows the fetches."""
 
     sink: Sink
     render: "Callable[[Record], bytes | None]"
     count: int | None
 
     async def run(self, config: Any, wanted: "Wanted") -> None:
-        """Until the end, the count or an error. What is cancelled was written whole."""
+        """Run until the end, the count or an error; a cancelled copy has written whole messages."""
         from opentalos.cli.input.record_source import source_of
         from opentalos.sdk.aio import Client
 
@@ -57,7 +60,7 @@ class _Copy:
                         async for records in batches:
                             chosen = self._chosen(records)
                             rendered = [self.render(record) for record in chosen]
-                            self.sink.write([one for one in rendered if one is not None])
+                            self.sink.write([line for line in rendered if line is not None])
                             await source.written(chosen[-1])
                             self._show(progress, source.total)
                             if self.sink.messages == self.count:
@@ -66,7 +69,7 @@ class _Copy:
                 await source.close()
 
     def _show(self, progress: Progress, total: int | None) -> None:
-        if not sys.stdout.isatty():  # else it would be between the messages
+        if not sys.stdout.isatty():  # on a terminal it would mix with the messages
             progress.show(self.sink.messages, total)
 
     def _chosen(self, records: "list[Record]") -> "list[Record]":

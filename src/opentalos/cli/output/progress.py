@@ -1,20 +1,20 @@
-"""A line on the terminal that shows how far a long command is."""
+"""A progress line on the terminal for long commands."""
 
 import sys
 import time
 from collections.abc import Callable
 from typing import Final, Self, TextIO
 
-SHOW_AFTER_S: Final = 2.0  # shorter work shows nothing
-_AGAIN_S: Final = 0.2
+SHOW_AFTER_S: Final = 2.0  # shorter work shows no progress
+_REFRESH_S: Final = 0.2
 _BAR_WIDTH: Final = 30
 _CLEAR: Final = "\r\033[K"
 
 
 class Progress:
-    """Shows done, total and rate after a while, if stderr is a terminal; gone at the end.
+    """Shows the amount done, the share and the rate if stderr is a terminal; cleared at the end.
 
-    Args: total: None: nobody knows how much there is.
+    Args: total: None: unknown.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class Progress:
             self._write(_CLEAR)
 
     def show(self, done: int, total: int | None = None) -> None:
-        """So much is done now; ``total``: if it is known only now. Cheap to call often."""
+        """Report the amount done, and ``total`` once it is known. Cheap to call often."""
         self._total = self._total if total is None else total
         now_s = self._clock()
         if now_s < self._next_s:
             return
-        self._next_s, self._shown = now_s + _AGAIN_S, True
+        self._next_s, self._shown = now_s + _REFRESH_S, True
         rate = done / (now_s - self._began_s)
         self._write(f"{_CLEAR}{self._bar(done)}{done:,} {self._unit}, {rate:,.0f}/s")
 

@@ -1,4 +1,4 @@
-r"""Messages as bytes on stdout: a format string as kcat has them, JSON lines, TSV."""
+r"""Messages as bytes on stdout: a format string like that of kcat, JSON lines, TSV."""
 
 import base64
 import json
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from opentalos.sdk.core.values import Record
 
 FORMAT_HELP: Final = """\b
-Of a message, in --output:
-  %s  its data              %S  bytes of data
-  %k  its key               %K  bytes of its key; -1: it has none
-  %t  the topic             %p  the partition
-  %o  the offset            %T  when it was stored, Unix milliseconds
-  %C  when it was made      %q  its sequence number
-  %g  its tag               %R  bytes of data as 4 bytes, big-endian
-  %%  a percent sign
+Format of --output:
+  %s  data                  %S  length of the data in bytes
+  %k  key                   %K  length of the key in bytes; -1 if it has none
+  %t  topic                 %p  partition
+  %o  offset                %T  append time, Unix milliseconds
+  %C  creation time         %q  sequence number
+  %g  tag                   %R  length of the data as 4 bytes, big-endian
+  %%  percent sign
 \\n, \\r, \\t, \\0, \\\\ and \\xHH are bytes.
 """
 TSV_COLUMNS: Final = ("partition", "offset", "append_ms", "key", "data")
@@ -57,7 +57,7 @@ _FIELDS: Final[dict[str, Render]] = {
 
 
 def parse_format(template: str) -> Render:
-    """What writes a message as this format string says. Raises: BadRequest: it is none."""
+    """Compile a format string. Raises: BadRequest: it is invalid."""
     parts: list[bytes | Render] = []
     at = 0
     for found in _TOKEN.finditer(template):
@@ -79,7 +79,7 @@ def _part(found: "re.Match[str]") -> bytes | Render:
         return bytes.fromhex(escape[1:])
     elif escape in _ESCAPES:
         return _ESCAPES[escape]
-    raise BadRequest(f"{found[0]!r} in the format means nothing; talos consume --help lists all")
+    raise BadRequest(f"unknown format {found[0]!r}; talos consume --help lists all")
 
 
 def _joined(parts: list[bytes | Render]) -> Render:
@@ -90,9 +90,9 @@ def _joined(parts: list[bytes | Render]) -> Render:
 
 
 def render_json(record: "Record") -> bytes:
-    """One line: a JSON object as REST has it, its data as ``text``, or ``base64`` if it is none.
+    """One line: a JSON object as in REST, with ``text``, or ``base64`` if the data is not UTF-8.
 
-    ``talos produce --format json`` takes it back.
+    ``talos produce --format json`` accepts it.
     """
     document: dict[str, Any] = {
         "topic": record.topic,
@@ -117,8 +117,8 @@ def render_json(record: "Record") -> bytes:
 
 
 def render_tsv(record: "Record") -> bytes:
-    r"""One line of ``TSV_COLUMNS``; bytes that are no UTF-8 as ``\xHH``."""
-    # Backslashes are escaped first, so that these and those of other bytes can be told apart.
+    r"""One line of ``TSV_COLUMNS``; bytes that are not UTF-8 become ``\xHH``."""
+    # Backslashes are escaped first, which keeps them distinct from those of ``\xHH``.
     data = escaped(record.data.decode("utf-8", "surrogateescape"))
     fields = (record.partition, record.offset, record.append_ms, escaped(record.partition_key))
     line = "\t".join([*map(str, fields), data]) + "\n"

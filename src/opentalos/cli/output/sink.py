@@ -1,4 +1,4 @@
-"""Stdout as a place for whole messages only."""
+"""Stdout as a sink for whole messages."""
 
 import os
 import stat
@@ -7,8 +7,11 @@ from typing import BinaryIO
 
 
 class Sink:
-    """Writes batches of whole messages; where a batch does not fit, a file is cut back to the end
-    of the last whole one. Of a pipe or terminal nothing can be taken back."""
+    """Writes batches of whole messages.
+
+    If a write to a regular file fails, the file is truncated to the last complete batch. A pipe or
+    terminal cannot be truncated.
+    """
 
     def __init__(self, stream: BinaryIO | None = None) -> None:
         self._stream = sys.stdout.buffer if stream is None else stream
@@ -17,8 +20,7 @@ class Sink:
         self.messages = 0  # written whole
 
     def write(self, rendered: list[bytes]) -> None:
-        """Write messages through to the system. Raises: OSError: none of a file's batch is
-        there."""
+        """Write and flush. Raises: OSError: a regular file contains nothing of this batch."""
         if self._file is None:
             self._stream.write(b"".join(rendered))
             self._stream.flush()
@@ -34,7 +36,7 @@ class Sink:
                 count = os.write(file, left)
                 left, done = left[count:], done + count
         except BaseException:
-            if done:  # others may have written before, but hardly behind us
+            if done:  # no other process is expected to append after this one
                 os.ftruncate(file, os.fstat(file).st_size - done)
                 os.lseek(file, 0, os.SEEK_END)
             raise

@@ -1,4 +1,4 @@
-"""Traffic of past days from a CSV or Parquet file: columns topic, partition, day, bytes."""
+"""Reading of past traffic from CSV or Parquet files: topic, partition, day, bytes."""
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,10 +15,10 @@ _ROWS_PER_BATCH = 65_536
 
 
 def read_traffic(path: Path) -> Sequence[Mapping[PartitionKey, int]]:
-    """Bytes by partition of each day that the file names, the oldest first.
+    """Bytes by partition for each day in the file, the oldest first.
 
-    ``topic`` is a topic's uuid or resource name; ``day`` an ISO date or a number; several rows of
-    a partition and day add up. Raises: ConfigError with the file and the row.
+    ``topic`` is the UUID or resource name of a topic, ``day`` an ISO date or a number. Rows of the
+    same partition and day are added. Raises: ConfigError: names the file and the row.
     """
     rows = _parquet_rows(path) if path.suffix.lower() in _PARQUET else _csv_rows(path)
     days: dict[str, dict[PartitionKey, int]] = {}
@@ -31,7 +31,7 @@ def read_traffic(path: Path) -> Sequence[Mapping[PartitionKey, int]]:
                 found = days.setdefault(_sortable(day), {})
                 found[key] = found.get(key, 0) + int(amount)
                 if not uuid or key.partition < 0 or int(amount) < 0:
-                    raise ValueError("neither may be negative or empty")
+                    raise ValueError("topic must not be empty, partition and bytes not be negative")
             except (ValueError, TypeError) as error:
                 raise ConfigError(f"{path}, row {number}: {error}") from error
     except OSError as error:
@@ -40,7 +40,7 @@ def read_traffic(path: Path) -> Sequence[Mapping[PartitionKey, int]]:
 
 
 def _sortable(day: Any) -> str:
-    """A text that sorts as the days do."""
+    """A string that sorts like the day."""
     if isinstance(day, datetime):
         return day.date().isoformat()
     if isinstance(day, date):
@@ -57,7 +57,7 @@ def _csv_rows(path: Path) -> Iterator[Sequence[Any]]:
             for row in reader:
                 yield [row[name] for name in COLUMNS]
         except (csv.Error, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} is no CSV file: {error}") from error
+            raise ConfigError(f"{path} is not a CSV file: {error}") from error
 
 
 def _parquet_rows(path: Path) -> Iterator[Sequence[Any]]:
@@ -65,7 +65,7 @@ def _parquet_rows(path: Path) -> Iterator[Sequence[Any]]:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
         raise ConfigError(
-            f"{path}: Parquet files need pyarrow (pip install pyarrow); CSV needs nothing"
+            f"{path}: Parquet files need pyarrow; pip install pyarrow, or use CSV"
         ) from error
     try:
         with parquet.ParquetFile(path) as file:
@@ -73,10 +73,12 @@ def _parquet_rows(path: Path) -> Iterator[Sequence[Any]]:
             for batch in file.iter_batches(_ROWS_PER_BATCH, columns=list(COLUMNS)):
                 yield from zip(*(batch[name].to_pylist() for name in COLUMNS), strict=True)
     except ArrowException as error:
-        raise ConfigError(f"{path} is no Parquet file: {error}") from error
+        raise ConfigError(f"{path} is not a Parquet file: {error}") from error
 
 
 def _check_columns(path: Path, found: Iterable[str]) -> None:
     missing = [name for name in COLUMNS if name not in set(found)]
     if missing:
-        raise ConfigError(f"{path}: no column {', '.join(missing)}; needed: {', '.join(COLUMNS)}")
+        raise ConfigError(
+            f"{path}: missing columns: {', '.join(missing)}; required: {', '.join(COLUMNS)}"
+        )

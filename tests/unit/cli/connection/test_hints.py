@@ -55,7 +55,7 @@ def test_a_problem_becomes_the_error_that_it_names(
     [
         (ConnectFailed("x"), {}, "is the server running"),
         (PermissionDenied("x"), {}, "talos acl grant"),
-        (ConsumerGroupWorking("x"), {}, "until its lease is over"),
+        (ConsumerGroupWorking("x"), {}, "until its lease expires"),
         (Unavailable("x"), {}, "try again"),
         (PositionExpired("t", 0, 1, OffsetRange(5, 9)), {"topic": "t"}, "--from start"),
         (
@@ -78,7 +78,7 @@ def test_unknown_topics_name_the_nearest_or_the_list(monkeypatch: pytest.MonkeyP
     for asked, says in (
         ("ordrs", "did you mean orders"),
         ("CLx/payment", "did you mean payments?"),
-        ("zzz", "talos topic list"),
+        ("zzz", "list the visible topics with"),
     ):
         error = TopicNotExist("no")
         explain(error, SERVER, {"topic": asked})
@@ -88,7 +88,7 @@ def test_unknown_topics_name_the_nearest_or_the_list(monkeypatch: pytest.MonkeyP
 def test_a_server_that_does_not_answer_is_no_second_error(monkeypatch: pytest.MonkeyPatch) -> None:
     error = TopicNotExist("no")
     explain(error, SERVER, {"topic": "orders"})
-    assert error.__notes__ == ["talos topic list shows those that you may see"]
+    assert error.__notes__ == ["list the visible topics with talos topic list"]
 
 
 def test_other_errors_stay_as_they_are() -> None:

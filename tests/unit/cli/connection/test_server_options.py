@@ -121,10 +121,10 @@ def test_profiles_are_listed_without_secrets_changed_and_removed() -> None:
     run("profile", "use", "two")
     assert ServerOptions().config().key_id == "AKtwo"
     run("profile", "remove", "two")
-    with pytest.raises(ConfigError, match="no server runs on talos-data"):
+    with pytest.raises(ConfigError, match="no server is running on talos-data"):
         ServerOptions().config()
     done = CliRunner().invoke(talos, ["profile", "use", "two"])
-    assert "there is no profile 'two'" in str(done.exception)
+    assert "profile 'two' does not exist" in str(done.exception)
 
 
 def test_settings_that_only_the_sdk_knows_survive_a_change() -> None:

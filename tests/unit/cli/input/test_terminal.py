@@ -108,9 +108,9 @@ def test_ctrl_c_ends_a_wait_at_once_and_the_next_one_too() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_nobody_to_ask_is_wrong_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_without_a_terminal_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    with pytest.raises(click.UsageError, match="give --yes"):
+    with pytest.raises(click.UsageError, match="pass --yes"):
         confirm("Delete it?", False)
     confirm("Delete it?", True)
 
@@ -128,18 +128,18 @@ def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["produce", "t", "--format", "json", "--key-separator", ":"], "JSON lines have keys"),
         (["produce", "t", "--key-separator", ""], "must not be empty"),
-        (["produce", "t", "--partition", "1", "--idempotent", "yes"], "cannot be had with"),
-        (["consume", "t", "--group", "g", "--partition", "1"], "cannot be had with --group"),
-        (["consume", "t", "--output", "%z"], "means nothing"),
-        (["consume", "t", "--from", "yesterday"], "is no time: write"),
-        (["group", "reset", "t", "g"], "give --to or --from-file"),
-        (["group", "reset", "t", "g", "--from-file", "f", "--partition", "1"], "is for --to"),
-        (["profile", "add", "p", "--url", "http://a:1"], "nobody is there to be asked"),
-        (["topic", "change", "t"], "nothing to change"),
+        (["produce", "t", "--partition", "1", "--idempotent", "yes"], "cannot be combined with"),
+        (["consume", "t", "--group", "g", "--partition", "1"], "cannot be combined with --group"),
+        (["consume", "t", "--output", "%z"], "unknown format"),
+        (["consume", "t", "--from", "yesterday"], "is not a valid time"),
+        (["group", "reset", "t", "g"], "pass either --to or --from-file"),
+        (["group", "reset", "t", "g", "--from-file", "f", "--partition", "1"], "requires --to"),
+        (["profile", "add", "p", "--url", "http://a:1"], "not a terminal"),
+        (["topic", "alter", "t"], "nothing to change"),
         (["topic", "create", "t", "--attribute", "x"], "is not KEY=VALUE"),
         (["quota", "set", "--topic", "t"], "at least one limit"),
-        (["quota", "set", "--topic", "t", "--user", "u"], "give --topic or --user"),
-        (["quota", "set", "--topic", "t", "--topics", "3"], "--topics is for a user"),
+        (["quota", "set", "--topic", "t", "--user", "u"], "pass either --topic or --user"),
+        (["quota", "set", "--topic", "t", "--topics", "3"], "--topics requires --user"),
         (["acl", "grant", "t", "g", "all"], "is not one of"),
         (["bench", "--seconds", "0"], "not in the range"),
         (["completion", "tcsh"], "is not one of"),

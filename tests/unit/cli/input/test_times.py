@@ -1,4 +1,4 @@
-"""Times and places as people write them."""
+"""Times and positions as users write them."""
 
 import time
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from opentalos.cli.input.times import parse_place, parse_time, time_text, unix_ms
+from opentalos.cli.input.times import parse_position, parse_time, time_text, unix_ms
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -43,18 +43,18 @@ def test_a_time_without_a_zone_is_of_this_machine_s(far_east: None) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "10", "10y", "@", "2026-13-01", "999999999d", "-5m"])
-def test_what_is_no_time_names_the_spellings(text: str) -> None:
-    with pytest.raises(ValueError, match="is no time: write 2026-03-01T12:00"):
+def test_an_invalid_time_names_the_valid_forms(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a valid time; examples: 2026-03-01T12:00"):
         parse_time(text, NOW)
 
 
-def test_a_place_is_an_end_an_offset_or_a_time() -> None:
-    assert parse_place("start", NOW) == "start"
-    assert parse_place("end", NOW) == "end"
-    assert parse_place("12", NOW) == 12
-    assert parse_place("2h", NOW) == NOW - timedelta(hours=2)
-    with pytest.raises(ValueError, match="larger than any offset"):
-        parse_place("9" * 19, NOW)
+def test_a_position_is_an_end_an_offset_or_a_time() -> None:
+    assert parse_position("start", NOW) == "start"
+    assert parse_position("end", NOW) == "end"
+    assert parse_position("12", NOW) == 12
+    assert parse_position("2h", NOW) == NOW - timedelta(hours=2)
+    with pytest.raises(ValueError, match="is too large"):
+        parse_position("9" * 19, NOW)
 
 
 def test_milliseconds_are_unix_time_and_never_negative() -> None:

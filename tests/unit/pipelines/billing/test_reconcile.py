@@ -168,7 +168,7 @@ def test_the_command_says_difference_0(tmp_path: Path, monkeypatch: pytest.Monke
     ended = command(monkeypatch, server, tmp_path)
     assert ended.return_value == 0
     assert ended.stdout.splitlines() == [
-        "1 partitions, 14 records metered, 3 minutes compared with the log, 0 records pending",
+        "1 partition, 14 records metered, 3 minutes compared with the log, 0 records pending",
         "difference 0",
     ]
 
@@ -181,7 +181,7 @@ def test_the_command_names_what_differs(tmp_path: Path, monkeypatch: pytest.Monk
     lines = ended.stdout.splitlines()
     assert lines[1].split()[:2] == ["orders", "0"]
     assert "orders/0: offsets 3 to 12 are in no minute" in lines
-    assert lines[-1] == "difference 10 records, 100 bytes in 1 partitions"
+    assert lines[-1] == "difference 10 records, 100 bytes in 1 partition"
     table = command(monkeypatch, server, tmp_path, "--format", "tsv").stdout.splitlines()
     assert len(table) == 3
     assert table[0].startswith("name\tpartition\trecords")

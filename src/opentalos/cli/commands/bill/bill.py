@@ -1,4 +1,4 @@
-"""``talos bill``: what was metered, what it costs, and whether it is what the logs have."""
+"""``talos bill``: metered usage, invoices and price plans."""
 
 import click
 
@@ -8,17 +8,17 @@ _COMMANDS = {
     "reconcile": (
         "opentalos.cli.commands.bill.usage",
         "reconcile",
-        "Compare what was metered with the logs.",
+        "Compare metered usage with the logs.",
     ),
-    "export": ("opentalos.cli.commands.bill.usage", "export", "Write raw usage to stdout."),
+    "export": ("opentalos.cli.commands.bill.usage", "export", "Export raw usage."),
     "invoice": ("opentalos.cli.commands.bill.invoices", "invoice", "Show invoices."),
-    "plan": ("opentalos.cli.commands.bill.invoices", "plan", "Price plans."),
+    "plan": ("opentalos.cli.commands.bill.invoices", "plan", "Check price plans."),
 }
 
 
 @click.group(cls=LazyGroup, entries=_COMMANDS)
 def bill() -> None:
-    """Metered usage and invoices, as the pipelines metering and billing made them.
+    """Show the results of the pipelines metering and billing: usage and invoices.
 
-    Needs pip install 'opentalos[spark]', but no Java.
+    Needs pip install 'opentalos[spark]', but not Java.
     """

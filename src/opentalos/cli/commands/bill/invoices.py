@@ -22,19 +22,19 @@ _LINE: Final = ("line", "resource", "from_count", "up_to_count", "quantity", "un
 @click.command()
 @click.argument("tenant", required=False)
 @with_month(required=True)
-@click.option("--open", "opens", is_flag=True, help="Show its page in the browser.")
-@click.option("--path", "only_path", is_flag=True, help="Say where its page is, and no more.")
+@click.option("--open", "opens", is_flag=True, help="Open the invoice page in the browser.")
+@click.option("--path", "only_path", is_flag=True, help="Print only the path of the invoice page.")
 @with_pipelines_home
 @with_format
 def invoice(
     tenant: str | None, month: "Month", opens: bool, only_path: bool, home: Path, output: Output
 ) -> None:
-    """Show the invoice of TENANT, or the totals of all.
+    """Show the invoice of TENANT, or the totals of all tenants.
 
     Example: talos bill invoice CLshop --month 2026-03 --open
     """
     if tenant is None and (opens or only_path):
-        raise click.UsageError("--open and --path need a TENANT")
+        raise click.UsageError("--open and --path require TENANT")
     with spark_extra():
         import pyarrow.parquet as pq
 
@@ -46,14 +46,18 @@ def invoice(
         )
     version = InvoiceFolder(home, month).current
     if version is None:
-        raise NotFound(f"there are no invoices of {month} below {home}; talos pipeline run billing")
+        raise NotFound(
+            f"no invoices of {month} below {home}; create them with talos pipeline run billing"
+        )
     totals = pq.read_table(version / TOTALS).to_pylist()
     if tenant is None:
-        output.table(_TOTAL, map(_plain, totals), empty="nobody has a plan or usage")
+        output.table(_TOTAL, map(_plain, totals), empty="no tenant has a plan or usage")
         return
     total = next((row for row in totals if row["tenant"] == tenant), None)
     if total is None:
-        raise NotFound(f"tenant {tenant} has no invoice of {month}; talos bill invoice lists all")
+        raise NotFound(
+            f"tenant {tenant} has no invoice of {month}; list all with talos bill invoice"
+        )
     page = (version / page_name(tenant)).absolute()
     if only_path:
         click.echo(str(page))
@@ -63,11 +67,11 @@ def invoice(
     if output.form == "text":
         output.record(_plain(total))
     if opens and click.launch(f"file://{quote(str(page))}"):
-        raise TalosError(f"no browser could be started; the page is {page}")
+        raise TalosError(f"could not start a browser; the page is {page}")
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Decimals as texts with all their digits; a float would lose some."""
+    """Convert decimals to strings with all digits; a float would lose some."""
     from decimal import Decimal
 
     return {
@@ -77,16 +81,16 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 @click.group()
 def plan() -> None:
-    """Price plans."""
+    """Check price plans."""
 
 
 @plan.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--tenants", type=click.Path(path_type=Path, dir_okay=False),
-              help="Check this file of tenants, too.")  # fmt: skip
+              help="Also check this file of tenants.")  # fmt: skip
 @with_format
 def check(folder: Path, tenants: Path | None, output: Output) -> int:
-    """Check the price plans in DIR; every fault is told with its file and line.
+    """Check the price plans in DIR; report each fault with file and line.
 
     Example: talos bill plan check plans --tenants tenants.toml
     """
@@ -97,13 +101,14 @@ def check(folder: Path, tenants: Path | None, output: Output) -> int:
     if tenants is not None and not faults:
         faults = check_tenant_plans(tenants, plans)[1]
     if faults:
-        output.table(("fault",), [{"fault": one} for one in faults])
+        output.table(("fault",), [{"fault": fault} for fault in faults])
         return 1
     rows = [
-        {"plan": one.name, "valid_from": str(one.valid_from), "currency": one.currency,
-         "rounding": one.rounding.value, "minimum": f"{one.minimum:f}",
-         "resources": [name.value for name in one.rates], "file": one.origin}
-        for one in plans.versions
+        {"plan": version.name, "valid_from": str(version.valid_from),
+         "currency": version.currency, "rounding": version.rounding.value,
+         "minimum": f"{version.minimum:f}", "resources": [name.value for name in version.rates],
+         "file": version.origin}
+        for version in plans.versions
     ]  # fmt: skip
     output.table(tuple(rows[0]), rows)
     return 0

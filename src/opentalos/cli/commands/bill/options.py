@@ -1,4 +1,4 @@
-"""What the commands of ``talos bill`` have in common."""
+"""Options and checks shared by the commands of ``talos bill``."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,13 +25,13 @@ def _as_month(_ctx: click.Context, _param: click.Parameter, value: str | None) -
 
 def with_month(*, required: bool) -> Callable[[CommandT], CommandT]:
     return click.option(
-        "--month", metavar="YYYY-MM", callback=_as_month, required=required, help="In UTC."
+        "--month", metavar="YYYY-MM", callback=_as_month, required=required, help="Month, in UTC."
     )
 
 
 @contextmanager
 def spark_extra() -> Iterator[None]:
-    """One clear line where the packages of the pipelines are missing."""
+    """Turn a missing package of the pipelines into an error that names the remedy."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -13,6 +13,7 @@ import click
 from opentalos.cli.commands.bill.options import spark_extra, with_month
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.counts import counted
 from opentalos.cli.input.pipelines_home import with_pipelines_home
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.output.progress import Progress
@@ -29,10 +30,10 @@ _RESULT: Final = (
 
 
 @click.command()
-@click.option("--topic", "topics", multiple=True, help="Only these; repeatable.")
+@click.option("--topic", "topics", multiple=True, help="Check only this topic; repeatable.")
 @click.option(
     "--wait", "wait_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
-    help="Wait so long at most until all that the logs have now is metered.",
+    help="Longest wait for the metering of everything that the logs contain now.",
 )  # fmt: skip
 @with_pipelines_home
 @with_format
@@ -40,10 +41,10 @@ _RESULT: Final = (
 def reconcile(
     topics: tuple[str, ...], wait_s: float, home: Path, output: Output, server: ServerOptions
 ) -> int:
-    """Compare what was metered with the logs themselves; for administrators.
+    """Compare metered usage with the logs; for administrators.
 
-    Counts every log that is kept, block by block. Prints "difference 0", or the partitions that
-    differ and ends with status 1. What is stored but not yet in the table is pending.
+    Counts all retained logs, block by block. Prints "difference 0", or lists the partitions that
+    differ and exits with status 1. Stored records that are not metered yet are pending.
 
     Example: talos bill reconcile --wait 60
     """
@@ -61,15 +62,16 @@ def reconcile(
 
 
 def _show(found: "Reconciliation", output: Output) -> None:
-    """All partitions for programs; for people those that differ, and the sums."""
+    """Show all partitions to programs; the differing ones and totals to people."""
     shown = found.differing if output.form == "text" else found.partitions
     rows = [
-        {"topic": one.topic, "name": one.name, "tenant": one.tenant, "partition": one.partition,
-         "deleted": one.deleted, "records": one.records, "bytes": one.bytes,
-         "next_offset": one.next_offset, "pending": one.pending, "unmetered": one.unmetered,
-         "minutes_compared": one.minutes_compared, "difference_records": one.difference_records,
-         "difference_bytes": one.difference_bytes, "faults": one.faults}
-        for one in shown
+        {"topic": usage.topic, "name": usage.name, "tenant": usage.tenant,
+         "partition": usage.partition, "deleted": usage.deleted, "records": usage.records,
+         "bytes": usage.bytes, "next_offset": usage.next_offset, "pending": usage.pending,
+         "unmetered": usage.unmetered, "minutes_compared": usage.minutes_compared,
+         "difference_records": usage.difference_records,
+         "difference_bytes": usage.difference_bytes, "faults": usage.faults}
+        for usage in shown
     ]  # fmt: skip
     if output.form == "text":
         _show_sums(found, rows, output)
@@ -83,28 +85,32 @@ def _show_sums(found: "Reconciliation", rows: list[dict[str, Any]], output: Outp
         for row in rows:
             for fault in row["faults"]:
                 click.echo(f"{row['name']}/{row['partition']}: {fault}")
-    records = sum(one.records for one in found.partitions)
-    minutes = sum(one.minutes_compared for one in found.partitions)
+    records = sum(usage.records for usage in found.partitions)
+    minutes = sum(usage.minutes_compared for usage in found.partitions)
     click.echo(
-        f"{len(found.partitions):,} partitions, {records:,} records metered, "
-        f"{minutes:,} minutes compared with the log, {found.pending:,} records pending"
+        f"{counted(len(found.partitions), 'partition')}, {counted(records, 'record')} metered, "
+        f"{counted(minutes, 'minute')} compared with the log, "
+        f"{counted(found.pending, 'record')} pending"
     )
     if not found.difference:
         click.echo("difference 0")
         return
-    lost = sum(one.difference_records for one in found.partitions)
-    count = sum(one.difference_bytes for one in found.partitions)
-    click.echo(f"difference {lost:,} records, {count:,} bytes in {len(rows):,} partitions")
+    difference_records = sum(usage.difference_records for usage in found.partitions)
+    difference_bytes = sum(usage.difference_bytes for usage in found.partitions)
+    click.echo(
+        f"difference {counted(difference_records, 'record')}, "
+        f"{counted(difference_bytes, 'byte')} in {counted(len(rows), 'partition')}"
+    )
 
 
 @click.command()
 @with_month(required=False)
-@click.option("--tenant", help="Only of this one.")
+@click.option("--tenant", help="Export only this tenant.")
 @click.option("--format", "form", type=click.Choice(("csv", "json")), default="csv",
-              show_default=True, help="json: one object per line.")  # fmt: skip
+              show_default=True, help="Output format; json: one object per line.")  # fmt: skip
 @with_pipelines_home
 def export(month: "Month | None", tenant: str | None, form: str, home: Path) -> None:
-    """Write raw usage, one line per partition and minute, to stdout.
+    """Export raw usage to stdout, one line per partition and minute.
 
     Example: talos bill export --month 2026-03 --tenant CLshop > usage.csv
     """

@@ -1,4 +1,4 @@
-"""``talos cluster``: what the servers of a cluster do, and what they are asked to."""
+"""``talos cluster``: status and draining of the servers of a cluster, over REST."""
 
 import json
 import time
@@ -9,6 +9,7 @@ import click
 
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.counts import counted
 from opentalos.cli.lazy_group import LazyGroup
 from opentalos.cli.output.formats import Output, aligned, with_format
 from opentalos.cli.rest_path import rest_path
@@ -21,9 +22,9 @@ _COMMANDS = {
     "weights": (
         "opentalos.cli.commands.cluster.weights",
         "weights",
-        "Virtual nodes from past traffic.",
+        "Balance servers by past traffic.",
     ),
-    "demo": ("opentalos.cli.demo.cluster", "demo", "Three servers over real backends."),
+    "demo": ("opentalos.cli.demo.cluster", "demo", "Run three servers over real backends."),
 }
 _WATCH_S = 1.0
 _POLL_S = 0.5
@@ -34,16 +35,16 @@ _CLEAR = "\033[H\033[2J"  # of a terminal
 
 @click.group(cls=LazyGroup, entries=_COMMANDS)
 def cluster() -> None:
-    """Servers that share their storage."""
+    """Show and manage the servers of a cluster."""
 
 
 @cluster.command()
-@click.option("--topic", help="Also the server and epoch of each partition of a topic.")
-@click.option("--watch", is_flag=True, help="Again each second, until Ctrl-C.")
+@click.option("--topic", help="Also show the server and epoch of each partition of this topic.")
+@click.option("--watch", is_flag=True, help="Refresh every second until Ctrl-C.")
 @with_format
 @with_server
 def status(topic: str | None, watch: bool, output: Output, server: ServerOptions) -> None:
-    """Show servers, weights, partitions and moves.
+    """Show the servers, their weights and partitions, and partition moves.
 
     Example: talos cluster status --watch --topic orders
     """
@@ -54,7 +55,7 @@ def status(topic: str | None, watch: bool, output: Output, server: ServerOptions
         except TalosError as error:
             if not watch:
                 raise
-            click.echo(f"no answer: {error}", err=True)
+            click.echo(f"no reply: {error}", err=True)
         else:
             _show(shown, output, watch)
         if not watch:
@@ -64,32 +65,37 @@ def status(topic: str | None, watch: bool, output: Output, server: ServerOptions
 
 @cluster.command()
 @click.argument("server_name", metavar="SERVER")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Until it is empty.")
+@click.option(
+    "--wait/--no-wait", default=True, show_default=True, help="Wait until SERVER has no partitions."
+)
 @with_format
 @with_server
 def drain(server_name: str, wait: bool, output: Output, server: ServerOptions) -> None:
     """Move all partitions away from SERVER.
 
-    It goes on serving meanwhile, and gets none until it was away or ``undrain``.
+    SERVER continues to serve meanwhile. It receives no partitions until it restarts or until talos
+    cluster undrain.
 
     Example: talos cluster drain queue-3
     """
     call = server.rest()
     call("POST", rest_path("cluster", "servers", server_name, "drain"))
     if not wait:
-        output.done(f"{server_name} is being drained", name=server_name, empty=False)
+        output.done(f"draining {server_name}", name=server_name, empty=False)
         return
     left = -1
     while True:
-        one = _server(call("GET", "cluster"), server_name)
-        if one is None:
-            raise click.ClickException(f"{server_name} left while it was drained")
-        if one["partitions"] != left:
-            left = one["partitions"]
+        drained = _server(call("GET", "cluster"), server_name)
+        if drained is None:
+            raise click.ClickException(f"{server_name} left the cluster while draining")
+        if drained["partitions"] != left:
+            left = drained["partitions"]
             if output.form == "text":
-                click.echo(f"{server_name}: {left} partitions left")
+                click.echo(f"{server_name}: {counted(left, 'partition')} left")
         if not left:
-            output.done(f"{server_name} is empty and may be stopped", name=server_name, empty=True)
+            output.done(
+                f"{server_name} is drained and can be stopped", name=server_name, empty=True
+            )
             return
         time.sleep(_POLL_S)
 
@@ -99,16 +105,16 @@ def drain(server_name: str, wait: bool, output: Output, server: ServerOptions) -
 @with_format
 @with_server
 def undrain(server_name: str, output: Output, server: ServerOptions) -> None:
-    """Let SERVER have partitions again.
+    """Allow SERVER to receive partitions again.
 
     Example: talos cluster undrain queue-3
     """
     server.rest()("DELETE", rest_path("cluster", "servers", server_name, "drain"))
-    output.done(f"{server_name} gets partitions again", name=server_name)
+    output.done(f"{server_name} can receive partitions again", name=server_name)
 
 
 def _show(shown: dict[str, Any], output: Output, watch: bool) -> None:
-    """Everything as text or JSON; the servers as TSV."""
+    """Show everything as text or JSON, only the servers as TSV."""
     if output.form == "text":
         click.echo((_CLEAR if watch else "") + "\n".join(_lines(shown)))
     elif output.form == "json":
@@ -125,40 +131,46 @@ def _status(call: "RestClient", topic: str | None) -> dict[str, Any]:
 
 
 def _server(shown: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    return next((one for one in shown["servers"] if one["name"] == name), None)
+    return next((server for server in shown["servers"] if server["name"] == name), None)
 
 
 def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
-    leader = shown["leader"] or "nobody"
+    leader = shown["leader"] or "none"
     yield (
-        f"leader {leader}, ring {shown['ring_number']}, {shown['partitions']} partitions, "
+        f"leader {leader}, ring {shown['ring_number']}, "
+        f"{counted(shown['partitions'], 'partition')}, "
         f"{shown['unassigned']} unassigned, {len(shown['moving'])} moving"
     )
     heads = ("SERVER", "STATE", "ADDRESS", "WEIGHT", "PARTITIONS", "UP", "COUNTERS")
-    yield from aligned([heads, *(_row(one) for one in shown["servers"])])
-    for title in ("moving", "recent"):
-        moves = shown[title][-_MOVES_SHOWN:]
+    yield from aligned([heads, *(_row(server) for server in shown["servers"])])
+    for field, title in (("moving", "moving"), ("recent", "recent moves")):
+        moves = shown[field][-_MOVES_SHOWN:]
         if moves:
             yield f"{title}:"
-            yield from (_move(one) for one in moves)
+            yield from (_move(move) for move in moves)
     if "topic" in shown:
         yield f"topic {shown['topic']['name']}:"
         rows = [
-            (str(one["partition"]), one["address"], str(one["epoch"]), one["owner"] or "-")
-            for one in shown["topic"]["partitions"]
+            (
+                str(partition["partition"]),
+                partition["address"],
+                str(partition["epoch"]),
+                partition["owner"] or "-",
+            )
+            for partition in shown["topic"]["partitions"]
         ]
         yield from aligned([("PARTITION", "ASSIGNED TO", "EPOCH", "OPENED BY"), *rows])
 
 
-def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
-    up_s = time.time() - one["started_ms"] / 1000 if one["started_ms"] else 0.0
-    counters = " ".join(f"{name}={count}" for name, count in one["counters"].items() if count)
+def _row(server: Mapping[str, Any]) -> tuple[str, ...]:
+    up_s = time.time() - server["started_ms"] / 1000 if server["started_ms"] else 0.0
+    counters = " ".join(f"{name}={count}" for name, count in server["counters"].items() if count)
     return (
-        one["name"],
-        one["state"] if one["answers"] or one["state"] != "serving" else "no answer",
-        one["address"] or "-",
-        str(one["virtual_nodes"]),
-        str(one["partitions"]),
+        server["name"],
+        server["state"] if server["answers"] or server["state"] != "serving" else "unreachable",
+        server["address"] or "-",
+        str(server["virtual_nodes"]),
+        str(server["partitions"]),
         _duration(up_s) if up_s > 0 else "-",
         counters or "-",
     )
@@ -171,8 +183,8 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f}s"
 
 
-def _move(one: Mapping[str, Any]) -> str:
-    how = "planned" if one["planned"] else "taken over"
-    at = time.strftime("%H:%M:%S ", time.localtime(one["at_ms"] / 1000)) if one["at_ms"] else ""
-    source = one["source"] or "nobody"
-    return f"  {at}{one['topic_uuid']}/{one['partition']}: {source} -> {one['target']} ({how})"
+def _move(move: Mapping[str, Any]) -> str:
+    kind = "planned" if move["planned"] else "failover"
+    at = time.strftime("%H:%M:%S ", time.localtime(move["at_ms"] / 1000)) if move["at_ms"] else ""
+    source = move["source"] or "none"
+    return f"  {at}{move['topic_uuid']}/{move['partition']}: {source} -> {move['target']} ({kind})"

@@ -1,4 +1,4 @@
-"""``talos cluster weights``: virtual nodes of the servers from the traffic of past days."""
+"""``talos cluster weights``: virtual nodes of the servers, computed from past traffic."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import click
 
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.counts import counted
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.pipelines.traffic.report import PATH, question, report, share_rows
 from opentalos.pipelines.traffic.traffic_file import read_traffic
@@ -19,37 +20,35 @@ _COLUMNS = (
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.option(
     "--budget", type=click.FloatRange(0, 100), default=2.0, show_default=True,
-    help="Percent of all partitions of the cluster that may move.",
+    help="Percentage of the partitions of the cluster that may move.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--dry-run", is_flag=True, help="Show the proposal, and change nothing.")
 @with_format
 @with_server
 def weights(
     file: Path, budget: float, dry_run: bool, output: Output, server: ServerOptions
 ) -> None:
-    """Set weights that spread the traffic of FILE evenly.
+    """Set server weights that distribute the traffic in FILE evenly.
 
-    FILE is CSV or Parquet with the columns topic (uuid or resource name), partition, day (a date
-    or a number) and bytes. A partition that it does not name counts as idle. Meant to be run once
-    a day.
+    FILE is CSV or Parquet with the columns topic (UUID or resource name), partition, day (a date
+    or a number) and bytes. Partitions that are not in FILE count as idle. Run it once a day, from
+    cron for example.
 
     Example: talos cluster weights traffic.parquet --dry-run
     """
     days = read_traffic(file)
     call = server.rest()
     proposal = call("POST", PATH, question(days, budget))
-    beside = output.form != "text"  # what is no row goes to stderr then
-    most, count = proposal["moves_max"], proposal["partitions"]
-    click.echo(f"at most {most} of {count} partitions may move (--budget {budget:g} %)", err=beside)
-    if beside:
+    to_stderr = output.form != "text"  # stdout has only rows then
+    most, count = proposal["moves_max"], counted(proposal["partitions"], "partition")
+    click.echo(f"at most {most} of {count} may move (--budget {budget:g} %)", err=to_stderr)
+    if to_stderr:
         output.table(_COLUMNS, list(share_rows(proposal)))
     else:
         click.echo("\n".join(report(proposal, len(days))))
     if dry_run:
-        click.echo("nothing was changed (--dry-run)", err=beside)
+        click.echo("dry run: nothing was changed", err=to_stderr)
         return
     call("PUT", "cluster/weights", {"servers": proposal["weights"]})
-    servers = len(proposal["servers"])
-    click.echo(
-        f"weights of {servers} servers are set; the controller moves the partitions", err=beside
-    )
+    servers = counted(len(proposal["servers"]), "server")
+    click.echo(f"set the weights of {servers}; the controller moves the partitions", err=to_stderr)

@@ -1,4 +1,4 @@
-"""``talos group``: consumer groups of a topic, over REST."""
+"""``talos group``: administration of consumer groups, over REST."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,9 @@ from opentalos.cli.connection.completion import groups, topic_argument
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.input.confirm import confirm, with_yes
-from opentalos.cli.input.times import TIME_HELP, Place, as_place, unix_ms
+from opentalos.cli.input.times import TIME_HELP, Position, as_position, unix_ms
 from opentalos.cli.output.formats import Output, with_format
+from opentalos.cli.renamed import add_former_name
 from opentalos.cli.rest_path import rest_path
 from opentalos.model.errors import BadRequest
 
@@ -27,9 +28,9 @@ _group_argument = click.argument("group_name", metavar="GROUP", shell_complete=g
 
 @click.group()
 def group() -> None:
-    """Consumer groups: progress, lag, resets.
+    """Show and reset consumer groups.
 
-    A checkpoint is the offset of the last message that a group has processed; -1: none.
+    A checkpoint is the committed offset of a group: that of the last processed message, or -1.
     """
 
 
@@ -38,7 +39,7 @@ def group() -> None:
 @with_format
 @with_server
 def list_groups(topic: str, output: Output, server: ServerOptions) -> None:
-    """List the groups of TOPIC with their lag.
+    """List the consumer groups of TOPIC with their lag.
 
     Example: talos group list orders
     """
@@ -51,13 +52,16 @@ def list_groups(topic: str, output: Output, server: ServerOptions) -> None:
 @_group_argument
 @with_format
 @with_server
-def show(topic: str, group_name: str, output: Output, server: ServerOptions) -> None:
-    """Show checkpoint, lag and worker of each partition of TOPIC.
+def describe(topic: str, group_name: str, output: Output, server: ServerOptions) -> None:
+    """Show the checkpoint, lag and worker of GROUP for each partition of TOPIC.
 
-    Example: talos group show orders billing
+    Example: talos group describe orders billing
     """
     found = server.rest()("GET", rest_path("topics", topic, "groups", group_name))
     output.table(("partition", "checkpoint", "lag", "worker", "address"), found["partitions"])
+
+
+add_former_name(group, "show", describe)
 
 
 @group.command()
@@ -67,11 +71,11 @@ def show(topic: str, group_name: str, output: Output, server: ServerOptions) -> 
 @with_format
 @with_server
 def delete(topic: str, group_name: str, yes: bool, output: Output, server: ServerOptions) -> None:
-    """Forget GROUP and its checkpoints; it must have no workers.
+    """Delete GROUP and its checkpoints; it must have no workers.
 
     Example: talos group delete orders billing --yes
     """
-    confirm(f"Delete group {group_name} of {topic} with its checkpoints?", yes)
+    confirm(f"Delete group {group_name} of {topic} and its checkpoints?", yes)
     server.rest()("DELETE", rest_path("topics", topic, "groups", group_name))
     output.done(f"deleted group {group_name}", topic=topic, group=group_name)
 
@@ -79,29 +83,38 @@ def delete(topic: str, group_name: str, yes: bool, output: Output, server: Serve
 @group.command(epilog=TIME_HELP)
 @topic_argument
 @_group_argument
-@click.option("--to", metavar="start|end|TIME|OFFSET", callback=as_place, help="Next to be read.")
-@click.option("--from-file", type=click.Path(path_type=Path), help="Checkpoints of an undo file.")
+@click.option(
+    "--to",
+    metavar="start|end|TIME|OFFSET",
+    callback=as_position,
+    help="Position of the next message to read.",
+)
+@click.option(
+    "--from-file", type=click.Path(path_type=Path), help="Restore the checkpoints of an undo file."
+)
 @click.option(
     "--partition",
     "chosen",
     type=click.IntRange(0),
     multiple=True,
-    help="Only this one; may be given several times.",
+    help="Reset only this partition; repeatable.",
 )
-@click.option("--dry-run", is_flag=True, help="Show before and after; change nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show the offsets before and after, and change nothing."
+)
 @click.option(
     "--undo-file",
     "undo_path",
     type=click.Path(path_type=Path),
-    help="Where to keep the checkpoints that are replaced.",
-    show_default="talos-undo-TOPIC-GROUP-TIME.json in this folder",
+    help="File for the checkpoints that are replaced.",
+    show_default="talos-undo-TOPIC-GROUP-TIME.json in the current directory",
 )
 @with_format
 @with_server
 def reset(
     topic: str,
     group_name: str,
-    to: Place | None,
+    to: Position | None,
     from_file: Path | None,
     chosen: Sequence[int],
     dry_run: bool,
@@ -109,34 +122,35 @@ def reset(
     output: Output,
     server: ServerOptions,
 ) -> None:
-    """Let GROUP go on at another place of TOPIC.
+    """Reset the offsets of GROUP on TOPIC.
 
-    Before anything is changed, the checkpoints are written to a new file, whose path is printed;
-    --from-file takes the reset back. Workers that run lose their partitions and go on from the
-    new place.
+    The current checkpoints are first saved to an undo file, whose path is printed; --from-file
+    restores them. Running workers lose their partitions and resume from the new offsets.
 
     \b
     Example: talos group reset orders billing --to 2h --dry-run
              talos group reset orders billing --from-file talos-undo-orders-billing-....json
     """
     if (to is None) == (from_file is None):
-        raise click.UsageError("give --to or --from-file")
+        raise click.UsageError("pass either --to or --from-file")
     if from_file is not None and chosen:
-        raise click.UsageError("--partition is for --to")
-    one = _Reset.of(server.rest(), topic, group_name)
-    target = one.from_file(from_file) if from_file is not None else one.target(to, chosen)
-    rows = one.send(target, dry_run=True)
+        raise click.UsageError("--partition requires --to")
+    plan = _Reset.of(server.rest(), topic, group_name)
+    target = plan.from_file(from_file) if from_file is not None else plan.target(to, chosen)
+    rows = plan.send(target, dry_run=True)
     if dry_run:
         output.table(_RESET_COLUMNS, rows)
-        click.echo("nothing was changed (--dry-run)", err=True)
+        click.echo("dry run: nothing was changed", err=True)
         return
     path = undo_path or undo_file.default_path(topic, group_name, datetime.now(UTC))
-    one.save(path, rows)
-    done = one.send(target, dry_run=False)
+    plan.save(path, rows)
+    done = plan.send(target, dry_run=False)
     if [row["before"] for row in done] != [row["before"] for row in rows]:
-        click.echo(f"the group moved meanwhile: {path} has its places just before", err=True)
+        click.echo(
+            f"the group committed in the meantime; {path} has its earlier checkpoints", err=True
+        )
     output.table(_RESET_COLUMNS, done)
-    click.echo(f"undo: talos group reset {topic} {group_name} --from-file {path}", err=True)
+    click.echo(f"to undo: talos group reset {topic} {group_name} --from-file {path}", err=True)
 
 
 _RESET_COLUMNS = ("partition", "before", "after")
@@ -144,7 +158,7 @@ _RESET_COLUMNS = ("partition", "before", "after")
 
 @dataclass(frozen=True, slots=True)
 class _Reset:
-    """A group of a topic that is to be reset."""
+    """The reset of one group of one topic."""
 
     call: "RestClient"
     topic: str  # resource name
@@ -155,41 +169,41 @@ class _Reset:
         return cls(call, call("GET", rest_path("topics", topic))["resource"], name)
 
     def from_file(self, path: Path) -> Any:
-        """The checkpoints of an undo file, which must be of this very topic and group."""
+        """The target that an undo file describes; it must belong to this topic and group."""
         saved = undo_file.read(path)
         for what, wanted, found in (
             ("topic", self.topic, saved.topic),
             ("group", self.group, saved.group),
         ):
             if wanted != found:
-                raise BadRequest(f"{path} is of {what} {found}, not of {wanted}")
+                raise BadRequest(f"{path} belongs to {what} {found}, not {wanted}")
         return _checkpoints(saved.offsets)
 
-    def target(self, to: Place | None, chosen: Sequence[int]) -> Any:
-        """What REST is told; offsets are checkpoints there: the last message, not the next."""
+    def target(self, to: Position | None, chosen: Sequence[int]) -> Any:
+        """The target for REST, which takes checkpoints: the last processed offset, not the next."""
         if isinstance(to, int):
-            partitions = chosen or [one["partition"] for one in self._offsets(None)]
+            partitions = chosen or [partition["partition"] for partition in self._offsets(None)]
             return _checkpoints(dict.fromkeys(partitions, to - 1))
         if not chosen:
             return to if isinstance(to, str) else {"time_ms": unix_ms(_time(to))}
         query = None if isinstance(to, str) else {"time_ms": unix_ms(_time(to))}
         field = {"start": "start", "end": "next"}[to] if isinstance(to, str) else "at"
-        found = {one["partition"]: one for one in self._offsets(query)}
-        missing = [one for one in chosen if field not in found.get(one, {})]
+        found = {offsets["partition"]: offsets for offsets in self._offsets(query)}
+        missing = [partition for partition in chosen if field not in found.get(partition, {})]
         if missing:
-            reason = found.get(missing[0], {}).get("error", "it does not exist")
+            reason = found.get(missing[0], {}).get("error", "no such partition")
             raise BadRequest(f"cannot reset partition {missing[0]}: {reason}")
-        return _checkpoints({one: found[one][field] - 1 for one in chosen})
+        return _checkpoints({partition: found[partition][field] - 1 for partition in chosen})
 
     def send(self, target: Any, *, dry_run: bool) -> list[dict[str, Any]]:
-        """Partitions with their checkpoints before and after."""
+        """Reset, or only plan it; the partitions with their checkpoints before and after."""
         path = rest_path("topics", self.topic, "groups", self.group, "reset")
         document = {"to": target, "dry_run": dry_run}
         found: list[dict[str, Any]] = self.call("POST", path, document)["partitions"]
         return found
 
     def save(self, path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Keep what will be replaced."""
+        """Save the checkpoints that the reset replaces."""
         before = {row["partition"]: row["before"] for row in rows}
         undo_file.write_new(path, Checkpoints(self.topic, self.group, before))
 
@@ -199,8 +213,8 @@ class _Reset:
         return found
 
 
-def _time(to: Place | None) -> datetime:
-    assert isinstance(to, datetime), "the other kinds of place were looked at"
+def _time(to: Position | None) -> datetime:
+    assert isinstance(to, datetime), "the callers handle the other types"
     return to
 
 

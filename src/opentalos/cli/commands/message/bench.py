@@ -1,4 +1,4 @@
-"""``talos bench``: put and read load against a server, in a topic of its own."""
+"""``talos bench``: put and get load on a temporary topic."""
 
 import os
 from typing import TYPE_CHECKING, Final
@@ -7,8 +7,10 @@ import click
 
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.counts import counted
 from opentalos.cli.input.interrupt import Interrupted, stopping
 from opentalos.cli.output.formats import Output, with_format
+from opentalos.cli.renamed import RenamedOption
 from opentalos.cli.rest_path import rest_path
 from opentalos.model.errors import TalosError
 from opentalos.model.message import Compression
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from opentalos.sdk.rest_client import RestClient
 
 _SECONDS_MAX: Final = 600
-_RETENTION_S: Final = 3_600  # should the topic not be deleted at the end
+_RETENTION_S: Final = 3_600  # in case the topic cannot be deleted at the end
 _MESSAGE_BYTES_MAX: Final = 1 << 20
 _COLUMNS: Final = (
     "load", "messages", "failed", "seconds", "messages_per_s", "mib_per_s", "p50_ms", "p99_ms",
@@ -31,7 +33,7 @@ _COLUMNS: Final = (
     type=click.FloatRange(0.1, _SECONDS_MAX),
     default=5.0,
     show_default=True,
-    help="For how long to put, and to read at most.",
+    help="Duration of the puts, and longest duration of the gets.",
 )
 @click.option(
     "--bytes",
@@ -39,31 +41,37 @@ _COLUMNS: Final = (
     type=click.IntRange(1, _MESSAGE_BYTES_MAX),
     default=1024,
     show_default=True,
-    help="Of a message; they are random.",
+    help="Size of a message; the content is random.",
 )
 @click.option(
-    "--partitions", type=click.IntRange(1, 1024), default=4, show_default=True, help="Of the topic."
+    "--partitions",
+    type=click.IntRange(1, 1024),
+    default=4,
+    show_default=True,
+    help="Number of partitions of the topic.",
 )
 @click.option(
     "--rate",
     type=click.FloatRange(1),
     metavar="N",
-    help="Messages a second.",
-    show_default="as many as the server takes",
+    help="Messages per second.",
+    show_default="unlimited",
 )
 @click.option(
-    "--data-max",
+    "--max-mib",
     "mib_max",
+    cls=RenamedOption,
+    former="--data-max",
     type=click.IntRange(1),
     default=1024,
     show_default=True,
-    help="End the puts after so many MiB.",
+    help="Stop the puts after this many MiB.",
 )
 @click.option(
     "--compression",
-    type=click.Choice([one.name.lower() for one in Compression]),
+    type=click.Choice([codec.name.lower() for codec in Compression]),
     default="snappy",
-    help="Of the blocks.",
+    help="Compression codec of the message blocks.",
     show_default=True,
 )
 @with_format
@@ -78,11 +86,11 @@ def bench(
     output: Output,
     server: ServerOptions,
 ) -> None:
-    """Put messages to a new topic, read them, show figures, and delete the topic.
+    """Measure put and get throughput and latency on a new topic, and delete the topic.
 
-    The latency of a put is from when it was due to its confirmation, that of a get is of one
-    fetch; cpu_s is what this process used. Without --rate the puts fill the buffer, so the
-    latency is that of a full one.
+    Put latency is measured from the scheduled send time to the acknowledgement, get latency is
+    that of one fetch; cpu_s is the CPU time of this process. Without --rate the send buffer is
+    always full, which dominates the put latency.
 
     Example: talos bench --seconds 10 --rate 5000
     """
@@ -95,7 +103,7 @@ def bench(
         name, message_bytes, seconds, mib_max << 20, rate, Compression[compression.upper()]
     )  # fmt: skip
     figures: list[Figures] = []
-    with stopping() as stop:  # from before there is a topic until it is gone
+    with stopping() as stop:  # from before the topic is created until it is deleted
         resource = call("POST", "topics", wanted)["resource"]
         try:
             with Client(server.config()) as client:
@@ -104,16 +112,16 @@ def bench(
                     figures.append(get_load(client, load, lambda: stop.asked))
         finally:
             _delete(call, name, resource)
-    output.table(_COLUMNS, [one.row() for one in figures])
+    output.table(_COLUMNS, [result.row() for result in figures])
     if stop.asked:
-        raise Interrupted("interrupted; the figures are of the time until then")
-    failed = sum(one.failed for one in figures)
+        raise Interrupted("interrupted; the results cover the time until then")
+    failed = sum(result.failed for result in figures)
     if failed:
-        raise click.ClickException(f"{failed} messages could not be put")
+        raise click.ClickException(f"could not put {counted(failed, 'message')}")
 
 
 def _delete(call: "RestClient", name: str, resource: str) -> None:
     try:
         call("DELETE", rest_path("topics", resource))
     except TalosError as error:
-        click.echo(f"topic {name} could not be deleted: {error}", err=True)
+        click.echo(f"could not delete topic {name}: {error}", err=True)

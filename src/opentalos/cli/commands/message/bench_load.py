@@ -1,4 +1,4 @@
-"""Put and read load of `talos bench`, by our SDK."""
+"""The put and get load of `talos bench`, through the SDK."""
 
 import asyncio
 import os
@@ -13,9 +13,9 @@ from opentalos.sdk import Client, ProducerSettings, TalosProducer, aio
 from opentalos.sdk.core.values import Compression, Record
 from opentalos.sdk.errors import TalosError
 
-_BATCH_BYTES: Final = 64 << 10  # handed to the producer at once
+_BATCH_BYTES: Final = 64 << 10  # per call of the producer
 _BATCH_MESSAGES: Final = 200
-_BUFFER_BYTES: Final = 8 << 20  # so that messages do not wait for long in our own buffer
+_BUFFER_BYTES: Final = 8 << 20  # small, to keep the wait in this buffer short
 _FETCH_BYTES: Final = 2 << 20
 _FLUSH_S: Final = 30.0
 _MIB: Final = 1 << 20
@@ -23,19 +23,19 @@ _MIB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much of what; every run ends at the time or at the amount."""
+    """The load; a run ends at the time limit or at the amount, whichever is first."""
 
     topic: str
     message_bytes: int
     seconds: float
     bytes_max: int
-    rate: float | None = None  # messages a second; None: as many as the server takes
+    rate: float | None = None  # messages per second; None: unlimited
     compression: Compression = Compression.SNAPPY
 
 
 @dataclass(slots=True)
 class Figures:
-    """What a load came to."""
+    """The results of a run."""
 
     load: str
     messages: int
@@ -46,7 +46,7 @@ class Figures:
     latencies_s: Sequence[float]
 
     def row(self) -> dict[str, Any]:
-        """As it is shown."""
+        """The results as an output row."""
         ordered = sorted(self.latencies_s)
         return {
             "load": self.load,
@@ -63,9 +63,9 @@ class Figures:
 
 
 def put_load(client: Client, load: Load, stopped: Callable[[], bool]) -> Figures:
-    """Put until the time is over, then wait for every message.
+    """Put until the time is over, then wait for every acknowledgement.
 
-    The latency is that of one message of each batch: from when it was due to its confirmation.
+    Latency is sampled on one message of each batch, from its scheduled time to its acknowledgement.
     """
     settings = ProducerSettings(compression=load.compression, buffer_bytes_max=_BUFFER_BYTES)
     count = max(1, min(_BATCH_MESSAGES, _BATCH_BYTES // load.message_bytes))
@@ -94,7 +94,7 @@ def put_load(client: Client, load: Load, stopped: Callable[[], bool]) -> Figures
                 progress.show(sent)
             producer.flush(_FLUSH_S)
         except TimeoutError:
-            pass  # what is left is counted as failed
+            pass  # close() fails the remaining messages, which count as failed
         finally:
             producer.close(0.0)
     stored = sent - len(failed)
@@ -107,11 +107,11 @@ def put_load(client: Client, load: Load, stopped: Callable[[], bool]) -> Figures
 
 
 def get_load(client: Client, load: Load, stopped: Callable[[], bool]) -> Figures:
-    """Read all partitions side by side, once; the latency is that of a fetch."""
+    """Read all partitions once, concurrently; latency is that of one fetch."""
     latencies_s: list[float] = []
     began_s, cpu_s, found = time.monotonic(), time.process_time(), 0
 
-    def go_on() -> bool:
+    def running() -> bool:
         return not stopped() and time.monotonic() < began_s + load.seconds
 
     with Progress("messages read") as progress:
@@ -121,7 +121,7 @@ def get_load(client: Client, load: Load, stopped: Callable[[], bool]) -> Figures
             found += count
             progress.show(found)
 
-        client.run(lambda inner: _read_all(inner, load.topic, go_on, latencies_s, read))
+        client.run(lambda inner: _read_all(inner, load.topic, running, latencies_s, read))
     return Figures(
         "get", found, 0, found * load.message_bytes,
         time.monotonic() - began_s, time.process_time() - cpu_s, latencies_s,
@@ -135,14 +135,14 @@ def _due(began_s: float, sent: int, rate: float | None) -> float:
 async def _read_all(
     client: aio.Client,
     topic: str,
-    go_on: Callable[[], bool],
+    running: Callable[[], bool],
     latencies_s: list[float],
     count: Callable[[int], None],
 ) -> None:
     consumer = aio.SimpleConsumer(client, topic)
 
     async def read(partition: int, offset: int, end: int) -> None:
-        while offset < end and go_on():
+        while offset < end and running():
             asked_s = time.monotonic()
             records: list[Record] = await consumer.fetch(partition, offset, bytes_max=_FETCH_BYTES)
             latencies_s.append(time.monotonic() - asked_s)
@@ -151,11 +151,13 @@ async def _read_all(
                 count(len(records))
 
     ranges = await consumer.offsets()
-    await asyncio.gather(*(read(p, one.start, one.next) for p, one in ranges.items()))
+    await asyncio.gather(
+        *(read(partition, range_.start, range_.next) for partition, range_ in ranges.items())
+    )
 
 
 def _percentile(ordered: Sequence[float], share: float) -> float | None:
-    """Of values in order, in milliseconds."""
+    """A percentile of sorted values, in milliseconds."""
     if not ordered:
         return None
     return round(1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))], 1)

@@ -1,4 +1,4 @@
-"""``talos consume``: messages of a topic to stdout, by our SDK."""
+"""``talos consume``: messages of a topic to stdout, through the SDK."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -8,7 +8,7 @@ import click
 from opentalos.cli.connection.completion import groups, topic_argument
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
-from opentalos.cli.input.times import TIME_HELP, Place, from_option, partitions_option
+from opentalos.cli.input.times import TIME_HELP, Position, from_option, partitions_option
 from opentalos.cli.output.message_copy import copy_messages
 from opentalos.cli.output.record_format import (
     FORMAT_HELP,
@@ -35,13 +35,13 @@ def _as_render(_ctx: click.Context, _param: click.Parameter, value: str | None) 
 @click.argument("place", metavar="[-]", type=click.Choice(["-"]), default="-")
 @from_option
 @partitions_option
-@click.option("--follow", "-f", is_flag=True, help="Go on with what comes, until Ctrl-C.")
-@click.option("--count", "-n", type=click.IntRange(1), help="End after so many messages.")
+@click.option("--follow", "-f", is_flag=True, help="Keep waiting for new messages, until Ctrl-C.")
+@click.option("--count", "-n", type=click.IntRange(1), help="Stop after this many messages.")
 @click.option(
     "--group",
     "group_name",
     shell_complete=groups,
-    help="Read as a worker of this consumer group, which commits what was written.",
+    help="Read as a worker of this consumer group and commit what was written.",
 )
 @click.option(
     "--idle",
@@ -49,7 +49,7 @@ def _as_render(_ctx: click.Context, _param: click.Parameter, value: str | None) 
     type=click.FloatRange(0),
     default=10.0,
     show_default=True,
-    help="With --group and without --follow: end when nothing came for so many seconds.",
+    help="With --group and without --follow: stop after this many seconds without messages.",
 )
 @click.option(
     "--format",
@@ -57,7 +57,8 @@ def _as_render(_ctx: click.Context, _param: click.Parameter, value: str | None) 
     type=click.Choice(["text", "json", "tsv"]),
     default="text",
     show_default=True,
-    help="text: as --output says; json: an object per line.",
+    help="Output format; text: see --output, json: one object per line, tsv: a header and escaped "
+    "values.",
 )
 @click.option(
     "--output",
@@ -67,13 +68,13 @@ def _as_render(_ctx: click.Context, _param: click.Parameter, value: str | None) 
     callback=_as_render,
     default=_LINE,
     show_default=True,
-    help="How a message looks as text; see below.",
+    help="Format string of a message as text; see below.",
 )
 @with_server
 def consume(
     topic: str,
     place: str,
-    start: Place | None,
+    start: Position | None,
     partitions: Sequence[int],
     follow: bool,
     count: int | None,
@@ -83,23 +84,28 @@ def consume(
     render: Render,
     server: ServerOptions,
 ) -> None:
-    """Write the messages of TOPIC to stdout: those there are now, or with --follow for ever.
+    """Print the messages of TOPIC.
 
-    The messages of a partition come in order. With --group it begins behind what the group has
-    committed; --from is for partitions without a commit. What was written is committed every few
-    seconds and at the end, so after a crash some messages come again. What a table's stream put
-    there is shown by talos table follow.
+    Prints existing messages; with --follow, keeps waiting for new ones. The messages of a partition
+    are in order.
+
+    With --group, reading resumes after the committed offsets of the group; --from applies to
+    partitions without a commit. Printed messages are committed every few seconds and at the end;
+    after a crash some are redelivered.
+
+    Use talos table follow to decode the changes of a table's stream. A final - (stdout) is accepted
+    and changes nothing.
 
     \b
     Example: talos consume orders --from 2h --output '%p %o %k: %s\\n'
              talos consume orders --follow --format json | jq .text
     """
-    from opentalos.cli.input.record_source import (
-        Wanted,  # takes its time, which --help does not need
-    )
+    from opentalos.cli.input.record_source import Wanted  # slow to import; --help does not need it
 
     if group_name is not None and partitions:
-        raise click.UsageError("--partition cannot be had with --group, which shares them out")
+        raise click.UsageError(
+            "--partition cannot be combined with --group, which assigns the partitions"
+        )
     if start is None:
         start = "end" if follow and group_name is None else "start"
     renders = {"text": render, "json": render_json, "tsv": render_tsv}

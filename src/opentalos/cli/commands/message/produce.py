@@ -1,4 +1,4 @@
-"""``talos produce``: lines of a file or pipe as messages of a topic, by our SDK."""
+"""``talos produce``: lines of a file or pipe as messages of a topic, through the SDK."""
 
 import os
 import stat
@@ -34,15 +34,18 @@ _IDEMPOTENT: Final[dict[str, Any]] = {"auto": "auto", "yes": True, "no": False}
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="A message is a line; or a line is a JSON object, as talos consume --format json has it.",
+    help="text: each line is a message; json: each line is an object, as printed by talos consume "
+    "--format json.",
 )
-@click.option("--key-separator", metavar="TEXT", help="What is before it in a line is the key.")
-@click.option("--partition", type=click.IntRange(0), help="All to this one.")
+@click.option(
+    "--key-separator", metavar="TEXT", help="Text before this separator is the message key."
+)
+@click.option("--partition", type=click.IntRange(0), help="Send all messages to this partition.")
 @click.option(
     "--compression",
-    type=click.Choice([one.name.lower() for one in Compression]),
+    type=click.Choice([codec.name.lower() for codec in Compression]),
     default="snappy",
-    help="Of the blocks.",
+    help="Compression codec of the message blocks.",
     show_default=True,
 )
 @click.option(
@@ -50,7 +53,7 @@ _IDEMPOTENT: Final[dict[str, Any]] = {"auto": "auto", "yes": True, "no": False}
     type=click.Choice(list(_IDEMPOTENT)),
     default="auto",
     show_default=True,
-    help="Whether a put that is repeated is stored once; auto: if the server can.",
+    help="Store a message once even if its put is retried; auto: if the server supports it.",
 )
 @click.option(
     "--timeout",
@@ -58,7 +61,7 @@ _IDEMPOTENT: Final[dict[str, Any]] = {"auto": "auto", "yes": True, "no": False}
     type=click.FloatRange(1),
     default=60.0,
     show_default=True,
-    help="Seconds that the server may take to store a message.",
+    help="Seconds until a message must be stored.",
 )
 @with_server
 def produce(
@@ -72,15 +75,14 @@ def produce(
     timeout_s: float,
     server: ServerOptions,
 ) -> None:
-    """Put the lines of FILE (-: of stdin) to TOPIC, each as one message.
+    """Send each line of FILE (default: stdin) to TOPIC as a message.
 
-    Messages with a key go to the partition of the key, others to the partitions in turns. Prints
-    on stderr how many are stored; exit status 0 means all are. Ctrl-C sends what was read and
-    tells how many are stored, are not, or are unknown.
+    Messages with a key go to the partition of the key, others round-robin. The number of stored
+    messages is printed on stderr; exit status 0 means that all are stored. Ctrl-C sends what was
+    read and reports how many messages are stored, not stored, or unknown.
 
-    With --format json a line has text, base64 or value, and maybe key, sequence_number,
-    create_ms, type, schema_fingerprint and tag; topic, partition, offset and append_ms are
-    passed over.
+    With --format json, a line has text, base64 or value, and optionally key, sequence_number,
+    create_ms, type, schema_fingerprint and tag; topic, partition, offset and append_ms are ignored.
 
     \b
     Example: talos produce orders --key-separator : < orders.txt
@@ -89,9 +91,9 @@ def produce(
     from opentalos.cli.input.message_lines import parser
 
     if partition is not None and idempotent == "yes":
-        raise click.UsageError("--idempotent yes cannot be had with --partition")
+        raise click.UsageError("--idempotent yes cannot be combined with --partition")
     if form == "json" and key_separator is not None:
-        raise click.UsageError("--key-separator is for text; JSON lines have keys")
+        raise click.UsageError("--key-separator applies to text; JSON lines have keys")
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty")
     parse = parser(form, None if key_separator is None else key_separator.encode())
@@ -131,7 +133,7 @@ class _Plan:
 
 
 class _Source:
-    """Messages out of a file or pipe."""
+    """Messages of a file or pipe."""
 
     def __init__(self, file: BinaryIO, parse: "Parse") -> None:
         from opentalos.cli.input.message_lines import Lines
@@ -141,7 +143,7 @@ class _Source:
         self.read_bytes = 0
 
     def bytes_count(self) -> int | None:
-        """Of a whole file; None: nobody knows."""
+        """The size of a regular file; None: unknown."""
         try:
             found = os.fstat(self._file.fileno())
         except OSError:
@@ -149,9 +151,9 @@ class _Source:
         return found.st_size if stat.S_ISREG(found.st_mode) else None
 
     def messages(self, stop: Stop) -> "Iterator[list[Message]]":
-        """Messages of one read after the other, until the end or Ctrl-C.
+        """The messages of each read, until the end of the file or Ctrl-C.
 
-        Raises: BadRequest, naming the line; the messages before it were given.
+        Raises: BadRequest: names the invalid line; the preceding messages were yielded.
         """
         read = getattr(self._file, "read1", self._file.read)
         while not stop.asked:
@@ -173,12 +175,14 @@ class _Source:
                 found.append(self._parse(line))
             except BadRequest as error:
                 yield found
-                raise BadRequest(f"line {self._line}: {error}; nothing behind it was put") from None
+                raise BadRequest(
+                    f"line {self._line}: {error}; stopped here, later lines were not sent"
+                ) from None
         yield found
 
 
 def _copy(source: _Source, writer: "Writer", timeout_s: float) -> None:
-    """Put everything there is, then say what became of it."""
+    """Put all messages, then report their outcomes."""
     from opentalos.cli.input.message_lines import parts_of
 
     failure: TalosError | None = None
@@ -191,7 +195,7 @@ def _copy(source: _Source, writer: "Writer", timeout_s: float) -> None:
                         writer.put(part)
                         progress.show(source.read_bytes)
                     if account.error is not None:
-                        break  # the others would end the same way
+                        break  # the remaining messages would fail the same way
         except KeyboardInterrupt:
             pass  # a second one, or one during a put to a partition
         except TalosError as error:

@@ -1,4 +1,4 @@
-"""What `talos produce` writes with, and the account of what became of every message."""
+"""The writers of `talos produce`, and the count of outcomes that they keep."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -6,16 +6,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from opentalos.cli.counts import counted
 from opentalos.sdk import Client, Outcome, ProducerSettings, SimpleProducer, TalosProducer
 from opentalos.sdk.core.values import Compression, Message
 from opentalos.sdk.errors import OutcomeUnknown, TalosError
 
-_LOOK_S: Final = 0.2  # so often a flush tells how far it is
+_FLUSH_S: Final = 0.2  # one wait inside a flush
 
 
 @dataclass(slots=True)
 class Account:
-    """Messages by what became of them; ``error`` is the first one."""
+    """The number of messages by outcome; ``error`` is the first error."""
 
     taken: int = 0
     not_done: int = 0
@@ -24,11 +25,11 @@ class Account:
 
     @property
     def stored(self) -> int:
-        """Once all have their outcome."""
+        """Stored messages; final once every outcome is known."""
         return max(0, self.taken - self.not_done - self.unknown)
 
     def failed(self, count: int, error: TalosError, unknown: bool) -> None:
-        """So many are not stored, or nobody knows."""
+        """Count messages that are not stored, or whose outcome is unknown."""
         self.error = self.error or error
         if unknown:
             self.unknown += count
@@ -37,7 +38,7 @@ class Account:
 
     @contextmanager
     def taking(self, count: int) -> Iterator[None]:
-        """Count messages that are put inside; an error there is theirs, and goes no further."""
+        """Count messages that are put in the block; an error in it is counted and suppressed."""
         self.taken += count
         try:
             yield
@@ -48,17 +49,16 @@ class Account:
             raise
 
     def __str__(self) -> str:
-        text = f"{self.stored} {'message' if self.stored == 1 else 'messages'} stored"
+        text = f"{counted(self.stored, 'message')} stored"
         if self.not_done:
             text += f", {self.not_done} not stored"
         if self.unknown:
-            text += f", {self.unknown} unknown (stored or not)"
+            text += f", {self.unknown} unknown (may be stored)"
         return text
 
 
 class Writer(Protocol):
-    """Takes messages; after ``finish`` every one has its place in the account, which also has the
-    errors."""
+    """Takes messages; after ``finish`` the account has the outcome of every message."""
 
     account: Account
 
@@ -67,32 +67,32 @@ class Writer(Protocol):
 
 
 class KeyedWriter:
-    """Messages to the partitions of their keys, else in turns; sent in the background."""
+    """Sends messages to the partitions of their keys, others round-robin, in the background."""
 
     def __init__(self, client: Client, topic: str, settings: ProducerSettings) -> None:
         self.account = Account()
         self._producer = TalosProducer(client, topic, settings)
 
     def put(self, messages: Sequence[Message]) -> None:
-        """Of one part, which the producer takes whole or not at all."""
+        """Hand over a part, which the producer accepts as a whole or not at all."""
         with self.account.taking(len(messages)):
             self._producer.put_many(messages, on_error=self._failed)
 
     def finish(self, timeout_s: float) -> None:
-        """Wait until all have their outcome; a KeyboardInterrupt or the time ends it."""
+        """Wait for every outcome, at most ``timeout_s`` and until a KeyboardInterrupt."""
         try:
             self._flush(timeout_s)
         except KeyboardInterrupt:
-            pass  # the account says what is unknown
+            pass  # the account counts the rest as unknown
         finally:
             self._producer.close(0.0)
 
     def _flush(self, timeout_s: float) -> None:
-        # In short waits, since a thread that waits for a lock may not see Ctrl-C before its end.
+        # Short waits: Ctrl-C is only handled once a wait for a lock returns.
         until_s = time.monotonic() + timeout_s
         while time.monotonic() < until_s:
             try:
-                self._producer.flush(_LOOK_S)
+                self._producer.flush(_FLUSH_S)
             except TimeoutError:
                 continue
             return
@@ -102,7 +102,7 @@ class KeyedWriter:
 
 
 class PartitionWriter:
-    """Messages to one partition, block by block: each ``put`` waits until they are stored."""
+    """Sends messages to one partition; each ``put`` waits until its block is stored."""
 
     def __init__(
         self, client: Client, topic: str, partition: int, compression: Compression
@@ -111,10 +111,10 @@ class PartitionWriter:
         self._producer = SimpleProducer(client, topic, partition, compression=compression)
 
     def put(self, messages: Sequence[Message]) -> None:
-        """All are stored, or the account says what they are."""
+        """Put a block and count its outcome."""
         with self.account.taking(len(messages)):
             self._producer.put(messages)
 
     def finish(self, timeout_s: float) -> None:
-        """Nothing waits."""
+        """Close the producer; there is nothing to wait for."""
         self._producer.close()

@@ -1,4 +1,4 @@
-"""``talos query``: what the pipelines made, from the OLAP store."""
+"""``talos query``: queries of the OLAP store that the pipelines fill."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 _MISSING: Final = "talos query needs DuckDB and pyarrow: pip install 'opentalos[spark]'"
 _EXTRA: Final = ("duckdb", "pyarrow")
-_DIGITS: Final = 6  # of a fraction, shown to people
+_DIGITS: Final = 6  # decimal places in text output
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
 @click.group()
 def query() -> None:
-    """Time series, largest values, groups and percentiles of what the pipelines made.
+    """Query the results of pipelines: time series, top values, groups and percentiles.
 
     The tables metrics_10s, metrics_1m and metrics_1h have the columns service, cluster, machine,
-    tenant, topic, partition, measure, kind, total, samples, low, high and last. A server's own row
-    has an empty topic; each of its partitions has a row besides.
+    tenant, topic, partition, measure, kind, total, samples, low, high and last. Rows of a server as
+    a whole have an empty topic; rows of its partitions name topic and partition.
     """
 
 
 def with_options(*more: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The options of every query, and ``more``."""
+    """Add the options of every query, and ``more``."""
     return lambda command: _with_options(command, more)
 
 
@@ -41,16 +41,16 @@ def _with_options(command: Any, more: Sequence[Callable[[Any], Any]]) -> Any:
     for option in (
         *more,
         click.option(
-            "--measure", multiple=True, help="The same as --where measure=NAME.", metavar="NAME"
+            "--measure", multiple=True, help="Short for --where measure=NAME.", metavar="NAME"
         ),
         click.option(
             "--where", "wheres", multiple=True, metavar="COLUMN=VALUE",
-            help="Only these rows; the same column again is an alternative.",
+            help="Select rows; repeat a column for alternatives.",
         ),
-        click.option("--until", metavar="TIME", callback=as_time, help="Before this time.",
-                     show_default="now"),
+        click.option("--until", metavar="TIME", callback=as_time, show_default="now",
+                     help="End of the time range, exclusive."),
         click.option("--since", metavar="TIME", callback=as_time, default="1h", show_default=True,
-                     help=f"From this time on. {TIME_HELP}"),
+                     help=f"Start of the time range. {TIME_HELP}"),
         _olap, with_pipelines_home, click.argument("table"),
     ):  # fmt: skip
         command = option(command)
@@ -59,13 +59,13 @@ def _with_options(command: Any, more: Sequence[Callable[[Any], Any]]) -> Any:
 
 def _olap(command: CommandT) -> CommandT:
     return click.option(
-        "--olap", default="", metavar="URL", help="druid://HOST:PORT,HOST:PORT.",
+        "--olap", default="", metavar="URL", help="OLAP store: druid://HOST:PORT,HOST:PORT.",
         show_default="Parquet below --home",
     )(command)  # fmt: skip
 
 
 def _span(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int:
-    """Callback: a length of time in ms; 0: none was given."""
+    """Callback: a duration in milliseconds; 0: not given."""
     if value is None:
         return 0
     try:
@@ -73,27 +73,30 @@ def _span(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     except (ValueError, OverflowError) as error:
         raise click.BadParameter(str(error)) from error
     if not found:
-        raise click.BadParameter("a step takes at least 1s")
+        raise click.BadParameter("must be at least 1s")
     return found
 
 
-_BY: Final = click.option("--by", multiple=True, metavar="COLUMN", help="A row for each value.")
+_BY: Final = click.option(
+    "--by", multiple=True, metavar="COLUMN", help="Group by this column; repeatable."
+)
 _VALUES: Final = click.option(
     "--value", "values", multiple=True, default=("sum:total",), show_default=True,
-    help="sum:, min:, max: or avg: and a column; total/samples divides sums; count counts rows.",
+    help="Value to compute: sum:, min:, max: or avg: with a column, total/samples for a ratio of "
+    "sums, or count; repeatable.",
 )  # fmt: skip
 
 
 def _every(default: str | None, shown: bool | str) -> Callable[[Any], Any]:
     return click.option(
         "--every", "step_ms", metavar="SPAN", callback=_span, default=default, show_default=shown,
-        help="A row for each step of time: 10s, 5m, 1h, 1d.",
+        help="Interval of the series: 10s, 5m, 1h, 1d.",
     )  # fmt: skip
 
 
 def _limit(default: int) -> Callable[[Any], Any]:
     return click.option("--limit", type=click.IntRange(1, 1_000_000), default=default,
-                        show_default=True, help="Most rows.")  # fmt: skip
+                        show_default=True, help="Maximum number of rows.")  # fmt: skip
 
 
 @query.command()
@@ -106,14 +109,14 @@ def tables(home: Path, olap: str, output: Output) -> None:
     Example: talos query tables
     """
     with closing(_open(home, olap)) as store:
-        found = [{"table": one.name, "columns": list(one.columns)} for one in store.tables()]
+        found = [{"table": table.name, "columns": list(table.columns)} for table in store.tables()]
     output.table(("table", "columns"), found, empty="no tables")
 
 
 @query.command()
 @with_options(_every("1m", True), _BY, _VALUES, _limit(10_000))
 def series(values: tuple[str, ...], by: tuple[str, ...], step_ms: int, **given: Any) -> None:
-    """Values of TABLE over time.
+    """Show values of TABLE over time.
 
     Example: talos query series metrics_10s --measure put_bytes --by topic --every 10s --since 5m
     """
@@ -127,14 +130,14 @@ def series(values: tuple[str, ...], by: tuple[str, ...], step_ms: int, **given: 
 @query.command()
 @with_options(_BY, _VALUES, _limit(10))
 def top(values: tuple[str, ...], by: tuple[str, ...], **given: Any) -> None:
-    """The groups of TABLE with the largest first value.
+    """Show the groups of TABLE with the largest first value.
 
     Example: talos query top metrics_1h --measure put_bytes --by tenant --since 7d
     """
     from opentalos.pipelines.olap.store import Top
 
     if not by:
-        raise click.UsageError("give --by: the largest of what?")
+        raise click.UsageError("missing --by COLUMN: what to rank")
     rows = _selection(**given)
     _show(Top(rows=rows, by=by, measures=_measures(values), limit=given["limit"]), **given)
 
@@ -142,7 +145,7 @@ def top(values: tuple[str, ...], by: tuple[str, ...], **given: Any) -> None:
 @query.command()
 @with_options(_BY, _VALUES, _limit(10_000))
 def group(values: tuple[str, ...], by: tuple[str, ...], **given: Any) -> None:
-    """Values of TABLE for each combination of columns.
+    """Show values of TABLE for each combination of --by columns.
 
     Example: talos query group metrics_1m --measure lane_depth --by machine --value max:high
     """
@@ -156,16 +159,16 @@ def group(values: tuple[str, ...], by: tuple[str, ...], **given: Any) -> None:
 @with_options(
     click.option(
         "-p", "--percent", "percents", multiple=True, type=click.FloatRange(0, 100),
-        default=(50.0, 90.0, 99.0), show_default=True, help="Which percentile; repeatable.",
+        default=(50.0, 90.0, 99.0), show_default=True, help="Percentile; repeatable.",
     ),
-    _every(None, "over the whole time"), _BY, _limit(10_000),
+    _every(None, "the whole time range"), _BY, _limit(10_000),
 )  # fmt: skip
 def percentile(
     percents: tuple[float, ...], by: tuple[str, ...], step_ms: int, table: str, **given: Any
 ) -> None:
-    """Percentiles of merged sketches; TABLE is metrics_1m or metrics_1m_sketches, for example.
+    """Show percentiles of TABLE, which has sketches: metrics_1m, for example.
 
-    A percentile is off by 1 % of its value at most.
+    The relative error of a percentile is at most 1 %.
 
     Example: talos query percentile metrics_1m --measure put_ms -p 99 --by machine --since 1d
     """
@@ -225,13 +228,13 @@ def _filters(wheres: Sequence[str]) -> "tuple[Filter, ...]":
     for text in wheres:
         column, equals, value = text.partition("=")
         if not column or not equals:
-            raise click.BadParameter(f"{text!r}: write COLUMN=VALUE", param_hint="--where")
+            raise click.BadParameter(f"{text!r} is not COLUMN=VALUE", param_hint="--where")
         values.setdefault(column, []).append(value)
     return tuple(Filter(column, tuple(found)) for column, found in values.items())
 
 
 def _measures(values: Sequence[str]) -> "tuple[Measure, ...]":
-    """``sum:total``, ``total/samples`` or ``count``. Raises: BadRequest: no such function."""
+    """Parse ``sum:total``, ``total/samples`` or ``count``. Raises: BadRequest: no such function."""
     from opentalos.pipelines.olap.store import Measure
 
     made = []

@@ -1,4 +1,4 @@
-"""``talos pipeline``: data pipelines on Spark."""
+"""``talos pipeline``: runs of data pipelines on Spark."""
 
 import json
 import sys
@@ -21,16 +21,16 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 @click.group()
 def pipeline() -> None:
-    """Data pipelines on Spark: monitoring, metering, billing, archive and more.
+    """Run data pipelines on Spark: monitoring, metering, billing, archive and more.
 
-    They need pip install 'opentalos[spark]' and Java 17 or newer.
+    Pipelines need pip install 'opentalos[spark]' and Java 17 or newer.
     """
 
 
 @pipeline.command(name="list")
 @with_format
 def list_pipelines(output: Output) -> None:
-    """Show the pipelines and their options.
+    """List the pipelines and their options.
 
     Example: talos pipeline list
     """
@@ -39,9 +39,9 @@ def list_pipelines(output: Output) -> None:
 
     rows: list[dict[str, Any]] = []
     for name in PIPELINES:
-        one = load(name)
-        kind = "stream" if isinstance(one, StreamPipeline) else "batch"
-        rows.append({"name": name, "kind": kind, "about": one.about, "options": one.options})
+        found = load(name)
+        kind = "stream" if isinstance(found, StreamPipeline) else "batch"
+        rows.append({"name": name, "kind": kind, "about": found.about, "options": found.options})
     if output.form != "text":
         output.table(("name", "kind", "about", "options"), rows)
         return
@@ -54,37 +54,38 @@ def list_pipelines(output: Output) -> None:
 def _run_options(command: CommandT) -> CommandT:
     run: Any = command
     for option in (
-        click.option("--verbose", is_flag=True, help="Spark's own log and stack traces."),
+        click.option("--verbose", is_flag=True, help="Show the log of Spark and stack traces."),
         click.option(
-            "--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; repeatable."
+            "--conf", multiple=True, metavar="NAME=VALUE", help="Spark setting; repeatable."
         ),
         click.option(
-            "--master", default="local[*]", show_default=True, help="Spark's master URL."
+            "--master", default="local[*]", show_default=True, help="Spark master URL."
         ),
         click.option(
             "--outage", "outage_s", type=click.FloatRange(0), default=300.0, show_default=True,
-            help="Seconds that a server may be away before the run fails.",
+            help="Seconds a server may be unreachable before the run fails.",
         ),
         click.option(
-            "--available-now", is_flag=True, help="End when what is there now is processed."
+            "--available-now", is_flag=True, help="Process existing messages, then exit."
         ),
         click.option(
             "--every", "every_s", type=click.FloatRange(0, min_open=True),
-            help="Seconds from one run of a batch pipeline to the next.", show_default="run once",
+            help="Seconds between two runs of a batch pipeline.", show_default="run once",
         ),
         click.option(
             "--messages-per-trigger", type=click.IntRange(1), default=500_000, show_default=True,
-            help="Most messages of one batch of a stream.",
+            help="Maximum messages per batch of a stream pipeline.",
         ),
         click.option(
             "--trigger", "trigger_s", type=click.FloatRange(0), default=10.0, show_default=True,
-            help="Seconds from one batch of a stream to the next.",
+            help="Seconds between two batches of a stream pipeline.",
         ),
-        click.option("--olap", default="", help="druid://HOST:PORT,HOST:PORT.",
+        click.option("--olap", default="", metavar="URL",
+                     help="OLAP store: druid://HOST:PORT,HOST:PORT.",
                      show_default="Parquet below --home"),
         click.option(
             "-o", "options", multiple=True, metavar="NAME.OPTION=VALUE",
-            help="An option of a pipeline; repeatable. See talos pipeline list.",
+            help="Pipeline option; repeatable. See talos pipeline list.",
         ),
         with_pipelines_home,
         click.argument("names", nargs=-1, required=True),
@@ -96,21 +97,24 @@ def _run_options(command: CommandT) -> CommandT:
 def _format(command: CommandT) -> CommandT:
     return click.option(
         "--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True,
-        help="json: one object per line.",
+        help="Output format; json: one object per line.",
     )(command)  # fmt: skip
 
 
 @pipeline.command()
 @click.option(
-    "--supervised", is_flag=True, hidden=True, help="End when stdin does, as a supervisor's child."
+    "--supervised",
+    is_flag=True,
+    hidden=True,
+    help="Exit at the end of stdin; for a supervisor's child process.",
 )
 @_run_options
 @_format
 def run(form: str, supervised: bool, **given: Any) -> None:
     """Run pipelines in one Spark session.
 
-    Each goes on where its checkpoint is. If one fails, the others are stopped and the exit status
-    is 1; a new run repeats nothing and leaves nothing out.
+    Each pipeline resumes from its checkpoint. If one fails, the others are stopped and the exit
+    status is 1; the next run neither repeats nor skips messages.
 
     Example: talos pipeline run monitoring metering --home /var/lib/talos-pipelines
     """
@@ -118,7 +122,7 @@ def run(form: str, supervised: bool, **given: Any) -> None:
 
     plan = _plan(given, supervised=supervised)
     try:
-        Runner(plan, _sayer(form)).run()
+        Runner(plan, _printer(form)).run()
     except Exception as error:
         if given["verbose"] and error.__cause__ is not None:
             click.echo(str(error.__cause__), err=True)
@@ -130,7 +134,7 @@ def run(form: str, supervised: bool, **given: Any) -> None:
     "--stall",
     "stall_s",
     type=click.FloatRange(0, min_open=True),
-    help="Seconds without progress after which a stream counts as hung.",
+    help="Seconds without progress after which a stream pipeline counts as hung.",
     show_default="30 triggers, at least 60",
 )
 @click.option(
@@ -139,24 +143,24 @@ def run(form: str, supervised: bool, **given: Any) -> None:
     type=click.IntRange(0),
     default=10,
     show_default=True,
-    help="Give up after so many restarts within minutes of each other.",
+    help="Give up after this many restarts in quick succession.",
 )
 @click.option(
     "--alarm-hook",
     default="",
     metavar="COMMAND|URL",
-    help="Gets each alarm as JSON: a command on stdin, an http(s) URL by POST.",
+    help="Send each alarm as JSON to the stdin of a command, or to an http(s) URL by POST.",
 )
 @_run_options
 @_format
 def supervise(
     form: str, alarm_hook: str, restarts_max: int, stall_s: float | None, **given: Any
 ) -> None:
-    """Keep a run alive: restart it when it dies or hangs, and raise an alarm.
+    """Supervise a run: restart it when it dies or hangs, and raise an alarm.
 
-    Start it on several machines or terminals for the same --home: one works, the others wait and
-    take over. An alarm is a line on stderr, the hook's call and a measurement of the service
-    "pipelines".
+    For high availability, start supervisors with the same --home on several machines: one is
+    active, the others are on standby. An alarm is a line on stderr, a call of the alarm hook and a
+    measurement of service "pipelines".
 
     Example: talos pipeline supervise monitoring --home /var/lib/talos-pipelines
     """
@@ -175,11 +179,11 @@ def supervise(
         restarts_max=restarts_max,
     )
     alarm = Alarm(plan.settings, alarm_hook)
-    Supervisor(supervision, alarm, _sayer(form)).run()
+    Supervisor(supervision, alarm, _printer(form)).run()
 
 
 def _run_command() -> tuple[str, ...]:
-    """This command line with ``run`` in place of ``supervise`` and without its own options."""
+    """This command line with ``run`` for ``supervise``, and without the options of supervise."""
     context = click.get_current_context()
     argv = [sys.executable, "-m", "opentalos.cli.main", "pipeline", "run", "--supervised"]
     for parameter in context.command.params:
@@ -192,13 +196,13 @@ def _run_command() -> tuple[str, ...]:
         elif isinstance(parameter, click.Option) and parameter.is_flag:
             argv += parameter.opts[-1:] if value else []
         else:
-            for one in values:
-                argv += [parameter.opts[-1], str(one)]
+            for element in values:
+                argv += [parameter.opts[-1], str(element)]
     return tuple(argv)
 
 
 def _plan(given: dict[str, Any], *, supervised: bool) -> "RunPlan":
-    """What the options of ``run`` say."""
+    """The run that the options describe."""
     from opentalos.pipelines.pipeline import PipelineSettings
     from opentalos.pipelines.runtime.run_plan import RunPlan, parse_options
 
@@ -230,14 +234,14 @@ def _plan(given: dict[str, Any], *, supervised: bool) -> "RunPlan":
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise click.UsageError(f"--conf {text!r}: need NAME=VALUE")
+        raise click.UsageError(f"--conf {text!r} is not NAME=VALUE")
     return name, value
 
 
-def _sayer(form: str) -> "Callable[[Event], None]":
-    """Progress goes to stdout, the rest to stderr; as JSON all of it to stdout."""
+def _printer(form: str) -> "Callable[[Event], None]":
+    """A printer of events: progress to stdout, the rest to stderr; as JSON, all to stdout."""
 
-    def say(event: "Event") -> None:
+    def show(event: "Event") -> None:
         if form == "json":
             fields = {"text": event.text} if not event.fields else event.fields
             click.echo(json.dumps({"event": event.kind, **fields}))
@@ -245,4 +249,4 @@ def _sayer(form: str) -> "Callable[[Event], None]":
             click.echo(event.text, err=event.kind != "progress")
         sys.stdout.flush()
 
-    return say
+    return show

@@ -1,10 +1,11 @@
-"""``talos backup`` and ``talos restore``: the data of one server, copied while it serves."""
+"""``talos backup`` and ``talos restore``: the data of one server, copied while it runs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from opentalos.cli.counts import counted
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.output.progress import Progress
 
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 @click.option("--data", type=click.Path(file_okay=False), help="Data directory of the server.")
 @with_format
 def backup(target: Path, config_path: Path | None, data: str | None, output: Output) -> None:
-    """Copy everything a server keeps into the new directory TARGET, while the server serves.
+    """Copy the data of a server to the new directory TARGET while the server runs.
 
-    All that was acknowledged before the command began is in the copy. It holds the server's keys:
-    keep it as safe as the data directory itself.
+    The backup contains everything acknowledged before the command started. It also contains the
+    keys of the server: protect it like the data directory.
 
     Example: talos backup /backups/monday --data /var/lib/opentalos
     """
@@ -36,18 +37,18 @@ def backup(target: Path, config_path: Path | None, data: str | None, output: Out
         config = config.with_server(data=data)
     with Progress("bytes") as progress:
         contents = make_backup(config, target.absolute(), progress.show)
-    _tell(output, f"backed up to {target}", contents)
+    _report(output, f"backed up to {target}", contents)
 
 
 @click.command()
 @click.argument("source", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "--data", type=click.Path(path_type=Path), required=True,
-    help="Data directory to make; must be empty or absent.",
+    help="Data directory to create; it must be empty or absent.",
 )  # fmt: skip
 @with_format
 def restore(source: Path, data: Path, output: Output) -> None:
-    """Make a data directory from the backup SOURCE, after checking all checksums.
+    """Create a data directory from the backup SOURCE after verifying all checksums.
 
     Example: talos restore /backups/monday --data /var/lib/opentalos-new
     """
@@ -55,9 +56,10 @@ def restore(source: Path, data: Path, output: Output) -> None:
 
     with Progress("bytes") as progress:
         contents = restore_backup(source, data, progress.show)
-    _tell(output, f"restored to {data}", contents)
+    _report(output, f"restored to {data}", contents)
 
 
-def _tell(output: Output, what: str, contents: "Contents") -> None:
-    total = sum(one.bytes for one in contents.values())
-    output.done(f"{what}: {len(contents)} files, {total} bytes", files=len(contents), bytes=total)
+def _report(output: Output, done: str, contents: "Contents") -> None:
+    total = sum(file.bytes for file in contents.values())
+    files = counted(len(contents), "file")
+    output.done(f"{done}: {files}, {counted(total, 'byte')}", files=len(contents), bytes=total)

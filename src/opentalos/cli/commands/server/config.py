@@ -1,4 +1,4 @@
-"""``talos config``: check a file, show what is in force."""
+"""``talos config``: checking and printing of the server configuration."""
 
 from pathlib import Path
 
@@ -7,13 +7,13 @@ import click
 
 @click.group()
 def config() -> None:
-    """Check or show the configuration."""
+    """Check or print the server configuration."""
 
 
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path))
 def check(file: Path) -> None:
-    """Check FILE; every wrong key is named, with the nearest valid one.
+    """Check FILE and report every invalid key, with the nearest valid one.
 
     Example: talos config check /etc/opentalos.toml
     """
@@ -26,7 +26,7 @@ def check(file: Path) -> None:
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 def show(file: Path | None) -> None:
-    """Print every key with the value in force: of FILE, else the defaults.
+    """Print every key with its effective value: from FILE, else the default.
 
     Example: talos config show > talos.toml
     """

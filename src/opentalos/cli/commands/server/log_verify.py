@@ -1,10 +1,11 @@
-"""``talos log``: inspect stored logs."""
+"""``talos log``: inspection of stored logs."""
 
 import sys
 from pathlib import Path
 
 import click
 
+from opentalos.cli.counts import counted
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.output.progress import Progress
 
@@ -24,10 +25,10 @@ def log() -> None:
 @click.option("--data", type=click.Path(file_okay=False), help="Data directory of the server.")
 @with_format
 def verify(config_path: Path | None, data: str | None, output: Output) -> None:
-    """Check every CRC, offset, index and manifest while no server runs.
+    """Verify every CRC, offset, index and manifest of a server that is stopped.
 
-    One line per problem on stdout; exit code 1 if there is any. Lines that begin with "note" are
-    what a crash leaves behind and the next start puts right. Nothing is changed.
+    Prints one line per problem and exits with status 1 if there are any. A line that begins with
+    "note" describes a leftover of a crash that the next start repairs. Changes nothing.
 
     Example: talos log verify --data /var/lib/opentalos
     """
@@ -48,8 +49,9 @@ def verify(config_path: Path | None, data: str | None, output: Output) -> None:
     with Progress("segments") as progress:
         summary = verify_data_directory(config, report, progress.show)
     text = (
-        f"{summary.partitions} partitions, {summary.segments} segments, {summary.blocks} blocks, "
-        f"{summary.bytes} bytes checked: {summary.problems} problems"
+        f"checked {counted(summary.partitions, 'partition')}, "
+        f"{counted(summary.segments, 'segment')}, {counted(summary.blocks, 'block')}, "
+        f"{counted(summary.bytes, 'byte')}: {counted(summary.problems, 'problem')}"
     )
     if output.form == "text":
         click.echo(text)

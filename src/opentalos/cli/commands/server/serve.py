@@ -1,4 +1,4 @@
-"""``talos serve``: run one server in the foreground."""
+"""``talos serve``: one server in the foreground."""
 
 from pathlib import Path
 
@@ -6,11 +6,14 @@ import click
 
 
 @click.command()
-@click.option("--config", "config_path", type=click.Path(path_type=Path), help="TOML file.")
-@click.option("--data", help="Directory of everything that lasts.")
-@click.option("--listen", help="HOST:PORT; port 0 picks a free one.")
-@click.option("--advertise", help="HOST:PORT told to clients.")
-@click.option("--root-key", metavar="ID:SECRET", help="Key of the first administrator.")
+@click.option("--config", "config_path", type=click.Path(path_type=Path),
+              help="Configuration file (TOML).")  # fmt: skip
+@click.option("--data", help="Data directory.")
+@click.option(
+    "--listen", metavar="HOST:PORT", help="Address to listen on; port 0 picks a free port."
+)
+@click.option("--advertise", metavar="HOST:PORT", help="Address that clients connect to.")
+@click.option("--root-key", metavar="ID:SECRET", help="Access key of the first administrator.")
 def serve(
     config_path: Path | None,
     data: str | None,
@@ -20,8 +23,8 @@ def serve(
 ) -> None:
     """Run a server until SIGTERM or Ctrl-C.
 
-    Prints one line, ``ready http://HOST:PORT``, when it accepts requests. The first start makes
-    an administrator; unless --root-key is given, its key is written to DATA/root.key.
+    Prints the line "ready http://HOST:PORT" when the server accepts requests. The first start
+    creates an administrator; unless --root-key is given, its key is written to DATA/root.key.
 
     Example: talos serve --data /var/lib/opentalos --listen 0.0.0.0:9420
     """

@@ -1,4 +1,4 @@
-"""``talos table``: structured tables, their rows and streams, over REST."""
+"""``talos table``: administration of structured tables, over REST."""
 
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
@@ -20,6 +20,7 @@ from opentalos.cli.commands.table.streams import stream
 from opentalos.cli.connection.completion import table_argument
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.counts import counted
 from opentalos.cli.input.confirm import confirm, with_yes
 from opentalos.cli.input.times import time_text
 from opentalos.cli.output.formats import Output, with_format
@@ -32,7 +33,10 @@ _NOT_SHOWN = {"columns", "key", "group", "indexes", "streams", "created_ms", "al
 
 @click.group()
 def table() -> None:
-    """Structured tables, whose every change can go to a topic."""
+    """Manage structured tables, their rows and streams.
+
+    A stream publishes every change of a table to a topic.
+    """
 
 
 for _command in ROW_COMMANDS:
@@ -46,24 +50,24 @@ table.add_command(check)
 @with_format
 @with_server
 def list_tables(output: Output, server: ServerOptions) -> None:
-    """List the tables that you may see.
+    """List the tables that are visible to you.
 
     Example: talos table list --format tsv
     """
     found = server.rest()("GET", "tables")["tables"]
     rows = found if output.form == "json" else map(_listed, found)
-    output.table(_LIST_COLUMNS, rows, empty="no tables; make one with talos table create")
+    output.table(_LIST_COLUMNS, rows, empty="no tables; create one with talos table create")
 
 
-def _listed(one: Mapping[str, Any]) -> Mapping[str, Any]:
-    counts = {"columns": len(one["columns"]), "streams": list(one["streams"])}
-    return {**one, **counts, "created": time_text(one["created_ms"])}
+def _listed(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    counts = {"columns": len(found["columns"]), "streams": list(found["streams"])}
+    return {**found, **counts, "created": time_text(found["created_ms"])}
 
 
 @table.command(epilog=f"TYPE is {TYPES}.")
 @click.argument("name")
 @with_schema_options
-@click.option("--description", help="Free text.")
+@click.option("--description", help="Description; free text.")
 @with_format
 @with_server
 def create(
@@ -77,8 +81,9 @@ def create(
                --shards 8 --column kind:string --index by_kind:kind --stream changes:mutate-log
     """
     made = server.rest()("POST", "tables", {**new_table(file, **options), "name": name})
+    columns = counted(len(made["columns"]), "column")
     shards = "" if made["shards"] == 1 else f" in {made['shards']} shards"
-    output.done(f"created {name} with {len(made['columns'])} columns{shards}", **made)
+    output.done(f"created {name} with {columns}{shards}", **made)
 
 
 @table.command()
@@ -86,7 +91,9 @@ def create(
 @with_format
 @with_server
 def describe(table: str, output: Output, server: ServerOptions) -> None:
-    """Show everything about TABLE; as TSV its columns.
+    """Show the schema, settings and streams of TABLE.
+
+    With --format tsv, only the columns.
 
     Example: talos table describe people
     """
@@ -96,7 +103,7 @@ def describe(table: str, output: Output, server: ServerOptions) -> None:
         return
     columns = list(_columns(found))
     if output.form == "text":
-        shown = {name: one for name, one in found.items() if name not in _NOT_SHOWN}
+        shown = {name: value for name, value in found.items() if name not in _NOT_SHOWN}
         output.record(shown | {"created": time_text(found["created_ms"])})
         click.echo()
     output.table(_COLUMN_COLUMNS, columns)
@@ -123,69 +130,75 @@ def _indexes(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return [
         {
             "index": name,
-            "columns": [part["column"] for part in one["columns"]],
-            "mode": one["mode"],
-            "projections": one["projections"],
+            "columns": [part["column"] for part in index["columns"]],
+            "mode": index["mode"],
+            "projections": index["projections"],
         }
-        for name, one in found["indexes"].items()
+        for name, index in found["indexes"].items()
     ]
 
 
 def _streams(found: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return [
-        {"stream": topic, "view": one["view"], "columns": one["columns"] or "all",
-         "enabled": one["enabled"]}
-        for topic, one in found["streams"].items()
+        {"stream": topic, "view": settings["view"], "columns": settings["columns"] or "all",
+         "enabled": settings["enabled"]}
+        for topic, settings in found["streams"].items()
     ]  # fmt: skip
 
 
 @table.command(epilog=f"TYPE is {TYPES}.")
 @table_argument
-@click.option("--column", "columns", metavar="NAME:TYPE", multiple=True, help="A new column.")
-@click.option("--remove-column", "removed", metavar="NAME", multiple=True, help="Remove it.")
-@click.option("--drop-index", "dropped", metavar="NAME", multiple=True, help="Remove it.")
+@click.option(
+    "--column", "columns", metavar="NAME:TYPE", multiple=True, help="Add a column; repeatable."
+)
+@click.option(
+    "--remove-column", "removed", metavar="NAME", multiple=True, help="Remove a column; repeatable."
+)
+@click.option(
+    "--drop-index", "dropped", metavar="NAME", multiple=True, help="Drop an index; repeatable."
+)
 @click.option(
     "--ttl",
     "ttl_s",
     type=click.IntRange(0),
     metavar="SECONDS",
-    help="Rows vanish so long after their last write; 0: never.",
+    help="Delete rows this long after their last write; 0: never.",
 )
 @click.option(
     "--quota",
     "quota_bytes",
     type=click.IntRange(0),
     metavar="BYTES",
-    help="That its rows may take; 0: no limit.",
+    help="Storage limit of the rows; 0: no limit.",
 )
 @click.option(
     "--read-capacity",
     type=click.IntRange(0),
     metavar="UNITS",
-    help="Read units per second; 0: as many as the server gives each table.",
+    help="Read units per second; 0: the server's default.",
 )
 @click.option(
     "--write-capacity",
     type=click.IntRange(0),
     metavar="UNITS",
-    help="Write units per second; 0: as many as the server gives each table.",
+    help="Write units per second; 0: the server's default.",
 )
 @click.option(
     "--if-version",
     "schema_version",
     type=click.IntRange(1),
     metavar="N",
-    help="Only if it still has this schema_version.",
+    help="Apply only if this is the current schema_version.",
 )
-@click.option("--description", help="Free text.")
+@click.option("--description", help="Description; free text.")
 @click.option(
     "--allow",
     "allowed",
     metavar="PRINCIPAL:RIGHT[,RIGHT]",
     multiple=True,
-    help=f"Rights: {', '.join(RIGHTS)}.",
+    help=f"Grant rights: {', '.join(RIGHTS)}; repeatable.",
 )
-@click.option("--forbid", metavar="PRINCIPAL", multiple=True, help="Take all its rights.")
+@click.option("--forbid", metavar="PRINCIPAL", multiple=True, help="Revoke all rights; repeatable.")
 @with_format
 @with_server
 def alter(
@@ -199,16 +212,17 @@ def alter(
     server: ServerOptions,
     **others: Any,
 ) -> None:
-    """Change columns, time to live, quota, rates or rights of TABLE, or drop an index.
+    """Change the columns, time to live, quota, capacity or rights of TABLE, or drop an index.
 
-    Keys, hash and shards cannot be changed, nor indexes be added. Streams: talos table stream.
+    Keys, hashing, shards and existing columns cannot be changed, and indexes cannot be added. For
+    streams, see talos table stream.
 
     \b
     Example: talos table alter people --column city:string --ttl 86400
              talos table alter people --allow reporting:app-read
              talos table alter people --quota 10000000000 --if-version 3
     """
-    wanted: dict[str, Any] = {name: one for name, one in others.items() if one is not None}
+    wanted: dict[str, Any] = {name: value for name, value in others.items() if value is not None}
     for name in ("ttl_s", "quota_bytes", "read_capacity", "write_capacity"):
         if wanted.get(name) == 0:
             wanted[name] = None
@@ -219,26 +233,28 @@ def alter(
     call, path = server.rest(), rest_path("tables", table)
     if removed or dropped or allowed or forbid:
         found = call("GET", path)
-        _check_there(("column", removed, found["columns"]), ("index", dropped, found["indexes"]),
+        _check_existing(("column", removed, found["columns"]), ("index", dropped, found["indexes"]),
                      ("principal with rights", forbid, found["apps"]))  # fmt: skip
         if allowed or forbid:
-            rights = dict(map(rights_of, allowed)) | dict.fromkeys(forbid)
-            apps = found["apps"] | rights
-            wanted["apps"] = {who: one for who, one in apps.items() if one}
+            apps = found["apps"] | dict(map(rights_of, allowed)) | dict.fromkeys(forbid)
+            wanted["apps"] = {principal: rights for principal, rights in apps.items() if rights}
     if not wanted.keys() - {"schema_version"}:
-        raise click.UsageError("nothing to change: give --column, --ttl or the like")
+        raise click.UsageError("nothing to change; pass --column, --ttl or another option")
     changed = call("PATCH", path, wanted)
     output.done(f"changed {table}", **changed)
 
 
-def _check_there(*named: tuple[str, Sequence[str], Mapping[str, Any]]) -> None:
-    """Each: what it is, the names given to be taken away, those that are there. The server takes
-    away what is not there without a word. Raises: UsageError."""
-    for what, names, there in named:
+def _check_existing(*named: tuple[str, Sequence[str], Mapping[str, Any]]) -> None:
+    """Check that everything to be removed exists; the server ignores names that do not.
+
+    Args:   named: the kind, the names to remove, and the existing ones.
+    Raises: UsageError.
+    """
+    for kind, names, existing in named:
         for name in names:
-            if name not in there:
-                known = ", ".join(sorted(there)) or "none"
-                raise click.UsageError(f"the table has no {what} {name!r}; it has {known}")
+            if name not in existing:
+                known = ", ".join(sorted(existing)) or "none"
+                raise click.UsageError(f"the table has no {kind} {name!r}; it has {known}")
 
 
 @table.command()
@@ -247,13 +263,13 @@ def _check_there(*named: tuple[str, Sequence[str], Mapping[str, Any]]) -> None:
 @with_format
 @with_server
 def drop(table: str, yes: bool, output: Output, server: ServerOptions) -> None:
-    """Drop TABLE with all its rows. The topics of its streams stay.
+    """Drop TABLE and all its rows; the topics of its streams are kept.
 
     Example: talos table drop people --yes
     """
     call = server.rest()
     found = call("GET", rest_path("tables", table))
-    confirm(f"Drop {table} of {found['owner']} with all its rows?", yes)
+    confirm(f"Drop table {table} of {found['owner']} and all its rows?", yes)
     call("DELETE", rest_path("tables", table))
     output.done(f"dropped {table}", name=table, resource=found["resource"])
 
@@ -263,7 +279,7 @@ def drop(table: str, yes: bool, output: Output, server: ServerOptions) -> None:
 @with_format
 @with_server
 def enable(table: str, output: Output, server: ServerOptions) -> None:
-    """Let TABLE be read and written again.
+    """Enable reads and writes of TABLE again.
 
     Example: talos table enable people
     """
@@ -277,10 +293,10 @@ def enable(table: str, output: Output, server: ServerOptions) -> None:
 @with_format
 @with_server
 def disable(table: str, yes: bool, output: Output, server: ServerOptions) -> None:
-    """Let nobody read or write TABLE, until talos table enable.
+    """Reject all reads and writes of TABLE until talos table enable.
 
     Example: talos table disable people --yes
     """
-    confirm(f"Refuse every read and write of {table}?", yes)
+    confirm(f"Reject all reads and writes of {table}?", yes)
     found = server.rest()("POST", rest_path("tables", table, "disable"))
     output.done(f"{table} is {found['state']}", **found)

@@ -1,4 +1,4 @@
-"""``talos table check``: whether the replayed state of a table is the table."""
+"""``talos table check``: comparison of a table with its replayed state."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import click
 from opentalos.cli.connection.completion import table_argument
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.counts import counted
 from opentalos.cli.input.pipelines_home import with_pipelines_home
 from opentalos.cli.input.times import time_text
 from opentalos.cli.output.formats import Output, with_format
@@ -24,7 +25,7 @@ _COLUMNS = ("key", "problem", "state", "table")
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Wait so long at most for a replay that is behind.",
+    help="Longest wait for the replay to catch up.",
 )
 @click.option(
     "--rows",
@@ -32,7 +33,7 @@ _COLUMNS = ("key", "problem", "state", "table")
     type=click.IntRange(1, 10_000),
     default=20,
     show_default=True,
-    help="Of the records that differ, show so many.",
+    help="Most differing records to list.",
 )
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master URL.")
 @with_format
@@ -46,10 +47,11 @@ def check(
     output: Output,
     server: ServerOptions,
 ) -> int:
-    """Compare the state that the pipeline sds-replay made of TABLE with the table.
+    """Compare TABLE with the state that the pipeline sds-replay built from its stream.
 
-    As of a mark of the stream; both may go on meanwhile. Lists records that differ and ends with
-    status 1. Needs pip install 'opentalos[spark]' and Java.
+    The comparison is as of a mark of the stream; table and pipeline may keep running. Lists the
+    differing records and exits with status 1 if there are any. Needs Java and
+    pip install 'opentalos[spark]'.
 
     Example: talos table check accounts --home pipelines
     """
@@ -72,7 +74,8 @@ def check(
     finally:
         spark.stop()
     output.table(_COLUMNS, found.rows)
-    text = f"{found.differing} of {found.records} records differ at {time_text(found.mark_ms)}"
-    text += f"; {found.newer} are newer; {found.misfits} amounts did not fit"
+    text = f"{found.differing} of {counted(found.records, 'record')} differ"
+    text += f" as of {time_text(found.mark_ms)}; {counted(found.newer, 'newer record')} not "
+    text += f"compared; {counted(found.misfits, 'increment')} with a mismatched amount"
     click.echo(text, err=output.form != "text")
     return 1 if found.differing else 0

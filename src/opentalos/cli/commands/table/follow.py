@@ -1,4 +1,4 @@
-"""``talos table follow``: the changes that a table's stream tells, decoded."""
+"""``talos table follow``: the changes in a table's stream, decoded."""
 
 import base64
 import json
@@ -12,7 +12,7 @@ import click
 from opentalos.cli.connection.completion import table_argument, topics
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
-from opentalos.cli.input.times import TIME_HELP, Place, from_option, partitions_option
+from opentalos.cli.input.times import TIME_HELP, Position, from_option, partitions_option
 from opentalos.cli.output.formats import escaped
 from opentalos.cli.output.message_copy import copy_messages
 from opentalos.model.change import Change, ChangeKind, StreamView
@@ -32,7 +32,7 @@ _NAMES: Final = {
     ChangeKind.DELETE: "remove",
 }
 _KIND_WIDTH: Final = max(map(len, _NAMES.values()))
-_SHOWN_BYTES: Final = 64  # of a message that tells no change
+_SHOWN_BYTES: Final = 64  # of a message that is not a change
 _MS: Final = 1000
 _Show = Callable[[Mapping[str, Any]], bytes]
 
@@ -42,34 +42,41 @@ _Show = Callable[[Mapping[str, Any]], bytes]
 @click.argument("topic", required=False, shell_complete=topics)
 @from_option
 @partitions_option
-@click.option("--follow", "-f", "goes_on", is_flag=True, help="Go on with what comes.")
-@click.option("--count", "-n", type=click.IntRange(1), help="End after so many changes.")
+@click.option(
+    "--follow",
+    "-f",
+    "keep_waiting",
+    is_flag=True,
+    help="Keep waiting for new changes, until Ctrl-C.",
+)
+@click.option("--count", "-n", type=click.IntRange(1), help="Stop after this many changes.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["text", "json", "tsv"]),
     default="text",
     show_default=True,
-    help="json: an object per line; tsv: a header, then escaped values.",
+    help="Output format; json: one object per line, tsv: a header and escaped values.",
 )
 @with_server
 def follow(
     table: str,
     topic: str | None,
-    start: Place | None,
+    start: Position | None,
     partitions: Sequence[int],
-    goes_on: bool,
+    keep_waiting: bool,
     count: int | None,
     form: str,
     server: ServerOptions,
 ) -> None:
-    """Show the changes of TABLE that its stream into TOPIC tells; TOPIC may be left out if there
-    is one stream.
+    """Print the changes in the stream of TABLE to TOPIC.
 
-    A line has the time of the change, partition and offset of its message, the number of the
-    record's change, what was done, the key, and the columns as they are afterwards: +2 is what was
-    added, -name a column that was removed. A change may come again, with the same number. A
-    message that tells no change is shown as bad.
+    TOPIC may be omitted if the table has one stream.
+
+    A line has the time of the change, partition and offset of its message, the sequence number
+    within the row, the operation, the key, and the resulting columns; n+2 is an increment by 2,
+    -name a removed column. A change may be redelivered with the same sequence number. A message
+    that is not a change is shown as bad.
 
     \b
     Example: talos table follow people
@@ -88,48 +95,50 @@ def follow(
     )
     if form == "tsv":
         click.echo("\t".join(_TSV_COLUMNS))
-    place = start if start is not None else "end" if goes_on else "start"
+    position = start if start is not None else "end" if keep_waiting else "start"
     wanted = Wanted(
-        topic or topic_name(table, key), place, tuple(dict.fromkeys(partitions)), goes_on
+        topic or topic_name(table, key), position, tuple(dict.fromkeys(partitions)), keep_waiting
     )
     copy_messages(server, wanted, changes.render, count)
 
 
 def _stream_of(schema: "TableSchema", table: str, topic: str | None) -> str:
-    """The stream by its name in the schema, also one that is disabled. Raises: click.UsageError."""
+    """The name of the stream in the schema, also if disabled. Raises: click.UsageError."""
     from opentalos.sdk.core.table.stream_decode import stream_key
 
     known = ", ".join(sorted(schema.streams)) or "none"
     if topic is None:
         if len(schema.streams) != 1:
-            raise click.UsageError(f"say which stream of {table}; it has: {known}")
+            raise click.UsageError(
+                f"{table} has several streams or none; pass TOPIC; it has: {known}"
+            )
         return next(iter(schema.streams))
     key = stream_key(schema, table, topic)
     if key not in schema.streams:
-        raise click.UsageError(f"{table} has no stream into {topic}; it has: {known}")
+        raise click.UsageError(f"{table} has no stream to {topic}; it has: {known}")
     return key
 
 
 class _Changes:
-    """Messages as lines; those of other tables are left out."""
+    """Formats messages as lines; skips the changes of other tables."""
 
     def __init__(self, table: str, decoder: "StreamDecoder", show: _Show) -> None:
         self._table, self._decoder, self._show = table, decoder, show
 
     def render(self, record: "Record") -> bytes | None:
-        """A line, or nothing."""
+        """The line of a message; None to skip it."""
         from opentalos.wire.message.message import MessageFormatError
 
         place = {"partition": record.partition, "offset": record.offset}
         try:
-            told = self._decoder.record(record)
+            decoded = self._decoder.record(record)
         except MessageFormatError as error:
             data = record.data[:_SHOWN_BYTES]
             bad = {"kind": "bad", "error": str(error), "base64": base64.b64encode(data).decode()}
             return self._show(place | bad)
-        if told.table != self._table:
+        if decoded.table != self._table:
             return None
-        return self._show(place | _fields(told.change, self._decoder.view))
+        return self._show(place | _fields(decoded.change, self._decoder.view))
 
 
 def _fields(change: Change, view: StreamView) -> dict[str, Any]:
@@ -141,21 +150,21 @@ def _fields(change: Change, view: StreamView) -> dict[str, Any]:
     }
     if view is not StreamView.KEYS_ONLY:
         found["row_deleted"] = change.row_deleted
-        told = change.image if view is StreamView.RECORD_IMAGE else change.columns
-        found["columns"] = _plain(told)
+        columns = change.image if view is StreamView.RECORD_IMAGE else change.columns
+        found["columns"] = _plain(columns)
     if change.amounts:
         found["amounts"] = _plain(change.amounts)
     return found
 
 
 def _plain(columns: "Columns") -> dict[str, Any]:
-    """Values as JSON has them; binary ones as base64."""
+    """Columns as JSON values; binary values as base64."""
     return {name: _value(datum.value) for name, datum in columns.items()}
 
 
 def _value(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_value(one) for one in value]
+        return [_value(element) for element in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""Commands of ``talos table`` for rows: get, put, remove, increment, scan."""
+"""The commands of ``talos table`` for rows: get, put, remove, increment, scan."""
 
 import json
 import sys
@@ -12,6 +12,7 @@ from opentalos.cli.commands.table.values import ROW_HELP, condition_of, row_of, 
 from opentalos.cli.connection.completion import table_argument
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.counts import counted
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.rest_path import rest_path
 from opentalos.model.errors import RequestError, TalosError
@@ -19,22 +20,22 @@ from opentalos.model.errors import RequestError, TalosError
 if TYPE_CHECKING:
     from opentalos.sdk.rest_client import RestClient
 
-_BATCH: Final = 100  # rows of standard input that are sent together
-_BATCH_BYTES: Final = 512 << 10  # of their JSON, half of what a request may have
-_PAUSE_S: Final = 0.2  # after a page that the table's rate cut short
-_PAGE: Final = 500  # rows that a scan asks for at once
+_BATCH: Final = 100  # rows of stdin per request
+_BATCH_BYTES: Final = 512 << 10  # of their JSON; half of the limit of a request
+_PAUSE_S: Final = 0.2  # after a page that was throttled
+_PAGE: Final = 500  # rows per page of a scan
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 _row_argument = click.argument("row", nargs=-1)
 _columns_option = click.option("--column", "columns", metavar="NAME", multiple=True,
-                               help="Only these; else all.")  # fmt: skip
+                               help="Return only this column; repeatable.")  # fmt: skip
 
 
 def _with_condition(command: CommandT) -> CommandT:
     for option in (
         click.option("--if", "condition", metavar="'COLUMN >= VALUE'",
-                     help="Only if it holds; =, !=, >, >=, <, <=."),
+                     help="Apply only if the condition holds; operators: =, !=, >, >=, <, <=."),
         click.option("--if-exists/--if-absent", "exists", default=None,
-                     help="Only if the row is there, or is not."),
+                     help="Apply only if the row exists, or does not."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -49,7 +50,7 @@ def _with_condition(command: CommandT) -> CommandT:
 def get(
     table: str, row: Sequence[str], columns: Sequence[str], output: Output, server: ServerOptions
 ) -> None:
-    """Show the row of TABLE with this key.
+    """Show a row of TABLE; ROW is its key.
 
     Example: talos table get people name=ann
     """
@@ -59,7 +60,7 @@ def get(
         wanted["columns"] = list(columns)
     found = rows("get", wanted)["row"]
     if found is None:
-        raise RequestError(f"table {table} has no such row")
+        raise RequestError(f"row not found in table {table}")
     output.record(found)
 
 
@@ -77,10 +78,10 @@ def put(
     output: Output,
     server: ServerOptions,
 ) -> None:
-    """Write a row of TABLE; columns that are not given stay as they are.
+    """Write a row of TABLE; columns that are not given keep their values.
 
-    With - instead of a row each line of standard input is a row as a JSON object. Exit status 1
-    if a condition did not hold.
+    If ROW is -, each line of stdin is a row as a JSON object. Exits with status 1 if a condition
+    does not hold.
 
     \b
     Example: talos table put people name=ann age=31
@@ -90,12 +91,12 @@ def put(
     rows = _Rows(server, table)
     if list(row) == ["-"]:
         if condition is not None or exists is not None:
-            raise click.UsageError("conditions are for single rows")
+            raise click.UsageError("conditions apply to a single row, not to rows from stdin")
         count = rows.put_all(rows_of(sys.stdin))
-        output.done(f"{count} rows written", rows=count)
+        output.done(f"{counted(count, 'row')} written", rows=count)
         return
     wanted = {"row": rows.row(row)} | rows.condition(condition, exists)
-    _tell(rows("put", wanted), "written", output)
+    _report(rows("put", wanted), "written", output)
 
 
 @click.command(epilog=ROW_HELP)
@@ -114,9 +115,9 @@ def remove(
     output: Output,
     server: ServerOptions,
 ) -> None:
-    """Remove the row of TABLE with this key, or only some of its columns.
+    """Remove a row of TABLE, or some of its columns; ROW is its key.
 
-    Exit status 1 if a condition did not hold.
+    Exits with status 1 if a condition does not hold.
 
     Example: talos table remove people name=ann --column age
     """  # fmt: skip
@@ -124,7 +125,7 @@ def remove(
     wanted: dict[str, Any] = {"key": rows.row(row)} | rows.condition(condition, exists)
     if columns:
         wanted["columns"] = list(columns)
-    _tell(rows("remove", wanted), "removed", output)
+    _report(rows("remove", wanted), "removed", output)
 
 
 @click.command(epilog=ROW_HELP)
@@ -136,14 +137,14 @@ def remove(
     metavar="COLUMN=AMOUNT",
     multiple=True,
     required=True,
-    help="What is added; may be negative.",
+    help="Amount to add, may be negative; repeatable.",
 )
 @with_format
 @with_server
 def increment(
     table: str, row: Sequence[str], amounts: Sequence[str], output: Output, server: ServerOptions
 ) -> None:
-    """Add to whole numbers of the row of TABLE with this key; shows the new values.
+    """Add to integer columns of a row of TABLE and show the new values; ROW is its key.
 
     Example: talos table increment people name=ann --by age=1
     """  # fmt: skip
@@ -155,23 +156,34 @@ def increment(
 @click.command(epilog=ROW_HELP)
 @table_argument
 @click.option(
-    "--from", "start", metavar="COLUMN=VALUE", multiple=True, help="First key, or its beginning."
+    "--from", "start", metavar="COLUMN=VALUE", multiple=True, help="First key, or a prefix of it."
 )
 @click.option(
     "--to",
     "stop",
     metavar="COLUMN=VALUE",
     multiple=True,
-    help="Key to stop before, or its beginning.",
+    help="Key to stop before, or a prefix of it.",
 )
-@click.option("--reverse", is_flag=True, help="Backwards; --from is the greater one then.")
-@click.option("--where", "filter_", metavar="TEXT", help="Like: age > 30 AND city = 'Rome'.")
-@click.option("--index", metavar="NAME", help="In the order of this index.")
+@click.option(
+    "--reverse", is_flag=True, help="Scan in descending order; --from is then the greater key."
+)
+@click.option(
+    "--where",
+    "filter_",
+    metavar="FILTER",
+    help="Return only matching rows; example: age > 30 AND city = 'Rome'.",
+)
+@click.option("--index", metavar="NAME", help="Scan in the order of this index.")
 @_columns_option
 @click.option(
-    "--limit", type=click.IntRange(1), default=100, show_default=True, help="How many rows at most."
+    "--limit",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Maximum number of rows.",
 )
-@click.option("--all", "everything", is_flag=True, help="All of them, without a limit.")
+@click.option("--all", "everything", is_flag=True, help="Return all rows, without a limit.")
 @with_format
 @with_server
 def scan(
@@ -208,7 +220,7 @@ ROW_COMMANDS: Final = (get, put, remove, increment, scan)
 
 
 class _Rows:
-    """Rows of one table, whose columns are asked for once."""
+    """Row operations on one table; reads its columns once."""
 
     def __init__(self, server: ServerOptions, table: str) -> None:
         self._call: RestClient = server.rest()
@@ -219,41 +231,43 @@ class _Rows:
         self.names = [*keys, *(name for name in self._types if name not in keys)]
 
     def __call__(self, operation: str, wanted: Any) -> Any:
-        """One call about rows."""
+        """Call a row operation."""
         return self._call("POST", rest_path("tables", self._table, "rows", operation), wanted)
 
     def row(self, given: Sequence[str]) -> dict[str, Any]:
-        """A row of arguments."""
+        """The row that the arguments describe."""
         return row_of(given, self._types)
 
     def condition(self, text: str | None, exists: bool | None) -> dict[str, Any]:
-        """A condition of options, as a field."""
+        """The condition that the options describe, as a request field."""
         if text is not None and exists is not None:
-            raise click.UsageError("give one condition")
+            raise click.UsageError("pass only one condition")
         if text is not None:
             return {"condition": condition_of(text, self._types)}
         return {} if exists is None else {"condition": {"exists": exists}}
 
     def put_all(self, rows: Iterable[dict[str, Any]]) -> int:
-        """Write all; how many. Raises: the error of the first that was not written, with a count
-        of those that were."""
+        """Write all rows; return their number.
+
+        Raises: the error of the first row that failed, with a note of how many were written.
+        """
         from opentalos.sdk.rest_client import error_of
 
         count = 0
         try:
             for batch in _batches(rows):
-                items = self("batch", {"items": [{"put": {"row": one}} for one in batch]})["items"]
-                count += sum("error" not in one for one in items)
-                for one in items:
-                    if "error" in one:
-                        raise error_of(one["error"])
+                items = self("batch", {"items": [{"put": {"row": row}} for row in batch]})["items"]
+                count += sum("error" not in item for item in items)
+                for item in items:
+                    if "error" in item:
+                        raise error_of(item["error"])
         except TalosError as error:
-            error.add_note(f"{count} rows written")
+            error.add_note(f"{counted(count, 'row')} written")
             raise
         return count
 
     def scan(self, wanted: Mapping[str, Any], limit: int | None) -> Iterator[Mapping[str, Any]]:
-        """Rows page after page."""
+        """The rows, fetched page by page."""
         left = sys.maxsize if limit is None else limit
         sent = dict(wanted)
         while left > 0:
@@ -267,14 +281,14 @@ class _Rows:
             sent["start"] = page["next"]
 
 
-def _tell(found: Mapping[str, Any], word: str, output: Output) -> None:
+def _report(found: Mapping[str, Any], done: str, output: Output) -> None:
     if not found["applied"]:
-        raise RequestError(f"not {word}: the condition does not hold")
-    output.done(word, **found)
+        raise RequestError(f"not {done}: the condition does not hold")
+    output.done(done, **found)
 
 
 def _batches(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Rows that fit one request each time; one that is too large by itself is sent alone."""
+    """Batches that fit one request; a row that is too large is sent alone."""
     found: list[dict[str, Any]] = []
     left = _BATCH_BYTES
     for row in rows:

@@ -1,4 +1,4 @@
-"""The schema of a table as options and files say it, made into what REST takes."""
+"""The schema of a table from options and files, as a REST document."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -6,9 +6,11 @@ from typing import IO, Any, Final, TypeVar
 
 import click
 
+from opentalos.cli.renamed import RenamedOption
+
 TYPES: Final = (
-    "bool, int8, int16, int32, int64, float, double, string, binary, rawbinary, or one of them "
-    "with _set"
+    "bool, int8, int16, int32, int64, float, double, string, binary, rawbinary, or one of these "
+    "with the suffix _set"
 )
 VIEWS: Final = ("record-image", "mutate-log", "keys-only")
 RIGHTS: Final = ("app-read", "app-write", "public-read", "public-write")
@@ -18,26 +20,30 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
 def with_schema_options(command: CommandT) -> CommandT:
-    """The options that say what a new table is."""
+    """Add the options that describe a new table."""
     for option in (
-        click.option("--schema", "file", type=click.File("r"), help="JSON as REST takes it."),
+        click.option("--schema", "file", type=click.File("r"), metavar="FILE",
+                     help="Read the schema from a JSON file in the REST format."),
         click.option("--ttl", "ttl_s", type=click.IntRange(1), metavar="SECONDS",
-                     help="Rows vanish so long after their last write."),
+                     help="Delete rows this long after their last write."),
         click.option("--quota", "quota_bytes", type=click.IntRange(1), metavar="BYTES",
-                     help="That its rows may take."),
+                     help="Storage limit of the rows."),
         click.option("--stream", "streams", metavar="TOPIC[:VIEW[:COLUMN,...]]", multiple=True,
-                     help=f"View: {', '.join(VIEWS)} (default mutate-log)."),
+                     help=f"Publish changes to TOPIC. VIEW: {', '.join(VIEWS)} (default "
+                     "mutate-log). Repeatable."),
         click.option("--index", "indexes", metavar="NAME:COLUMN[,...][:MODE]", multiple=True,
-                     help="Inside an entity group. Mode: lazy, eager (default), immutable."),
+                     help="Index within an entity group. MODE: lazy, eager (default), immutable. "
+                     "Repeatable."),
         click.option("--column", "columns", metavar="NAME:TYPE", multiple=True,
-                     help="A column beside the key."),
-        click.option("--shards", type=click.IntRange(1), help="Parts with an owner each."),
-        click.option("--slices", type=click.IntRange(1), hidden=True),
-        click.option("--hashed", is_flag=True, help="Rows lie by the hash of the group first."),
+                     help="Column outside the key; repeatable."),
+        click.option("--shards", type=click.IntRange(1), cls=RenamedOption, former="--slices",
+                     help="Number of shards, each with its own owner."),
+        click.option("--hashed", is_flag=True, help="Order rows by the hash of the entity group."),
         click.option("--group", "group", metavar="NAME:TYPE[:desc]", multiple=True,
-                     help="A column of the entity group, which goes before the key."),
+                     help="Column of the entity group, which precedes the key; repeatable, in "
+                     "order."),
         click.option("--key", "primary", metavar="NAME:TYPE[:desc]", multiple=True,
-                     help="A column of the primary key, in order."),
+                     help="Column of the primary key; repeatable, in order."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -53,12 +59,12 @@ def new_table(
     streams: Sequence[str],
     **others: Any,
 ) -> dict[str, Any]:
-    """What a new table is: of the file, and what options say beside or instead of it."""
+    """The document of a new table: the file, overridden by the options."""
     wanted: dict[str, Any] = {} if file is None else _document(file)
     typed: dict[str, str] = {}
     for name, given, option in (("group", group, "--group"), ("key", primary, "--key")):
         if given:
-            parts = [_key_part(one, option) for one in given]
+            parts = [_key_part(text, option) for text in given]
             wanted[name] = [part for part, _ in parts]
             typed |= {part["column"]: kind for part, kind in parts}
     typed |= columns_of(columns)
@@ -69,22 +75,22 @@ def new_table(
             wanted[name] = {**wanted.get(name, {}), **found}
     wanted |= {name: value for name, value in others.items() if value}
     if "key" not in wanted:
-        raise click.UsageError("say what the key is: --key NAME:TYPE, or a file with --schema")
+        raise click.UsageError("no key; pass --key NAME:TYPE or --schema FILE")
     return wanted
 
 
 def columns_of(given: Sequence[str]) -> dict[str, str]:
-    """Types by column of options NAME:TYPE."""
-    return dict(_pair(one, "--column", "NAME:TYPE") for one in given)
+    """The types by column of options NAME:TYPE."""
+    return dict(_pair(text, "--column", "NAME:TYPE") for text in given)
 
 
 def indexes_of(given: Sequence[str]) -> dict[str, Any]:
-    """Indexes by name."""
+    """The indexes by name."""
     found = {}
-    for one in given:
-        name, rest = _pair(one, "--index", "NAME:COLUMN[,COLUMN...][:MODE]")
+    for text in given:
+        name, rest = _pair(text, "--index", "NAME:COLUMN[,COLUMN...][:MODE]")
         columns, _, mode = rest.partition(":")
-        index: dict[str, Any] = {"columns": _names(columns, one, "--index")}
+        index: dict[str, Any] = {"columns": _names(columns, text, "--index")}
         if mode:
             index["mode"] = _choice(mode, _MODES, "--index")
         found[name] = index
@@ -92,33 +98,33 @@ def indexes_of(given: Sequence[str]) -> dict[str, Any]:
 
 
 def streams_of(given: Sequence[str]) -> dict[str, Any]:
-    """Streams by topic."""
+    """The streams by topic."""
     found = {}
-    for one in given:
-        topic, _, rest = one.partition(":")
+    for text in given:
+        topic, _, rest = text.partition(":")
         view, _, columns = rest.partition(":")
         if not topic:
-            raise click.BadParameter(f"{one!r} names no topic", param_hint="--stream")
+            raise click.BadParameter(f"{text!r} names no topic", param_hint="--stream")
         stream: dict[str, Any] = {"view": _choice(view or "mutate-log", VIEWS, "--stream")}
         if columns:
-            stream["columns"] = _names(columns, one, "--stream")
+            stream["columns"] = _names(columns, text, "--stream")
         found[topic] = stream
     return found
 
 
 def rights_of(given: str) -> tuple[str, list[str]]:
-    """A principal and what it may do."""
-    who, rights = _pair(given, "--allow", "PRINCIPAL:RIGHT[,RIGHT...]")
-    return who, [_choice(one, RIGHTS, "--allow") for one in rights.split(",")]
+    """A principal and its rights."""
+    principal, rights = _pair(given, "--allow", "PRINCIPAL:RIGHT[,RIGHT...]")
+    return principal, [_choice(right, RIGHTS, "--allow") for right in rights.split(",")]
 
 
 def _document(file: IO[str]) -> dict[str, Any]:
     try:
         found = json.load(file)
     except (ValueError, RecursionError) as error:
-        raise click.BadParameter(f"is not JSON: {error}", param_hint="--schema") from None
+        raise click.BadParameter(f"not JSON: {error}", param_hint="--schema") from None
     if not isinstance(found, dict):
-        raise click.BadParameter("is no JSON object", param_hint="--schema")
+        raise click.BadParameter("not a JSON object", param_hint="--schema")
     return found
 
 
@@ -146,6 +152,6 @@ def _names(text: str, whole: str, option: str) -> list[str]:
 
 def _choice(text: str, choices: Sequence[str], option: str) -> str:
     if text not in choices:
-        wanted = ", ".join(choices)
-        raise click.BadParameter(f"{text!r} is not one of {wanted}", param_hint=option)
+        allowed = ", ".join(choices)
+        raise click.BadParameter(f"{text!r} is not one of {allowed}", param_hint=option)
     return text

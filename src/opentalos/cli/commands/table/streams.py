@@ -1,4 +1,4 @@
-"""``talos table stream``: which topics a table's changes go to, and how far they are."""
+"""``talos table stream``: administration of a table's streams, over REST."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,10 @@ _OFFSETS = ("partition", "next")
 
 @click.group()
 def stream() -> None:
-    """Streams of a table: every change becomes a message of a topic."""
+    """Manage the streams of a table.
+
+    A stream publishes every change of the table as a message of a topic.
+    """
 
 
 @stream.command("list")
@@ -28,19 +31,19 @@ def stream() -> None:
 @with_format
 @with_server
 def list_streams(table: str, output: Output, server: ServerOptions) -> None:
-    """List the streams of TABLE with their state.
+    """List the streams of TABLE and their states.
 
     Example: talos table stream list people
     """
     found = server.rest()("GET", rest_path("tables", table, "streams"))
     rows = found["streams"] if output.form == "json" else map(_listed, found["streams"])
-    output.table(_COLUMNS, rows, empty="no streams; talos table stream enable makes one")
+    output.table(_COLUMNS, rows, empty="no streams; create one with talos table stream enable")
 
 
-def _listed(one: Mapping[str, Any]) -> Mapping[str, Any]:
-    times = {"since": one["since_ms"], "first_missing": one["gap_ms"]}
+def _listed(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    times = {"since": found["since_ms"], "first_missing": found["gap_ms"]}
     shown = {name: time_text(ms) for name, ms in times.items() if ms is not None}
-    return {**one, **shown, "columns": one["columns"] or "all"}
+    return {**found, **shown, "columns": found["columns"] or "all"}
 
 
 @stream.command()
@@ -51,14 +54,15 @@ def _listed(one: Mapping[str, Any]) -> Mapping[str, Any]:
     type=click.Choice(VIEWS),
     default="mutate-log",
     show_default=True,
-    help="What a message tells of a change.",
+    help="Content of a message; record-image: the row after the change, mutate-log: the operation, "
+    "keys-only: the key.",
 )
 @click.option(
     "--column",
     "columns",
     metavar="NAME",
     multiple=True,
-    help="Only these columns beside the key; else all.",
+    help="Include only this column beside the key; repeatable.",
 )
 @with_format
 @with_server
@@ -70,16 +74,16 @@ def enable(
     output: Output,
     server: ServerOptions,
 ) -> None:
-    """Send every change of TABLE to TOPIC from now on.
+    """Publish every change of TABLE to TOPIC from now on.
 
-    The topic must exist, and the owner of the table must be allowed to put into it. A stream that
-    stopped with a gap starts anew.
+    The topic must exist, and the owner of the table needs the permission to put to it. Enabling a
+    stream that stopped with a gap starts it again.
 
     Example: talos table stream enable people changes --view record-image
     """  # fmt: skip
     wanted = {"enabled": True, "view": view, "columns": list(columns)}
     found = server.rest()("PUT", rest_path("tables", table, "streams", topic), wanted)
-    output.done(f"changes of {table} go to {topic} as {view}", **found)
+    output.done(f"publishing the changes of {table} to {topic} as {view}", **found)
 
 
 @stream.command()
@@ -89,19 +93,19 @@ def enable(
 @with_format
 @with_server
 def disable(table: str, topic: str, yes: bool, output: Output, server: ServerOptions) -> None:
-    """Send no further changes of TABLE to TOPIC; what was not sent yet is dropped.
+    """Stop publishing changes of TABLE to TOPIC and discard pending changes.
 
     Example: talos table stream disable people changes --yes
     """
     call = server.rest()
     found = call("GET", rest_path("tables", table, "streams"))["streams"]
-    known = next((one for one in found if one["topic"] == topic), None)
-    confirm(f"Stop the stream of {table} to {topic}?", yes)
+    known = next((listed for listed in found if listed["topic"] == topic), None)
+    confirm(f"Disable the stream of {table} to {topic} and discard pending changes?", yes)
     wanted: dict[str, Any] = {"enabled": False}
     if known is not None:
         wanted |= {"view": known["view"], "columns": known["columns"]}
     shown = call("PUT", rest_path("tables", table, "streams", topic), wanted)
-    output.done(f"the stream of {table} to {topic} is disabled", **shown)
+    output.done(f"disabled the stream of {table} to {topic}", **shown)
 
 
 @stream.command()
@@ -110,9 +114,10 @@ def disable(table: str, topic: str, yes: bool, output: Output, server: ServerOpt
 @with_format
 @with_server
 def status(table: str, topic: str, output: Output, server: ServerOptions) -> None:
-    """Show how far the stream of TABLE to TOPIC is; as TSV the offsets of its mark.
+    """Show the state and the mark of the stream of TABLE to TOPIC.
 
-    Every change up to the mark's time lies in the topic below its offsets.
+    Every change up to the time of the mark is in the topic below the offsets of the mark. With
+    --format tsv, only the offsets.
 
     Example: talos table stream status people changes
     """
@@ -129,7 +134,7 @@ def status(table: str, topic: str, output: Output, server: ServerOptions) -> Non
         names = (*_COLUMNS, "when_full")
         output.record({name: shown.get(name) for name in names} | {"complete_until": until})
         if mark is None:
-            click.echo(f"no mark now: {found['no_mark']}")
+            click.echo(f"no mark: {found['no_mark']}")
             return
         click.echo()
     output.table(_OFFSETS, sorted(rows, key=lambda row: row["partition"]))
@@ -141,12 +146,12 @@ def status(table: str, topic: str, output: Output, server: ServerOptions) -> Non
 @with_format
 @with_server
 def when_full(table: str, choice: str, output: Output, server: ServerOptions) -> None:
-    """Say what TABLE does when a topic takes no messages for long.
+    """Choose what TABLE does when a topic of a stream accepts no messages for long.
 
-    refuse: writes of the table are refused until it does. gap: the stream stops and says from
-    when on changes are missing; enabling it again starts anew.
+    refuse: reject writes to the table until the topic accepts messages. gap: stop the stream and
+    record the time of the first missing change; enable it again to restart it.
 
     Example: talos table stream when-full people gap
     """
     found = server.rest()("PATCH", rest_path("tables", table), {"when_full": choice})
-    output.done(f"{table} does this when a topic is full: {choice}", **found)
+    output.done(f"set when-full of {table} to {choice}", **found)

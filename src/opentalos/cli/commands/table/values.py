@@ -1,4 +1,4 @@
-"""Rows and conditions as people type them, made into JSON by the types of the table's columns."""
+"""Rows and conditions as users type them, converted to JSON by the types of the columns."""
 
 import json
 import re
@@ -14,30 +14,30 @@ _CONDITION: Final = re.compile(r"\s*([^\s=!<>]+)\s*(=|!=|>=|<=|>|<)\s*(.*?)\s*")
 _NULL: Final = "null"
 _BOOLS: Final = {"true": True, "false": False}
 ROW_HELP: Final = (
-    "A row is COLUMN=VALUE for each column, or one JSON object. Binary values are base64, sets are "
-    "JSON arrays; null is a value that is not set."
+    "ROW is COLUMN=VALUE for each column, or one JSON object. Binary values are base64, sets are "
+    "JSON arrays, null is an unset value."
 )
 
 
 def row_of(given: Sequence[str], types: Types) -> dict[str, Any]:
-    """A row of arguments. Raises: click.UsageError."""
+    """Parse the arguments of a row. Raises: click.UsageError."""
     if len(given) == 1 and given[0].lstrip().startswith("{"):
         return _object(given[0], "the row")
     found: dict[str, Any] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
+    for text in given:
+        name, equals, value = text.partition("=")
         if not equals:
-            raise click.UsageError(f"{one!r} is neither COLUMN=VALUE nor a JSON object")
+            raise click.UsageError(f"{text!r} is neither COLUMN=VALUE nor a JSON object")
         if name in found:
-            raise click.UsageError(f"column {name} is given twice")
+            raise click.UsageError(f"duplicate column {name}")
         found[name] = _value(name, value, types)
     if not found:
-        raise click.UsageError("say which row: COLUMN=VALUE, or a JSON object")
+        raise click.UsageError("missing ROW: pass COLUMN=VALUE or a JSON object")
     return found
 
 
 def condition_of(text: str, types: Types) -> dict[str, Any]:
-    """A condition like ``n >= 5``. Raises: click.BadParameter."""
+    """Parse a condition like ``n >= 5``. Raises: click.BadParameter."""
     found = _CONDITION.fullmatch(text)
     if found is None:
         raise click.BadParameter(f"{text!r} is not COLUMN OPERATOR VALUE", param_hint="--if")
@@ -46,7 +46,7 @@ def condition_of(text: str, types: Types) -> dict[str, Any]:
 
 
 def rows_of(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Rows of lines with a JSON object each. Raises: BadRequest, naming the line."""
+    """Parse lines with one JSON object each. Raises: BadRequest: names the line."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
@@ -61,7 +61,7 @@ def _object(text: str, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"{what} is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise click.UsageError(f"{what} is no JSON object")
+        raise click.UsageError(f"{what} is not a JSON object")
     return found
 
 
@@ -83,4 +83,4 @@ def _value(name: str, text: str, types: Types) -> Any:
             return json.loads(text)
         return int(text)
     except (ValueError, KeyError, RecursionError):
-        raise click.UsageError(f"column {name} is {kind}, {text!r} is not") from None
+        raise click.UsageError(f"column {name} has type {kind}, {text!r} is not valid") from None

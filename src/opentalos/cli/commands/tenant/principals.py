@@ -1,4 +1,4 @@
-"""``talos user`` and ``talos key``: principals of a running server, over REST."""
+"""``talos user`` and ``talos key``: administration of users and their keys, over REST."""
 
 from typing import Any
 
@@ -13,20 +13,20 @@ from opentalos.cli.rest_path import rest_path
 
 @click.group()
 def user() -> None:
-    """Users of a running server."""
+    """Manage users."""
 
 
 @user.command("create")
 @click.argument("name")
-@click.option("--organisation", default="", help="Organisation id (CL...).")
-@click.option("--team", default="", help="Team id (CI...).")
-@click.option("--admin", is_flag=True, help="Make a service administrator.")
+@click.option("--organisation", default="", help="Organisation ID (CL...).")
+@click.option("--team", default="", help="Team ID (CI...).")
+@click.option("--admin", is_flag=True, help="Create a service administrator.")
 @with_format
 @with_server
 def create_user(
     name: str, organisation: str, team: str, admin: bool, output: Output, server: ServerOptions
 ) -> None:
-    """Create user NAME with a first key; the secret is shown once.
+    """Create user NAME and a first key; the secret is shown only once.
 
     Example: talos user create alice
     """
@@ -40,20 +40,20 @@ def create_user(
 @with_format
 @with_server
 def list_users(output: Output, server: ServerOptions) -> None:
-    """List users with their keys: all for an administrator, else yourself.
+    """List users: all of them for an administrator, else yourself.
 
     Example: talos user list --format json
     """
     rows = [
         {
-            "id": one["id"],
-            "role": "admin" if one["admin"] else "user",
-            "organisation": one["organisation"],
-            "team": one["team"],
-            "state": "disabled" if one["disabled"] else "live",
-            "live_keys": sum(not key["disabled"] for key in one["keys"]),
+            "id": user["id"],
+            "role": "admin" if user["admin"] else "user",
+            "organisation": user["organisation"],
+            "team": user["team"],
+            "state": "disabled" if user["disabled"] else "live",
+            "live_keys": sum(not key["disabled"] for key in user["keys"]),
         }
-        for one in server.rest()("GET", "principals")["principals"]
+        for user in server.rest()("GET", "principals")["principals"]
     ]
     output.table(("id", "role", "organisation", "team", "state", "live_keys"), rows)
 
@@ -63,12 +63,12 @@ def list_users(output: Output, server: ServerOptions) -> None:
 @with_format
 @with_server
 def disable_user(name: str, output: Output, server: ServerOptions) -> None:
-    """Lock user NAME out; its keys stop working at once.
+    """Disable user NAME; its keys stop working immediately.
 
     Example: talos user disable alice
     """
     server.rest()("PATCH", rest_path("principals", name), {"disabled": True})
-    output.done(f"disabled {name}", id=name, state="disabled")
+    output.done(f"disabled user {name}", id=name, state="disabled")
 
 
 @user.command("enable")
@@ -76,17 +76,17 @@ def disable_user(name: str, output: Output, server: ServerOptions) -> None:
 @with_format
 @with_server
 def enable_user(name: str, output: Output, server: ServerOptions) -> None:
-    """Let user NAME in again, with the keys it had.
+    """Enable user NAME again, with its existing keys.
 
     Example: talos user enable alice
     """
     server.rest()("PATCH", rest_path("principals", name), {"disabled": False})
-    output.done(f"enabled {name}", id=name, state="live")
+    output.done(f"enabled user {name}", id=name, state="live")
 
 
 @click.group()
 def key() -> None:
-    """Access keys of users."""
+    """Manage the access keys of users."""
 
 
 @key.command("create")
@@ -94,7 +94,7 @@ def key() -> None:
 @with_format
 @with_server
 def create_key(name: str, output: Output, server: ServerOptions) -> None:
-    """Create a key for user NAME; the secret is shown once.
+    """Create a key for user NAME; the secret is shown only once.
 
     Example: talos key create alice
     """
@@ -106,9 +106,9 @@ def create_key(name: str, output: Output, server: ServerOptions) -> None:
 @with_format
 @with_server
 def rotate_key(key_id: str, output: Output, server: ServerOptions) -> None:
-    """Create the key that follows KEY_ID; its secret is shown once.
+    """Create a successor of key KEY_ID; its secret is shown only once.
 
-    KEY_ID goes on working until ``talos key disable``, so programs can change without a pause.
+    KEY_ID remains valid until talos key disable, so clients can switch without downtime.
 
     Example: talos key rotate AK3F9Q
     """
@@ -120,12 +120,12 @@ def rotate_key(key_id: str, output: Output, server: ServerOptions) -> None:
 @with_format
 @with_server
 def disable_key(key_id: str, output: Output, server: ServerOptions) -> None:
-    """Disable key KEY_ID for ever.
+    """Disable key KEY_ID permanently.
 
     Example: talos key disable AK3F9Q
     """
     server.rest()("DELETE", rest_path("keys", key_id))
-    output.done(f"disabled {key_id}", key_id=key_id, state="disabled")
+    output.done(f"disabled key {key_id}", key_id=key_id, state="disabled")
 
 
 @key.command("list")
@@ -140,11 +140,11 @@ def list_keys(name: str, output: Output, server: ServerOptions) -> None:
     found = server.rest()("GET", rest_path("principals", name, "keys"))["keys"]
     rows: list[dict[str, Any]] = [
         {
-            "key_id": one["key_id"],
-            "state": "disabled" if one["disabled"] else "live",
-            "created": time_text(one["created_ms"]),
-            "created_ms": one["created_ms"],
+            "key_id": key["key_id"],
+            "state": "disabled" if key["disabled"] else "live",
+            "created": time_text(key["created_ms"]),
+            "created_ms": key["created_ms"],
         }
-        for one in found
+        for key in found
     ]
     output.table(("key_id", "state", "created"), rows)

@@ -1,4 +1,4 @@
-"""``talos quota``: limits of topics and users, and partitions of organisations, over REST."""
+"""``talos quota``: quotas of topics and users, partition requests of organisations, over REST."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -12,11 +12,11 @@ from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.rest_path import rest_path
 
 _LIMITS: Final = {
-    "space_bytes": "Bytes that are kept.",
-    "put_requests_per_s": "Puts a second.",
-    "get_requests_per_s": "Gets a second.",
-    "put_bytes_per_s": "Bytes put a second.",
-    "get_bytes_per_s": "Bytes read a second.",
+    "space_bytes": "Stored bytes.",
+    "put_requests_per_s": "Put requests per second.",
+    "get_requests_per_s": "Get requests per second.",
+    "put_bytes_per_s": "Bytes put per second.",
+    "get_bytes_per_s": "Bytes read per second.",
 }
 _REQUEST_COLUMNS: Final = (
     "organisation", "total", "used", "reason", "organisation_name", "note",
@@ -31,44 +31,44 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 @click.group()
 def quota() -> None:
-    """Limits of topics and users, and requests for partitions.
+    """Manage quotas of topics and users, and partition requests of organisations.
 
-    0 means no limit; a limit that is not set takes the server's default.
+    A limit of 0 means unlimited; a limit that is not set has the server's default.
     """
 
 
 def _limits(command: CommandT) -> CommandT:
     for name, about in reversed(_LIMITS.items()):
         option = f"--{name.replace('_', '-')}"
-        command = click.option(option, name, type=_COUNT, help=f"{about} 0: no limit.")(command)
+        command = click.option(option, name, type=_COUNT, help=f"{about} 0: unlimited.")(command)
     return command
 
 
 def _whose(command: CommandT) -> CommandT:
     for option in (
-        click.option("--user", metavar="ID", help="Of a user; for administrators."),
-        click.option("--topic", shell_complete=topics, help="Of a topic."),
+        click.option("--user", metavar="ID", help="User; for administrators."),
+        click.option("--topic", shell_complete=topics, help="Topic."),
     ):
         command = option(command)
     return command
 
 
 @quota.command()
-@click.option("--users", is_flag=True, help="Of all users that have one; for administrators.")
-@click.option("--topic", shell_complete=topics, help="Of a topic; without it, your own.")
+@click.option("--users", is_flag=True, help="Show all users that have a quota; for administrators.")
+@click.option("--topic", shell_complete=topics, help="Topic; without it, show your own quota.")
 @with_format
 @with_server
 def show(users: bool, topic: str | None, output: Output, server: ServerOptions) -> None:
-    """Show limits and their use: your own, of a topic, or of users.
+    """Show limits and usage: your own, of a topic, or of all users.
 
     Example: talos quota show --topic orders
     """
     if users and topic is not None:
-        raise click.UsageError("give --users or --topic")
+        raise click.UsageError("pass either --users or --topic")
     call = server.rest()
     if users:
         columns = ("user", *_LIMITS, "topics", "used_bytes")
-        output.table(columns, call("GET", "quotas/users")["users"], empty="no user has one")
+        output.table(columns, call("GET", "quotas/users")["users"], empty="no user has a quota")
     else:
         output.record(call("GET", "quota" if topic is None else _path(topic, None)))
 
@@ -76,7 +76,7 @@ def show(users: bool, topic: str | None, output: Output, server: ServerOptions) 
 @quota.command("set")
 @_whose
 @_limits
-@click.option("--topics", type=_COUNT, help="Topics that the user may own.")
+@click.option("--topics", type=_COUNT, help="Maximum number of topics of the user.")
 @with_format
 @with_server
 def set_quota(
@@ -87,7 +87,7 @@ def set_quota(
     server: ServerOptions,
     **limits: int | None,
 ) -> None:
-    """Set the limits of a topic or user; those left out take the default.
+    """Set the limits of a topic or user; omitted limits get the default.
 
     Example: talos quota set --user alice --put-bytes-per-s 10000000 --topics 20
     """
@@ -95,10 +95,10 @@ def set_quota(
     wanted = {name: value for name, value in limits.items() if value is not None}
     if topics is not None:
         if user is None:
-            raise click.UsageError("--topics is for a user")
+            raise click.UsageError("--topics requires --user")
         wanted["topics"] = topics
     if not wanted:
-        raise click.UsageError("give at least one limit; talos quota reset takes the default")
+        raise click.UsageError("pass at least one limit; talos quota reset restores the defaults")
     server.rest()("PUT", path, wanted)
     output.done(f"set the quota of {topic or user}", **wanted)
 
@@ -108,19 +108,19 @@ def set_quota(
 @with_format
 @with_server
 def reset(topic: str | None, user: str | None, output: Output, server: ServerOptions) -> None:
-    """Give a topic or user the default limits again.
+    """Restore the default limits of a topic or user.
 
     Example: talos quota reset --topic orders
     """
     server.rest()("DELETE", _path(topic, user))
-    output.done(f"{topic or user} has the default quota", name=topic or user)
+    output.done(f"restored the default quota of {topic or user}", name=topic or user)
 
 
 @quota.command()
 @with_format
 @with_server
 def requests(output: Output, server: ServerOptions) -> None:
-    """List the requests for partitions that wait.
+    """List the partition requests that wait for approval.
 
     Example: talos quota requests
     """
@@ -130,9 +130,9 @@ def requests(output: Output, server: ServerOptions) -> None:
 
 @quota.command()
 @click.argument("total", type=click.IntRange(1))
-@click.option("--organisation", help="Of which one.", show_default="your own")
-@click.option("--reason", default="", help="For whom approves it.")
-@click.option("--auto", is_flag=True, help="Decide at once where numbers can tell.")
+@click.option("--organisation", help="Organisation.", show_default="your own")
+@click.option("--reason", default="", help="Reason, shown to the approver.")
+@click.option("--auto", is_flag=True, help="Decide immediately from past traffic where possible.")
 @with_format
 @with_server
 def request(
@@ -143,10 +143,10 @@ def request(
     output: Output,
     server: ServerOptions,
 ) -> None:
-    """Ask for TOTAL partitions of your organisation.
+    """Request a total of TOTAL partitions for your organisation.
 
-    With --auto the answer is approve, reject or human (a person will look at it) with the
-    reason. Exit status 1: rejected.
+    With --auto the outcome is approve, reject, or human (requires manual approval), with the
+    reason. Exits with status 1 if rejected.
 
     Example: talos quota request 200 --reason "black friday" --auto
     """
@@ -167,10 +167,10 @@ def request(
 @with_format
 @with_server
 def projection(tenant: str | None, output: Output, server: ServerOptions) -> None:
-    """Show what the traffic of TENANT is expected to be, or of all that you may see.
+    """Show the traffic forecast of TENANT, or of all tenants that are visible to you.
 
-    Rates are bytes a second of the busiest minute of a day; the season is per mille by weekday,
-    Monday first.
+    Rates are bytes per second in the busiest minute of a day; season is the weekday factor in per
+    mille, Monday first.
 
     Example: talos quota projection CLshop
     """
@@ -184,22 +184,24 @@ def projection(tenant: str | None, output: Output, server: ServerOptions) -> Non
         page = call("GET", "quota-projections", query=query)
         rows += map(_shown, page["projections"])
         query = {"after": page["next"]}
-    output.table(_PROJECTION_COLUMNS, rows, empty="no projections")
+    output.table(_PROJECTION_COLUMNS, rows, empty="no forecasts")
 
 
 @quota.command()
 @click.argument("organisation")
-@click.option("--total", type=click.IntRange(1), help="Another number than was asked for.")
+@click.option(
+    "--total", type=click.IntRange(1), help="Grant this number instead of the requested one."
+)
 @with_format
 @with_server
 def approve(organisation: str, total: int | None, output: Output, server: ServerOptions) -> None:
-    """Grant what ORGANISATION asked for; for administrators.
+    """Approve the partition request of ORGANISATION; for administrators.
 
     Example: talos quota approve CLshop --total 150
     """
     wanted = {} if total is None else {"total": total}
     server.rest()("POST", rest_path("quota-requests", organisation, "approve"), wanted)
-    output.done(f"approved the request of {organisation}", organisation=organisation)
+    output.done(f"approved the partition request of {organisation}", organisation=organisation)
 
 
 @quota.command()
@@ -207,12 +209,14 @@ def approve(organisation: str, total: int | None, output: Output, server: Server
 @with_format
 @with_server
 def reject(organisation: str, output: Output, server: ServerOptions) -> None:
-    """Refuse what ORGANISATION asked for, else take back what it got; for administrators.
+    """Reject the partition request of ORGANISATION; for administrators.
+
+    Without a pending request, revoke the granted partitions.
 
     Example: talos quota reject CLshop
     """
     server.rest()("POST", rest_path("quota-requests", organisation, "revoke"))
-    output.done(f"rejected the request of {organisation}", organisation=organisation)
+    output.done(f"rejected the partition request of {organisation}", organisation=organisation)
 
 
 def _shown(projection: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,7 +225,7 @@ def _shown(projection: Mapping[str, Any]) -> dict[str, Any]:
 
 def _path(topic: str | None, user: str | None) -> str:
     if (topic is None) == (user is None):
-        raise click.UsageError("give --topic or --user")
+        raise click.UsageError("pass either --topic or --user")
     if topic is not None:
         return rest_path("topics", topic, "quota")
     assert user is not None

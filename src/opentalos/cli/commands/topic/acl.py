@@ -1,4 +1,4 @@
-"""``talos acl``: who may do what with a topic, over REST."""
+"""``talos acl``: permissions on topics, over REST."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,14 +12,14 @@ from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.rest_path import rest_path
 
 _GRANTABLE: Final = {"put": "PUT_MESSAGE", "get": "GET_MESSAGE", "describe": "DESCRIBE_TOPIC"}
-_WORDS: Final = {name: word for word, name in _GRANTABLE.items()}
+_SHORT_NAMES: Final = {name: short for short, name in _GRANTABLE.items()}
 
 
 @click.group()
 def acl() -> None:
-    """Who may do what with a topic.
+    """Manage permissions on topics.
 
-    A grantee is a user, a team (CI...), an organisation (CL...), or guest: everybody.
+    A grantee is a user, a team (CI...), an organisation (CL...), or guest (everyone).
     """
 
 
@@ -28,14 +28,17 @@ def acl() -> None:
 @with_format
 @with_server
 def list_permissions(topic: str, output: Output, server: ServerOptions) -> None:
-    """List who may do what with TOPIC, its owner first.
+    """List the permissions on TOPIC, the owner first.
 
     Example: talos acl list orders
     """
     found = server.rest()("GET", rest_path("topics", topic, "permissions"))["permissions"]
     rows = [
-        {"grantee": name, "permissions": [_WORDS.get(one, one.lower()) for one in names]}
-        for name, names in found.items()
+        {
+            "grantee": grantee,
+            "permissions": [_SHORT_NAMES.get(name, name.lower()) for name in names],
+        }
+        for grantee, names in found.items()
     ]
     output.table(("grantee", "permissions"), rows)
 
@@ -49,17 +52,19 @@ def list_permissions(topic: str, output: Output, server: ServerOptions) -> None:
 def grant(
     topic: str, grantee: str, permissions: Sequence[str], output: Output, server: ServerOptions
 ) -> None:
-    """Let GRANTEE do exactly this with TOPIC; what it could do before is overwritten.
+    """Grant GRANTEE exactly these permissions on TOPIC.
+
+    They replace the permissions that GRANTEE had before.
 
     Example: talos acl grant orders alice put describe
     """
-    names = [_GRANTABLE[one] for one in dict.fromkeys(permissions)]
+    names = [_GRANTABLE[permission] for permission in dict.fromkeys(permissions)]
     path = rest_path("topics", topic, "permissions", grantee)
     server.rest()("PUT", path, {"permissions": names})
-    words = ", ".join(dict.fromkeys(permissions))
+    granted = list(dict.fromkeys(permissions))
     output.done(
-        f"{grantee} may {words} {topic}",
-        topic=topic, grantee=grantee, permissions=list(dict.fromkeys(permissions)),
+        f"granted {', '.join(granted)} on {topic} to {grantee}",
+        topic=topic, grantee=grantee, permissions=granted,
     )  # fmt: skip
 
 
@@ -69,9 +74,9 @@ def grant(
 @with_format
 @with_server
 def revoke(topic: str, grantee: str, output: Output, server: ServerOptions) -> None:
-    """Take everything on TOPIC back from GRANTEE.
+    """Revoke all permissions of GRANTEE on TOPIC.
 
     Example: talos acl revoke orders alice
     """
     server.rest()("DELETE", rest_path("topics", topic, "permissions", grantee))
-    output.done(f"{grantee} may do nothing with {topic}", topic=topic, grantee=grantee)
+    output.done(f"revoked all permissions of {grantee} on {topic}", topic=topic, grantee=grantee)

@@ -1,4 +1,4 @@
-"""``talos topic``: topics, their attributes, partitions and offsets, over REST."""
+"""``talos topic``: administration of topics, over REST."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,9 +9,11 @@ import click
 from opentalos.cli.connection.completion import topic_argument
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.counts import counted
 from opentalos.cli.input.confirm import confirm, with_yes
 from opentalos.cli.input.times import TIME_HELP, as_time, time_text, unix_ms
 from opentalos.cli.output.formats import Output, with_format
+from opentalos.cli.renamed import add_former_name
 from opentalos.cli.rest_path import rest_path
 
 _COUNT = click.IntRange(1, (1 << 31) - 1)
@@ -22,32 +24,34 @@ _OFFSET_COLUMNS = ("partition", "start", "end", "next")
 
 @click.group()
 def topic() -> None:
-    """Topics and their partitions."""
+    """Manage topics and partitions."""
 
 
 @topic.command("list")
-@click.option("--owned", is_flag=True, help="Only your own, and those of your organisation.")
+@click.option("--owned", is_flag=True, help="Only topics of yours and of your organisation.")
 @with_format
 @with_server
 def list_topics(owned: bool, output: Output, server: ServerOptions) -> None:
-    """List the topics that you may see.
+    """List the topics that are visible to you.
 
     Example: talos topic list --format tsv
     """
     scope = "owned" if owned else "visible"
     found = server.rest()("GET", "topics", query={"scope": scope})["topics"]
-    rows = [one | {"created": time_text(one["created_ms"])} for one in found]
-    output.table(_LIST_COLUMNS, rows, empty="no topics; make one with talos topic create")
+    rows = [topic | {"created": time_text(topic["created_ms"])} for topic in found]
+    output.table(_LIST_COLUMNS, rows, empty="no topics; create one with talos topic create")
 
 
 @topic.command()
 @topic_argument
 @with_format
 @with_server
-def show(topic: str, output: Output, server: ServerOptions) -> None:
-    """Show everything about TOPIC; as TSV its partitions.
+def describe(topic: str, output: Output, server: ServerOptions) -> None:
+    """Show the attributes and partitions of TOPIC.
 
-    Example: talos topic show orders
+    With --format tsv, only the partitions.
+
+    Example: talos topic describe orders
     """
     found: dict[str, Any] = server.rest()("GET", rest_path("topics", topic))
     found["created"] = time_text(found["created_ms"])
@@ -58,26 +62,35 @@ def show(topic: str, output: Output, server: ServerOptions) -> None:
         output.record(found)
     else:
         found["messages"] = sum(state["messages"] for state in states)
-        output.record({name: one for name, one in found.items() if name not in _NOT_SHOWN})
+        output.record({name: value for name, value in found.items() if name not in _NOT_SHOWN})
         click.echo()
         output.table(_STATE_COLUMNS, states)
 
 
 _NOT_SHOWN = {"states", "created_ms", "consumer_partitions"}
+add_former_name(topic, "show", describe)
 
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", type=_COUNT, default=1, show_default=True, help="How many.")
-@click.option("--retention", "retention_s", type=_COUNT, help="Seconds that messages are kept.")
+@click.option(
+    "--partitions", type=_COUNT, default=1, show_default=True, help="Number of partitions."
+)
+@click.option(
+    "--retention",
+    "retention_s",
+    type=_COUNT,
+    metavar="SECONDS",
+    help="How long messages are retained.",
+)
 @click.option(
     "--attribute",
     "attributes",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Free; more than one may be given.",
+    help="Free-form attribute; repeatable.",
 )
-@click.option("--owner-name", default="", help="Who is responsible; free text.")
+@click.option("--owner-name", default="", help="Person or team responsible; free text.")
 @with_format
 @with_server
 def create(
@@ -89,7 +102,9 @@ def create(
     output: Output,
     server: ServerOptions,
 ) -> None:
-    """Create topic NAME, or ORGANISATION/NAME.
+    """Create topic NAME.
+
+    NAME may be ORGANISATION/NAME.
 
     Example: talos topic create orders --partitions 8 --retention 604800
     """
@@ -98,17 +113,35 @@ def create(
     if retention_s is not None:
         wanted["retention_s"] = retention_s
     made = server.rest()("POST", "topics", wanted)
-    output.done(f"created {name} with {made['partitions']} partitions", **made)
+    output.done(f"created {name} with {counted(made['partitions'], 'partition')}", **made)
 
 
 @topic.command()
 @topic_argument
-@click.option("--retention", "retention_s", type=_COUNT, help="Seconds that messages are kept.")
-@click.option("--attribute", "attributes", metavar="KEY=VALUE", multiple=True, help="Set it.")
-@click.option("--remove-attribute", "removed", metavar="KEY", multiple=True, help="Remove it.")
+@click.option(
+    "--retention",
+    "retention_s",
+    type=_COUNT,
+    metavar="SECONDS",
+    help="How long messages are retained.",
+)
+@click.option(
+    "--attribute",
+    "attributes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Set an attribute; repeatable.",
+)
+@click.option(
+    "--remove-attribute",
+    "removed",
+    metavar="KEY",
+    multiple=True,
+    help="Remove an attribute; repeatable.",
+)
 @with_format
 @with_server
-def change(
+def alter(
     topic: str,
     retention_s: int | None,
     attributes: Sequence[str],
@@ -116,9 +149,9 @@ def change(
     output: Output,
     server: ServerOptions,
 ) -> None:
-    """Change retention or attributes of TOPIC.
+    """Change the retention or attributes of TOPIC.
 
-    Example: talos topic change orders --retention 86400 --attribute team=payments
+    Example: talos topic alter orders --retention 86400 --attribute team=payments
     """
     wanted: dict[str, Any] = {}
     if attributes or removed:
@@ -126,31 +159,42 @@ def change(
     if retention_s is not None:
         wanted["retention_s"] = retention_s
     if not wanted:
-        raise click.UsageError("nothing to change: give --retention, --attribute or the like")
+        raise click.UsageError(
+            "nothing to change; pass --retention, --attribute or --remove-attribute"
+        )
     changed = server.rest()("PATCH", rest_path("topics", topic), wanted)
     output.done(f"changed {topic}", **changed)
 
 
-@topic.command()
+add_former_name(topic, "change", alter)
+
+
+@topic.command("set-partitions")
 @topic_argument
 @click.argument("count", type=_COUNT)
 @with_yes
 @with_format
 @with_server
-def partitions(topic: str, count: int, yes: bool, output: Output, server: ServerOptions) -> None:
-    """Grow or shrink TOPIC to COUNT partitions.
+def set_partitions(
+    topic: str, count: int, yes: bool, output: Output, server: ServerOptions
+) -> None:
+    """Change the number of partitions of TOPIC to COUNT.
 
-    Keys go to other partitions then. Partitions that a shrink takes away get no new messages, and
-    can be read until their messages are too old.
+    Afterwards keys map to other partitions. Partitions removed by a shrink receive no new messages
+    and remain readable until their messages expire.
 
-    Example: talos topic partitions orders 16
+    Example: talos topic set-partitions orders 16
     """
     call, path = server.rest(), rest_path("topics", topic)
     before = call("GET", path)["partitions"]
     if count < before:
-        confirm(f"Shrink {topic} from {before} to {count} partitions?", yes)
+        confirm(f"Shrink {topic} from {before} to {counted(count, 'partition')}?", yes)
     changed = call("PATCH", path, {"partitions": count})
-    output.done(f"{topic} has {changed['partitions']} partitions, before {before}", **changed)
+    now = counted(changed["partitions"], "partition")
+    output.done(f"{topic} has {now} now, {before} before", **changed)
+
+
+add_former_name(topic, "partitions", set_partitions)
 
 
 @topic.command()
@@ -166,28 +210,30 @@ def delete(topic: str, yes: bool, output: Output, server: ServerOptions) -> None
     call = server.rest()
     found = call("GET", rest_path("topics", topic))
     messages = sum(state["messages"] for state in found["states"])
-    confirm(f"Delete {topic} with {messages} messages?", yes)
-    # By resource name: one that was made anew meanwhile is another topic.
+    confirm(f"Delete {topic} with {counted(messages, 'message')}?", yes)
+    # By resource name: a topic that was recreated in the meantime is another one.
     call("DELETE", rest_path("topics", found["resource"]))
     output.done(f"deleted {topic}", name=topic, resource=found["resource"], messages=messages)
 
 
 @topic.command(epilog=TIME_HELP)
 @topic_argument
-@click.option("--at", "time", metavar="TIME", callback=as_time, help="Also the offset of TIME.")
+@click.option(
+    "--at", "time", metavar="TIME", callback=as_time, help="Also show the offset at TIME."
+)
 @with_format
 @with_server
 def offsets(topic: str, time: datetime | None, output: Output, server: ServerOptions) -> None:
     """Show the first, last and next offset of each partition of TOPIC.
 
-    With --at also the offset of the first message that was stored then or later.
+    With --at, also the offset of the first message appended at or after TIME.
 
     Example: talos topic offsets orders --at 2h
     """
     query = None if time is None else {"time_ms": unix_ms(time)}
     found = server.rest()("GET", rest_path("topics", topic, "offsets"), query=query)["partitions"]
     columns = list(_OFFSET_COLUMNS) + (["at"] if time is not None else [])
-    if any("error" in one for one in found):
+    if any("error" in partition for partition in found):
         columns.append("error")
     output.table(columns, found)
 

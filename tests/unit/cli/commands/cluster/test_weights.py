@@ -53,11 +53,11 @@ def test_numbered_days_are_ordered_as_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("topic,day\nu,1\n", "no column partition, bytes"),
-        ("", "no column topic"),
+        ("topic,day\nu,1\n", "missing columns: partition, bytes"),
+        ("", "missing columns: topic"),
         (HEAD + "u,0,2026-05-01,1\nu,x,2026-05-01,1\n", "row 2: invalid literal"),
         (HEAD + "u,0,yesterday,1\n", "row 1: Invalid isoformat"),
-        (HEAD + "u,0,1,-5\n", "row 1: neither may be negative"),
+        (HEAD + "u,0,1,-5\n", "row 1: topic must not be empty"),
         (HEAD + "u,0\n", "row 1"),
     ],
 )
@@ -77,7 +77,7 @@ def test_parquet_says_the_same_as_csv(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.table(columns), path)
     assert read_traffic(path) == [{PartitionKey("u1", 0): 1}, {PartitionKey("u1", 0): 12}]
     path.write_bytes(b"PAR1 is not enough")
-    with pytest.raises(ConfigError, match="is no Parquet file"):
+    with pytest.raises(ConfigError, match="is not a Parquet file"):
         read_traffic(path)
 
 

@@ -20,7 +20,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 def test_a_file_that_exists_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "undo").write_text("mine")
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         undo_file.write_new(tmp_path / "undo", SAVED)
     assert (tmp_path / "undo").read_text() == "mine"
 
@@ -42,13 +42,13 @@ def good() -> dict[str, object]:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"version": 2}, "its version is 2"),
-        ({"checkpoints": {}}, "checkpoints must be"),
-        ({"checkpoints": {"0": -2}}, "checkpoints must be"),
-        ({"checkpoints": {"0": "1"}}, "checkpoints must be"),
+        ({"version": 2}, "version 2, expected 1"),
+        ({"checkpoints": {}}, "checkpoints must map"),
+        ({"checkpoints": {"0": -2}}, "checkpoints must map"),
+        ({"checkpoints": {"0": "1"}}, "checkpoints must map"),
         ({"checkpoints": {"x": 1}}, "invalid literal"),
-        ({"checkpoints": [1]}, "has no checkpoints"),
-        ({"topic": None}, "must be texts"),
+        ({"checkpoints": [1]}, "is not an undo file"),
+        ({"topic": None}, "must be strings"),
     ],
 )
 def test_another_file_is_refused(tmp_path: Path, change: dict[str, object], says: str) -> None:
@@ -61,7 +61,7 @@ def test_another_file_is_refused(tmp_path: Path, change: dict[str, object], says
 @pytest.mark.parametrize("text", ["", "[]", "{}", "\xff"])
 def test_no_checkpoints_are_said_so(tmp_path: Path, text: str) -> None:
     (tmp_path / "undo").write_text(text)
-    with pytest.raises(ConfigError, match="has no checkpoints"):
+    with pytest.raises(ConfigError, match="is not an undo file"):
         undo_file.read(tmp_path / "undo")
 
 

@@ -10,7 +10,7 @@ def fail(error: BaseException) -> None:
     raise error
 
 
-def test_every_message_has_one_place() -> None:
+def test_every_message_has_one_outcome() -> None:
     account = Account()
     with account.taking(5):
         pass
@@ -21,15 +21,15 @@ def test_every_message_has_one_place() -> None:
         fail(OutcomeUnknown("no reply"))
     account.failed(1, Unavailable("later"), False)
     assert (account.stored, account.not_done, account.unknown) == (4, 3, 3)
-    assert str(account) == "4 messages stored, 3 not stored, 3 unknown (stored or not)"
+    assert str(account) == "4 messages stored, 3 not stored, 3 unknown (may be stored)"
     assert isinstance(account.error, QuotaExceeded)
 
 
-def test_an_interrupted_put_is_unknown_and_the_interrupt_goes_on() -> None:
+def test_an_interrupted_put_is_unknown_and_the_interrupt_is_raised() -> None:
     account = Account()
     with pytest.raises(KeyboardInterrupt), account.taking(1):
         raise KeyboardInterrupt
-    assert str(account) == "0 messages stored, 1 unknown (stored or not)"
+    assert str(account) == "0 messages stored, 1 unknown (may be stored)"
 
 
 def test_one_is_a_message() -> None:

@@ -147,10 +147,10 @@ def test_what_cannot_be_asked_is_explained(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("group", "metrics_10s", "--where", "topic"), "write COLUMN=VALUE"),
-        (("series", "metrics_10s", "--every", "soon"), "write 90s, 10m, 2h or 7d"),
+        (("group", "metrics_10s", "--where", "topic"), "is not COLUMN=VALUE"),
+        (("series", "metrics_10s", "--every", "soon"), "is not a valid duration"),
         (("series", "metrics_10s", "--every", "0s"), "at least 1s"),
-        (("top", "metrics_10s"), "give --by"),
+        (("top", "metrics_10s"), "missing --by"),
         (("percentile", "metrics_10s", "-p", "101"), "0<=x<=100"),
     ],
 )

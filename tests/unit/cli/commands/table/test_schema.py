@@ -46,7 +46,7 @@ def test_options_add_to_a_file() -> None:
 
 
 def test_a_table_needs_a_key() -> None:
-    with pytest.raises(click.UsageError, match="say what the key is"):
+    with pytest.raises(click.UsageError, match="no key; pass --key"):
         made(columns=("a:bool",))
 
 
@@ -56,8 +56,8 @@ def test_a_table_needs_a_key() -> None:
         ({"primary": ("id",)}, "'id' is not NAME:TYPE"),
         ({"primary": ("id:int64:down",)}, "'down' is not one of asc, desc"),
         ({"columns": ("a:",)}, "'a:' is not NAME:TYPE"),
-        ({"file": io.StringIO("{")}, "is not JSON"),
-        ({"file": io.StringIO("[]")}, "is no JSON object"),
+        ({"file": io.StringIO("{")}, "not JSON"),
+        ({"file": io.StringIO("[]")}, "not a JSON object"),
     ],
 )
 def test_what_cannot_be_read_is_named(given: dict[str, Any], says: str) -> None:

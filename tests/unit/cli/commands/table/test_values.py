@@ -32,13 +32,13 @@ def test_a_row_may_be_one_json_object() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ((), "say which row"),
+        ((), "missing ROW"),
         (("name",), "neither COLUMN=VALUE nor a JSON object"),
         (("nme=1",), "the table has no column 'nme'; it has name, n"),
-        (("n=1", "n=2"), "column n is given twice"),
-        (("n=1.5",), "column n is int32, '1.5' is not"),
-        (("on=yes",), "column on is bool"),
-        (("tags=a",), "column tags is string_set"),
+        (("n=1", "n=2"), "duplicate column n"),
+        (("n=1.5",), "column n has type int32, '1.5' is not valid"),
+        (("on=yes",), "column on has type bool"),
+        (("tags=a",), "column tags has type string_set"),
         (('{"name"}',), "the row is not JSON"),
     ],
 )
@@ -67,5 +67,5 @@ def test_rows_of_lines_name_the_bad_line() -> None:
     lines = iter(['{"name": "a"}', "", "[]"])
     rows = rows_of(lines)
     assert next(rows) == {"name": "a"}
-    with pytest.raises(BadRequest, match="line 3 is no JSON object"):
+    with pytest.raises(BadRequest, match="line 3 is not a JSON object"):
         next(rows)
