@@ -1,15 +1,16 @@
-"""What clients did and saw: operations with their outcomes, kept in memory or as JSON lines.
+"""The calls of clients with their outcomes, kept in memory or written as JSON lines.
 
-The history checker judges a history without knowing where it comes from: a simulation in virtual
-time, or real processes that wrote one file each with a shared monotonic clock.
+``Recorder`` records a history, ``check`` judges it. Neither knows where it comes from: a simulation
+in virtual time, or real processes that wrote one file each with a shared monotonic clock.
 
     recorder = Recorder(time.monotonic, sink=open("producer.jsonl", "a"))
     put = recorder.invoke("producer-1", "put", topic="t", partition=0, ids=["a", "b"])
-    recorder.ok(put)                      # or fail (not done), or unknown (done or not)
+    recorder.ok(put)                      # or fail (not stored), or unknown (stored or not)
     anomalies = check(History.load(["producer.jsonl", "consumer.jsonl"]))
 
-An operation that was invoked and never ended, for example because its process was killed, counts
-as unknown. Message ids are strings, unique over the whole history.
+An operation is open from ``invoke`` until it ends once: as ok, failed or unknown. One that never
+ended, for example because its process was killed, counts as unknown. Message ids are strings and
+unique in the whole history.
 
 | Action | Arguments | Result |
 | --- | --- | --- |
@@ -22,7 +23,7 @@ as unknown. Message ids are strings, unique over the whole history.
 | commit | group, topic, partition, worker, offset | |
 | checkpoint | group, topic, partition | offset, -1: none |
 | reset | group, topic, partition, offset | |
-| lookup | topic, partition, time_ms, expected | offset, start of the log behind it if another |
+| lookup | topic, partition, time_ms, expected | offset, start of the log after it if another |
 | delete | topic | |
 | mutate | table, key, operation, columns?, amounts?, attribute?, condition? | success, amounts? |
 | scan | table, final, index?, column? | rows: [[key, columns]] |
@@ -30,16 +31,16 @@ as unknown. Message ids are strings, unique over the whole history.
 | mark | table, topic | timestamp_ms, offsets: [[partition, next]] |
 | stream | table, topic, enabled | |
 
-All may carry ``server`` (which one was asked) and ``healed`` (no fault is left, so it must work).
-A final read, made when all is over, also has ``start`` and ``next``, and may have ``times``:
-[[offset, append_ms]] of its blocks. A null id is a payload that is not what its producer sent.
+Every operation may have ``server`` (which served it) and ``healed`` (all faults have ended, so it
+must succeed). A final read, made at the end, also has ``start`` and ``next``, and may have
+``times``: [[offset, append_ms]] of its blocks. A null id is a payload that is not what was sent.
 
 Rows are named by a string; columns are name to number or text. ``operation``: put (columns),
 increment (amounts; its result has the new values) or remove (attribute: one column; none: the row).
 ``condition``: {field, operator, value} or {row_exists}; success is false if it did not hold. Each
-item of a batch is an operation of its own. A scan of an ``index`` names the column it is of. A
+item of a batch is an operation of its own. A scan of an ``index`` names the indexed column. A
 change is {key, sequence, timestamp_ms, kind: put, increment or delete, columns, amounts, image,
-row_deleted}, as far as the view tells; changes of the last reading of each partition count.
+row_deleted}, as far as the stream's view has them; the last read of each partition counts.
 
 Notes are facts without an outcome.
 
@@ -47,26 +48,26 @@ Notes are facts without an outcome.
 | --- | --- |
 | settings | lease_s |
 | topic | topic, durability, owner |
-| usurped | server, by: two servers that both believe to be the one |
+| usurped | server, by: two stand-alone servers on one storage at once |
 | power-loss, rot | (topic, partition for rot) |
 | usage-event | topic uuid, partition, minute_ms, bytes, first_offset, next_offset |
 | stored-blocks | topic uuid, partition, minute_ms (a minute's length), blocks: [[base offset, |
-| | messages, append_ms, payload bytes]], all that were ever committed; sure: nothing else |
+| | messages, append_ms, payload bytes]], all that were ever committed; sure: and no others |
 | usage-topic | topic uuid of __usage |
 | file-commit | path of the segment, process |
 | verify-fault, left-behind | text |
-| table | table, streams: {topic: view} that it has from its beginning, with all columns; former: |
-| | tables that had its name before: what is unknown of them may have been done to this one; |
-| | ttl_ms: a row is gone so long after its last change |
-| table-dropped | table: what its streams have not told is lost |
-| killed-at | server, step: it died right before or after it |
+| table | table, streams: {topic: view} that it has since its creation, with all columns; former: |
+| | tables that had its name before: their unknown operations may have changed this one; |
+| | ttl_ms: a row expires this long after its last change |
+| table-dropped | table: changes that its streams have not published are lost |
+| killed-at | server, point: the kill point right before or after which it died |
 | stream-gap | table, topic: the stream stopped; gap_ms: from this time on changes are missing |
 | unanswered, answered-twice, unhandled-error, deadlock | text |
 | never-rebalanced, stale-schedule, forward-loop | text |
 | assigned | topic uuid, owners by partition: what a cluster's controller published |
-| announced | host, wait_s: a restart that was announced, once the process had ended |
+| announced | host, wait_s: an announced restart, once the process has ended |
 | registered | servers: hosts that the coordination service knows |
-| drain, stopping, process-crash | host: it is to be emptied, ends in order, dies |
+| drain, stopping, process-crash | host: it is being drained, shuts down, crashes |
 """
 
 import json
@@ -82,8 +83,8 @@ class Outcome(Enum):
 
     OPEN = "open"  # not ended: counts as unknown
     OK = "ok"
-    FAIL = "fail"  # not done
-    UNKNOWN = "unknown"  # done or not
+    FAIL = "fail"  # not stored
+    UNKNOWN = "unknown"  # stored or not
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +108,7 @@ class Operation:
 
     @property
     def may_be_done(self) -> bool:
-        """It was not refused."""
+        """It was not rejected."""
         return self.outcome is not Outcome.FAIL
 
     def __str__(self) -> str:
@@ -126,7 +127,7 @@ class Note:
 
 @dataclass(slots=True)
 class History:
-    """Operations and notes, each in the order of their beginning."""
+    """Operations in the order of their start, and notes in the order of their time."""
 
     operations: list[Operation] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -141,7 +142,7 @@ class History:
 
     @classmethod
     def load(cls, paths: Iterable[str | Path]) -> "History":
-        """Join the JSON-lines files of one or many processes; a torn last line is left out."""
+        """Merge the JSON-lines files of one or more processes; a torn last line is ignored."""
         history = cls()
         for path in paths:
             _load_file(history, Path(path))
@@ -153,10 +154,10 @@ class History:
 
 
 class Recorder:
-    """Records what happens, in memory and, if given, as JSON lines to ``sink``.
+    """Records operations and notes, in memory and, if given, as JSON lines to ``sink``.
 
     Args: now: a clock in seconds that all recorders of one history share.
-        sink: flushed after every line, so that a killed process has told all it knew.
+        sink: flushed after every line, so that a killed process has written all it recorded.
     """
 
     def __init__(self, now: Callable[[], float], sink: TextIO | None = None) -> None:
@@ -164,7 +165,7 @@ class Recorder:
         self._now, self._sink = now, sink
 
     def invoke(self, process: str, action: str, **args: Any) -> Operation:
-        """Before a call is sent."""
+        """Record an operation; call this before the request is sent."""
         operations = self.history.operations
         operation = Operation(len(operations), process, action, self._now(), args)
         operations.append(operation)
@@ -172,17 +173,17 @@ class Recorder:
         return operation
 
     def ok(self, operation: Operation, **result: Any) -> None:
-        """It was done."""
+        """It succeeded."""
         operation.result = result
         self._end(operation, Outcome.OK, {"result": result})
 
     def fail(self, operation: Operation, error: str) -> None:
-        """It was not done."""
+        """It was rejected: nothing was stored."""
         operation.error = error
         self._end(operation, Outcome.FAIL, {"error": error})
 
     def unknown(self, operation: Operation, error: str) -> None:
-        """It was done or not."""
+        """Its outcome is unknown: stored or not."""
         operation.error = error
         self._end(operation, Outcome.UNKNOWN, {"error": error})
 
@@ -194,7 +195,7 @@ class Recorder:
 
     def _end(self, operation: Operation, outcome: Outcome, more: Mapping[str, Any]) -> None:
         if operation.outcome is not Outcome.OPEN:
-            raise ValueError(f"ended twice: {operation}")
+            raise ValueError(f"the operation has already ended: {operation}")
         operation.outcome, operation.ended_s = outcome, self._now()
         self._write(outcome.value, operation, more)
 

@@ -1,1 +1,1 @@
-"""The history checker, one module per subject."""
+"""The history checker: one module per subject, ``checker`` runs them all."""

@@ -1,10 +1,10 @@
-"""What a check finds."""
+"""The result of a check."""
 
 from typing import NamedTuple
 
 
 class Anomaly(NamedTuple):
-    """One broken promise: its name from ``checker.ANOMALIES``, and what shows it."""
+    """One broken promise: its name from ``checker.ANOMALIES``, and the evidence as text."""
 
     name: str
     text: str

@@ -1,11 +1,17 @@
-"""The history checker: names every promise that a history breaks.
+"""The history checker: names every promise (I1 to I9) that a history breaks.
 
     anomalies = check(history)
     assert not anomalies, "\n".join(map(str, anomalies))
 
-It judges simulations and real processes alike, by what clients were told and saw. A new check is a
-function of the history or of the view of one partition or table, added to its list here, with its
-name in ``ANOMALIES``.
+Theory of operation. The checker knows histories only: which calls clients made, which replies they
+received and when, and the facts that were noted beside them. It imports nothing of the server, so
+it judges a simulation and a set of real processes by the same rules. An operation without a reply
+counts as unknown: it may have happened at any time after it was sent. A check reports only what no
+order of the unknown operations can explain, so it never blames a server for an allowed outcome.
+
+Each check is a generator over the view of one partition, the view of one table, or the whole
+history. A new check is added to its list below and names its anomaly in ``ANOMALIES``. The names
+are part of the public API.
 """
 
 from collections import Counter
@@ -28,57 +34,57 @@ from opentalos.testing.simulation.history import History
 
 __all__ = ["ANOMALIES", "Anomaly", "check"]
 
-REPORTED_MAX = 5  # anomalies of one name; the rest would say the same
+REPORTED_MAX = 5  # anomalies of one name; more of them rarely say anything new
 
 ANOMALIES: dict[str, str] = {
     "lost-write": "an acknowledged message is not in the log",
-    "dirty-read": "a consumer saw a message that is no longer in the log",
-    "phantom": "the log has a message that nobody sent, or whose put was not done",
-    "aborted-read": "a consumer saw a message whose put was not done",
-    "duplicate": "a message lies at more offsets than its puts explain",
-    "corrupt-payload": "a message came back with other bytes",
-    "order-inversion": "a message acked before another was sent lies behind it",
-    "inconsistent-offsets": "two messages were seen or acked at one offset",
-    "offset-gap": "the log, or an answer, misses an offset in its middle",
-    "nonmonotonic-poll": "a consumer was given offsets that it had passed",
-    "poll-skip": "a consumer was not given an offset that the log retained",
-    "false-out-of-range": "an offset inside the log was refused as out of range",
-    "unreadable": "the log was called corrupt though nothing was damaged",
-    "start-offset-went-back": "the start offset became smaller",
-    "next-offset-went-back": "the next offset became smaller than was known",
+    "dirty-read": "a consumer read a message that is no longer in the log",
+    "phantom": "the log has a message that no client sent, or whose put was rejected",
+    "aborted-read": "a consumer read a message whose put was rejected",
+    "duplicate": "a message is stored at more offsets than its puts explain",
+    "corrupt-payload": "a message was read with other bytes than were sent",
+    "order-inversion": "a message is stored after one that was sent later than its own ack",
+    "inconsistent-offsets": "two messages were read or acknowledged at the same offset",
+    "offset-gap": "the log, or a reply, has no message at an offset in its middle",
+    "nonmonotonic-poll": "a consumer received offsets that it had already passed",
+    "poll-skip": "a consumer did not receive an offset that the log retained",
+    "false-out-of-range": "an offset inside the log was rejected as out of range",
+    "unreadable": "the log was reported corrupt although no stored bit was flipped",
+    "start-offset-went-back": "the start offset decreased",
+    "next-offset-went-back": "the next offset is lower than one known before",
     "append-time-went-back": "append times of the log are not in order",
-    "wrong-lookup": "a time was resolved to another offset than the log has",
-    "stale-read": "a server answered 'nothing yet' behind what it had shown before",
-    "stale-commit": "a checkpoint was moved by a worker without the lease",
-    "lost-checkpoint": "a committed checkpoint was forgotten",
-    "commit-beyond-end": "a checkpoint was accepted behind the log's end",
-    "commit-beyond-read": "a checkpoint passed what its worker had been given",
-    "false-sequence-gap": "an idempotent producer that left nothing out was refused",
-    "two-writers": "an older epoch's commit succeeded after a newer one's",
+    "wrong-lookup": "the offset returned for a time is not the log's",
+    "stale-read": "a server returned no message at an offset that it had served before",
+    "stale-commit": "a worker without the lease committed an offset",
+    "lost-checkpoint": "a committed offset is not the one that a later query returned",
+    "commit-beyond-end": "a committed offset is beyond the end of the log",
+    "commit-beyond-read": "a committed offset is beyond what its worker had received",
+    "false-sequence-gap": "an idempotent producer was rejected although it left out nothing",
+    "two-writers": "an older epoch's commit succeeded after a newer epoch's commit",
     "meter-drift": "usage events and committed messages differ",
     "missing-mutation": "an acknowledged change of a row, or one before it, is not in a stream",
-    "cdc-phantom": "a stream tells of a change that nobody sent, or that was not done",
-    "cdc-row-inversion": "changes of a row were stored in another order than they were made",
+    "cdc-phantom": "a stream has a change that no client sent, or that was rejected",
+    "cdc-row-inversion": "changes of a row are stored in another order than they were made",
     "cdc-double-increment": "an increment counts twice after replay, or its sum is wrong",
-    "table-differs": "a replayed stream leads to other rows than the table has",
-    "resend-differs": "a change was told again as another change",
-    "timestamp-went-back": "a later change of a row has no later timestamp",
+    "table-differs": "a replayed stream gives other rows than the table has",
+    "resend-differs": "a change was published again with other content",
+    "timestamp-went-back": "a later change of a row does not have a later timestamp",
     "lost-row-write": "an acknowledged write is not in its row",
-    "wrong-condition": "a conditional mutation was done though its condition did not hold",
-    "mark-too-early": "a change not later than a resolved mark was stored behind it",
-    "index-differs": "an index scan gives other rows than the table has",
-    "tenant-leak": "a caller learned of something it was not granted",
-    "stuck-partition": "a call failed though every fault was over",
-    "never-rebalanced": "a partition stayed without a living owner, or a server without a part",
+    "wrong-condition": "a conditional mutation was applied although its condition did not hold",
+    "mark-too-early": "a change not later than a resolved mark is stored after the mark's offsets",
+    "index-differs": "an index scan returned other rows than the table has",
+    "tenant-leak": "a caller learned of something it had no permission for",
+    "stuck-partition": "a call failed although every fault had ended",
+    "never-rebalanced": "a partition has no living owner, or a server serves no partition",
     "moved-for-announced-restart": "a partition moved although its server was back in time",
-    "stale-schedule": "schedule info sent clients to the wrong server for good",
+    "stale-schedule": "schedule info still sends clients to the wrong server",
     "forward-loop": "a request was forwarded more than once",
     "verify-fault": "stored files, offsets and manifests disagree",
-    "left-behind": "files of a deleted topic are still there",
+    "left-behind": "files of a deleted topic still exist",
     "unanswered": "a waiter was never called",
     "answered-twice": "a waiter was called twice",
-    "unhandled-error": "an exception reached nobody",
-    "deadlock": "everything waits for ever",
+    "unhandled-error": "no code handled an exception",
+    "deadlock": "every task waits and no timer is set",
 }
 
 PARTITION_CHECKS: tuple[Callable[[LogView], Iterator[Anomaly]], ...] = (
@@ -134,7 +140,7 @@ def check(history: History) -> list[Anomaly]:
     count: Counter[str] = Counter()
     for anomaly in _all(history):
         if anomaly.name not in ANOMALIES:
-            raise ValueError(f"an anomaly without a name: {anomaly}")
+            raise ValueError(f"the anomaly {anomaly.name!r} is not in ANOMALIES: {anomaly}")
         count[anomaly.name] += 1
         if count[anomaly.name] <= REPORTED_MAX:
             found.append(anomaly)

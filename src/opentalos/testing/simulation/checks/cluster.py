@@ -1,18 +1,18 @@
-"""Checks of a cluster as a whole: what an announced restart may cost."""
+"""Checks of a cluster as a whole: an announced restart moves no partition."""
 
 from collections.abc import Iterator
 
 from opentalos.testing.simulation.checks.anomaly import Anomaly
 from opentalos.testing.simulation.history import History, Note
 
-IN_TIME_S = 1.0  # a server that is back so long before its time cannot have been given up
-STEADY_S = 5.0  # a plan may be published so long after what it was made for
+IN_TIME_S = 1.0  # a server back this long before its deadline cannot have been declared dead
+STEADY_S = 5.0  # a plan may be published this long after the event it reacts to
 
 
 def moved_for_announced_restarts(history: History) -> Iterator[Anomaly]:
     """A partition moved away from a server that had announced its restart and was back in time.
 
-    Not judged: a server that is to be emptied, or that died or vanished shortly before.
+    Not judged: a server that is being drained, or that crashed or disappeared shortly before.
     """
     assigned, drains = history.noted("assigned"), history.noted("drain")
     for announced in history.noted("announced"):
@@ -32,14 +32,15 @@ def moved_for_announced_restarts(history: History) -> Iterator[Anomaly]:
                     if before == host and after != host:
                         yield Anomaly(
                             "moved-for-announced-restart",
-                            f"{topic}/{partition} went from {host} to {after} at {note.at_s:.3f}; "
-                            f"announced at {began_s:.3f}, back at {until_s:.3f}",
+                            f"{topic}/{partition} moved from {host} to {after} at "
+                            f"{note.at_s:.3f}: its restart was announced at {began_s:.3f} and "
+                            f"it was back at {until_s:.3f}",
                         )
             owners[topic] = now
 
 
 def _back_s(history: History, announced: Note) -> float:
-    """When the server was back; the announcement's own time if it was late or never came."""
+    """When the server was back; the time of the announcement if it was late or never came back."""
     host, at_s = announced.args["host"], announced.at_s
     for note in history.noted("registered"):
         if host in note.args["servers"] and note.at_s > at_s:
@@ -49,7 +50,7 @@ def _back_s(history: History, announced: Note) -> float:
 
 
 def _steady(history: History, host: str, announced_s: float) -> bool:
-    """Whether the server was there for some time before it began to stop."""
+    """Whether the server was registered for some time before it began to stop."""
     stops = [note.at_s for note in history.noted("stopping") if note.args["host"] == host]
     stop_s = max((at_s for at_s in stops if at_s <= announced_s), default=announced_s)
     crashes = (note.at_s for note in history.noted("process-crash") if note.args["host"] == host)

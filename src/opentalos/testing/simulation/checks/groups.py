@@ -1,4 +1,4 @@
-"""Checks of consumer groups: checkpoints move only by the holder, are kept, and stay in the log."""
+"""Checks of consumer groups: only the lease holder commits, and commits are kept (promise I5)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,11 +25,11 @@ class GroupPartition(NamedTuple):
 
 
 def stale_commits(history: History) -> Iterator[Anomaly]:
-    """A commit was accepted from a worker while another one certainly held the lease.
+    """A commit was accepted from a worker while another worker certainly held the lease.
 
-    Where two lone servers ran on one storage, which nothing but a lock forbids, what they answer to
-    a lock or renewal is not certain: they extend a lease in memory, and the other one grants when
-    the lease that it knows has passed.
+    Replies of two stand-alone servers on one storage, which only a lock file forbids, are not
+    evidence of a lease: each extends leases in memory, and the other grants the partition when
+    the lease that it knows has expired.
     """
     lease_s = LEASE_S
     for note in history.noted("settings"):
@@ -54,7 +54,9 @@ def stale_commits(history: History) -> Iterator[Anomaly]:
                 and lock.began_s < commit.ended_s
             ]
             if not asked:
-                yield Anomaly("stale-commit", f"{key}: {worker} never took the lease: {commit}")
+                yield Anomaly(
+                    "stale-commit", f"{key}: {worker} never requested the lease: {commit}"
+                )
                 continue
             for lock in locks:
                 if (
@@ -64,7 +66,7 @@ def stale_commits(history: History) -> Iterator[Anomaly]:
                 ):
                     ended_s = _certain_until(key, lock, operations, renewals, lease_s)
                     if lock.ended_s < commit.began_s and commit.ended_s < ended_s:
-                        yield Anomaly("stale-commit", f"{key}: {lock} held it: {commit}")
+                        yield Anomaly("stale-commit", f"{key}: {lock} held the lease: {commit}")
 
 
 def _certain_until(
@@ -74,9 +76,9 @@ def _certain_until(
     renewals: Iterable[Operation],
     lease_s: float,
 ) -> float:
-    """Until when the lock's worker holds the lease, whatever else happens.
+    """Until when the lock's worker certainly holds the lease.
 
-    An unlock that was not answered may still be on its way when its worker locks again.
+    An unlock without a reply may still be in flight when its worker locks again.
     """
     worker, server = lock.args["worker"], lock.args.get("server")
     until_s = lock.began_s + lease_s
@@ -101,7 +103,7 @@ def _certain_until(
 
 
 def commits_after_reset(history: History) -> Iterator[Anomaly]:
-    """A commit was accepted from a worker that a reset had driven out and that never came back."""
+    """A commit was accepted from a worker whose lease a reset revoked, without a new lock."""
     renewals = [each for each in history.of("renew") if each.may_be_done]
     for key, operations in _by_key(history, "lock", "commit", "reset").items():
         resets = [each for each in operations if each.action == "reset" and each.ok]
@@ -127,7 +129,7 @@ def _renews(renewal: Operation, key: GroupPartition) -> bool:
 
 
 def lost_checkpoints(history: History) -> Iterator[Anomaly]:
-    """A query answered a checkpoint that was never set, or that a later commit had replaced."""
+    """A query returned a checkpoint that was never set, or that a later commit had replaced."""
     deleted = deleted_topics(history)
     for key, operations in _by_key(history, "commit", "reset", "checkpoint").items():
         writes = [each for each in operations if each.action != "checkpoint" and each.may_be_done]
@@ -135,26 +137,26 @@ def lost_checkpoints(history: History) -> Iterator[Anomaly]:
             if query.action != "checkpoint" or not query.ok or _is_late(query, deleted):
                 continue
             if not _explained(query, writes):
-                yield Anomaly("lost-checkpoint", f"{key}: {query}")
+                yield Anomaly("lost-checkpoint", f"{key}: no commit explains it: {query}")
 
 
 def _explained(query: Operation, writes: list[Operation]) -> bool:
-    told = int(query.result["offset"])
-    # Writes that had certainly happened; only those which none of them followed can be current.
+    found = int(query.result["offset"])
+    # Writes that had certainly happened; only those that none of them followed can be current.
     done = [write for write in writes if write.ok and write.ended_s < query.began_s]
-    if told == -1 and not done:
+    if found == -1 and not done:
         return True
     last_began_s = max((write.began_s for write in done), default=float("-inf"))
     for write in writes:
         started = write.began_s < query.ended_s
         replaced = write.ok and write.ended_s < last_began_s
-        if int(write.args["offset"]) == told and started and not replaced:
+        if int(write.args["offset"]) == found and started and not replaced:
             return True
     return False
 
 
 def commits_beyond_end(history: History, views: Iterable[LogView]) -> Iterator[Anomaly]:
-    """A commit was accepted behind the last message that can have been in the log."""
+    """A commit was accepted beyond the last message that can have been in the log."""
     by_name: dict[PartitionName, list[LogView]] = defaultdict(list)
     for view in views:
         by_name[view.name].append(view)
@@ -171,11 +173,11 @@ def commits_beyond_end(history: History, views: Iterable[LogView]) -> Iterator[A
         if final and len(by_name[name]) == 1 and not beyond:
             beyond = int(commit.args["offset"]) + 1 > final[0].final_next
         if beyond:
-            yield Anomaly("commit-beyond-end", f"at most {sent} messages were there: {commit}")
+            yield Anomaly("commit-beyond-end", f"the log had at most {sent} messages: {commit}")
 
 
 def commits_beyond_read(history: History) -> Iterator[Anomaly]:
-    """A worker committed more than any poll of its session had delivered to it."""
+    """A worker committed an offset beyond what the polls of its session had delivered."""
     delivered: dict[tuple[str, str, int], list[tuple[float, int]]] = defaultdict(list)
     for poll in history.of("poll"):
         if poll.ok and poll.result.get("blocks"):
@@ -188,12 +190,13 @@ def commits_beyond_read(history: History) -> Iterator[Anomaly]:
             continue
         reached = [last for began_s, last in delivered[key] if began_s < commit.ended_s]
         if int(commit.args["offset"]) > max(reached, default=-1):
-            yield Anomaly("commit-beyond-read", f"{commit}")
+            last = max(reached, default=-1)
+            yield Anomaly("commit-beyond-read", f"its polls delivered up to {last}: {commit}")
 
 
 def _is_late(operation: Operation, deleted: Mapping[str, Operation]) -> bool:
-    """Whether its topic may have been deleted by then: a server that does not know it yet goes on,
-    and finds nothing."""
+    """Whether its topic may have been deleted by then: a server that does not know that yet
+    continues and finds no records."""
     deletion = deleted.get(operation.args["topic"])
     return deletion is not None and deletion.began_s < operation.ended_s
 

@@ -1,4 +1,4 @@
-"""Checks of messages: none lost, none invented, none twice, all in order, all intact."""
+"""Checks of messages: none lost, invented, duplicated, reordered or damaged (I1, I4, I7)."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,11 @@ from opentalos.testing.simulation.history import Operation
 
 
 def lost_writes(view: LogView) -> Iterator[Anomaly]:
-    """Acknowledged messages that the final log has not, though retention cannot have taken them."""
+    """Acknowledged messages that are not in the final log although retention cannot explain it."""
     if view.final is None:
         return
     start, following, final = view.final_start, view.final_next, _final_ids(view)
-    unplaced: list[tuple[int, str]] = []  # (smallest possible offset, id): never seen by anybody
+    unplaced: list[tuple[int, str]] = []  # (lowest possible offset, id) of messages never read
     reached = Reached(view)
     for message_id, put in view.acked_ids():
         places = view.places.get(message_id)
@@ -28,8 +28,8 @@ def lost_writes(view: LogView) -> Iterator[Anomaly]:
             if places[-1] >= start:
                 yield Anomaly(
                     "lost-write",
-                    f"{view.describe()}: {message_id} was at {places}, the final log "
-                    f"[{start}, {following}) has it no more; acked by {put}",
+                    f"{view.describe()}: {message_id} was at {places}, and the final log "
+                    f"[{start}, {following}) does not have it; acked by {put}",
                 )
     yield from _too_many_expired(view, unplaced, start)
 
@@ -37,15 +37,15 @@ def lost_writes(view: LogView) -> Iterator[Anomaly]:
 def _too_many_expired(
     view: LogView, unplaced: list[tuple[int, str]], start: int
 ) -> Iterator[Anomaly]:
-    # Unseen messages may only have been where retention took offsets that nobody saw.
+    # A message that no client read can only have been at an offset that expired unread.
     unplaced.sort(reverse=True)
     for count, (lowest, message_id) in enumerate(unplaced, 1):
         room = sum(1 for offset in range(lowest, start) if offset not in view.at)
         if count > room:
             yield Anomaly(
                 "lost-write",
-                f"{view.describe()}: {count} acked messages were never seen, among them "
-                f"{message_id}, but only {room} offsets from {lowest} to {start} expired unseen",
+                f"{view.describe()}: {count} acked messages were never read, among them "
+                f"{message_id}, but only {room} offsets from {lowest} to {start} expired unread",
             )
             return
 
@@ -57,7 +57,7 @@ def _final_ids(view: LogView) -> dict[int, str | None]:
 
 
 def dirty_reads(view: LogView) -> Iterator[Anomaly]:
-    """Messages that a consumer saw and that are gone, though retention cannot have taken them."""
+    """Messages that a consumer read and that are gone although retention cannot explain it."""
     if view.final is None:
         return
     start, following, final = view.final_start, view.final_next, _final_ids(view)
@@ -66,30 +66,31 @@ def dirty_reads(view: LogView) -> Iterator[Anomaly]:
             if offset >= start and message_id is not None and final.get(offset) != message_id:
                 yield Anomaly(
                     "dirty-read",
-                    f"{view.describe()}: {message_id} seen at {offset} by {read.process} #"
-                    f"{read.number}; the final log [{start}, {following}) has "
+                    f"{view.describe()}: {read.process} #{read.number} read {message_id} at "
+                    f"{offset}, and the final log [{start}, {following}) has "
                     f"{final.get(offset)} there",
                 )
 
 
 def phantoms(view: LogView) -> Iterator[Anomaly]:
-    """Messages that nobody sent to this partition, or whose put was not done."""
+    """Messages that no client sent to this partition, or whose put was rejected."""
     for message_id, places in view.places.items():
         puts = view.attempts.get(message_id)
         if puts is None:
-            yield Anomaly("phantom", f"{view.describe()}: nobody sent {message_id} at {places}")
+            text = f"{view.describe()}: {message_id} at {places} was never sent"
+            yield Anomaly("phantom", text)
         elif not any(put.may_be_done for put in puts):
             read = view.at[places[0]][message_id]
             kind = "phantom" if read.args.get("final") else "aborted-read"
             yield Anomaly(
-                kind, f"{view.describe()}: {message_id} at {places} was not done: {puts[0]}"
+                kind, f"{view.describe()}: {message_id} at {places} was rejected: {puts[0]}"
             )
         elif min(put.began_s for put in puts) > view.at[places[0]][message_id].ended_s:
             yield Anomaly("phantom", f"{view.describe()}: {message_id} was read before it was sent")
 
 
 def duplicates(view: LogView) -> Iterator[Anomaly]:
-    """Messages that lie at more offsets than their puts explain."""
+    """Messages that are stored at more offsets than their puts explain."""
     for message_id, places in view.places.items():
         puts = [put for put in view.attempts.get(message_id, ()) if put.may_be_done]
         if not puts:
@@ -105,14 +106,15 @@ def duplicates(view: LogView) -> Iterator[Anomaly]:
 
 
 def corrupt_payloads(view: LogView) -> Iterator[Anomaly]:
-    """Messages that came back with other bytes than were sent."""
+    """Messages that were read with other bytes than were sent."""
     for offset, found in view.at.items():
         if None in found:
-            yield Anomaly("corrupt-payload", f"{view.describe()} at {offset}: {found[None]}")
+            text = f"{view.describe()} at {offset}: the payload is not what was sent: {found[None]}"
+            yield Anomaly("corrupt-payload", text)
 
 
 def order_inversions(view: LogView) -> Iterator[Anomaly]:
-    """A message acknowledged before another was sent, but behind it in the log."""
+    """A message acknowledged before another was sent, but stored after it in the log."""
     latest: tuple[float, str] = (float("-inf"), "")  # newest first send at smaller offsets
     for places, message_id in sorted((each[0], name) for name, each in view.places.items()):
         acked = view.acked(message_id) if view.first_place(message_id) is not None else None
@@ -120,7 +122,7 @@ def order_inversions(view: LogView) -> Iterator[Anomaly]:
             yield Anomaly(
                 "order-inversion",
                 f"{view.describe()}: {message_id} at {places} was acked at {acked.ended_s:.3f}, "
-                f"before {latest[1]}, which lies in front of it, was sent at {latest[0]:.3f}",
+                f"and {latest[1]}, sent at {latest[0]:.3f}, is stored before it",
             )
         puts = view.attempts.get(message_id)
         if puts:

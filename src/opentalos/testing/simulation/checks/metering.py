@@ -1,8 +1,8 @@
-"""Checks of metering: the bill equals the log.
+"""Checks of metering: the bill equals the log (promise I9).
 
-Usage events, upserted by (topic, partition, minute) with the larger ``next_offset``, must tell of
-each partition from its first message on, minute by minute and without a gap, exactly what was
-committed. Nothing may be told of what never was.
+Usage events, upserted by (topic, partition, minute) with the larger ``next_offset``, must report
+exactly what was committed to each partition, minute by minute from its first message, without a
+gap. They must report nothing else.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ from opentalos.testing.simulation.history import History
 
 
 class _Row(NamedTuple):
-    """A minute: as the log has it, or as events tell."""
+    """A minute: as stored in the log, or as reported by events."""
 
     first_offset: int
     next_offset: int
@@ -32,10 +32,10 @@ class _Row(NamedTuple):
 def meter_drift(history: History) -> Iterator[Anomaly]:
     """Events and log differ.
 
-    Not judged: flushed topics after a power loss, which lose what was committed and maybe metered;
-    partitions with a flipped bit; topics deleted at one of two lone servers on one storage, as the
-    other may begin their logs anew. Of a deleted topic, and of a partition that no server had at
-    the end, the last minutes may be missing.
+    Not judged: flushed topics after a power loss, which lose commits that may have been metered;
+    partitions with a flipped bit; topics deleted at one of two stand-alone servers on one storage,
+    since the other may create their logs again. For a deleted topic, and for a partition that no
+    server had open at the end, the last minutes may be missing.
     """
     rows = _upserted(history)
     stored = _stored(history)
@@ -53,12 +53,14 @@ def meter_drift(history: History) -> Iterator[Anomaly]:
     for name in sorted({*rows, *stored}):
         if name.topic in excused or name in rotten:
             continue
-        told, true = sorted(rows.get(name, ())), stored.get(name, [])
-        if told == true:
+        reported, logged = sorted(rows.get(name, ())), stored.get(name, [])
+        if reported == logged:
             continue
-        if (name.topic in deleted or name in unsure) and _is_begun(told, true):
+        if (name.topic in deleted or name in unsure) and _is_prefix(reported, logged):
             continue
-        yield Anomaly("meter-drift", f"{name.topic}/{name.partition}: {_difference(told, true)}")
+        yield Anomaly(
+            "meter-drift", f"{name.topic}/{name.partition}: {_difference(reported, logged)}"
+        )
 
 
 def _deleted_at_a_rival(history: History) -> set[str]:
@@ -70,24 +72,24 @@ def _deleted_at_a_rival(history: History) -> set[str]:
     }
 
 
-def _is_begun(told: list[_Row], true: list[_Row]) -> bool:
-    """Whether the rows are a true beginning; the last may be short of its minute."""
-    if len(told) > len(true) or told[:-1] != true[: max(0, len(told) - 1)]:
+def _is_prefix(reported: list[_Row], logged: list[_Row]) -> bool:
+    """Whether the rows are the first ones of the log; the last may be a part of its minute."""
+    if len(reported) > len(logged) or reported[:-1] != logged[: max(0, len(reported) - 1)]:
         return False
-    if not told:
+    if not reported:
         return True
-    last, whole = told[-1], true[len(told) - 1]
+    last, whole = reported[-1], logged[len(reported) - 1]
     same = (last.first_offset, last.minute_ms) == (whole.first_offset, whole.minute_ms)
     return same and last.next_offset <= whole.next_offset and last.bytes <= whole.bytes
 
 
-def _difference(told: list[_Row], true: list[_Row]) -> str:
-    for one, other in zip(told, true, strict=False):
-        if one != other:
-            return f"events tell {one}, the log has {other}"
-    if len(told) > len(true):
-        return f"events tell {told[len(true)]}, which the log never had"
-    return f"no event tells of {true[len(told)]}"
+def _difference(reported: list[_Row], logged: list[_Row]) -> str:
+    for metered, stored in zip(reported, logged, strict=False):
+        if metered != stored:
+            return f"events report {metered}, the log has {stored}"
+    if len(reported) > len(logged):
+        return f"events report {reported[len(logged)]}, which the log never had"
+    return f"no event reports {logged[len(reported)]}"
 
 
 def _upserted(history: History) -> dict[PartitionName, list[_Row]]:
@@ -106,7 +108,7 @@ def _upserted(history: History) -> dict[PartitionName, list[_Row]]:
 
 
 def _stored(history: History) -> dict[PartitionName, list[_Row]]:
-    """Minutes of the committed blocks, folded anew."""
+    """Minutes of the committed blocks, computed independently of the server."""
     found: dict[PartitionName, list[_Row]] = {}
     for note in history.noted("stored-blocks"):
         unit_ms, rows = note.args["minute_ms"], list[_Row]()

@@ -1,4 +1,4 @@
-"""Checks of offsets: dense, never reused, never going back, and honest answers about them."""
+"""Checks of offsets: dense, never reused, never decreasing, with correct replies (promise I3)."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -8,12 +8,12 @@ from opentalos.testing.simulation.checks.view.log_view import LogView, blocks_of
 from opentalos.testing.simulation.checks.view.reached import Reached
 from opentalos.testing.simulation.history import History, Operation
 
-OUT_OF_RANGE = "OffsetOutOfRange"  # start of the error text of such a refusal
+OUT_OF_RANGE = "OffsetOutOfRange"  # prefix of the error text of such a rejection
 CORRUPT = "CorruptLog"
 
 
 def inconsistent_offsets(view: LogView) -> Iterator[Anomaly]:
-    """Two different messages were seen at one offset, or one elsewhere than its put was told."""
+    """Two different messages at one offset, or a message not at the offset of its ack."""
     for offset, found in view.at.items():
         known = [message_id for message_id in found if message_id is not None]
         if len(known) > 1:
@@ -26,24 +26,24 @@ def inconsistent_offsets(view: LogView) -> Iterator[Anomaly]:
             if other != message_id:
                 yield Anomaly(
                     "inconsistent-offsets",
-                    f"{view.describe()}: {other} and {message_id} were acked at one offset",
+                    f"{view.describe()}: {other} and {message_id} were acked at the same offset",
                 )
-            yield from _not_where_told(view, put)
+            yield from _not_where_acked(view, put)
 
 
-def _not_where_told(view: LogView, put: Operation) -> Iterator[Anomaly]:
+def _not_where_acked(view: LogView, put: Operation) -> Iterator[Anomaly]:
     offset, message_id = int(put.result["offset"]), put.args["ids"][0]
     known = [seen for seen in view.at.get(offset, ()) if seen is not None]
     if known and message_id not in known:
-        text = f"{view.describe()} at {offset}: {known}, but its answer was {put}"
+        text = f"{view.describe()} at {offset}: {known} is stored, but another was acked: {put}"
         yield Anomaly("inconsistent-offsets", text)
 
 
 def offset_gaps(view: LogView) -> Iterator[Anomaly]:
-    """An answer, or the final log, misses an offset in its middle."""
+    """A reply, or the final log, has no message at an offset in its middle."""
     for read in view.reads:
         if read.action == "poll":
-            continue  # deliveries of a consumer may span several answers
+            continue  # deliveries to a consumer may span several replies
         following: int | None = None
         for base, ids in blocks_of(read):
             if following is not None and base != following:
@@ -56,12 +56,12 @@ def offset_gaps(view: LogView) -> Iterator[Anomaly]:
                 yield Anomaly(
                     "offset-gap",
                     f"{view.describe()}: the final log is [{view.final_start}, "
-                    f"{view.final_next}), but [{reached[0]}, {reached[1]}) could be read",
+                    f"{view.final_next}), but only [{reached[0]}, {reached[1]}) could be read",
                 )
 
 
 def polls(view: LogView) -> Iterator[Anomaly]:
-    """A consumer was given offsets again, or not at all, within one session."""
+    """A consumer received offsets again, or skipped some, within one session."""
     following: dict[tuple[str, object], int] = {}
     for read in view.reads:
         blocks = blocks_of(read)
@@ -74,20 +74,20 @@ def polls(view: LogView) -> Iterator[Anomaly]:
             following[session] = last
             if base < expected:
                 yield Anomaly(
-                    "nonmonotonic-poll", f"{view.describe()}: {expected} was next: {read}"
+                    "nonmonotonic-poll", f"{view.describe()}: expected {expected} next: {read}"
                 )
         else:
             expected = int(read.args["offset"])
             if 0 <= expected and last <= expected:
                 yield Anomaly(
-                    "nonmonotonic-poll", f"{view.describe()}: {expected} was asked: {read}"
+                    "nonmonotonic-poll", f"{view.describe()}: requested {expected}: {read}"
                 )
         if 0 <= expected < base and retained_after(view, base - 1, read.ended_s):
-            yield Anomaly("poll-skip", f"{view.describe()}: {expected} was next: {read}")
+            yield Anomaly("poll-skip", f"{view.describe()}: expected {expected} next: {read}")
 
 
 def false_out_of_range(view: LogView) -> Iterator[Anomaly]:
-    """A read was refused as out of range though the log had the offset, or it was the next one.
+    """A read was rejected as out of range although the log had the offset, or it was the next one.
 
     Not judged: a damaged log, which cannot know its last blocks.
     """
@@ -100,20 +100,21 @@ def false_out_of_range(view: LogView) -> Iterator[Anomaly]:
             continue
         known = reached.before(read.began_s)
         if offset <= known and retained_after(view, offset, read.ended_s):
-            yield Anomaly("false-out-of-range", f"{view.describe()}: {read}")
+            text = f"{view.describe()}: the log had offset {offset}, its next was {known}: {read}"
+            yield Anomaly("false-out-of-range", text)
 
 
 def unreadable(view: LogView) -> Iterator[Anomaly]:
-    """A read was refused as corrupt though no stored bit was flipped."""
+    """A read was rejected as corrupt although no stored bit was flipped."""
     if view.rotten:
         return
     for read in view.refused:
         if read.error.startswith(CORRUPT):
-            yield Anomaly("unreadable", f"{view.describe()}: {read}")
+            yield Anomaly("unreadable", f"{view.describe()}: no stored bit was flipped: {read}")
 
 
 def going_back(view: LogView) -> Iterator[Anomaly]:
-    """The start or next offset, as answered, went back."""
+    """The start or next offset in the replies decreased."""
     ranges = sorted(
         [*view.ranges, *([view.final] if view.final else [])], key=lambda each: each.began_s
     )
@@ -125,14 +126,16 @@ def going_back(view: LogView) -> Iterator[Anomaly]:
             start = max(start, int(ended[at].result["start"]))
             at += 1
         if int(each.result["start"]) < start:
-            yield Anomaly("start-offset-went-back", f"{view.describe()}: it was {start}: {each}")
+            text = f"{view.describe()}: the start was {start} before: {each}"
+            yield Anomaly("start-offset-went-back", text)
         known = reached.before(each.began_s)
         if int(each.result["next"]) < known and not view.rotten:
-            yield Anomaly("next-offset-went-back", f"{view.describe()}: it was {known}: {each}")
+            text = f"{view.describe()}: the next offset was {known} before: {each}"
+            yield Anomaly("next-offset-went-back", text)
 
 
 def stale_reads(view: LogView) -> Iterator[Anomaly]:
-    """A server answered 'nothing yet' at an offset that it had served or acknowledged before."""
+    """A server returned no message at an offset that it had served or acknowledged before."""
     by_server: dict[object, Reached] = {}
     for read in view.reads:
         server = read.args.get("server")
@@ -145,27 +148,30 @@ def stale_reads(view: LogView) -> Iterator[Anomaly]:
             by_server[server] = Reached(view, server)
         known = by_server[server].before(read.began_s)
         if offset < known:
-            yield Anomaly("stale-read", f"{view.describe()}: next was {known}: {read}")
+            text = f"{view.describe()}: the server's next offset was {known} before: {read}"
+            yield Anomaly("stale-read", text)
 
 
 def times_going_back(view: LogView) -> Iterator[Anomaly]:
-    """A block of the final log was appended, by its own time, before the one in front of it."""
+    """A block of the final log has an append time before that of the preceding block."""
     times = view.final.result.get("times", ()) if view.final is not None else ()
     for (_, before_ms), (offset, append_ms) in pairwise(times):
         if append_ms < before_ms:
             yield Anomaly(
-                "append-time-went-back", f"{view.describe()} at {offset}: {append_ms} < {before_ms}"
+                "append-time-went-back",
+                f"{view.describe()} at {offset}: appended at {append_ms}, the block before at "
+                f"{before_ms}",
             )
 
 
 def wrong_lookups(history: History) -> Iterator[Anomaly]:
-    """A time was looked up in a quiet log and another offset was told than the log has.
+    """The offset returned for a time is not the one that the quiet log has.
 
-    ``start`` is the log's behind the lookup: what retention has dropped by then is not found.
+    ``start`` is the log's start after the lookup: messages that had expired are not found.
     """
     for lookup in history.of("lookup"):
         expected = lookup.args["expected"]
         if lookup.ok and expected is not None:
             kept = max(expected, lookup.result.get("start", expected))
             if lookup.result["offset"] != kept:
-                yield Anomaly("wrong-lookup", str(lookup))
+                yield Anomaly("wrong-lookup", f"expected {kept}: {lookup}")

@@ -1,4 +1,4 @@
-"""Checks of servers: one writer, no tenant sees another's, everything is answered and recovers."""
+"""Checks of servers: one writer (I2), every call answered (I7), isolated tenants (I8), recovery."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from opentalos.testing.simulation.checks.view.log_view import (
 from opentalos.testing.simulation.history import History, Operation
 
 _SEGMENT = re.compile(r"(?P<log>.+/\d+)/(?P<base>\d+)-(?P<epoch>\d+)\.log")
-HIDDEN = "TopicNotExist"  # what a caller without any right must be told
+HIDDEN = "TopicNotExist"  # the only error that a caller without permission may receive
 REPORTED = (
     "never-rebalanced",
     "stale-schedule",
@@ -31,8 +31,8 @@ REPORTED = (
 def two_writers(history: History) -> Iterator[Anomaly]:
     """A commit of an older epoch succeeded after a commit of a newer epoch of the partition.
 
-    The first commit of a segment does not count: it comes before the manifest names the segment,
-    so an owner that was just replaced may still make it, and acknowledges nothing by it.
+    The first commit of a segment does not count: it precedes the manifest change that names the
+    segment, so an owner that was just replaced may still make it; it acknowledges no message.
     """
     deleted = {topic.rsplit("#", 1)[-1] for topic in deleted_topics(history)}
     newest: dict[str, tuple[int, str]] = {}
@@ -54,10 +54,11 @@ def two_writers(history: History) -> Iterator[Anomaly]:
 
 
 def false_sequence_gaps(history: History) -> Iterator[Anomaly]:
-    """An idempotent producer, which leaves nothing out, was told that something is missing.
+    """An idempotent producer that left out nothing was rejected with a sequence gap.
 
-    Not judged: flushed topics after a power loss, and what one of two lone servers on one storage
-    says of a topic that the other deleted. It still knows the topic and begins its log anew.
+    Not judged: flushed topics after a power loss, and replies of one of two stand-alone servers on
+    one storage about a topic that the other deleted: it still knows the topic and creates its log
+    again.
     """
     flushed = flushed_topics(history)
     lossy = flushed if history.noted("power-loss") else set()
@@ -67,7 +68,7 @@ def false_sequence_gaps(history: History) -> Iterator[Anomaly]:
         if not args.get("idempotent") or not put.error.startswith("SequenceGap"):
             continue
         if args["topic"] not in lossy and not _deleted_by_a_rival(history, put, rivals):
-            yield Anomaly("false-sequence-gap", str(put))
+            yield Anomaly("false-sequence-gap", f"the producer left out nothing: {put}")
 
 
 def _deleted_by_a_rival(history: History, put: Operation, rivals: set[str]) -> bool:
@@ -82,7 +83,7 @@ def _deleted_by_a_rival(history: History, put: Operation, rivals: set[str]) -> b
 
 
 def tenant_leaks(history: History) -> Iterator[Anomaly]:
-    """A caller without a grant got an answer, or learned that the topic exists."""
+    """A caller without permission received data, or learned that the topic exists."""
     topic_of: dict[str, str] = {}
     for put in history.of("put"):
         for message_id in put.args["ids"]:
@@ -91,17 +92,18 @@ def tenant_leaks(history: History) -> Iterator[Anomaly]:
         if operation.args.get("granted") is False:
             refused = operation.outcome.value == "fail"
             if operation.ok or (refused and not operation.error.startswith(HIDDEN)):
-                yield Anomaly("tenant-leak", str(operation))
+                yield Anomaly("tenant-leak", f"the caller has no permission: {operation}")
         if operation.action in ("read", "poll") and operation.ok:
             for _, ids in operation.result.get("blocks", ()):
                 for message_id in ids:
                     topic = topic_of.get(message_id, operation.args["topic"])
                     if topic != operation.args["topic"]:
-                        yield Anomaly("tenant-leak", f"{message_id} of {topic}: {operation}")
+                        text = f"{message_id} belongs to {topic}: {operation}"
+                        yield Anomaly("tenant-leak", text)
 
 
 def stuck_partitions(history: History) -> Iterator[Anomaly]:
-    """A call failed although every fault was over and its patience was long."""
+    """A call failed although every fault had ended and its timeout was long."""
     deleted = deleted_topics(history)
     rotten = rotten_partitions(history)
     for operation in history.operations:
@@ -109,11 +111,11 @@ def stuck_partitions(history: History) -> Iterator[Anomaly]:
         if not args.get("healed") or operation.ok or args.get("topic") in deleted:
             continue
         if not is_rotten(operation, rotten):
-            yield Anomaly("stuck-partition", str(operation))
+            yield Anomaly("stuck-partition", f"every fault had ended: {operation}")
 
 
 def reported(history: History) -> Iterator[Anomaly]:
-    """What the world itself saw go wrong."""
+    """Anomalies that the world itself observed and noted."""
     for note in history.notes:
         if note.kind in REPORTED:
             yield Anomaly(note.kind, f"at {note.at_s:.3f}: {note.args.get('text', '')}")

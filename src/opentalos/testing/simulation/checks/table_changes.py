@@ -1,4 +1,4 @@
-"""Checks of changes: each has the one mutation that made it, and each mutation its change."""
+"""Checks of a table's changes: each change has one mutation, and each mutation its change."""
 
 import operator
 from collections import Counter, defaultdict
@@ -14,9 +14,9 @@ from opentalos.testing.simulation.checks.view.table_view import (
     RECORD_IMAGE,
     Delivered,
     State,
-    Step,
     StreamView,
     TableView,
+    Transition,
     acked,
     ended_s,
     may_be_done,
@@ -36,32 +36,33 @@ _EQUAL = 1
 
 
 def missing_mutations(table: TableView) -> Iterator[Anomaly]:
-    """An acknowledged change has no message in a stream that was on, or a sequence is left out.
+    """An acknowledged change has no message in an enabled stream, or a sequence number is missing.
 
-    A remove that may have found nothing to remove need not have one.
+    A remove that may have found nothing to remove need not have a change.
     """
     for stream in table.streams:
         text = f"{table.name} in {stream.topic}"
         if stream.whole:
             for key in table.keys:
-                told = stream.firsts(key)
+                delivered = stream.firsts(key)
                 for sequence in range(1, _last_sequence(table, key) + 1):
-                    if sequence not in told:
-                        yield Anomaly("missing-mutation", f"{text}: {key}#{sequence} never came")
+                    if sequence not in delivered:
+                        detail = f"{text}: {key}#{sequence} was never published"
+                        yield Anomaly("missing-mutation", detail)
         if stream.gap_ms is not None:
             yield from _missing_before_the_gap(table, stream, stream.gap_ms)
         for key, mutations in table.mutations.items() if not stream.cut else ():
-            for mutation in _untold(stream, key, mutations):
-                yield Anomaly("missing-mutation", f"{text}: nothing tells of {mutation}")
+            for mutation in _undelivered(stream, key, mutations):
+                yield Anomaly("missing-mutation", f"{text}: no change matches {mutation}")
 
 
 def _missing_before_the_gap(table: TableView, stream: StreamView, gap_ms: int) -> Iterator[Anomaly]:
     for other in table.streams:
         for key in other.rows:
-            told = stream.firsts(key)
+            delivered = stream.firsts(key)
             for sequence, change in other.firsts(key).items():
-                if change.timestamp_ms < gap_ms and sequence not in told:
-                    text = f"{change} of {change.timestamp_ms} is before its gap at {gap_ms}"
+                if change.timestamp_ms < gap_ms and sequence not in delivered:
+                    text = f"{change} of {change.timestamp_ms} precedes its gap at {gap_ms}"
                     yield Anomaly("missing-mutation", f"{table.name} in {stream.topic}: {text}")
 
 
@@ -69,13 +70,13 @@ def _last_sequence(table: TableView, key: str) -> int:
     return max((max(stream.firsts(key), default=0) for stream in table.streams), default=0)
 
 
-def _untold(stream: StreamView, key: str, mutations: list[Operation]) -> Iterator[Operation]:
+def _undelivered(stream: StreamView, key: str, mutations: list[Operation]) -> Iterator[Operation]:
     needed = [each for each in mutations if acked(each) and each.began_s > stream.on_s]
     if stream.view == RECORD_IMAGE:
         yield from _not_shown(stream, key, needed)
     if stream.view != MUTATE_LOG or not needed:
         return
-    steps = stream.steps(key)
+    steps = stream.transitions(key)
     made = Counter(tag_of(mutation) for mutation in mutations if may_be_done(mutation))
     spans = _spans(steps, mutations) if stream.whole else None
     by_tag: dict[str, list[Operation]] = defaultdict(list)
@@ -84,10 +85,10 @@ def _untold(stream: StreamView, key: str, mutations: list[Operation]) -> Iterato
         never_idle = spans is not None and not stream.ttl_ms
         if not remove or (never_idle and not _idle(mutation, steps, spans or [])):
             by_tag[tag_of(mutation)].append(mutation)
-    told = Counter(step.change.tag for step in steps)
+    delivered = Counter(step.change.tag for step in steps)
     for tag, mine in by_tag.items():
         if stream.whole or made[tag] == 1:
-            yield from mine[told[tag] :]
+            yield from mine[delivered[tag] :]
 
 
 def _not_shown(stream: StreamView, key: str, needed: list[Operation]) -> Iterator[Operation]:
@@ -103,9 +104,9 @@ def _not_shown(stream: StreamView, key: str, needed: list[Operation]) -> Iterato
 Spans = list[tuple[float, float]]
 
 
-def _spans(steps: list[Step], mutations: list[Operation]) -> Spans:
-    """For each change the times between which it was made, as certain matches tell."""
-    told = Counter(step.change.tag for step in steps)
+def _spans(steps: list[Transition], mutations: list[Operation]) -> Spans:
+    """For each change the times between which it was made, as far as unique matches show."""
+    delivered = Counter(step.change.tag for step in steps)
     by_tag: dict[str, list[Operation]] = defaultdict(list)
     for mutation in mutations:
         if may_be_done(mutation):
@@ -113,14 +114,14 @@ def _spans(steps: list[Step], mutations: list[Operation]) -> Spans:
     began, ended = [ALWAYS_S] * len(steps), [NEVER_S] * len(steps)
     for at, step in enumerate(steps):
         mine = by_tag.get(step.change.tag, [])
-        if len(mine) == told[step.change.tag] == 1:
+        if len(mine) == delivered[step.change.tag] == 1:
             began[at], ended[at] = mine[0].began_s, ended_s(mine[0])
     first = accumulate(began, max)
     last = [*accumulate(reversed(ended), min)][::-1]
     return list(zip(first, last, strict=True))
 
 
-def _idle(remove: Operation, steps: list[Step], spans: Spans) -> bool:
+def _idle(remove: Operation, steps: list[Transition], spans: Spans) -> bool:
     """Whether there may have been nothing to remove at some time while it ran."""
     attribute = remove.args.get("attribute")
     states: list[State] = [None, *(step.after for step in steps)]
@@ -134,9 +135,9 @@ def _idle(remove: Operation, steps: list[Step], spans: Spans) -> bool:
 
 
 def phantom_changes(table: TableView) -> Iterator[Anomaly]:
-    """A message that no mutation explains: none was sent, or it was not done.
+    """A change that no mutation explains: none was sent, or it was rejected.
 
-    The same for an increment is a double one, if it was told of more often than it was made.
+    An increment that was published more often than it was made is a double increment.
     """
     for stream in table.streams:
         if stream.view != MUTATE_LOG:
@@ -158,25 +159,25 @@ def phantom_changes(table: TableView) -> Iterator[Anomaly]:
 
 
 def double_increments(table: TableView) -> Iterator[Anomaly]:
-    """After replay amounts do not add up to the resulting values, or the caller was told others."""
+    """Replayed amounts do not add up to the values, or the caller received other values."""
     for stream in table.streams:
         if stream.view != MUTATE_LOG:
             continue
         for key in stream.rows:
-            told = _told_amounts(table.mutations.get(key, []))
-            for change, before, _ in stream.steps(key):
+            reported = _reported_amounts(table.mutations.get(key, []))
+            for change, before, _ in stream.transitions(key):
                 if change.kind != "increment":
                     continue
                 fault = _adds_up(change, before) if stream.whole else ""
-                answer = told.get(change.tag)
+                answer = reported.get(change.tag)
                 if not fault and answer is not None and answer != change.columns:
-                    fault = f"its caller was told {answer}"
+                    fault = f"its caller received {answer}"
                 if fault:
                     text = f"{table.name} in {stream.topic}: {change} made {dict(change.columns)}"
                     yield Anomaly("cdc-double-increment", f"{text}, but {fault}")
 
 
-def _told_amounts(mutations: list[Operation]) -> dict[str, object]:
+def _reported_amounts(mutations: list[Operation]) -> dict[str, object]:
     tags = Counter(tag_of(mutation) for mutation in mutations if may_be_done(mutation))
     return {
         tag_of(mutation): mutation.result["amounts"]
@@ -194,7 +195,7 @@ def _adds_up(change: Delivered, before: State) -> str:
 
 
 def wrong_conditions(table: TableView) -> Iterator[Anomaly]:
-    """A mutation was done although its condition did not hold."""
+    """A mutation was applied although its condition did not hold."""
     for stream in table.streams:
         if not stream.whole or stream.view != MUTATE_LOG:
             continue
@@ -206,13 +207,13 @@ def wrong_conditions(table: TableView) -> Iterator[Anomaly]:
                 for each in mutations
                 if each.args.get("condition") and tags[tag_of(each)] == 1
             }
-            for change, before, _ in stream.steps(key):
+            for change, before, _ in stream.transitions(key):
                 condition = conditions.get(change.tag)
                 if condition is not None and not _holds(condition, before):
                     yield Anomaly(
                         "wrong-condition",
-                        f"{table.name} in {stream.topic}: {change} was done though {condition} "
-                        f"does not hold for {before}",
+                        f"{table.name} in {stream.topic}: {change} was applied although "
+                        f"{condition} does not hold for {before}",
                     )
 
 
@@ -223,5 +224,5 @@ def _holds(condition: Mapping[str, Any], row: State) -> bool:
     held = (row or {}).get(condition["field"])
     if held is None:
         equal: bool = condition["operator"] == _EQUAL
-        return not equal  # how others compare with nothing is not judged
+        return not equal  # other comparisons with an absent value are not judged
     return bool(_COMPARISONS[condition["operator"]](held, condition["value"]))

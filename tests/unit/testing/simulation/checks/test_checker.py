@@ -88,5 +88,5 @@ def test_an_operation_ends_once() -> None:
     recorder = Recorder(lambda: 0.0, io.StringIO())
     put = recorder.invoke("p", "put", topic="t", partition=0, ids=["a"])
     recorder.ok(put)
-    with pytest.raises(ValueError, match="ended twice"):
+    with pytest.raises(ValueError, match="has already ended"):
         recorder.fail(put, "late")

@@ -1,1 +1,1 @@
-"""A history indexed for the checks."""
+"""Views: a history indexed for the checks."""

@@ -1,7 +1,7 @@
 """LogView: everything a history says about one partition, indexed for the checks.
 
-A ``flushed`` partition may lose its visible end by a power loss. Its history falls apart into
-stretches between power losses; each has its own view, and only the last has the final read.
+A ``flushed`` partition may lose its last messages in a power loss. Its history is split into the
+periods between power losses; each period has its own view, and only the last has the final read.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ class PartitionName(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One message at one offset in one answer."""
+    """One message at one offset in one reply."""
 
     offset: int
     id: str | None
@@ -30,7 +30,7 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class LogView:
-    """One partition in one stretch of time."""
+    """One partition in one period of time."""
 
     name: PartitionName
     began_s: float = float("-inf")
@@ -50,7 +50,7 @@ class LogView:
         return f"{self.name.topic}/{self.name.partition}"
 
     def acked(self, message_id: str) -> Operation | None:
-        """The first put of the message that was acknowledged within the stretch."""
+        """The first put of the message that was acknowledged within the period."""
         for put in self.attempts.get(message_id, ()):
             if put.ok and put.began_s >= self.began_s and put.ended_s <= self.ended_s:
                 return put
@@ -64,9 +64,9 @@ class LogView:
                 yield message_id, put
 
     def first_place(self, message_id: str) -> int | None:
-        """Offset of the message's first copy, if it can be told.
+        """Offset of the message's first copy, if it is certain.
 
-        A message that was put twice may have an earlier copy that nobody saw.
+        A message that was put twice may have an earlier copy that no client read.
         """
         places = self.places.get(message_id)
         if not places:
@@ -89,7 +89,7 @@ class LogView:
 
 
 def retained_after(view: LogView, offset: int, time_s: float) -> bool:
-    """Whether the offset was still retained at ``time_s``, as something later shows."""
+    """Whether the offset was still retained at ``time_s``, as a later reply shows."""
     if view.final is not None and view.final_start <= offset:
         return True
     return any(
@@ -98,12 +98,12 @@ def retained_after(view: LogView, offset: int, time_s: float) -> bool:
 
 
 def blocks_of(operation: Operation) -> list[tuple[int, list[str | None]]]:
-    """The blocks of an answer, as (offset, ids)."""
+    """The blocks of a reply, as (offset, ids)."""
     return [(offset, ids) for offset, ids in operation.result.get("blocks", ())]
 
 
 def flushed_topics(history: History) -> set[str]:
-    """Topics whose end may be lost by a power loss."""
+    """Topics that may lose their last messages in a power loss."""
     return {
         note.args["topic"]
         for note in history.noted("topic")
@@ -131,7 +131,7 @@ def _short(name: PartitionName) -> PartitionName:
 
 
 def deleted_topics(history: History) -> dict[str, Operation]:
-    """Topics with the first try to delete them: from then on nothing is promised."""
+    """Topics with the first attempt to delete them: nothing is promised after it."""
     deleted: dict[str, Operation] = {}
     for operation in history.of("delete"):
         if operation.may_be_done:
@@ -140,7 +140,7 @@ def deleted_topics(history: History) -> dict[str, Operation]:
 
 
 def rival_servers(history: History) -> set[str]:
-    """Lone servers that ran on one storage at once: each believes that only it changes it."""
+    """Stand-alone servers that ran on one storage at once, each as if it were the only one."""
     return {note.args[which] for note in history.noted("usurped") for which in ("server", "by")}
 
 

@@ -1,4 +1,4 @@
-"""How far a log had certainly come at a time, by what clients were told."""
+"""How far a log certainly reached at a time, according to the replies that clients received."""
 
 from bisect import bisect_left
 
@@ -9,7 +9,7 @@ from opentalos.testing.simulation.history import Operation
 class Reached:
     """The largest next offset that was known for certain at a time.
 
-    Args: server: if given, only what this server answered counts.
+    Args: server: if given, only replies of this server count.
     """
 
     def __init__(self, view: LogView, server: object = None) -> None:
@@ -36,6 +36,6 @@ class Reached:
             self._next.append(highest)
 
     def before(self, time_s: float) -> int:
-        """What was known strictly before ``time_s``; 0: nothing."""
+        """The next offset known strictly before ``time_s``; 0 if none was."""
         index = bisect_left(self._times, time_s)
         return self._next[index - 1] if index else 0

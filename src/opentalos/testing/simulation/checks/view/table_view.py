@@ -10,12 +10,12 @@ from opentalos.testing.simulation.history import History, Operation
 
 MUTATE_LOG, RECORD_IMAGE = "MUTATE_LOG", "RECORD_IMAGE"
 Values = Mapping[str, Any]  # of columns, by name
-State = Values | None  # of a row; None: it is not there
+State = Values | None  # of a row; None: it does not exist
 NEVER_S, ALWAYS_S = float("inf"), float("-inf")
 
 
 class Delivered(NamedTuple):
-    """One message of a stream, where it lies."""
+    """One message of a stream, with its partition and offset."""
 
     partition: int
     offset: int
@@ -48,8 +48,8 @@ class Delivered(NamedTuple):
         return f"{self.key}#{self.sequence} ({self.kind} {dict(what)}) at {place}"
 
 
-class Step(NamedTuple):
-    """A change of a row, and the row before and after it, as the changes before it say."""
+class Transition(NamedTuple):
+    """A change of a row, and the row before and after it, by replaying the row's changes."""
 
     change: Delivered
     before: State
@@ -60,9 +60,9 @@ class Step(NamedTuple):
 class StreamView:
     """What a topic has of a table's changes.
 
-    ``whole``: it was never switched, and read from its first message to its end. ``on_s``: from
-    then on it certainly has every change. ``cut``: its table was dropped, so that the last changes
-    of each row may be missing. ``gap_ms``: it stopped, and has every change before that time.
+    ``whole``: it was never disabled, and read from its first message to its end. ``on_s``: since
+    then it certainly has every change. ``cut``: its table was dropped, so the last changes of each
+    row may be missing. ``gap_ms``: it stopped, and has every change before that time.
     """
 
     topic: str
@@ -71,7 +71,7 @@ class StreamView:
     on_s: float = NEVER_S
     cut: bool = False
     gap_ms: int | None = None
-    ttl_ms: int = 0  # a row is gone so long after its last change; 0: never
+    ttl_ms: int = 0  # a row expires this long after its last change; 0: never
     rows: dict[str, list[Delivered]] = field(default_factory=dict)  # by key, in stored order
 
     def firsts(self, key: str) -> dict[int, Delivered]:
@@ -81,9 +81,9 @@ class StreamView:
             found.setdefault(each.sequence, each)
         return found
 
-    def steps(self, key: str) -> list[Step]:
-        """A row's changes in order, each once, with the states that they make of it."""
-        steps: list[Step] = []
+    def transitions(self, key: str) -> list[Transition]:
+        """A row's changes in order, each once, with the row's state before and after it."""
+        found: list[Transition] = []
         state: State = None
         firsts = self.firsts(key)
         last_ms = 0
@@ -92,9 +92,9 @@ class StreamView:
             if self.ttl_ms and change.timestamp_ms - last_ms >= self.ttl_ms:
                 state = None
             after = _after(state, change)
-            steps.append(Step(change, state, after))
+            found.append(Transition(change, state, after))
             state, last_ms = after, change.timestamp_ms
-        return steps
+        return found
 
 
 @dataclass(slots=True)
@@ -105,19 +105,19 @@ class TableView:
     mutations: dict[str, list[Operation]] = field(default_factory=dict)  # by key
     streams: list[StreamView] = field(default_factory=list)
     marks: list[Operation] = field(default_factory=list)  # answered
-    rows: Mapping[str, Values] | None = None  # by key, as the last final scan told
-    scanned_ms: tuple[int, int] = (0, 0)  # times of servers' clocks when it began and when it ended
+    rows: Mapping[str, Values] | None = None  # by key, as the last final scan returned them
+    scanned_ms: tuple[int, int] = (0, 0)  # servers' clocks when that scan began and when it ended
     ttl_ms: int = 0
     index_scans: list[Operation] = field(default_factory=list)  # final, answered
-    rivals: bool = False  # two lone servers had it at once, each sure that only it writes
+    rivals: bool = False  # two stand-alone servers had it at once, each assuming to be the only one
 
     @property
     def keys(self) -> list[str]:
-        """Of every row that anybody told of."""
-        told = dict.fromkeys(self.mutations)
+        """Of every row that the history mentions."""
+        known = dict.fromkeys(self.mutations)
         for stream in self.streams:
-            told |= dict.fromkeys(stream.rows)
-        return [*(told | dict.fromkeys(self.rows or ()))]
+            known |= dict.fromkeys(stream.rows)
+        return [*(known | dict.fromkeys(self.rows or ()))]
 
 
 def table_views(history: History) -> list[TableView]:
@@ -131,12 +131,12 @@ def acked(mutation: Operation) -> bool:
 
 
 def may_be_done(mutation: Operation) -> bool:
-    """It was not refused, and no condition kept it from being done."""
+    """It was not rejected, and no condition prevented it."""
     return mutation.may_be_done and (not mutation.ok or acked(mutation))
 
 
 def ended_s(mutation: Operation) -> float:
-    """From then on it certainly changes nothing any more."""
+    """The time after which it certainly changes nothing."""
     return mutation.ended_s if mutation.outcome.value in ("ok", "fail") else NEVER_S
 
 
@@ -167,9 +167,9 @@ def _after(state: State, change: Delivered) -> State:
 
 def _view(history: History, note: Mapping[str, Any]) -> TableView:
     found = TableView(note["table"], ttl_ms=note.get("ttl_ms", 0))
-    told = [each for each in history.operations if each.args.get("table") == found.name]
+    operations = [each for each in history.operations if each.args.get("table") == found.name]
     mutations: dict[str, list[Operation]] = defaultdict(list)
-    for operation in told:
+    for operation in operations:
         if operation.action == "mutate":
             mutations[operation.args["key"]].append(operation)
         elif operation.action == "mark" and operation.ok:
@@ -181,7 +181,7 @@ def _view(history: History, note: Mapping[str, Any]) -> TableView:
                 found.rows = dict(operation.result["rows"])
                 found.scanned_ms = tuple(operation.result.get("wall_ms", (0, 0)))
     found.rivals = bool(history.noted("usurped"))
-    late = set(note.get("former", ()))  # what is unknown there may have been done here
+    late = set(note.get("former", ()))  # their unknown operations may have changed this table
     for operation in history.of("mutate"):
         if operation.args.get("table") in late and ended_s(operation) == NEVER_S:
             mutations[operation.args["key"]].append(operation)
@@ -189,36 +189,36 @@ def _view(history: History, note: Mapping[str, Any]) -> TableView:
     dropped = {each.args["table"] for each in history.noted("table-dropped")}
     gaps = {each.args["topic"]: each.args.get("gap_ms") for each in history.noted("stream-gap")}
     for topic, view in note["streams"].items():
-        mine = [each for each in told if each.args.get("topic") == topic]
+        mine = [each for each in operations if each.args.get("topic") == topic]
         stream = _stream(StreamView(topic, view), mine, gaps)
         stream.ttl_ms = found.ttl_ms
         stream.cut = found.name in dropped
         if found.rivals and not stream.whole:
-            stream.on_s = NEVER_S  # the rival may not know that it is on again
+            stream.on_s = NEVER_S  # the rival may not know that it was enabled again
         found.streams.append(stream)
     return found
 
 
 def matched(stream: StreamView, key: str, mutations: list[Operation]) -> dict[int, Operation]:
-    """Changes of a row, by sequence, whose mutation can be told for certain."""
+    """Changes of a row, by sequence, whose mutation is certain."""
     if stream.view != MUTATE_LOG:
         return {}
     firsts = stream.firsts(key)
-    told = Counter(change.tag for change in firsts.values())
+    delivered = Counter(change.tag for change in firsts.values())
     candidates = [mutation for mutation in mutations if may_be_done(mutation)]
     made = Counter(tag_of(mutation) for mutation in candidates)
     by_tag = {tag_of(mutation): mutation for mutation in candidates}
     return {
         sequence: by_tag[change.tag]
         for sequence, change in firsts.items()
-        if told[change.tag] == 1 and made[change.tag] == 1
+        if delivered[change.tag] == 1 and made[change.tag] == 1
     }
 
 
 def in_order(stream: StreamView, table: TableView, key: str) -> list[Delivered]:
     """First deliveries of a row, in stored order, whose order is promised.
 
-    A stream that was switched begins anew each time; what was under way may come late.
+    A stream that was disabled starts again each time; changes in flight may arrive late.
     """
     firsts = stream.firsts(key)
     if stream.whole or stream.gap_ms is not None:
@@ -232,10 +232,12 @@ def in_order(stream: StreamView, table: TableView, key: str) -> list[Delivered]:
 
 
 def _stream(
-    stream: StreamView, told: list[Operation], gaps: Mapping[str, int | None]
+    stream: StreamView, operations: list[Operation], gaps: Mapping[str, int | None]
 ) -> StreamView:
-    reads = {each.args["partition"]: each for each in told if each.action == "changes" and each.ok}
-    switches = [each for each in told if each.action == "stream" and each.may_be_done]
+    reads = {
+        each.args["partition"]: each for each in operations if each.action == "changes" and each.ok
+    }
+    switches = [each for each in operations if each.action == "stream" and each.may_be_done]
     complete = bool(reads) and all(each.result["start"] == 0 for each in reads.values())
     if complete and stream.topic not in gaps:
         stream.whole = not switches
@@ -251,7 +253,7 @@ def _stream(
 
 
 def _on_s(switches: list[Operation]) -> float:
-    """Since when the stream is certainly on; NEVER_S: it may be off."""
+    """Since when the stream is certainly enabled; NEVER_S: it may be disabled."""
     on_s = ALWAYS_S
     for switch in switches:
         if not switch.args["enabled"]:
@@ -259,20 +261,20 @@ def _on_s(switches: list[Operation]) -> float:
         elif switch.ok and on_s == NEVER_S:
             on_s = switch.ended_s
     unsure = [each for each in switches if not each.ok and not each.args["enabled"]]
-    return NEVER_S if unsure else on_s  # the unknown one may be done whenever it likes
+    return NEVER_S if unsure else on_s  # an unknown operation may take effect at any later time
 
 
 def _delivered(read: Operation) -> Iterator[Delivered]:
-    for offset, told in read.result["changes"]:
+    for offset, change in read.result["changes"]:
         yield Delivered(
             partition=read.args["partition"],
             offset=offset,
-            key=told["key"],
-            sequence=told["sequence"],
-            timestamp_ms=told["timestamp_ms"],
-            kind=told["kind"],
-            columns=told.get("columns", {}),
-            amounts=told.get("amounts", {}),
-            image=told.get("image", {}),
-            row_deleted=told.get("row_deleted", False),
+            key=change["key"],
+            sequence=change["sequence"],
+            timestamp_ms=change["timestamp_ms"],
+            kind=change["kind"],
+            columns=change.get("columns", {}),
+            amounts=change.get("amounts", {}),
+            image=change.get("image", {}),
+            row_deleted=change.get("row_deleted", False),
         )
