@@ -43,7 +43,7 @@ from opentalos.testing.simulation.stores.faults import (
     RowFaults,
     WorldFaults,
 )
-from opentalos.testing.simulation.stores.kill_points import Step
+from opentalos.testing.simulation.stores.kill_points import KillPoint
 from opentalos.testing.simulation.stores.kills import Kill
 
 TABLED = replace(
@@ -76,12 +76,12 @@ SLOW = replace(CALM_ROWS, files=FileFaults(commit_slow=0.5))
 JUMPS = replace(CALM_ROWS, world=WorldFaults(clock_jump=0.6, clock_jump_s=5.0))
 # A server is killed at named steps, and nothing else happens; see test_named_kills.py.
 NAMED = replace(CALM_ROWS, chaos_s=5.0, files=FileFaults(), world=WorldFaults())
-AFTER_WRITES = replace(NAMED, kills=(Kill(Step.WRITE, after=True, nth=3),) * 4)
-BEFORE_WRITES = replace(NAMED, kills=(Kill(Step.WRITE, after=False, nth=3),) * 4)
+AFTER_WRITES = replace(NAMED, kills=(Kill(KillPoint.WRITE, after=True, nth=3),) * 4)
+BEFORE_WRITES = replace(NAMED, kills=(Kill(KillPoint.WRITE, after=False, nth=3),) * 4)
 AFTER_CLEARS = replace(
     NAMED,
     files=FileFaults(commit_slow=0.5),
-    kills=(Kill(Step.CLEAR, after=True, nth=2),) * 4,
+    kills=(Kill(KillPoint.CLEAR, after=True, nth=2),) * 4,
 )
 GAPPED = replace(CALM_ROWS, chaos_s=16.0, gapped=1.0)
 RECREATED = replace(NAMED, recreated=1.0)

@@ -16,7 +16,7 @@ from opentalos.testing.simulation.stores.faults import (
     RowFaults,
     WorldFaults,
 )
-from opentalos.testing.simulation.stores.kill_points import Step
+from opentalos.testing.simulation.stores.kill_points import KillPoint
 from opentalos.testing.simulation.stores.kills import Kill
 
 ALONE = replace(
@@ -36,21 +36,23 @@ CLUSTER = replace(
     switched=1.0,
     recreated=1.0,
 )
-FIRST_WRITE = Kill(Step.WRITE, after=True, nth=2)  # leaves something behind, and ends an opening
-OPENINGS = (Step.CLAIM, Step.LOOK)
+FIRST_WRITE = Kill(
+    KillPoint.WRITE, after=True, nth=2
+)  # leaves something behind, and ends an opening
+OPENINGS = (KillPoint.CLAIM, KillPoint.READ_PENDING)
 OFTEN = (
-    Step.ENTRY,
-    Step.WRITE,
-    Step.ENTRY_GONE,
-    Step.ANNOUNCE,
-    Step.APPEND,
-    Step.CLEAR,
-    Step.WRITE_AND_CLEAR,
+    KillPoint.ENTRY,
+    KillPoint.WRITE,
+    KillPoint.ENTRY_GONE,
+    KillPoint.ANNOUNCE,
+    KillPoint.APPEND,
+    KillPoint.CLEAR,
+    KillPoint.WRITE_AND_CLEAR,
 )
 SEED = 1
 
 
-def plan(step: Step, after: bool) -> tuple[Kill, ...]:
+def plan(step: KillPoint, after: bool) -> tuple[Kill, ...]:
     """Two kills where that is cheap: the second one is of a server that had to take over."""
     if step in OPENINGS:
         return FIRST_WRITE, Kill(step, after), Kill(step, after, nth=2)
@@ -59,24 +61,24 @@ def plan(step: Step, after: bool) -> tuple[Kill, ...]:
 
 def check(report: Report, kills: tuple[Kill, ...]) -> None:
     """Every kill happened, and no promise was broken."""
-    happened = [note.args["step"] for note in report.history.noted("killed-at")]
+    happened = [note.args["point"] for note in report.history.noted("killed-at")]
     assert happened == [str(kill) for kill in kills]
     assert report.ok, str(report)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", Step, ids=lambda step: step.value)
-def test_a_kill_at_each_step(step: Step, after: bool) -> None:
+@pytest.mark.parametrize("step", KillPoint, ids=lambda step: step.value)
+def test_a_kill_at_each_step(step: KillPoint, after: bool) -> None:
     kills = plan(step, after)
-    stops = WorldFaults(stop=1.0) if step is Step.LEAVE else WorldFaults()
+    stops = WorldFaults(stop=1.0) if step is KillPoint.LEAVE else WorldFaults()
     check(run_seed(SEED, replace(ALONE, kills=kills, world=stops)), kills)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("step", Step, ids=lambda step: step.value)
+@pytest.mark.parametrize("step", KillPoint, ids=lambda step: step.value)
 @pytest.mark.timeout(60)
-def test_a_kill_at_each_step_in_a_cluster(step: Step, after: bool) -> None:
+def test_a_kill_at_each_step_in_a_cluster(step: KillPoint, after: bool) -> None:
     kills = plan(step, after)
-    stops = ClusterFaults(restart=1.0) if step is Step.LEAVE else ClusterFaults()
+    stops = ClusterFaults(restart=1.0) if step is KillPoint.LEAVE else ClusterFaults()
     config: ClusterConfig = replace(CLUSTER, kills=kills, cluster=stops)
     check(run_cluster_seed(SEED, config), kills)

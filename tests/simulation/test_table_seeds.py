@@ -37,7 +37,7 @@ def test_seeds_cover_what_matters() -> None:
     for seed in range(24):
         history = run_seed(seed, config).history
         kinds |= {note.kind for note in history.notes}
-        steps |= {note.args["step"] for note in history.noted("killed-at")}
+        steps |= {note.args["point"] for note in history.noted("killed-at")}
         for note in history.noted("table"):
             views |= set(note.args["streams"].values())
             expiring += "ttl_ms" in note.args

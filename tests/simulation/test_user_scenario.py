@@ -80,5 +80,5 @@ def test_one_command_replays_a_seed() -> None:
         text=True,
     )
     assert "seed 11: " in done.stdout
-    assert "no anomaly" in done.stdout
+    assert "no anomalies" in done.stdout
     assert "> #0 " in done.stdout

@@ -1,19 +1,21 @@
-"""For users' tests too: simulation loop, history checker and faulty memory adapters.
+"""Tools for tests of the project and of its users: real servers, simulation, history checker.
 
-Ways to use it, from a small test to a whole world:
+From a small test to a whole cluster:
 
-- ``EmbeddedServer`` is a real server for the length of a ``with`` block, and ``pytest_plugin`` has
-  fixtures that give it to tests.
-- ``SimulationLoop().run(coroutine)`` runs asyncio code in virtual time (``loop``).
-- ``FaultyFileStore``, ``FaultyMetaStore`` and ``FaultyRowStore`` play storage that fails, on a
-  ``SimulatedDisk`` that outlives its servers (``faulty_files``, ``faulty_meta``, ``faulty_rows``).
-- ``World(seed).run(scenario)`` runs whole servers and gives their history; ``check(history)`` names
-  every broken promise. ``run_seed(seed)`` does both with the standard workload, and
+- ``EmbeddedServer`` is a real server inside a ``with`` block, and ``pytest_plugin`` has fixtures
+  that give it to tests.
+- ``SimulationLoop().run(coroutine)`` runs asyncio code in virtual time.
+- ``FaultyFileStore``, ``FaultyMetaStore`` and ``FaultyRowStore`` simulate storage that fails, on a
+  ``SimulatedDisk`` that outlives its servers.
+- ``World(seed).run(scenario)`` runs whole servers and returns their history; ``check(history)``
+  names every broken promise. ``run_seed(seed)`` does both with the standard workload, and
   ``python -m opentalos.testing SEED --trace`` replays it.
 - ``ClusterWorld`` and ``run_cluster_seed`` do the same for several servers with a network between
-  them; ``--cluster`` replays those.
+  them; ``--cluster`` replays those seeds.
+- ``Kill`` and ``KillPoint`` kill a server at a named storage call of a table's life.
 
-``Recorder`` and ``check`` also judge real processes: each writes its history as JSON lines.
+``Recorder`` and ``check`` also judge real processes: each writes its history as JSON lines. The
+names in ``__all__`` are the public API; everything below ``simulation`` may change.
 
     from opentalos.testing import run_seed
 
@@ -30,9 +32,14 @@ if TYPE_CHECKING:
     from opentalos.testing.embedded import EmbeddedServer
     from opentalos.testing.simulation.checks.checker import ANOMALIES, Anomaly, check
     from opentalos.testing.simulation.cluster.world import ClusterConfig, ClusterWorld
-    from opentalos.testing.simulation.history import History, Recorder
-    from opentalos.testing.simulation.loop import SimulationDeadlock, SimulationLoop
+    from opentalos.testing.simulation.history import History, Recorder, dump
+    from opentalos.testing.simulation.loop import (
+        SimulatedProcess,
+        SimulationDeadlock,
+        SimulationLoop,
+    )
     from opentalos.testing.simulation.seed_run import Report, run_cluster_seed, run_seed
+    from opentalos.testing.simulation.stores.disk import SimulatedDisk
     from opentalos.testing.simulation.stores.faults import (
         ClusterFaults,
         FileFaults,
@@ -43,9 +50,11 @@ if TYPE_CHECKING:
     from opentalos.testing.simulation.stores.faulty_files import FaultyFileStore
     from opentalos.testing.simulation.stores.faulty_meta import FaultyMetaStore
     from opentalos.testing.simulation.stores.faulty_rows import FaultyRowStore
+    from opentalos.testing.simulation.stores.kill_points import KillPoint
+    from opentalos.testing.simulation.stores.kills import Kill
     from opentalos.testing.simulation.world.world import World, WorldConfig
 
-# Imported with their first use: pytest loads this package in every run, for its plugin.
+# Imported at first use: pytest loads this package in every run, for its plugin.
 _MODULES = {
     "simulation.checks.checker": ("ANOMALIES", "Anomaly", "check"),
     "simulation.cluster.world": ("ClusterConfig", "ClusterWorld"),
@@ -60,12 +69,15 @@ _MODULES = {
     "simulation.stores.faulty_files": ("FaultyFileStore",),
     "simulation.stores.faulty_meta": ("FaultyMetaStore",),
     "simulation.stores.faulty_rows": ("FaultyRowStore",),
-    "simulation.history": ("History", "Recorder"),
-    "simulation.loop": ("SimulationDeadlock", "SimulationLoop"),
+    "simulation.stores.disk": ("SimulatedDisk",),
+    "simulation.stores.kill_points": ("KillPoint",),
+    "simulation.stores.kills": ("Kill",),
+    "simulation.history": ("History", "Recorder", "dump"),
+    "simulation.loop": ("SimulatedProcess", "SimulationDeadlock", "SimulationLoop"),
     "simulation.seed_run": ("Report", "run_cluster_seed", "run_seed"),
     "simulation.world.world": ("World", "WorldConfig"),
 }
-_PLACES = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "ANOMALIES",
@@ -79,24 +91,29 @@ __all__ = [
     "FaultyRowStore",
     "FileFaults",
     "History",
+    "Kill",
+    "KillPoint",
     "MetaFaults",
     "Recorder",
     "Report",
     "RowFaults",
+    "SimulatedDisk",
+    "SimulatedProcess",
     "SimulationDeadlock",
     "SimulationLoop",
     "World",
     "WorldConfig",
     "WorldFaults",
     "check",
+    "dump",
     "run_cluster_seed",
     "run_seed",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    found = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
     globals()[name] = found
     return found

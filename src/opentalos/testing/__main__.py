@@ -19,11 +19,11 @@ from opentalos.testing.simulation.seed_run import (
 
 @click.command()
 @click.argument("seed", type=int)
-@click.option("--cluster", is_flag=True, help="Several servers and a network between them.")
-@click.option("--count", default=1, show_default=True, help="Seeds to run, from SEED upwards.")
+@click.option("--cluster", is_flag=True, help="Run several servers with a network between them.")
+@click.option("--count", default=1, show_default=True, help="Number of seeds, from SEED upwards.")
 @click.option("--chaos-s", default=None, type=float, help="Virtual seconds with faults.")
-@click.option("--trace", is_flag=True, help="Print every operation and fault in its order.")
-@click.option("--history", type=click.Path(path_type=Path), help="Write the history here (JSONL).")
+@click.option("--trace", is_flag=True, help="Print every operation and fault in order.")
+@click.option("--history", type=click.Path(path_type=Path), help="Write the history to this file.")
 def main(
     seed: int,
     cluster: bool,
@@ -32,7 +32,7 @@ def main(
     trace: bool,
     history: Path | None,
 ) -> None:
-    """Run whole servers in virtual time from a seed and check what their clients saw."""
+    """Run whole servers in virtual time from SEED and check the history of their clients."""
     config, cluster_config = WorldConfig(), ClusterConfig()
     if chaos_s is not None:
         config = replace(config, chaos_s=chaos_s)
@@ -52,7 +52,8 @@ def main(
         if count == 1 or not report.ok:
             click.echo(str(report))
     took_s = time.monotonic() - began_s
-    click.echo(f"{count} seeds, {failed} failed, {count / took_s:.1f} seeds/s")
+    seeds = "1 seed" if count == 1 else f"{count} seeds"
+    click.echo(f"{seeds}, {failed} failed, {count / took_s:.1f} seeds/s")
     sys.exit(1 if failed else 0)
 
 

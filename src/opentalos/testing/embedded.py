@@ -1,7 +1,7 @@
-"""A real server inside the process of a test: real port, real storage in a temporary directory.
+"""A real server inside the test process: real port, real storage in a temporary directory.
 
-It is what ``talos serve`` runs, on an event loop in a thread of its own, so synchronous tests can
-use it as well as asyncio ones. Ready in well below a second.
+It is the server that ``talos serve`` runs, on an event loop in a separate thread, so synchronous
+and asyncio tests can use it. It starts in well below a second.
 """
 
 import base64
@@ -17,19 +17,19 @@ from opentalos.server.config import Config
 from opentalos.server.data_directory import DataDirectory
 from opentalos.server.lifecycle import Server, open_server
 
-_START_S: Final = 30.0  # for a machine under load; it takes a fraction of a second
+_START_S: Final = 30.0  # for a machine under load; the start takes a fraction of a second
 _STOP_S: Final = 10.0
 _SECRET_BYTES: Final = 18
 
 
 class EmbeddedServer:
-    """A server from ``start`` to ``stop``, or as long as its ``with`` block.
+    """A server that runs from ``start`` to ``stop``, or inside a ``with`` block.
 
-    ``key_id`` and ``secret`` are those of its administrator. Stopped and started again it has
-    its data still, at another port; what lies in a directory of its own is removed by ``close``.
+    ``key_id`` and ``secret`` belong to its administrator. After ``stop`` and ``start`` it has the
+    same data and another port. ``close`` removes a temporary directory.
 
     Args: data: keep the data in this directory instead of a temporary one; config: further
-    settings of the server, whose address and directory are left out of account.
+    settings of the server; its address and directory are ignored.
     """
 
     def __init__(self, data: Path | None = None, config: Config | None = None) -> None:
@@ -48,9 +48,9 @@ class EmbeddedServer:
         self.close()
 
     def start(self) -> Self:
-        """Serve. Raises: ConfigError: the directory or the configuration cannot be used."""
+        """Start serving. Raises: ConfigError: the directory or the configuration is invalid."""
         if self._running is not None:
-            raise RuntimeError("the embedded server runs already")
+            raise RuntimeError("the embedded server is already running")
         directory = DataDirectory(Path(self._config.server.data).absolute(), SystemClock())
         thread = LoopThread("opentalos-embedded")
         try:
@@ -65,24 +65,24 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """Where it serves, ``http://127.0.0.1:PORT``."""
+        """Its URL, ``http://127.0.0.1:PORT``."""
         if self._running is None:
-            raise RuntimeError("the embedded server does not run")
+            raise RuntimeError("the embedded server is not running; call start() first")
         return self._running[1].url
 
     def client_config(self, **settings: Any) -> ClientConfig:
-        """For clients as its administrator; ``settings`` are further fields of ClientConfig."""
+        """A ClientConfig of its administrator; ``settings`` are further fields of it."""
         return ClientConfig(
             endpoints=(self.url,), key_id=self.key_id, secret=self.secret, **settings
         )
 
     def create_topic(self, name: str, partitions: int = 1) -> TopicRef:
-        """Make a topic with the server's defaults."""
+        """Create a topic with the server's defaults."""
         with TalosAdmin(self.client_config()) as admin:
             return admin.topics.create(name, partitions=partitions)
 
     def stop(self) -> None:
-        """End as SIGTERM does: answer what is under way, seal the logs. Harmless if repeated."""
+        """Shut down as on SIGTERM: finish calls in flight, seal the logs. May be repeated."""
         if self._running is None:
             return
         (thread, server, directory), self._running = self._running, None
@@ -93,7 +93,7 @@ class EmbeddedServer:
             directory.close()
 
     def close(self) -> None:
-        """``stop``, and remove a temporary directory."""
+        """Stop, and remove a temporary directory."""
         try:
             self.stop()
         finally:

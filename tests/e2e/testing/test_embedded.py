@@ -66,7 +66,7 @@ def test_a_directory_in_use_is_refused_in_one_line(tmp_path: Path) -> None:
 
 def test_it_is_asked_for_its_url_only_while_it_runs() -> None:
     server = EmbeddedServer()
-    with pytest.raises(RuntimeError, match="does not run"):
+    with pytest.raises(RuntimeError, match="is not running"):
         _ = server.url
     server.close()
 

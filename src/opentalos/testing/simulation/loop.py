@@ -1,14 +1,18 @@
 """SimulationLoop: an event loop in virtual time whose processes can be paused and crashed.
 
-It is asyncio's selector loop with a selector that never sleeps: a wait for the next timer moves
-the clock there at once, a wait without a timer is a deadlock and raises. There is no real I/O and
-there are no threads, so a run depends on nothing but the code and its seeds.
-
     loop = SimulationLoop()
     loop.run(scenario())          # returns what the scenario returns, minutes pass in milliseconds
 
-A ``SimulatedProcess`` tags all that is started through it. While it is paused its callbacks are
-withheld; once it crashed they are dropped, and no ``finally`` of its tasks runs.
+Theory of operation. It is asyncio's selector loop with a selector that never sleeps: a wait for the
+next timer advances the clock at once, a wait without a timer is a deadlock and raises. There is no
+real I/O and no thread, so a run depends only on the code and its seeds.
+
+A ``SimulatedProcess`` tags every callback that is started through it, by a context variable that
+tasks and timers inherit. Its states are running, paused and crashed. While it is paused, the loop
+withholds its callbacks and ``resume`` queues them again; after a crash they are dropped, and no
+``finally`` of its tasks runs. The loop therefore keeps a reference to every task: the destruction
+of a task would run its ``finally`` blocks. At the end of ``run`` all coroutines are closed with the
+log disabled.
 """
 
 import asyncio
@@ -24,18 +28,18 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-START_S = 1_000.0  # the virtual clock's first reading: not 0, so that a missing time shows
-HANDLES_MAX = 300_000  # of one run, thirty times what a usual one needs; beyond it the code spins
-CLOSE_ATTEMPTS_MAX = 20  # of a crashed coroutine that awaits in its finally blocks
+START_S = 1_000.0  # the virtual clock's first reading; not 0, so that a missing time is visible
+HANDLES_MAX = 300_000  # of one run, thirty times the usual number; more means that the code spins
+CLOSE_ATTEMPTS_MAX = 20  # for a crashed coroutine that awaits in its finally blocks
 SHOWN_TASKS_MAX = 20  # in the text of a deadlock
 
 
 class SimulationDeadlock(Exception):
-    """Nothing is ready and no timer is set: what runs would wait for ever."""
+    """No callback is ready and no timer is set: the run would never continue."""
 
 
 class SimulationRunaway(Exception):
-    """A run executed more callbacks than any sound one does."""
+    """A run executed more callbacks than ``HANDLES_MAX``."""
 
 
 class ProcessState(Enum):
@@ -43,14 +47,14 @@ class ProcessState(Enum):
 
     RUNNING = "running"
     PAUSED = "paused"  # withheld until it resumes, as under SIGSTOP
-    CRASHED = "crashed"  # dropped for ever
+    CRASHED = "crashed"  # dropped permanently
 
 
 _PROCESS: ContextVar["SimulatedProcess | None"] = ContextVar("simulated_process", default=None)
 
 
 class SimulatedProcess:
-    """Tags the callbacks of one server or client, so that they stop and die together."""
+    """Tags the callbacks of one server or client, so that they pause and crash together."""
 
     def __init__(self, loop: "SimulationLoop", name: str) -> None:
         self.name = name
@@ -67,7 +71,7 @@ class SimulatedProcess:
 
     @property
     def crashed(self) -> bool:
-        """It will never run again."""
+        """Whether it has crashed; it never runs again."""
         return self.state is ProcessState.CRASHED
 
     def create_task(self, coroutine: Coroutine[Any, Any, T], name: str = "") -> asyncio.Task[T]:
@@ -77,7 +81,7 @@ class SimulatedProcess:
         )
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> None:
-        """Run ``callback`` inside this process, once it runs."""
+        """Run ``callback`` inside this process; withheld while the process is paused."""
         self._loop.call_soon(callback, *args, context=self.context)
 
     def pause(self) -> None:
@@ -86,14 +90,14 @@ class SimulatedProcess:
             self.state = ProcessState.PAUSED
 
     def resume(self) -> None:
-        """Run what was withheld, in its order, and go on."""
+        """Run the withheld callbacks in their order, and continue."""
         if self.state is ProcessState.PAUSED:
             self.state = ProcessState.RUNNING
             withheld, self._withheld = self._withheld, []
-            self._loop.take_back(withheld)
+            self._loop.requeue(withheld)
 
     def crash(self) -> None:
-        """Stop for ever; no ``finally`` runs and nothing is closed."""
+        """Stop permanently; no ``finally`` runs and nothing is closed."""
         self.state = ProcessState.CRASHED
         self._withheld.clear()
 
@@ -155,7 +159,7 @@ class _TimerHandle(asyncio.TimerHandle):
 
 
 class _VirtualSelector(selectors.BaseSelector):
-    """Waits by moving the clock; there is nothing to select on."""
+    """Waits by advancing the clock; there are no files to select on."""
 
     def __init__(self, shuffle: random.Random | None) -> None:
         self.now_s = START_S
@@ -165,7 +169,7 @@ class _VirtualSelector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         assert self.loop is not None
         if self.loop.handles > HANDLES_MAX:
-            raise SimulationRunaway(f"more than {HANDLES_MAX} callbacks at {self.now_s:.3f}")
+            raise SimulationRunaway(f"more than {HANDLES_MAX} callbacks by {self.now_s:.3f} s")
         if timeout is None:
             raise SimulationDeadlock(self.loop.describe_pending())
         if timeout > 0:
@@ -187,8 +191,8 @@ class _VirtualSelector(selectors.BaseSelector):
 class SimulationLoop(asyncio.SelectorEventLoop):
     """Virtual time, no I/O, no threads.
 
-    Args: shuffle: if given, task steps that are ready at the same moment run in an order drawn
-    from it; plain callbacks keep asyncio's promise of first in, first out.
+    Args: shuffle: if given, task steps that are ready at the same time run in an order drawn
+    from it; plain callbacks keep asyncio's order, first in, first out.
     Raises: SimulationDeadlock, SimulationRunaway, out of ``run``.
     """
 
@@ -204,8 +208,8 @@ class SimulationLoop(asyncio.SelectorEventLoop):
         self._tasks: list[asyncio.Task[Any]] = []
         self._tasks_swept = 256
         self.handles = 0  # made so far
-        self._burying = False
-        self.errors: list[str] = []  # exceptions that nobody caught, in their order
+        self._closing = False
+        self.errors: list[str] = []  # unhandled exceptions, in their order
         self.set_task_factory(self._make_task)
         self.set_exception_handler(_note_error)
 
@@ -218,11 +222,11 @@ class SimulationLoop(asyncio.SelectorEventLoop):
         return SimulatedProcess(self, name)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run ``main`` to its end, then drop all that still runs, without a word, and close."""
+        """Run ``main`` to its end, then silently drop all other tasks and close the loop."""
         try:
             return self.run_until_complete(main)
         finally:
-            self._bury()
+            self._close_tasks()
             self.close()
 
     def call_at(
@@ -238,26 +242,27 @@ class SimulationLoop(asyncio.SelectorEventLoop):
         timer._scheduled = True
         return timer
 
-    def take_back(self, handles: list[asyncio.Handle]) -> None:
-        """Make withheld handles ready."""
+    def requeue(self, handles: list[asyncio.Handle]) -> None:
+        """Make withheld handles ready again."""
         self._ready.extend(handles)
 
     def describe_pending(self) -> str:
-        """What waits, for the text of a deadlock."""
+        """The tasks that wait, for the text of a deadlock."""
         pending = [task for task in self._tasks if not task.done()]
         shown = "; ".join(_describe_task(task) for task in pending[:SHOWN_TASKS_MAX])
-        return f"{len(pending)} tasks wait and no timer is set: {shown}"
+        count = f"{len(pending)} task{'s wait' if len(pending) != 1 else ' waits'}"
+        return f"{count} and no timer is set: {shown}"
 
     def shuffle_tasks(self, order: random.Random) -> None:
         """Permute the task steps among the ready handles."""
         ready = self._ready
         if len(ready) < 2:
             return
-        places = [at for at, handle in enumerate(ready) if _is_task_step(handle)]
-        if len(places) > 1:
-            steps = [ready[at] for at in places]
+        positions = [at for at, handle in enumerate(ready) if _is_task_step(handle)]
+        if len(positions) > 1:
+            steps = [ready[at] for at in positions]
             order.shuffle(steps)
-            for at, handle in zip(places, steps, strict=True):
+            for at, handle in zip(positions, steps, strict=True):
                 ready[at] = handle
 
     def _call_soon(
@@ -277,7 +282,7 @@ class SimulationLoop(asyncio.SelectorEventLoop):
         coroutine: Coroutine[Any, Any, T] | Generator[Any, None, T],
         context: Context | None = None,
     ) -> "asyncio.Task[T]":
-        # The list keeps a crashed process's tasks alive: their end would run their finally blocks.
+        # The list keeps a crashed process's tasks alive: destroying them runs their finally blocks.
         if len(self._tasks) > self._tasks_swept:
             self._tasks = [task for task in self._tasks if not task.done()]
             self._tasks_swept = 2 * len(self._tasks) + 256
@@ -286,14 +291,14 @@ class SimulationLoop(asyncio.SelectorEventLoop):
         return task
 
     def _asyncgen_finalizer_hook(self, agen: AsyncGenerator[Any, Any]) -> None:
-        if self._burying:
+        if self._closing:
             _close_generator(agen)
         elif not self.is_closed():
             self.call_soon(self.create_task, agen.aclose())
 
-    def _bury(self) -> None:
-        logging.disable(logging.CRITICAL)  # the dead have no say in the log
-        self._burying = True
+    def _close_tasks(self) -> None:
+        logging.disable(logging.CRITICAL)  # code that runs while it is dropped must not log
+        self._closing = True
         self.set_exception_handler(lambda loop, context: None)
         try:
             for task in self._tasks:
@@ -307,20 +312,20 @@ class SimulationLoop(asyncio.SelectorEventLoop):
             logging.disable(logging.NOTSET)
 
     def _make_self_pipe(self) -> None:
-        """No pipe: nothing wakes the loop from outside."""
+        """No pipe: nothing outside wakes the loop."""
 
     def _close_self_pipe(self) -> None:
         """No pipe."""
 
     def _write_to_self(self) -> None:
-        """No pipe: a thread's wake-up is not seen, by design."""
+        """No pipe: wake-ups of other threads are ignored, by design."""
 
 
 def _close_coroutine(coroutine: Any) -> None:
     for _ in range(CLOSE_ATTEMPTS_MAX):
         try:
             coroutine.close()
-        except BaseException:  # whatever the dead code raises on its way out
+        except BaseException:  # whatever the dropped code raises while it is closed
             continue
         return
 
@@ -330,7 +335,7 @@ def _close_generator(generator: AsyncGenerator[Any, Any]) -> None:
     try:
         closing.send(None)
         closing.close()
-    except BaseException:  # StopIteration, or whatever the dead code raises
+    except BaseException:  # StopIteration, or whatever the dropped code raises
         return
 
 

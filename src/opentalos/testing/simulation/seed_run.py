@@ -1,9 +1,9 @@
-"""One seed, one run, one verdict.
+"""Runs one seed and checks its history.
 
     report = run_seed(7)
     assert report.ok, report              # names the anomalies and the command that replays them
 
-``python -m opentalos.testing 7 --trace`` replays the same run and prints what happened.
+``python -m opentalos.testing 7 --trace`` replays the same run and prints its history.
 """
 
 import gc
@@ -26,13 +26,13 @@ __all__ = ["ClusterConfig", "Report", "WorldConfig", "run_cluster_seed", "run_se
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a seed showed."""
+    """The result of one seed."""
 
     seed: int
     anomalies: list[Anomaly]
     history: History = field(repr=False)
     virtual_s: float = 0.0
-    option: str = ""  # of the command that replays it
+    option: str = ""  # of the command that replays the seed
 
     @property
     def ok(self) -> bool:
@@ -45,23 +45,24 @@ class Report:
         return {anomaly.name for anomaly in self.anomalies}
 
     def digest(self) -> str:
-        """Equal for equal histories."""
+        """A hash of the history, equal for equal histories."""
         lines = io.StringIO()
         dump(self.history, lines)
         return hashlib.sha256(lines.getvalue().encode()).hexdigest()
 
     def __str__(self) -> str:
         if self.ok:
-            return f"seed {self.seed}: {len(self.history.operations)} operations, no anomaly"
+            return f"seed {self.seed}: {len(self.history.operations)} operations, no anomalies"
         shown = "\n  ".join(map(str, self.anomalies))
+        count = len(self.anomalies)
         return (
-            f"seed {self.seed}: {len(self.anomalies)} anomalies\n  {shown}\n"
+            f"seed {self.seed}: {count} {'anomaly' if count == 1 else 'anomalies'}\n  {shown}\n"
             f"replay: python -m opentalos.testing {self.option}{self.seed} --trace"
         )
 
 
 def run_seed(seed: int, config: WorldConfig | None = None) -> Report:
-    """Play the standard workload on the world that the seed draws, and check its history."""
+    """Run the standard workload in the world that the seed draws, and check its history."""
     with _no_collection():
         world = World(seed, config)
         history = world.run(standard_workload)
@@ -85,7 +86,7 @@ def run_batch_seed(seed: int, config: WorldConfig | None = None) -> Report:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    # A run is short, and collecting cycles of the dead would disturb its order.
+    # A run is short, and collecting the cycles of crashed tasks would change its order.
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,1 +1,1 @@
-"""Simulated clients and their workloads."""
+"""Simulated clients, their workloads, and the audits that read everything at the end of a run."""

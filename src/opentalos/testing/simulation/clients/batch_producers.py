@@ -1,7 +1,7 @@
-"""Producers that send whole batches again, as the tasks of a Spark stream do.
+"""Producers that repeat whole batches, as the tasks of a Spark stream do.
 
-The id is the same in all batches and the epoch is the batch's number, so a batch that is sent
-again, by a later attempt or by one that was thought dead, has the same stamps.
+The producer id is the same in all batches and the epoch is the batch's number, so a batch that is
+repeated, by a later attempt or by an attempt that was assumed dead, has the same stamps.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from opentalos.testing.simulation.clients.workload import Admin, Auditor
 from opentalos.testing.simulation.world.world import World
 
 FIRST_ID = 1_000  # apart from the ids of other producers
-BLOCKS = (1, 2, 7, 12)  # of a batch; more than the log keeps of a producer, too
-REPLAYED = 0.4  # of the batches that are done, since nobody may have noted it
-LATE = 0.4  # of the batches: an attempt of the one before is still sending
+BLOCKS = (1, 2, 7, 12)  # of a batch; some are more than the log remembers of a producer
+REPLAYED = 0.4  # of finished batches are sent again, as after a lost commit of the driver
+LATE = 0.4  # of batches: an attempt of the preceding one is still sending
 
 _Batch = Sequence[Sequence[str]]  # ids, block by block
 
 
 class BatchProducer(Producer):
-    """One task: keeps to one partition, and begins a batch anew if a put of it was not done."""
+    """One task: writes to one partition, and repeats a batch if one of its puts fails."""
 
     def __init__(self, world: World, name: str, topics: list[LiveTopic], producer_id: int) -> None:
         super().__init__(world, name, topics)
@@ -67,7 +67,7 @@ class BatchProducer(Producer):
         *,
         repeated: bool = True,
     ) -> bool:
-        """Send its blocks in order; False: one of them was not done, or nobody knows."""
+        """Send its blocks in order; False: one of them failed, or its outcome is unknown."""
         sequence = 0
         for ids in batch:
             await self.think()
@@ -81,7 +81,7 @@ class BatchProducer(Producer):
 
 
 async def batch_workload(world: World) -> None:
-    """Chaos, then healing, probes, a crash, and the final reading."""
+    """Faults, then healing, probes, a crash, and the final reads."""
     await world.start_server()
     topics: list[LiveTopic] = []
     admin = Admin(world, topics)
@@ -89,7 +89,7 @@ async def batch_workload(world: World) -> None:
     clients = [BatchProducer(world, f"task{n}", topics, FIRST_ID + n) for n in range(3)]
     running = [asyncio.create_task(each.run(), name=each.name) for each in clients]
     running.append(asyncio.create_task(Reader(world, "reader", topics).run(), name="reader"))
-    await world.trouble()
+    await world.inject_faults()
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)

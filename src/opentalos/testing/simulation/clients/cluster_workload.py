@@ -1,4 +1,4 @@
-"""The standard workload of a cluster: clients at every server, healing, probes, final reading."""
+"""The standard workload of a cluster: clients at every server, healing, probes, final reads."""
 
 import asyncio
 
@@ -29,12 +29,12 @@ from opentalos.testing.simulation.cluster.server import ClusterServer
 from opentalos.testing.simulation.cluster.world import ClusterWorld
 from opentalos.testing.simulation.world.server import ServerLost, SimulatedServer, UnansweredBug
 
-BALANCE_S = 15.0  # after the faults all partitions are where they belong within so long
-LOOK_S = 0.5
+BALANCE_S = 15.0  # after the faults the cluster must be balanced within this time
+POLL_S = 0.5
 
 
 class Router(Client):
-    """Asks now and then who serves what, for all clients of a topic."""
+    """Refreshes the schedule info from time to time, for all clients of a topic."""
 
     def __init__(self, world: ClusterWorld, topics: list[LiveTopic]) -> None:
         super().__init__(world, "router")
@@ -48,7 +48,7 @@ class Router(Client):
             await self.learn(await self.server(), topic)
 
     async def learn(self, server: SimulatedServer, topic: LiveTopic) -> bool:
-        """Keep what one server tells."""
+        """Keep the schedule info of one server."""
 
         async def schedule(broker: Broker) -> list[str]:
             return list(broker.messages.schedule_info(OWNER, topic.resource)[1])
@@ -62,7 +62,7 @@ class Router(Client):
 
 
 class Straggler(Client):
-    """A producer that has not heard of the deletion of its topic."""
+    """A producer that does not know that its topic was deleted."""
 
     def __init__(self, world: ClusterWorld, topics: list[LiveTopic]) -> None:
         super().__init__(world, "straggler")
@@ -82,7 +82,7 @@ class Straggler(Client):
 
 
 class ClusterAuditor(Auditor):
-    """Also checks that the cluster comes to rest."""
+    """Also checks that the cluster becomes balanced."""
 
     def __init__(self, world: ClusterWorld, topics: list[LiveTopic]) -> None:
         super().__init__(world, topics)
@@ -90,18 +90,18 @@ class ClusterAuditor(Auditor):
         self._router = Router(world, topics)
 
     async def check_balance(self) -> None:
-        """Every partition has a living owner, and every server that may have some takes part."""
+        """Every partition has a living owner, and every server that is not draining has a share."""
         until_s = self._cluster.loop.time() + BALANCE_S
         while True:
             faults, late = self._faults(), self._cluster.loop.time() > until_s
             if not faults or late:
                 break
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         for fault in faults:
             self._cluster.recorder.note("never-rebalanced", text=fault)
 
     async def check_schedule(self) -> None:
-        """Where the schedule info of any server sends a client, nothing has to be forwarded."""
+        """The schedule info of every server sends clients to owners: no put is forwarded."""
         for topic in self.topics:
             for server in self._cluster.running():
                 await self._check_addresses(server, topic)
@@ -117,7 +117,7 @@ class ClusterAuditor(Auditor):
                 text = f"{server.name} sends clients of {topic.name} to the wrong server"
                 world.recorder.note("stale-schedule", text=text)
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
     async def _puts_forwarded(self, server: ClusterServer, topic: LiveTopic) -> int:
         world = self._cluster
@@ -134,7 +134,7 @@ class ClusterAuditor(Auditor):
         return world.forwarded - before
 
     def _draining(self, host: str) -> bool:
-        # A drain is forgotten when its server was away for long.
+        # The controller removes a drain whose server was away for long.
         leaving = self._cluster.control.leaving(host)
         return leaving is not None and leaving.kind == LeavingKind.DRAIN.value
 
@@ -155,7 +155,7 @@ class ClusterAuditor(Auditor):
 
 
 async def cluster_workload(world: ClusterWorld) -> None:
-    """Chaos, then healing, probes, sometimes a restart of all, and the final reading."""
+    """Faults, then healing, probes, sometimes a restart of all servers, and the final reads."""
     rng = world.rng("workload")
     follower = asyncio.create_task(world.control.follow(), name="follow records")
     await world.start_all()
@@ -174,7 +174,7 @@ async def cluster_workload(world: ClusterWorld) -> None:
     clients += [Worker(world, f"{group}-w{n}", group, topics) for group in GROUPS for n in workers]
     clients = [*(clients if world.config.messages else ()), *tables.clients()]
     tasks = [asyncio.create_task(each.run(), name=each.name) for each in clients]
-    await Nemesis(world).trouble()
+    await Nemesis(world).inject_faults()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Workers of consumer groups in the simulated world: honest ones and ones that break the rules."""
+"""Workers of consumer groups in the simulated world, which sometimes break the rules."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ FAR_AHEAD = 1_000  # messages
 
 
 class Worker(Client):
-    """Takes partitions, reads from the checkpoint, commits, renews, leaves and comes back."""
+    """Locks partitions, reads from the committed offset, commits, renews and unlocks."""
 
     def __init__(self, world: World, name: str, group: str, topics: list[LiveTopic]) -> None:
         super().__init__(world, name)
@@ -70,7 +70,7 @@ class Worker(Client):
     async def checkpoint(
         self, server: SimulatedServer, topic: LiveTopic, partition: int, **args: bool
     ) -> int | None:
-        """Ask for the group's checkpoint."""
+        """Query the group's committed offset."""
         query = self.world.recorder.invoke(
             self.name, "checkpoint", **self._place(server, topic, partition), **args
         )

@@ -1,4 +1,4 @@
-"""Clients of the simulated world: each call is recorded with what its caller was told."""
+"""Clients of the simulated world: each call is recorded with its outcome."""
 
 import asyncio
 import random
@@ -18,10 +18,10 @@ from opentalos.testing.simulation.world.world import World
 
 T = TypeVar("T")
 
-RETRY_S = 0.3  # between two tries of one put
+RETRY_S = 0.3  # between two attempts of a call
 FILLER_BYTES_MAX = 200
 GET_BYTES = 4 << 10
-SAME_PUT_TRIES_MAX = 12  # then a producer gives the put up
+SAME_PUT_TRIES_MAX = 12  # then a producer abandons the put
 
 OWNER = Principal(id="alice", number=11)
 STRANGER = Principal(id="mallory", number=66)
@@ -41,24 +41,24 @@ class LiveTopic:
 
     @property
     def uuid(self) -> str:
-        """The topic's own name, which no other topic ever has."""
+        """The uuid, which no other topic ever has."""
         return self.resource.rsplit("#", 1)[-1]
 
 
 class Client:
-    """One client process: its name in the history, its chances, its calls."""
+    """One client process: its name in the history, its random numbers, its calls."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
         self.rng: random.Random = world.rng(name)
 
     async def think(self, factor: float = 1.0) -> None:
-        """Pause as long as a client of this world does."""
+        """Pause between two calls."""
         mean_s = self.world.config.think_s * factor
         await asyncio.sleep(mean_s * (0.1 + 1.8 * self.rng.random()))
 
     async def server(self, topic: LiveTopic | None = None, partition: int = 0) -> SimulatedServer:
-        """A server to ask, about a partition if one is named; waits while none runs."""
+        """The server for the next call, about a partition if one is given; waits for a server."""
         while True:
             address = topic.addresses.get(partition, "") if topic is not None else ""
             server = self.world.pick(self.rng, address)
@@ -72,7 +72,7 @@ class Client:
         operation: Operation,
         make: Callable[[Broker], Coroutine[Any, Any, T]],
     ) -> T | None:
-        """Call and record a failure; a success is left to the caller, who knows the result."""
+        """Call the server and record a failure; the caller records a success with its result."""
         try:
             return await server.call(operation.action, make, timeout_s=self.world.config.call_s)
         except (TalosError, ServerLost, UnansweredBug) as error:
@@ -80,7 +80,7 @@ class Client:
             return None
 
     def record_failure(self, operation: Operation, error: Exception) -> None:
-        """Not done, or unknown, as the error says."""
+        """Record the operation as failed or unknown, depending on the error."""
         text = f"{type(error).__name__}: {error}"
         if isinstance(error, TalosError) and not isinstance(error, OutcomeUnknown):
             self.world.recorder.fail(operation, text)
@@ -97,7 +97,7 @@ class Client:
         blocks: Sequence[MessageBlock],
         **args: Any,
     ) -> Operation:
-        """One put of blocks that ``block`` made."""
+        """One put of blocks made by ``block``."""
         ids = [each for block in blocks for each in payload.decode(block.payload, block.messages)]
         operation = self.world.recorder.invoke(
             self.name,
@@ -131,7 +131,7 @@ class Client:
         offset: int,
         **args: Any,
     ) -> tuple[Operation, GetResult | None]:
-        """One read, recorded with the messages it gave."""
+        """One read, recorded with the messages of its reply."""
         operation = self.world.recorder.invoke(
             self.name,
             "read",
@@ -180,7 +180,7 @@ async def _get(broker: Broker, caller: Principal, query: GetQuery) -> GetResult:
 
 
 def decode_blocks(result: GetResult) -> list[tuple[int, list[str | None]]]:
-    """Offsets and ids as the history keeps them."""
+    """Offsets and ids in the form of the history."""
     return [
         (block.base_offset, payload.decode(bytes(block.payload), block.messages))
         for block in result.blocks
@@ -188,7 +188,7 @@ def decode_blocks(result: GetResult) -> list[tuple[int, list[str | None]]]:
 
 
 class Producer(Client):
-    """Sends blocks to the topic's partitions; an unknown put is sent again, or not."""
+    """Sends blocks to the topic's partitions; it repeats some unknown puts and abandons others."""
 
     def __init__(self, world: World, name: str, topics: list[LiveTopic]) -> None:
         super().__init__(world, name)
@@ -218,7 +218,7 @@ class Producer(Client):
 
 
 class IdempotentProducer(Producer):
-    """Keeps to one partition and repeats each put until it knows its outcome."""
+    """Writes to one partition and repeats each put until it knows the outcome."""
 
     def __init__(self, world: World, name: str, topics: list[LiveTopic], producer_id: int) -> None:
         super().__init__(world, name, topics)
@@ -226,7 +226,7 @@ class IdempotentProducer(Producer):
         self._twice = world.rng(f"{name} twice")
 
     async def run(self) -> None:
-        """Until cancelled; a put that was given up is followed by a new epoch."""
+        """Until cancelled; after an abandoned put it continues with a new epoch."""
         while True:
             topic = self.rng.choice(self.topics)
             await self._session(topic, self.rng.randrange(topic.partitions))
@@ -248,12 +248,12 @@ class IdempotentProducer(Producer):
             if not put.ok:
                 return
             sequence += len(ids)
-            if self.rng.random() < 0.1:  # a retry that comes although the first was acknowledged
+            if self.rng.random() < 0.1:  # a late duplicate of an acknowledged put
                 block = block._replace(producer=stamp._replace(repeated=True))
                 await self.put(await self.server(), topic, partition, [block], idempotent=True)
 
     async def _try(self, topic: LiveTopic, partition: int, block: MessageBlock) -> Operation:
-        """One put, or two at once of which it is enough that one is done."""
+        """One put, or the same put twice at once; one success is enough."""
         server = await self.server(topic, partition)
         first = self.put(server, topic, partition, [block], idempotent=True)
         if self._twice.random() >= self.world.config.put_twice:
@@ -299,7 +299,7 @@ class Reader(Client):
 
 
 class Stranger(Client):
-    """Has no right on anything and must learn nothing."""
+    """A caller without any permission, who must learn nothing."""
 
     def __init__(self, world: World, name: str, topics: list[LiveTopic]) -> None:
         super().__init__(world, name)

@@ -1,4 +1,4 @@
-"""Payloads of simulated messages: they name their messages and show every changed byte."""
+"""Payloads of simulated messages: they contain the messages' ids and a checksum."""
 
 import zlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The last look at tables: everything is published, and streams and rows are read to their end."""
+"""The audit of tables at the end of a run: waits for the streams, reads all rows and changes."""
 
 import asyncio
 import json
@@ -34,10 +34,10 @@ from opentalos.testing.simulation.world.server import ServerLost, UnansweredBug
 from opentalos.testing.simulation.world.world import World
 from opentalos.wire.sds.change import decode_change
 
-PATIENCE_S = 90.0  # after the faults everything is published within so long
-READ_S = 20.0  # for one reading of all of a stream
+PATIENCE_S = 90.0  # after the faults everything must be published within this time
+READ_S = 20.0  # timeout of one read of a whole stream
 PAGE = Bounds(messages_max=10_000, bytes_max=8 << 20)
-SCAN_RECORDS = 3  # of one page, so that there are several
+SCAN_RECORDS = 3  # of one page; low, so that a scan has several pages
 KEY = ("g", "id")
 _KINDS = {ChangeKind.PUT: "put", ChangeKind.INCREMENT: "increment", ChangeKind.DELETE: "delete"}
 
@@ -52,16 +52,16 @@ class TableAuditor(TableClient):
         self._gaps: dict[str, None] = {}  # streams that stopped
 
     async def probe(self) -> None:
-        """Every stream is on and every row takes a put, whose change is the row's last one."""
+        """Enable every stream, then put into every row; that is the row's last change."""
         if self.table.switched:
             await self._until(self._switch_on)
         for row in HOT_ROWS:
             await self._until(partial(self._probe, row))
 
     async def read_all(self) -> None:
-        """Rows, index and streams, once these tell of each row's last change; and their marks."""
+        """Read rows, index, streams and marks, once the streams have each row's last change."""
         await self._until(self._all_cleared)
-        await self._until(self._look_for_gaps)
+        await self._until(self._find_gaps)
         rows, entries = _all_rows(self.table.name), _all_entries(self.table.name)
         await self._until(partial(self._scan, rows, {}))
         await self._until(partial(self._scan, entries, {"index": INDEX, "column": INDEXED}))
@@ -71,18 +71,18 @@ class TableAuditor(TableClient):
                 await self._until(partial(self._mark, name))
 
     async def read_streams(self) -> None:
-        """All that the streams told; what was not probed before is not waited for."""
+        """Read all changes of the streams; only the last puts of ``probe`` are waited for."""
         for name, view in self.table.streams.items():
             await self._until(partial(self._read, name, view))
 
     @property
     def _rotten(self) -> bool:
-        """What is unreadable for ever need not come to an end."""
+        """Whether a topic has a flipped bit: its stream may never be complete."""
         rotten = {note.args["topic"] for note in self.world.recorder.history.noted("rot")}
         return any(topic.uuid in rotten for topic in self.table.topics.values())
 
     async def _until(self, attempt: Callable[[bool], Awaitable[bool]]) -> None:
-        """Try until it succeeds; the last time it is ``late``."""
+        """Retry until it succeeds; the last attempt is ``late``, and its failure is recorded."""
         until_s = self.world.loop.time() + PATIENCE_S
         late = False
         while not await attempt(late) and not late:
@@ -107,8 +107,8 @@ class TableAuditor(TableClient):
         return mark.ok
 
     async def _all_cleared(self, late: bool) -> bool:
-        """No entry waits any more to be published or cleared, and nothing is left of a dropped
-        table, as the storage itself has it."""
+        """No entry waits to be published or cleared, and no rows of a dropped table remain,
+        according to storage itself."""
         records = self.world.disk.records
         rows = MemoryRowStore(records)
         known = _table_uuids(records)
@@ -116,18 +116,19 @@ class TableAuditor(TableClient):
             if table.startswith(ROW_TABLES):
                 if uuid_of(table) not in known:
                     if late:
-                        self.world.recorder.note("left-behind", text=f"rows of {table}, dropped")
+                        text = f"rows of {table}, whose table was dropped"
+                        self.world.recorder.note("left-behind", text=text)
                     return False
                 left = await rows.scan(table, b"", b"", limit=1, family=FamilyName.PENDING)
                 if left and late and not self._rotten:
-                    text = f"entries of {left[0].key!r} in {table}: {len(left[0].cells)}"
+                    text = f"{len(left[0].cells)} pending entries of {left[0].key!r} in {table}"
                     self.world.recorder.note("left-behind", text=text)
                 if left:
                     return False
         return True
 
-    async def _look_for_gaps(self, late: bool) -> bool:
-        """Which streams have stopped, and from which time on changes are missing there."""
+    async def _find_gaps(self, late: bool) -> bool:
+        """Note which streams have stopped, and since when changes are missing there."""
         server = await self.server()
         args = {"table": self.table.title, "server": server.name, **self._healed(late)}
         operation = self.world.recorder.invoke(self.name, "streams", **args)
@@ -168,7 +169,7 @@ class TableAuditor(TableClient):
         return [server.clock.wall_ms() for server in self.world.running()]
 
     async def _read(self, name: str, view: StreamView, late: bool) -> bool:
-        """All of a stream; recorded once it has the last changes, or when it is late."""
+        """Read a whole stream; recorded once it has the last changes, or when it is late."""
         topic, server = self.table.topics[name], await self.server()
 
         async def read(broker: Broker) -> list[list[PlainMessage]]:
@@ -178,18 +179,18 @@ class TableAuditor(TableClient):
             found = await server.call("changes", read, timeout_s=READ_S)
         except (TalosError, ServerLost, UnansweredBug) as error:
             return self._not_read(topic, f"{type(error).__name__}: {error}") if late else False
-        changes = [[_told(view, one) for one in messages] for messages in found]
-        tags = {_tag(told) for partition in changes for _, told in partition}
+        changes = [[_change(view, message) for message in messages] for messages in found]
+        tags = {_tag(change) for partition in changes for _, change in partition}
         wanted = {} if name in self._gaps or view is StreamView.KEYS_ONLY else self._last
         missing = [tag for tag in wanted if tag not in tags]
         if missing and not late:
             return False
-        for partition, told in enumerate(changes):
+        for partition, delivered in enumerate(changes):
             args = {"table": self.table.title, "topic": topic.resource, "partition": partition}
             operation = self.world.recorder.invoke(self.name, "changes", **args)
-            end = told[-1][0] + 1 if told else 0
-            self.world.recorder.ok(operation, start=0, next=end, changes=told)
-        return self._not_read(topic, f"nothing tells of {missing}") if missing else True
+            end = delivered[-1][0] + 1 if delivered else 0
+            self.world.recorder.ok(operation, start=0, next=end, changes=delivered)
+        return self._not_read(topic, f"no change has the tags {missing}") if missing else True
 
     def _not_read(self, topic: LiveTopic, error: str) -> bool:
         operation = self.world.recorder.invoke(
@@ -200,7 +201,7 @@ class TableAuditor(TableClient):
 
 
 def _table_uuids(records: MemoryStorage) -> set[str]:
-    """Of the tables that are there, or being dropped."""
+    """The uuids of tables that exist or are being dropped."""
     return {
         json.loads(kept.record.value)["uuid"]
         for path, kept in records.records.items()
@@ -247,11 +248,11 @@ def _others(row: Columns) -> dict[str, Any]:
     return plain({name: datum for name, datum in row.items() if name not in KEY})
 
 
-def _told(view: StreamView, one: PlainMessage) -> list[Any]:
-    """[offset, change] as histories have it."""
-    sequence = int(one.message.sequence_number or 0)
-    _, change = decode_change(view, one.message.data, KEY, sequence)
-    told: dict[str, Any] = {
+def _change(view: StreamView, message: PlainMessage) -> list[Any]:
+    """[offset, change] in the form of the history."""
+    sequence = int(message.message.sequence_number or 0)
+    _, change = decode_change(view, message.message.data, KEY, sequence)
+    fields: dict[str, Any] = {
         "key": row_name(change.key),
         "sequence": change.sequence,
         "timestamp_ms": change.timestamp_ms,
@@ -261,10 +262,10 @@ def _told(view: StreamView, one: PlainMessage) -> list[Any]:
         "image": plain(change.image),
         "row_deleted": change.row_deleted,
     }
-    return [one.offset, told]
+    return [message.offset, fields]
 
 
-def _tag(told: Mapping[str, Any]) -> str:
-    """Of the put that a change tells."""
-    written = {**told["image"], **told["columns"]}
+def _tag(change: Mapping[str, Any]) -> str:
+    """The tag of the put that made a change."""
+    written = {**change["image"], **change["columns"]}
     return str(written.get("tag", ""))

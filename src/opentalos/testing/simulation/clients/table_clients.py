@@ -1,8 +1,8 @@
 """Clients of a structured table: they change a few hot rows, switch a stream, read marks.
 
-Now and then they make a row that nobody touches again: what is lost of it, no later change repairs.
-Puts write a text that was never written before and increments add a number that was never added,
-so that the checker can tell of each change who made it.
+Sometimes they write a row that no client changes again, so no later change hides a loss. Every put
+writes a new text and every increment adds a new number, so the checker can match each change with
+the mutation that made it.
 """
 
 import asyncio
@@ -36,22 +36,24 @@ SHARDS = 3
 GROUPS = ("a", "b", "c")
 HOT_ROWS = (("a", "1"), ("a", "2"), ("b", "1"), ("c", "1"))
 MOODS = ("calm", "glad", "sour")
-COLD = 0.12  # of mutations make a row that nobody touches again
-ADMIN_S = 6.0  # for an answer to a change of the table
-STUCK_S = (3.0, 10.0)  # a topic that takes nothing; some longer than a table waits
+COLD = 0.12  # of mutations write a row that no client changes again
+ADMIN_S = 6.0  # timeout of a change of the table
+STUCK_S = (3.0, 10.0)  # how long a topic rejects writes; some longer than a table waits
 BATCH_ITEMS = (2, 3, 5)
-GIVEN_AWAY = 997  # amounts of one client lie so far apart; no two clients have the same ones
+AMOUNT_STEP = 997  # between two amounts of a client; no two clients use the same amounts
 
 
 @dataclass(slots=True, eq=False)
 class LiveTable:
-    """The table as the clients know it. ``streams``: topics with the view each is of; ``title``:
-    what histories call it, which no other table is called."""
+    """The table as the clients know it.
+
+    ``streams``: topics with their views; ``title``: its unique name in the history.
+    """
 
     name: str
     streams: dict[str, StreamView]
     topics: dict[str, LiveTopic]
-    switched: str = ""  # a stream that is switched off and on
+    switched: str = ""  # a stream that is disabled and enabled
     tags: dict[str, str] = field(default_factory=dict)  # last known, by row
     actors: int = 0
     title: str = ""
@@ -63,7 +65,7 @@ class LiveTable:
 
     @property
     def schema(self) -> TableSchema:
-        """As the table is created."""
+        """The schema with which the table is created."""
         text = DataType.STRING
         columns = {"g": text, "id": text, "tag": text, "n": DataType.INT64, INDEXED: text}
         return TableSchema(
@@ -79,7 +81,7 @@ class LiveTable:
 
 
 def row_name(key: Columns) -> str:
-    """How histories name a row."""
+    """The name of a row in the history."""
     return "/".join(str(key[name].value) for name in ("g", "id"))
 
 
@@ -94,12 +96,12 @@ def text(value: str) -> Datum:
 
 
 def plain(columns: Columns) -> dict[str, Any]:
-    """Columns as histories have them."""
+    """Columns in the form of the history."""
     return {name: datum.value for name, datum in sorted(columns.items())}
 
 
 class TableClient(Client):
-    """Sends mutations, each recorded with what its caller was told."""
+    """Sends mutations, each recorded with its outcome."""
 
     def __init__(self, world: World, name: str, table: LiveTable) -> None:
         super().__init__(world, name)
@@ -108,18 +110,18 @@ class TableClient(Client):
         self._number, self._actor = 0, table.actors
 
     def invoke(self, server: SimulatedServer, mutation: Mutation, **args: Any) -> history.Operation:
-        """Before a mutation is sent."""
-        told: dict[str, Any] = {"operation": mutation.operation.value}
+        """Record a mutation before it is sent."""
+        content: dict[str, Any] = {"operation": mutation.operation.value}
         if mutation.operation is Operation.REMOVE:
-            told["attribute"] = mutation.attributes[0] if mutation.attributes else ""
+            content["attribute"] = mutation.attributes[0] if mutation.attributes else ""
         elif mutation.operation is Operation.INCREMENT:
-            told["amounts"] = plain(mutation.columns)
+            content["amounts"] = plain(mutation.columns)
         else:
-            told["columns"] = plain(mutation.columns)
+            content["columns"] = plain(mutation.columns)
         if mutation.condition is not None:
-            told["condition"] = _shown(mutation.condition)
+            content["condition"] = _shown(mutation.condition)
         place = {"table": self.table.title, "key": row_name(mutation.key), "server": server.name}
-        return self.world.recorder.invoke(self.name, "mutate", **place, **told, **args)
+        return self.world.recorder.invoke(self.name, "mutate", **place, **content, **args)
 
     async def write(
         self, server: SimulatedServer, mutation: Mutation, **args: Any
@@ -134,7 +136,7 @@ class TableClient(Client):
         return operation
 
     async def batch(self, server: SimulatedServer, mutations: Sequence[Mutation]) -> None:
-        """Several at once; each is an operation of its own."""
+        """Several mutations in one call; each is an operation of its own."""
         operations = [self.invoke(server, mutation) for mutation in mutations]
         items = [WriteItem(self.table.name, mutation) for mutation in mutations]
 
@@ -155,7 +157,7 @@ class TableClient(Client):
                 self._done(operation, mutation, outcome)
 
     def put_of(self, row: tuple[str, str], condition: Condition | None = None) -> Mutation:
-        """A put that nobody made before."""
+        """A put with content that no client wrote before."""
         self._number += 1
         columns = {"tag": text(f"{self.name}.{self._number}")}
         if self.rng.random() < 0.4:
@@ -163,9 +165,9 @@ class TableClient(Client):
         return Mutation(Operation.PUT, row_key(row), columns, condition=condition)
 
     def increment_of(self, row: tuple[str, str]) -> Mutation:
-        """An increment that nobody made before."""
+        """An increment by an amount that no client added before."""
         self._number += 1
-        amounts = {"n": Datum(DataType.INT64, self._actor + GIVEN_AWAY * self._number)}
+        amounts = {"n": Datum(DataType.INT64, self._actor + AMOUNT_STEP * self._number)}
         return Mutation(Operation.INCREMENT, row_key(row), amounts)
 
     def _done(self, operation: history.Operation, mutation: Mutation, written: Written) -> None:
@@ -184,7 +186,7 @@ def _shown(condition: Condition) -> dict[str, Any]:
 
 
 class Mutator(TableClient):
-    """Changes the hot rows in every way there is."""
+    """Changes the hot rows with every kind of mutation."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -198,7 +200,7 @@ class Mutator(TableClient):
                 await self.write(server, self.any_mutation())
 
     def any_mutation(self) -> Mutation:
-        """A mutation of a row that others change too, or of one of its own."""
+        """A mutation of a row that other clients change too, or of one of its own."""
         kind = self.rng.random()
         if kind < COLD:
             return self.put_of((self.rng.choice(GROUPS), f"{self.name}.{self._number}"))
@@ -222,7 +224,7 @@ class Mutator(TableClient):
 
 
 class Switcher(Client):
-    """The table's owner: switches one stream off and on."""
+    """The table's owner: disables and enables one stream."""
 
     def __init__(self, world: World, table: LiveTable) -> None:
         super().__init__(world, "switcher")
@@ -236,7 +238,7 @@ class Switcher(Client):
                 await asyncio.sleep(RETRY_S)
 
     async def switch(self, enabled: bool, **args: Any) -> bool:
-        """Change the table once; whether that was acknowledged."""
+        """Alter the table once and return whether that was acknowledged."""
         name, server = self.table.switched, await self.server()
         schema = self.table.schema
         streams: Mapping[str, StreamSpec] = schema.streams
@@ -266,14 +268,14 @@ class Switcher(Client):
 
 
 class Refuser(Client):
-    """Makes one topic of a table take nothing for long, once."""
+    """Makes one topic of a table reject writes for a long time, once."""
 
     def __init__(self, world: World, table: LiveTable) -> None:
         super().__init__(world, "refuser")
         self.table = table
 
     async def run(self) -> None:
-        """Until it is done, or cancelled."""
+        """Until finished or cancelled."""
         world = self.world
         names = [name for name in self.table.streams if name != self.table.switched]
         topic = self.table.topics[self.rng.choice(names)]
@@ -286,7 +288,7 @@ class Refuser(Client):
 
 
 class MarkReader(Client):
-    """Asks how far the streams have told everything."""
+    """Queries the marks of streams."""
 
     def __init__(self, world: World, table: LiveTable) -> None:
         super().__init__(world, "marks")
@@ -299,7 +301,7 @@ class MarkReader(Client):
             await self.mark(await self.server(), self.rng.choice([*self.table.streams]))
 
     async def mark(self, server: SimulatedServer, name: str, **args: Any) -> history.Operation:
-        """One look."""
+        """One query."""
         operation = self.world.recorder.invoke(
             self.name,
             "mark",
@@ -317,6 +319,6 @@ class MarkReader(Client):
         found = await self.ask(server, operation, ask)
         if found is not None:
             time_ms, offsets = found
-            told = [list(item) for item in sorted(offsets.items())]
-            self.world.recorder.ok(operation, timestamp_ms=time_ms, offsets=told)
+            recorded = [list(item) for item in sorted(offsets.items())]
+            self.world.recorder.ok(operation, timestamp_ms=time_ms, offsets=recorded)
         return operation

@@ -1,4 +1,4 @@
-"""What makes tables and their topics in a world, whatever happens there meanwhile."""
+"""Creates tables and their topics in a world, in spite of faults."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -16,22 +16,22 @@ from opentalos.testing.simulation.world.server import ServerLost, UnansweredBug
 
 T = TypeVar("T")
 
-TRIES_MAX = 200  # to make a topic or a table
+TRIES_MAX = 200  # to create a topic or a table
 RETENTION_S = 3_600  # longer than a run
-LOST_S = 5.0  # what a dead server sent is done within so long, or never
+LOST_S = 5.0  # a call that a crashed server sent is applied within this time, or never
 
 
 class TableMaker(Client):
-    """Makes a topic or a table, again and again while faults keep it from being made.
+    """Creates a topic or a table; retries while faults prevent it.
 
-    ``patient``: it waits for each answer until the server that it asked is dead, and then until
-    nothing of that is under way, so that no call of it is done after a later one.
+    ``patient``: it waits for each reply until the server has crashed, and then until nothing that
+    the server sent is in flight, so that none of its calls is applied after a later one.
     """
 
     patient = False
 
     async def topic(self, name: str, partitions: int = 1) -> LiveTopic:
-        """A new topic of the owner."""
+        """Create a topic of the owner."""
         new = NewTopic(
             name=name,
             partitions=partitions,
@@ -47,15 +47,15 @@ class TableMaker(Client):
         return LiveTopic(topic.resource, name, topic.partitions, flushed=False)
 
     async def create_table(self, live: LiveTable, **args: Any) -> Table:
-        """A new table of the owner, with its streams. ``args``: for the checker."""
+        """Create a table of the owner, with its streams. ``args``: for the checker."""
         spec = TableSpec(schema=live.schema, when_full=live.when_full)
 
         async def find(broker: Broker) -> Table:
             table = await broker.table_admin.describe(OWNER, live.name)
             if table.state is not TableState.ENABLED:
-                raise TableNotEnabled(f"it is {table.state.name}")
+                raise TableNotEnabled(f"the table is {table.state.name}")
             if table.streams.keys() != live.streams.keys():
-                raise TableNotEnabled("it is a former one, as a server that is cut off knows it")
+                raise TableNotEnabled("the server is cut off and still knows a dropped table")
             return table
 
         table = await self.done(
@@ -72,7 +72,7 @@ class TableMaker(Client):
         make: Callable[[Broker], Coroutine[Any, Any, T]],
         find: Callable[[Broker], Coroutine[Any, Any, T]],
     ) -> T:
-        """What was done now, or by a call before whose answer was lost."""
+        """The result of ``make``, or of an earlier attempt whose reply was lost."""
         refusal: Exception = TimeoutError("never tried")
         timeout_s = None if self.patient else ADMIN_S
         for _ in range(TRIES_MAX):

@@ -1,9 +1,9 @@
-"""A table that is dropped and made again under its name, over and over.
+"""A table that is repeatedly dropped and created again under the same name.
 
-Each incarnation has a topic and a history of its own, ``spare#1``, ``spare#2`` and so on. There is
-one client, which goes on only when a creation or a drop is over for certain: what it changes then
-belongs to the incarnation that it knows. Only what it never heard of again may be done later, even
-in a later incarnation.
+Each incarnation has a topic and a history of its own, ``spare#1``, ``spare#2`` and so on. The only
+client continues when a creation or a drop has certainly ended, so its mutations belong to the
+incarnation that it knows. Only a mutation without a reply may take effect later, even in a later
+incarnation.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from opentalos.testing.simulation.clients.table_creation import TableMaker
 from opentalos.testing.simulation.world.world import World
 
 SPARE = "spare"
-INCARNATIONS_MAX = 4  # of one run; the last one stays
-MUTATIONS = (2, 12)  # of one incarnation, at least and at most
+INCARNATIONS_MAX = 4  # of one run; the last one is not dropped
+MUTATIONS = (2, 12)  # of one incarnation, minimum and maximum
 
 
 class Recreator(TableMaker):
@@ -31,23 +31,23 @@ class Recreator(TableMaker):
     def __init__(self, world: World) -> None:
         super().__init__(world, "recreator")
         self.incarnations: list[LiveTable] = []
-        self._there = False  # the last incarnation
+        self._exists = False  # the last incarnation
         self._change: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Until cancelled; a creation or drop that is under way goes on."""
+        """Until cancelled; a creation or drop in flight continues."""
         while True:
-            if not self._there:
+            if not self._exists:
                 await self._whole(self._create())
             await self._use()
             if len(self.incarnations) < INCARNATIONS_MAX:
                 await self._whole(self._drop())
 
     async def settle(self) -> LiveTable:
-        """The last incarnation, which is there now."""
+        """Wait until the last incarnation exists and return it."""
         if self._change is not None:
             await self._change
-        if not self._there:
+        if not self._exists:
             await self._create()
         return self.incarnations[-1]
 
@@ -73,7 +73,7 @@ class Recreator(TableMaker):
         )
         self.incarnations.append(live)
         await self.create_table(live, former=former)
-        self._there = True
+        self._exists = True
 
     async def _drop(self) -> None:
         async def gone(broker: Broker) -> None:
@@ -81,14 +81,14 @@ class Recreator(TableMaker):
                 await broker.table_admin.describe(OWNER, SPARE)
             except TableNotExist:
                 return
-            raise TableExists(f"{SPARE} is still there")
+            raise TableExists(f"{SPARE} still exists")
 
         async def drop(broker: Broker) -> None:
             try:
                 await broker.table_admin.drop(OWNER, SPARE)
-            except TableNotExist:  # a call before has done it
+            except TableNotExist:  # an earlier attempt has dropped it
                 return
 
         await self.done(drop, gone)
         self.world.recorder.note("table-dropped", table=self.incarnations[-1].title)
-        self._there = False
+        self._exists = False

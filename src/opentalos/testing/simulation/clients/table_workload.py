@@ -1,4 +1,4 @@
-"""The structured tables of a world: their topics and clients, and the last look at them."""
+"""The structured tables of a world: their topics, their clients and their audit."""
 
 from opentalos.model.change import StreamView
 from opentalos.model.table import NEVER, WhenFull
@@ -18,14 +18,14 @@ from opentalos.testing.simulation.world.world import World
 MUTATORS = 2
 STREAMS = {"changes": StreamView.MUTATE_LOG, "images": StreamView.RECORD_IMAGE}
 SWITCHED_STREAM = "sometimes"
-TTL_S = 1  # of rows that expire: hot ones do now and then
-PARTITIONS = {"changes": 2}  # of a topic; others have one
+TTL_S = 1  # of rows that expire; hot rows expire from time to time
+PARTITIONS = {"changes": 2}  # of a topic; all others have one
 
 TableUser = Mutator | Switcher | Refuser | MarkReader | Recreator
 
 
 class TableScene(TableMaker):
-    """The tables' owner, who makes them; without a table in this world nothing happens."""
+    """The tables' owner, who creates them; does nothing in a world without a table."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, "table owner")
@@ -34,7 +34,7 @@ class TableScene(TableMaker):
         self._auditors: list[TableAuditor] = []
 
     async def create(self) -> None:
-        """Make topics and table."""
+        """Create the topics and the table."""
         world = self.world
         if not world.tabled:
             return
@@ -55,7 +55,7 @@ class TableScene(TableMaker):
             self._recreator = Recreator(world)
 
     def clients(self) -> list[TableUser]:
-        """Who uses the tables while there are faults."""
+        """The clients that use the tables while faults are injected."""
         table = self._table
         if table is None:
             return []
@@ -73,7 +73,7 @@ class TableScene(TableMaker):
             await auditor.probe()
 
     async def read_all(self) -> None:
-        """See TableAuditor; of dropped tables, what their streams told."""
+        """See TableAuditor; of dropped tables only the streams are read."""
         for auditor in self._auditors:
             await auditor.read_all()
         if self._recreator is not None:

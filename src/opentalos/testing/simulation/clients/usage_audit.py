@@ -1,4 +1,4 @@
-"""The last look at metering: what __usage tells, and what the storage really held."""
+"""The audit of metering at the end of a run: the events in __usage, and the blocks in storage."""
 
 import asyncio
 import json
@@ -15,8 +15,8 @@ from opentalos.testing.simulation.world.server import ServerLost, UnansweredBug
 from opentalos.testing.simulation.world.world import World
 
 ROOT = Principal(id="root", number=1, admin=True)
-PATIENCE_S = 60.0  # after the faults everything is metered within so long
-LOOK_S = 2.0
+PATIENCE_S = 60.0  # after the faults everything must be metered within this time
+POLL_S = 2.0
 PAGE = Bounds(messages_max=10_000, bytes_max=8 << 20)
 _FIELDS = ("topic", "partition", "minute_ms", "bytes", "first_offset", "next_offset")
 
@@ -24,27 +24,27 @@ Lines = list[bytes]
 
 
 class UsageAuditor(Client):
-    """Reads __usage until it tells of everything, or patience ends; the checker does the rest."""
+    """Reads __usage until it covers everything or ``PATIENCE_S`` has passed, for the checker."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, "usage auditor")
         self._system_topics: set[str] = set()
 
     async def read_usage(self, ends: dict[Partition, int]) -> None:
-        """Note every event. ``ends``: next offsets of the partitions that are still there."""
+        """Note every event. ``ends``: next offsets of the partitions that still exist."""
         until_s = self.world.loop.time() + PATIENCE_S
         while True:
             lines = await self._lines()
             late = self.world.loop.time() > until_s
-            if late or (lines is not None and _tells_of_all(lines, ends)):
+            if late or (lines is not None and _covers_all(lines, ends)):
                 break
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         for line in lines or ():
             event = json.loads(line)
             self.world.recorder.note("usage-event", **{name: event[name] for name in _FIELDS})
 
     def note_stored(self) -> None:
-        """Note what was ever committed; with no server left."""
+        """Note all blocks that were ever committed; call this when no server runs."""
         world = self.world
         files = _segments(world.disk)
         for (topic, partition), blocks, sure in stored_logs(world.disk.records, files):
@@ -80,7 +80,7 @@ class UsageAuditor(Client):
                 page = await broker.plain_messages.get_anywhere(
                     ROOT, topic.resource, Spot(partition, offset), PAGE
                 )
-                found += [one.message.data for one in page.messages]
+                found += [event.message.data for event in page.messages]
                 offset = page.next_offset
                 if not page.messages:
                     break
@@ -88,9 +88,9 @@ class UsageAuditor(Client):
 
 
 def _segments(disk: SimulatedDisk) -> dict[str, bytes]:
-    """Every segment file that ever was.
+    """Every segment file that ever existed.
 
-    Of a deleted topic, a server that does not know may make a file of the same name anew.
+    A server that does not know of a topic's deletion may create a file of the same name again.
     """
     there = {
         path: bytes(file.content)
@@ -100,10 +100,10 @@ def _segments(disk: SimulatedDisk) -> dict[str, bytes]:
     return there | disk.removed
 
 
-def _tells_of_all(lines: Lines, ends: dict[Partition, int]) -> bool:
-    told: dict[Partition, int] = {}
+def _covers_all(lines: Lines, ends: dict[Partition, int]) -> bool:
+    metered: dict[Partition, int] = {}
     for line in lines:
         event = json.loads(line)
         key = (event["topic"], event["partition"])
-        told[key] = max(told.get(key, 0), event["next_offset"])
-    return all(told.get(key, 0) >= end for key, end in ends.items())
+        metered[key] = max(metered.get(key, 0), event["next_offset"])
+    return all(metered.get(key, 0) >= end for key, end in ends.items())

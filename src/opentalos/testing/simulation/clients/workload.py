@@ -1,4 +1,4 @@
-"""The standard workload: everything that clients do at once, and the reading of all at the end."""
+"""The standard workload: all kinds of clients at once, then probes and an audit of everything."""
 
 import asyncio
 from typing import Protocol
@@ -28,10 +28,10 @@ from opentalos.testing.simulation.stores.faulty_meta import FaultyMetaStore
 from opentalos.testing.simulation.world.server import ServerLost, SimulatedServer, UnansweredBug
 from opentalos.testing.simulation.world.world import World
 
-PATIENCE_S = 90.0  # after the faults everything works again within so long
-SETTLE_S = 5.0  # until the last change of a topic is known everywhere
-ANSWER_S = 30.0  # and every call still open is answered within so long
-SIDE_INDEX = ("side index", ".idx")  # words of findings about one
+PATIENCE_S = 90.0  # after the faults everything must work again within this time
+SETTLE_S = 5.0  # until every server knows the last change of a topic
+ANSWER_S = 30.0  # until every open call must have a reply
+SIDE_INDEX = ("side index", ".idx")  # words in findings about side indexes
 PARTITIONS_MAX = 3
 GROUPS = ("g1", "g2")
 RETENTION_S = (4, 8, 3_600)  # of a topic, one of these
@@ -39,7 +39,7 @@ RETENTION_BYTES = (2 << 10, 6 << 10)
 
 
 class Actor(Protocol):
-    """A client that does something until it is cancelled."""
+    """A client that runs until it is cancelled."""
 
     name: str
 
@@ -47,7 +47,7 @@ class Actor(Protocol):
 
 
 class Finding(Protocol):
-    """What verification says of one place."""
+    """A finding of the log verification."""
 
     @property
     def problem(self) -> bool: ...
@@ -63,7 +63,7 @@ class Admin(Client):
         self.topics, self.all_topics = topics, list[LiveTopic]()
 
     async def create(self, name: str, *, partitions: int, flushed: bool) -> LiveTopic:
-        """Create a topic, again and again while faults keep it from being made."""
+        """Create a topic; retry while faults prevent it."""
         attributes = {"durability": "flushed" if flushed else "synced"}
         if self.rng.random() < 0.4:
             attributes["retention.bytes"] = str(self.rng.choice(RETENTION_BYTES))
@@ -99,7 +99,7 @@ class Admin(Client):
             topic = self.topics[at]
             if self.rng.random() < 0.3:
                 topic.deleted = True
-                await self._delete_at_last(topic)
+                await self._delete_until_done(topic)
                 self.topics[at] = await self.create(
                     topic.name,
                     partitions=self.rng.choice([1, 2]),
@@ -111,7 +111,7 @@ class Admin(Client):
                 await self._change(topic)
 
     async def _reset(self, topic: LiveTopic) -> None:
-        """An operator moves a group's checkpoint; whoever holds the partition loses it."""
+        """Reset a group's offset as an operator; the lease holder loses the partition."""
         server = await self.server()
         group, partition = self.rng.choice(GROUPS), self.rng.randrange(topic.partitions)
         offset = self.rng.randint(-1, max(0, topic.reached.get(partition, 0) - 1))
@@ -134,7 +134,7 @@ class Admin(Client):
             self.world.recorder.ok(operation)
 
     async def _find(self, server: SimulatedServer, name: str) -> Topic | None:
-        # A create whose answer was lost may have been done, now or a moment later.
+        # A create whose reply was lost may have taken effect, now or a moment later.
         async def find(broker: Broker) -> Topic:
             return broker.topics.find_topic(OWNER, name)
 
@@ -145,7 +145,7 @@ class Admin(Client):
             return None
         return topic if topic.resource not in known else None
 
-    async def _delete_at_last(self, topic: LiveTopic) -> None:
+    async def _delete_until_done(self, topic: LiveTopic) -> None:
         while True:
             if await self._delete(topic):
                 return
@@ -185,7 +185,7 @@ class Admin(Client):
 
 
 class Auditor(Client):
-    """Checks, once all faults are over, that everything works, and reads everything."""
+    """Checks that everything works once all faults have ended, and reads everything."""
 
     def __init__(self, world: World, topics: list[LiveTopic]) -> None:
         super().__init__(world, "auditor")
@@ -199,7 +199,7 @@ class Auditor(Client):
         self._usage = UsageAuditor(world)
 
     async def probe(self) -> None:
-        """Every partition takes a put, and every call that was left open is answered."""
+        """Put into every partition, and note the calls that never get a reply."""
         await asyncio.sleep(SETTLE_S)
         for topic in self.topics:
             await self._count_partitions(topic)
@@ -211,7 +211,7 @@ class Auditor(Client):
                 self.world.recorder.note("unanswered", text=f"{call} at {server}")
 
     async def read_all(self) -> None:
-        """The final log of every partition, and every checkpoint."""
+        """Read the final log of every partition, and every committed offset."""
         workers = [Worker(self.world, f"auditor-{group}", group, []) for group in GROUPS]
         for topic in self.topics:
             for partition in range(topic.partitions):
@@ -221,7 +221,7 @@ class Auditor(Client):
                     await worker.checkpoint(server, topic, partition, healed=True)
 
     async def read_usage(self) -> None:
-        """Every usage event, once they tell of all that the final reading found."""
+        """Read every usage event, once they cover all that the final reads found."""
         if not self.world.metered:
             return
         finals = [each for each in self.world.recorder.history.of("read", "changes") if each.ok]
@@ -234,7 +234,7 @@ class Auditor(Client):
         await self._usage.read_usage(ends)
 
     async def verify(self) -> None:
-        """With no server left: what is stored agrees with itself, and nothing is left behind."""
+        """Verify storage when no server runs: it is consistent, and deleted topics are gone."""
         world = self.world
         if world.metered:
             self._usage.note_stored()
@@ -243,9 +243,9 @@ class Auditor(Client):
         meta = FaultyMetaStore(world.disk, process, MetaFaults())
         history = world.recorder.history
         excused = [note.args["topic"] for note in history.noted("rot")]
-        excused += SIDE_INDEX  # writing one may fail; it is rebuilt when it is needed
+        excused += SIDE_INDEX  # writing one may fail; it is rebuilt when needed
         if history.noted("usurped"):
-            # A lone server believes that only it deletes topics; see OpenGate.confirm_topic.
+            # A stand-alone server assumes that no other one deletes topics: its guard asks no one.
             excused += sorted(self._dead)
 
         def report(finding: Finding) -> None:
@@ -282,7 +282,7 @@ class Auditor(Client):
     async def probe_once(
         self, server: SimulatedServer, topic: LiveTopic, partition: int, late: bool = False
     ) -> bool:
-        """One put; if it is ``late``, it must succeed."""
+        """One put, which must succeed if it is ``late``."""
         self._number += 1
         blocks = [self.block([f"probe.{self._number}"])]
         put = await self.put(server, topic, partition, blocks, **({"healed": True} if late else {}))
@@ -324,7 +324,7 @@ class Auditor(Client):
             blocks += [(base, ids) for base, ids in decode_blocks(result) if base >= offset]
             times += [(each.base_offset, each.append_ms) for each in result.blocks]
             offset = result.blocks[-1].next_offset
-        times = list(dict.fromkeys(times))  # a block may have been given twice
+        times = list(dict.fromkeys(times))  # two replies may contain the same block
         self.world.recorder.ok(
             operation, blocks=blocks, start=found.start, next=offset, times=times
         )
@@ -339,7 +339,7 @@ class Auditor(Client):
         partition: int,
         times: list[tuple[int, int]],
     ) -> None:
-        """The offset of a time is that of the first block appended then or later."""
+        """Look up a time: the result is the first block appended then or later."""
         asked_ms = self.rng.choice(times)[1] + self.rng.choice([0, 0, 1, -1])
         later = [offset for offset, append_ms in times if append_ms >= asked_ms]
         expected = min(later, default=None)
@@ -376,7 +376,7 @@ def _message_clients(world: World, topics: list[LiveTopic]) -> list[Actor]:
 
 
 async def standard_workload(world: World) -> None:
-    """Chaos, then healing, probes, a restart, and the final reading."""
+    """Faults, then healing, probes, a restart, and the final reads."""
     rng = world.rng("workload")
     await world.start_server()
     topics: list[LiveTopic] = []
@@ -388,7 +388,7 @@ async def standard_workload(world: World) -> None:
     clients: list[Actor] = [admin, *_message_clients(world, topics)]
     clients = [*(clients if world.config.messages else ()), *tables.clients()]
     tasks = [asyncio.create_task(each.run(), name=each.name) for each in clients]
-    await world.trouble()
+    await world.inject_faults()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

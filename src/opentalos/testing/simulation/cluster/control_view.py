@@ -1,4 +1,4 @@
-"""ControlView: a cluster's control records as the coordination service has them."""
+"""ControlView: a cluster's control records as the coordination service stores them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from opentalos.testing.simulation.stores.disk import SimulatedDisk
 
 
 class ControlView:
-    """Looks from inside the service, beyond any network; ``follow`` tells the checker."""
+    """Reads the records without a network in between; ``follow`` notes changes for the checker."""
 
     def __init__(self, disk: SimulatedDisk, recorder: Recorder) -> None:
         self._records, self._recorder = disk.records, recorder
@@ -39,7 +39,7 @@ class ControlView:
         }
 
     def controller(self) -> str:
-        """Host of the controller; empty: there is none."""
+        """Host of the controller; empty if there is none."""
         found = self._record(LEADER)
         return found.name if isinstance(found, Leader) else ""
 
@@ -49,7 +49,7 @@ class ControlView:
         return found.servers if isinstance(found, RingRecord) else {}
 
     def server(self, host: str) -> ServerRecord | None:
-        """What a host has registered."""
+        """The registration of a host."""
         found = self._record(server_path(host))
         return found if isinstance(found, ServerRecord) else None
 
@@ -59,11 +59,11 @@ class ControlView:
         return found if isinstance(found, LeavingRecord) else None
 
     async def drain(self, leaving: LeavingRecord) -> None:
-        """Ask for a host to be emptied, as an operator. Raises: AlreadyExists."""
+        """Request a drain of a host, as an operator does. Raises: AlreadyExists."""
         await self._meta.create(leaving_path(leaving.name), encode_record(leaving))
 
     async def follow(self) -> None:
-        """Note what is published; until cancelled."""
+        """Note published assignments and registrations until cancelled."""
         await asyncio.gather(self._follow_assignments(), self._follow_servers())
 
     def _record(self, path: str) -> object:

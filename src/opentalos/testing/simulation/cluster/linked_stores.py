@@ -1,4 +1,4 @@
-"""Files and rows behind a network that may be cut: wrappers of any FileStore and RowStore."""
+"""Wrappers that put any FileStore and RowStore behind a network that may be cut."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from opentalos.testing.simulation.cluster.network import Link
 
 
 class LinkedAppendFile:
-    """An AppendFile whose calls go over a link; a call that is not answered kills it."""
+    """An AppendFile whose calls go over a link; it is dead after a call without a reply."""
 
     def __init__(self, inner: AppendFile, link: Link) -> None:
         self._inner, self._link = inner, link
@@ -36,7 +36,7 @@ class LinkedAppendFile:
 
     def _check_alive(self) -> None:
         if self._dead:
-            raise WriterDead("an earlier call was not answered")
+            raise WriterDead("an earlier call of this file got no reply")
 
 
 class LinkedFileStore:
@@ -53,7 +53,7 @@ class LinkedFileStore:
         return LinkedAppendFile(made, self._link)
 
     async def recover(self, path: str, *, deadline_s: float) -> int:
-        """See the port; idempotent, so a lost answer is no more than a failure."""
+        """See the port; idempotent, so a lost reply counts as a failure."""
         return await self._link.call(
             lambda: self._inner.recover(path, deadline_s=deadline_s), write=False
         )

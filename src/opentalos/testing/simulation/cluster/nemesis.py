@@ -1,35 +1,41 @@
-"""The nemesis of a cluster: what happens to its servers, its network and its services, and when."""
+"""The nemesis of a cluster: injects faults into its servers, its network and its services."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from opentalos.broker.cluster.records import LeavingKind, LeavingRecord
-from opentalos.testing.simulation.cluster.network import EVERYBODY, FILES, META, ROWS, Way
+from opentalos.testing.simulation.cluster.network import ANY_PLACE, FILES, META, ROWS, Way
 from opentalos.testing.simulation.cluster.world import ClusterWorld
 from opentalos.testing.simulation.stores.disk import CAPACITY_BYTES
 from opentalos.testing.simulation.world.world import DOWN_S, FULL_ROOM_BYTES, TICK_S
 
 EVENTS_AT_ONCE = 4
-RUNNING_MIN = 2  # hosts that must be left when one leaves for good
+RUNNING_MIN = 2  # hosts that must remain when one leaves permanently
 HOSTS_MAX = 5
-ONE_WAY = 0.4  # of cuts between two places
-LATE_S = 6.0  # beyond the announced time
+ONE_WAY = 0.4  # probability that a cut between two places has one direction
+LATE_S = 6.0  # after the announced time
 
 Event = Callable[[], Awaitable[None]]
 
 
 class Nemesis:
-    """Draws events until the time of chaos is over; several may be under way at once."""
+    """Draws fault events until the chaos time ends; up to ``EVENTS_AT_ONCE`` run at once.
+
+    Every ``TICK_S`` or so each kind of event is drawn with its probability and runs as a task. A
+    host is in ``_busy`` while an event affects its process, so no two events stop or start the
+    same one. At the end of the chaos time the tasks are cancelled where they are, and ``heal`` of
+    the world repairs what they left.
+    """
 
     def __init__(self, world: ClusterWorld) -> None:
         self._world, self._rng = world, world.rng("nemesis")
-        self._busy: dict[str, None] = {}  # hosts that something happens to
+        self._busy: dict[str, None] = {}  # hosts whose process an event affects
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def trouble(self) -> None:
-        """Play, then stop playing; what was begun is left to ``heal``."""
-        rng, faults, world = self._rng, self._world.trouble_faults, self._world
+    async def inject_faults(self) -> None:
+        """Run events for the chaos time; unfinished ones are left to ``heal``."""
+        rng, faults, world = self._rng, self._world.cluster_faults, self._world
         events: list[tuple[float, Event]] = [
             (faults.crash, self._crash),
             (faults.crash_controller, self._crash_controller),
@@ -54,7 +60,7 @@ class Nemesis:
         world.disk.kills.armed = True
         while world.loop.time() < until_s:
             await asyncio.sleep(TICK_S * (0.5 + rng.random()))
-            self._wake_the_killed()
+            self._restart_killed()
             self._tasks = [task for task in self._tasks if not task.done()]
             for probability, event in events:
                 if rng.random() < probability * TICK_S and len(self._tasks) < EVENTS_AT_ONCE:
@@ -63,8 +69,8 @@ class Nemesis:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _wake_the_killed(self) -> None:
-        """Start what died at a named step, unless something else happens to that host."""
+    def _restart_killed(self) -> None:
+        """Start servers that were killed at a kill point, unless an event affects their host."""
         world = self._world
         for host, server in world.hosts.items():
             dead = server is not None and server.name in world.killed
@@ -84,7 +90,7 @@ class Nemesis:
 
     @contextmanager
     def _victim(self, host: str = "") -> Iterator[str]:
-        """A host that nothing else happens to; empty: there is none."""
+        """A host that no other event affects; empty if there is none."""
         idle = self._idle()
         if host:
             chosen = host if host in idle else ""
@@ -174,17 +180,17 @@ class Nemesis:
             if server is not None:
                 self._world.recorder.note("pause", server=server.name)
                 server.process.pause()
-                await asyncio.sleep(self._drawn(self._world.trouble_faults.pause_s))
+                await asyncio.sleep(self._drawn(self._world.cluster_faults.pause_s))
                 server.process.resume()
                 self._world.recorder.note("resume", server=server.name)
 
     async def _all_down(self) -> None:
-        await self._everybody_back(self._world.crash_everybody)
+        await self._restart_all(self._world.crash_all)
 
     async def _power_loss(self) -> None:
-        await self._everybody_back(self._world.lose_power_everywhere)
+        await self._restart_all(self._world.lose_power_everywhere)
 
-    async def _everybody_back(self, down: Event) -> None:
+    async def _restart_all(self, down: Event) -> None:
         if self._busy:
             return
         world = self._world
@@ -213,46 +219,46 @@ class Nemesis:
             return [self._rng.choice([way, way.back])]
         return [way, way.back]
 
-    def _anyone(self) -> str:
+    def _any_host(self) -> str:
         hosts = [host for host in self._world.hosts if host not in self._world.gone]
         return self._rng.choice(hosts)
 
     async def _cut_peers(self) -> None:
-        here, there = self._anyone(), self._anyone()
+        here, there = self._any_host(), self._any_host()
         if here != there:
-            await self._cut("cut", self._ways(here, there), self._world.trouble_faults.cut_s)
+            await self._cut("cut", self._ways(here, there), self._world.cluster_faults.cut_s)
 
     async def _cut_meta(self) -> None:
-        ways = self._ways(self._anyone(), META)
-        await self._cut("cut-meta", ways, self._world.trouble_faults.cut_s)
+        ways = self._ways(self._any_host(), META)
+        await self._cut("cut-meta", ways, self._world.cluster_faults.cut_s)
 
     async def _cut_storage(self) -> None:
-        ways = self._ways(self._anyone(), self._rng.choice([FILES, ROWS]))
-        await self._cut("cut-storage", ways, self._world.trouble_faults.cut_s)
+        ways = self._ways(self._any_host(), self._rng.choice([FILES, ROWS]))
+        await self._cut("cut-storage", ways, self._world.cluster_faults.cut_s)
 
     async def _isolate(self) -> None:
-        host = self._anyone()
+        host = self._any_host()
         others = [META, *(each for each in self._world.hosts if each != host)]
         ways = [way for other in others for way in (Way(host, other), Way(other, host))]
-        await self._cut("isolated", ways, self._world.trouble_faults.cut_s)
+        await self._cut("isolated", ways, self._world.cluster_faults.cut_s)
 
     async def _slow_link(self) -> None:
-        faults = self._world.trouble_faults
-        way = Way(self._anyone(), self._rng.choice([META, FILES, ROWS, self._anyone()]))
+        faults = self._world.cluster_faults
+        way = Way(self._any_host(), self._rng.choice([META, FILES, ROWS, self._any_host()]))
         self._world.network.slow(way, self._drawn(faults.slow_link_s))
         await asyncio.sleep(self._drawn(faults.cut_s))
         self._world.network.slow(way, 0.0)
 
     async def _meta_down(self) -> None:
-        ways = [Way(EVERYBODY, META), Way(META, EVERYBODY)]
-        await self._cut("meta-down", ways, self._world.trouble_faults.meta_down_s)
+        ways = [Way(ANY_PLACE, META), Way(META, ANY_PLACE)]
+        await self._cut("meta-down", ways, self._world.cluster_faults.meta_down_s)
 
     # --- clock and disk --------------------------------------------------------------------------
 
     async def _jump(self) -> None:
-        most_s = self._world.trouble_faults.clock_jump_s
+        most_s = self._world.cluster_faults.clock_jump_s
         jump_ms = round(self._rng.uniform(-1, 1) * most_s * 1000)
-        server = self._world.hosts[self._anyone()]
+        server = self._world.hosts[self._any_host()]
         if server is not None:
             self._world.recorder.note("clock-jump", server=server.name, by_ms=jump_ms)
             server.clock.jump(jump_ms)
@@ -261,6 +267,6 @@ class Nemesis:
         disk, rng = self._world.disk, self._rng
         self._world.recorder.note("disk-full")
         disk.capacity_bytes = disk.used_bytes + rng.randint(0, FULL_ROOM_BYTES)
-        await asyncio.sleep(self._drawn(self._world.trouble_faults.full_s))
+        await asyncio.sleep(self._drawn(self._world.cluster_faults.full_s))
         disk.capacity_bytes = CAPACITY_BYTES
         self._world.recorder.note("disk-has-space")

@@ -1,7 +1,7 @@
-"""SimulatedNetwork: who reaches whom, between servers and to the services that they stand on.
+"""SimulatedNetwork: which servers reach each other and the services that they use.
 
-A place is a server's stable name or one of the services. A cut has a direction: what a server sends
-may arrive although the answer does not. A server's clients are never cut off from it.
+A place is a server's stable name or one of the services. A cut has a direction: a request may
+arrive although its reply does not. Clients are never cut off from a server.
 """
 
 from collections import Counter
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 META, FILES, ROWS = "meta", "files", "rows"
 SERVICES = (META, FILES, ROWS)
-EVERYBODY = "*"
-CALL_TIMEOUT_S = 1.5  # a caller that hears nothing for so long gives up
-REFUSED = 0.3  # of calls that cannot be sent: their caller knows that they were not
+ANY_PLACE = "*"
+CALL_TIMEOUT_S = 1.5  # a caller without a reply gives up after this time
+REFUSED = 0.3  # probability that the caller of an unsent call knows that it was not sent
 
 
 class Way(NamedTuple):
@@ -33,7 +33,7 @@ class Way(NamedTuple):
 
 
 class SimulatedNetwork:
-    """Cuts and delays; both may overlap, and each is ended by whoever began it."""
+    """Cuts and delays. Cuts are counted, so they may overlap; who starts one also ends it."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self.disk = disk
@@ -41,7 +41,7 @@ class SimulatedNetwork:
         self._delays_s: dict[Way, float] = {}
 
     def cut(self, ways: Iterable[Way]) -> None:
-        """From now on nothing passes these ways."""
+        """Drop everything that is sent these ways from now on."""
         self._cuts.update(ways)
 
     def mend(self, ways: Iterable[Way]) -> None:
@@ -49,27 +49,27 @@ class SimulatedNetwork:
         self._cuts.subtract(ways)
 
     def slow(self, way: Way, delay_s: float) -> None:
-        """Whatever takes this way arrives so much later; 0: no more."""
+        """Delay everything that is sent this way; 0 ends the delay."""
         self._delays_s[way] = delay_s
 
     def mend_all(self) -> None:
-        """The network works again."""
+        """End all cuts and delays."""
         self._cuts.clear()
         self._delays_s.clear()
 
     def passes(self, way: Way) -> bool:
         """Whether something sent now arrives."""
         source, target = way
-        wild = (way, Way(EVERYBODY, target), Way(source, EVERYBODY))
+        wild = (way, Way(ANY_PLACE, target), Way(source, ANY_PLACE))
         return not any(self._cuts[each] > 0 for each in wild)
 
     def delay_s(self, way: Way) -> float:
-        """How much later it arrives."""
+        """The delay of what is sent now."""
         return self._delays_s.get(way, 0.0)
 
     def down(self, service: str) -> bool:
-        """Whether nobody reaches the service."""
-        return self._cuts[Way(EVERYBODY, service)] > 0
+        """Whether no server reaches the service."""
+        return self._cuts[Way(ANY_PLACE, service)] > 0
 
 
 class Link:
@@ -79,16 +79,16 @@ class Link:
         self.network, self.way = network, way
 
     def up(self) -> bool:
-        """Whether a call and its answer would arrive now."""
+        """Whether a call and its reply would arrive now."""
         return self.network.passes(self.way) and self.network.passes(self.way.back)
 
     async def call(self, effect: Callable[[], Awaitable[T]], *, write: bool) -> T:
-        """Send, let ``effect`` happen over there, and hear of it.
+        """Send a call, apply ``effect`` at the other place, and return the reply.
 
         Raises: what ``effect`` raised. StoreUnavailable: a read that failed, or a write that was
-            certainly not sent. OutcomeUnknown: a write whose answer was lost.
+            certainly not sent. OutcomeUnknown: a write whose reply was lost.
         """
-        network, disk, text = self.network, self.network.disk, f"{self.way.target} is out of reach"
+        network, disk, text = self.network, self.network.disk, f"{self.way.target} is unreachable"
         if not network.passes(self.way):
             refused = disk.rng.random() < REFUSED
             await disk.after(disk.rng.random() * CALL_TIMEOUT_S, lambda: None)

@@ -12,7 +12,7 @@ T = TypeVar("T")
 Make = Callable[[Broker], Coroutine[Any, Any, T]]
 
 CONNECT_S = 0.0005  # mean of a connection on one network
-CONNECT_TIMEOUT_S = 1.0  # nobody answers, nobody refuses
+CONNECT_TIMEOUT_S = 1.0  # the connection is neither accepted nor refused
 ASK_TIMEOUT_S = 3.0
 
 
@@ -31,7 +31,7 @@ class Listener(Protocol):
 
 
 class Directory:
-    """Who listens at which address; a process that is paused or busy still listens."""
+    """The server that listens at each address; a paused process still listens."""
 
     def __init__(self, network: SimulatedNetwork) -> None:
         self.network = network
@@ -42,12 +42,12 @@ class Directory:
         self._servers[address] = server
 
     def listening(self, address: str) -> Listener | None:
-        """The server there; None: connections are refused."""
+        """The server at the address; None: connections are refused."""
         server = self._servers.get(address)
         return server if server is not None and server.listening else None
 
     def link(self, host: str, address: str) -> Link:
-        """The way from a server to an address."""
+        """The connection of a server to an address."""
         return Link(self.network, Way(host, place_of(address)))
 
 
@@ -96,7 +96,7 @@ class SimulatedPeers:
         raise NotSupported("simulated servers forward calls, not HTTP requests")
 
     async def close(self) -> None:
-        """Nothing is kept open."""
+        """No connection is kept open."""
 
 
 def place_of(address: str) -> str:
@@ -105,5 +105,5 @@ def place_of(address: str) -> str:
 
 
 def address_of(host: str) -> str:
-    """Where a server is reached."""
+    """The address of a server."""
     return f"{host}.test:80"

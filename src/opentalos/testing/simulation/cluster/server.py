@@ -1,7 +1,8 @@
-"""ClusterServer: one broker of many, with its session, its network and a gateway that forwards.
+"""ClusterServer: one broker of a cluster, with its session, its network and a forwarding gateway.
 
-The gateway here does what the real ones do: a call that another server must answer is forwarded
-once; the other server never forwards again, but looks once whether it missed something.
+The gateway behaves as the real ones: a call that another server must serve is forwarded once. The
+other server never forwards it again; if it does not own the partition either, it refreshes its
+assignment once and retries.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ CLOSE_TIMEOUT_S = 60.0
 
 
 class Forwarding(NamedTuple):
-    """One call that went on to another server. ``hops``: how often it did by now."""
+    """One call that was forwarded. ``hops``: how often it has been forwarded so far."""
 
     server: str
     to: str
@@ -48,7 +49,7 @@ class Forwarding(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """A server's place in its cluster. ``host`` is its stable name."""
+    """A server's identity in its cluster. ``host`` is its stable name."""
 
     host: str
     incarnation: str
@@ -59,7 +60,7 @@ class Seat:
 
 
 class ClusterServer(SimulatedServer):
-    """A broker with peers, in a process that can pause and crash."""
+    """A broker with peers, in a process that can pause and crash; one per process of a host."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class ClusterServer(SimulatedServer):
         )
 
     async def stop(self) -> None:
-        """Close in order, which announces that the server will be back; then end the process."""
+        """Announce a restart, shut down cleanly and end the process."""
         self.ready = False
 
         async def close(broker: Broker) -> None:
@@ -108,12 +109,12 @@ class ClusterServer(SimulatedServer):
             self.crash()
 
     def crash(self) -> None:
-        """End the process at once; its session lives on until it runs out."""
+        """End the process at once; its session exists until it expires."""
         self.listening = False
         super().crash()
 
     async def ask(self, what: str, make: Make[T], *, timeout_s: float | None) -> T:
-        """A call that only this server can answer. Raises: TalosError; ServerLost as unknown."""
+        """A call that only this server can serve. Raises: TalosError; ServerLost as unknown."""
         try:
             return await self._answered(what, lambda: make(self.broker), timeout_s)
         except ServerLost as error:
@@ -172,13 +173,13 @@ class ClusterServer(SimulatedServer):
         return await self.seat.directory.link(self.seat.host, address).call(transferred, write=True)
 
     async def serve_transferred(self, make: Make[T], hops: int) -> T:
-        """Answer what another server forwarded; ``hops`` times, and it never goes further."""
+        """Serve a call that was forwarded ``hops`` times; it is never forwarded again."""
         for _ in range(TOPIC_LOOKS_MAX):
             try:
                 return await self._serve_here(make)
             except TopicNotExist:
                 await asyncio.sleep(TOPIC_LOOK_S)
-        raise PartitionNotServing("this server does not know the topic yet, or no more")
+        raise PartitionNotServing("the topic is unknown here: it is new, or was deleted")
 
     async def _serve_here(self, make: Make[T]) -> T:
         try:

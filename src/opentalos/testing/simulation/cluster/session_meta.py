@@ -1,10 +1,10 @@
 """SessionMetaStore: the MetaStore of one server in a cluster, with a session that can be lost.
 
-The service keeps a session as long as it hears of the client; a paused or cut-off process is not
-heard. When the session ends, its ephemeral records go, and whatever the client still sends is
-refused. The client learns of it only when it reaches the service again, but by its own clock it
-knows at once that the session may be over: ``valid_until_s`` counts from the sending of the last
-heartbeat that was answered.
+Theory of operation. The service keeps a session while it receives heartbeats; a paused or cut-off
+process sends none. When the session ends, its ephemeral records are removed and all later calls of
+the client are rejected. The client learns of the end only when it reaches the service again. By its
+own clock it knows earlier that the session may have ended: ``valid_until_s`` counts from the time
+at which the last answered heartbeat was sent.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from opentalos.testing.simulation.stores.faulty_meta import FaultyMetaStore
 
 T = TypeVar("T")
 
-HEARTBEATS = 3  # within the time of a session
-RECONNECT_S = 0.1  # between two tries
-LEARNS_S = 0.5  # a client that lost its session takes up to so long for a new one
-WATCH_BREAKS = 0.5  # of watches whose session was lost; the others go on under the new one
+HEARTBEATS = 3  # per session timeout
+RECONNECT_S = 0.1  # between two attempts
+LEARNS_S = 0.5  # a client that lost its session takes up to this long to open a new one
+WATCH_BREAKS = 0.5  # of watches whose session was lost; the others continue in the new session
 
 
 class ServiceSession:
-    """A session as the service keeps it."""
+    """A session on the side of the service."""
 
     def __init__(self, store: FaultyMetaStore, link: Link, session_s: float) -> None:
         self.store = store
@@ -35,28 +35,28 @@ class ServiceSession:
         self._loop = link.network.disk.loop
         self._heard_s = self._loop.time()
         self.ended = False
-        self._look()
+        self._check()
 
     def touch(self) -> None:
-        """The client was heard."""
+        """A call of the client has arrived."""
         self._heard_s = self._loop.time()
 
     def end(self) -> None:
-        """The ephemeral records go; nothing of this session is applied any more."""
+        """Remove the ephemeral records; later calls of this session are rejected."""
         if not self.ended:
             self.ended = True
             self.store.end_session()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self.ended:
             return
         if self._link.network.down(META):
-            self.touch()  # a service that comes back gives everybody the full time
+            self.touch()  # after an outage of the service every session gets its full timeout
         left_s = self._heard_s + self._session_s - self._loop.time()
         if left_s <= 0:
             self.end()
         else:
-            self._link.network.disk.later(left_s, self._look)
+            self._link.network.disk.later(left_s, self._check)
 
 
 class SessionMetaStore:
@@ -99,7 +99,7 @@ class SessionMetaStore:
         await self._call(lambda store: store.delete(path, expected), write=True)
 
     async def watch(self, prefix: str) -> AsyncIterator[Mapping[str, Record]]:
-        """Stands still while the service is out of reach, then goes on with the latest state."""
+        """Waits while the service is unreachable, then continues with the latest state."""
         while not self._closed:
             session = await self._reached()
             states = session.store.watch(prefix)
@@ -113,19 +113,19 @@ class SessionMetaStore:
                 raise StoreUnavailable("simulated: the watch ended with its session")
 
     def session(self) -> Session:
-        """What this client knows; see the port."""
+        """The session as this client knows it; see the port."""
         valid_until_s = self._acked_s + self._session_s
         lost = self._lost or self._closed
         return Session(valid_until_s, lost, self._incarnation, self._connected)
 
     async def close(self) -> None:
-        """End the session; a service that is out of reach finds out by itself."""
+        """End the session; an unreachable service ends it when it expires."""
         self._closed, self._connected = True, False
         if self._session is not None and self._link.up():
             self._session.end()
 
     def lose_process(self) -> None:
-        """The client crashed: the service goes on believing in it until the session's end."""
+        """The client crashed: the service keeps the session until it expires."""
 
     async def _call(self, call: Callable[[FaultyMetaStore], Awaitable[T]], *, write: bool) -> T:
         if self._closed:

@@ -6,8 +6,11 @@
         await world.crash("s1")
         await world.start("s1")
 
-A host is a stable name. It has at most one process at a time; where it will not come back, it is
-``gone``.
+Theory of operation. A host is a stable name with at most one process at a time. ``start`` retries
+until the process runs, because faults may prevent it; ``stop`` shuts down cleanly, ``crash_host``
+does not. A host in ``gone`` never starts again; a host in ``drained`` was asked to give up its
+partitions. Servers reach each other and the stores only through ``network``. Faults come from the
+``Nemesis``; ``heal`` ends them all and starts every host that is not gone.
 """
 
 import asyncio
@@ -44,8 +47,8 @@ from opentalos.testing.simulation.world.world import (
 )
 
 TOKEN_BYTES = 8
-RECOVER_REFUSED_WORST = 1.0  # of files that are recovered; see FileFaults
-ADDRESSED = 0.6  # of calls that go where the schedule info says
+RECOVER_REFUSED_WORST = 1.0  # highest probability; see FileFaults
+ADDRESSED = 0.6  # of calls go to the server that the schedule info names
 
 CLUSTER_LIMITS = ClusterLimits(
     virtual_nodes=16,
@@ -59,10 +62,10 @@ CLUSTER_LIMITS = ClusterLimits(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig(WorldConfig):
-    """How large the cluster is, and what troubles it. Faults that are None are drawn.
+    """Size and faults of the cluster. Faults that are None are drawn from the seed.
 
-    ``recover_refused`` is drawn apart, and only beside drawn ``files``: seeds that were found
-    before there was such a fault play as they did when it is 0.
+    ``recover_refused`` has a generator of its own and is drawn only if ``files`` is: with 0, seeds
+    from before this fault existed give the same histories as then.
     """
 
     chaos_s: float = 12.0
@@ -76,20 +79,20 @@ class ClusterConfig(WorldConfig):
 
 
 class ClusterWorld(World):
-    """Everything of one run of a cluster; all chances come from ``seed``."""
+    """One run of a cluster; every random number comes from ``seed``."""
 
     def __init__(self, seed: int, config: ClusterConfig | None = None) -> None:
         self.cluster_config = config or ClusterConfig()
         super().__init__(seed, self.cluster_config)
         drawn = ClusterFaults.draw(self.rng("cluster faults"))
-        self.trouble_faults = self.cluster_config.cluster or drawn
+        self.cluster_faults = self.cluster_config.cluster or drawn
         if self.cluster_config.files is None:
             files = replace(self.stores.files, recover_refused=self._draw_refusals())
             self.stores = replace(self.stores, files=files)
         self.network = SimulatedNetwork(self.disk)
         self.directory = Directory(self.network)
         self.hosts: dict[str, ClusterServer | None] = {}
-        self.gone: dict[str, None] = {}  # hosts that never come back
+        self.gone: dict[str, None] = {}  # hosts that never start again
         self.drained: dict[str, None] = {}
         self.forwarded = 0
         self._made: list[ClusterServer] = []
@@ -102,7 +105,7 @@ class ClusterWorld(World):
         return rng.random() * RECOVER_REFUSED_WORST if rng.random() < ENABLED else 0.0
 
     def play(self, scenario: "Callable[[ClusterWorld], Awaitable[None]]") -> History:
-        """Play the scenario to its end and return what was recorded."""
+        """Run the scenario to its end and return its history."""
         return self.run(lambda _: scenario(self))
 
     # --- servers -------------------------------------------------------------------------------
@@ -112,7 +115,7 @@ class ClusterWorld(World):
         return [each for each in self.hosts.values() if each is not None and each.ready]
 
     def pick(self, rng: random.Random, address: str = "") -> ClusterServer | None:
-        """Any server that runs, mostly the one at the address."""
+        """A running server, usually the one at the address."""
         running = self.running()
         if address and rng.random() < ADDRESSED:
             for server in running:
@@ -126,7 +129,7 @@ class ClusterWorld(World):
         await asyncio.gather(*(self.start(name) for name in names))
 
     async def start(self, host: str) -> None:
-        """Start a host's process, again and again until it runs or the host is gone."""
+        """Start a host's process; retry until it runs or the host is gone."""
         while host not in self.gone:
             server = self._new_process(host)
             self.hosts[host] = server
@@ -135,7 +138,7 @@ class ClusterWorld(World):
             except (TalosError, ServerLost, UnansweredBug) as error:
                 self.recorder.note("start-failed", server=server.name, text=repr(error))
                 if self.hosts[host] is not server:
-                    return  # the nemesis took over
+                    return  # the nemesis has started another process
                 self.end_process(server)
                 await asyncio.sleep(START_PAUSE_S)
                 continue
@@ -143,7 +146,7 @@ class ClusterWorld(World):
             return
 
     async def crash_host(self, host: str) -> None:
-        """Kill a host's process; its session and its files stay as they are."""
+        """Kill a host's process; its session and its files remain."""
         server = self.hosts.get(host)
         if server is not None and server.alive:
             self.recorder.note("process-crash", server=server.name, host=host)
@@ -151,7 +154,7 @@ class ClusterWorld(World):
         self.hosts[host] = None
 
     async def stop(self, host: str) -> None:
-        """Close a host's process in order, which announces that it will be back."""
+        """Announce a restart of a host's process and shut it down cleanly."""
         server = self.hosts.get(host)
         if server is None or not server.alive:
             return
@@ -168,13 +171,13 @@ class ClusterWorld(World):
         if leaving is not None and mine and leaving.kind == LeavingKind.RESTART.value:
             self.recorder.note("announced", host=host, wait_s=leaving.wait_s)
 
-    async def crash_everybody(self) -> None:
-        """Every process dies."""
+    async def crash_all(self) -> None:
+        """Crash every process."""
         for host in self.hosts:
             await self.crash_host(host)
 
     async def lose_power_everywhere(self) -> None:
-        """Every process dies, and everything unsynced is lost."""
+        """Crash every process and lose everything unsynced."""
         self.recorder.note("power-loss")
         for host, server in self.hosts.items():
             if server is not None and server.alive:
@@ -183,7 +186,7 @@ class ClusterWorld(World):
         self.disk.lose_power()
 
     def end_process(self, server: ClusterServer) -> None:
-        """Crash one process and do to its files what a crash does."""
+        """Crash one process and damage its files as a crash does."""
         if server.alive:
             server.crash()
             self.disk.lose_process(server.process)
@@ -238,7 +241,7 @@ class ClusterWorld(World):
     # --- after the faults ----------------------------------------------------------------------
 
     async def heal(self) -> None:
-        """End all faults; every host runs that is not gone."""
+        """End all faults and start every host that is not gone."""
         self.disk.kills.armed = False
         self.disk.healed = True
         self.disk.capacity_bytes = CAPACITY_BYTES
@@ -246,7 +249,7 @@ class ClusterWorld(World):
         self.recorder.note("healed")
         for host, server in self.hosts.items():
             if server is not None and (host in self.gone or not server.ready):
-                self.end_process(server)  # the nemesis left it half started or half stopped
+                self.end_process(server)  # the nemesis was cancelled while starting or stopping it
             elif server is not None:
                 server.process.resume()
         await asyncio.gather(
@@ -258,5 +261,5 @@ class ClusterWorld(World):
         )
 
     async def stop_all(self) -> None:
-        """Close every process in order."""
+        """Shut down every process cleanly."""
         await asyncio.gather(*(self.stop(host) for host in list(self.hosts)))

@@ -1,1 +1,1 @@
-"""Faulty stores in simulated memory."""
+"""Simulated storage: a disk that outlives servers, faulty stores on it, and kill points."""

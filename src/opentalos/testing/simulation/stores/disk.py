@@ -1,12 +1,17 @@
-"""The simulated disk: what was written, what is on the platter, and what a crash leaves of it.
+"""The simulated disk: page cache, stable storage, and what a crash leaves of a file.
 
-It outlives the servers that use it. A commit first writes, then syncs; in between, and after a
-sync that failed, readers see bytes that the platter does not have. ``lose_process`` and
-``lose_power`` play the two kinds of crash:
+Theory of operation. The disk outlives the servers that use it. A commit first writes into the page
+cache, then syncs to stable storage; in between, and after a failed sync, readers see bytes that
+stable storage does not have. Each effect runs in the disk's own context at a virtual time, so it
+happens even if the server that requested it has crashed meanwhile. ``lose_process`` and
+``lose_power`` simulate the two kinds of crash:
 
-- a process crash tears the write under way at any byte; bytes of a ``synced`` file that no sync
-  has covered are lost in any subset of pages, bytes of a ``flushed`` file stay in the page cache;
-- a power loss does the same to every file, and takes the page cache with it.
+- a process crash tears the write in flight at any byte; of a ``synced`` file, bytes that no sync
+  has covered are lost in any subset of pages; of a ``flushed`` file, they stay in the page cache;
+- a power loss does the same to every file, and loses the page cache as well.
+
+``FaultyFileStore``, ``FaultyMetaStore`` and ``FaultyRowStore`` are the clients of the disk, one of
+each per server.
 """
 
 import asyncio
@@ -25,13 +30,13 @@ from opentalos.testing.simulation.stores.stored_logs import WatchedRecords
 
 T = TypeVar("T")
 
-PAGE_BYTES = 512  # a sector: the smallest unit that real disks lose
+PAGE_BYTES = 512  # a sector, the smallest unit that real disks lose
 CAPACITY_BYTES = 1 << 30
 SEGMENT_SUFFIX = ".log"
 
 
 class DiskEvent(NamedTuple):
-    """Something the history checker wants to know: which writer changed which file when."""
+    """An event that the history needs: which writer changed which file."""
 
     kind: str  # "file-commit", "file-recover" or "recover-refused"
     path: str
@@ -50,7 +55,7 @@ class SimulatedFile:
     synced_bytes: int = 0
     before_last_bytes: int = 0  # length before the last successful commit
     in_flight: bytes = b""  # handed to the disk, not yet written
-    lies_from: int | None = None  # a sync failed here; later ones succeed and store nothing
+    lies_from: int | None = None  # a sync failed here; later syncs report success and store nothing
     fenced: bool = False
     fenced_bytes: int | None = None  # set by the first ``recover`` that finished
 
@@ -59,7 +64,7 @@ class SimulatedFile:
         return bytes(self.content[: self.fenced_bytes])
 
     def writable(self) -> bool:
-        """Whether a write of the old writer still reaches the file."""
+        """Whether a write of the file's writer still has an effect."""
         return self.fenced_bytes is None and not self.writer.crashed
 
 
@@ -79,19 +84,19 @@ class SimulatedDisk:
         self.observers: list[Callable[[DiskEvent], None]] = []
         self.healed = False  # True: no more injected faults
         self.kills = Kills()
-        self.stuck: dict[str, None] = {}  # topics (uuids) whose files take nothing
+        self.stuck: dict[str, None] = {}  # topics (uuids) whose files reject every write
         self.refusals = Refusals(loop, refusals or random.Random(0))
         self._context: Context = copy_context()
 
     async def after(self, delay_s: float, effect: Callable[[], T]) -> T:
-        """Run ``effect`` as the disk, whatever became of the caller meanwhile.
+        """Run ``effect`` as the disk, even if the caller has crashed meanwhile.
 
         Raises: what ``effect`` raised, inside the caller's process.
         """
         answer: asyncio.Future[tuple[T | None, TalosError | None]] = self.loop.create_future()
 
         def settle() -> None:
-            # Errors travel as values: a crashed caller must not leave an unseen exception.
+            # Errors are passed as values: a crashed caller must not leave an unseen exception.
             try:
                 outcome: tuple[T | None, TalosError | None] = effect(), None
             except TalosError as error:
@@ -106,7 +111,7 @@ class SimulatedDisk:
         return value  # type: ignore[return-value]  # None only beside an error, or if T allows it
 
     def later(self, delay_s: float, effect: Callable[[], object]) -> None:
-        """Run ``effect`` as the disk; nobody waits for it."""
+        """Run ``effect`` as the disk, without a caller that waits for it."""
         self.loop.call_later(delay_s, effect, context=self._context)
 
     def hits(self, probability: float) -> bool:
@@ -114,7 +119,7 @@ class SimulatedDisk:
         return probability > 0 and not self.healed and self.rng.random() < probability
 
     def write(self, file: SimulatedFile, data: bytes) -> None:
-        """Put bytes into the page cache. Raises: StorageFull, with a part written."""
+        """Write bytes into the page cache. Raises: StorageFull, with a part written."""
         file.in_flight = b""
         if not file.writable():
             return
@@ -123,12 +128,12 @@ class SimulatedDisk:
         file.content += part
         self.used_bytes += len(part)
         if len(part) < len(data):
-            raise StorageFull(f"simulated disk: {len(part)} of {len(data)} bytes fitted")
+            raise StorageFull(f"simulated disk full: {len(part)} of {len(data)} bytes were written")
 
     def sync(self, file: SimulatedFile, *, to_platter: bool, fails: bool = False) -> None:
-        """Make what was written stable, as far as the file's durability asks.
+        """Make written bytes stable, as far as the file's durability requires.
 
-        If it fails, the bytes stay readable, and no later sync stores them.
+        After a failure the bytes stay readable, and no later sync stores them.
         """
         if not file.writable():
             return
@@ -144,7 +149,7 @@ class SimulatedDisk:
         file.fenced = True
 
     def measure(self, file: SimulatedFile) -> int:
-        """Freeze and sync the file; a write still under way lands before, in part, or never."""
+        """Freeze and sync the file; a write in flight is applied before, in part, or never."""
         if file.fenced_bytes is None:
             if file.in_flight:
                 self._tear_in_flight(file)
@@ -162,7 +167,7 @@ class SimulatedDisk:
             self.used_bytes -= len(file.content)
 
     def lose_process(self, process: SimulatedProcess) -> None:
-        """What the crash of one process does to its files."""
+        """Damage the files of a process as its crash does."""
         for file in self.files.values():
             if file.writer is process:
                 stable = file.synced_bytes
@@ -171,15 +176,15 @@ class SimulatedDisk:
                 self._damage(file, stable)
 
     def lose_power(self) -> None:
-        """What a power loss does to every file; what remains is on the platter."""
+        """Damage every file as a power loss does; the rest is on stable storage."""
         for file in self.files.values():
             self._damage(file, file.synced_bytes)
             file.synced_bytes = file.flushed_bytes = len(file.content)
 
     def rot(self, suffix: str) -> str | None:
-        """Flip one stored bit below the last commit of some file; its path, if there is one.
+        """Flip one stored bit before the last commit of some file and return its path, if any.
 
-        Damage in the last commit could not be told from a torn write.
+        Damage in the last commit would look like a torn write.
         """
         paths = [
             path
@@ -195,7 +200,7 @@ class SimulatedDisk:
         return path
 
     def observe(self, kind: str, path: str, process: SimulatedProcess, length: int) -> None:
-        """Tell the observers."""
+        """Notify the observers."""
         for observer in self.observers:
             observer(DiskEvent(kind, path, process.name, length))
 
@@ -208,7 +213,7 @@ class SimulatedDisk:
             file.synced_bytes = max(file.synced_bytes, length)
 
     def _tear_in_flight(self, file: SimulatedFile) -> None:
-        # Zero bytes, all, or any part of the write under way reached the page cache.
+        # Zero bytes, all, or any part of the write in flight reached the page cache.
         data, file.in_flight = file.in_flight, b""
         if file.fenced_bytes is None:
             part = data[: self.rng.choice([0, len(data), self.rng.randint(0, len(data))])]
@@ -233,10 +238,10 @@ class SimulatedDisk:
 def damaged_tail(
     tail: bytes, position: int, rng: random.Random, *, whole_pages: bool = False
 ) -> bytes:
-    """What a crash leaves of unsynced bytes that start at ``position``: any subset of pages.
+    """The bytes that a crash leaves of unsynced bytes from ``position`` on: any subset of pages.
 
     A lost page reads as zeros. Unless ``whole_pages``, a page may also be torn at any byte, and
-    lost bytes may read as whatever lay there before. The end may be lost at any byte anyway.
+    lost bytes may read as arbitrary older content. The file may always end at an earlier byte.
     """
     mode = rng.randrange(4)
     if mode == 0:

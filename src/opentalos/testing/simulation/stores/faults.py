@@ -1,8 +1,8 @@
-"""How often the simulated world fails: one frozen dataclass per port, each field a probability.
+"""Probabilities of simulated faults: one frozen dataclass per port, world or cluster.
 
-A probability is drawn per call, from the seed. The defaults are a world without faults; ``draw``
-makes a world for a seed, with another subset of faults each time: rare combinations are found
-sooner when not everything fails at once.
+The seed decides for each call whether a fault happens. By default nothing fails. ``draw`` enables a
+different subset of faults for each seed: rare combinations are found sooner when not everything
+fails at once.
 """
 
 import random
@@ -11,20 +11,21 @@ from typing import Any, ClassVar, TypeVar
 
 FaultsT = TypeVar("FaultsT", bound="_Faults")
 
-ENABLED = 0.5  # of a seed having a given fault at all
+ENABLED = 0.5  # probability that a seed has a given fault at all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Faults:
     """Fields named ``..._s`` are durations, all others probabilities."""
 
-    WORST: ClassVar[dict[str, float]] = {}  # the most that ``draw`` gives a field
+    WORST: ClassVar[dict[str, float]] = {}  # the highest value that ``draw`` gives a field
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if value < 0 or (value > 1 and not field.name.endswith("_s")):
-                raise ValueError(f"{type(self).__name__}.{field.name} is {value}: need 0 to 1")
+                name = f"{type(self).__name__}.{field.name}"
+                raise ValueError(f"{name} is {value}: a probability is from 0 to 1")
 
     @classmethod
     def draw(cls: type[FaultsT], rng: random.Random) -> FaultsT:
@@ -39,12 +40,12 @@ class _Faults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFaults(_Faults):
-    """Faults of the FileStore; torn and lost bytes come with every simulated crash."""
+    """Faults of the FileStore; every simulated crash also tears and loses bytes."""
 
     commit_slow: float = 0.0  # takes up to ``slow_s``
     commit_hangs: float = 0.0  # takes up to ``hang_s``
-    commit_fails: float = 0.0  # unknown: nothing, a part or all of it may lie in the file
-    sync_lies: float = 0.0  # of failed commits: readers see the bytes, the platter never does
+    commit_fails: float = 0.0  # unknown: the file may have none, a part or all of the bytes
+    sync_lies: float = 0.0  # of failed commits: readers see the bytes, stable storage never does
     create_fails: float = 0.0  # not done
     create_unknown: float = 0.0  # the file may exist
     close_fails: float = 0.0  # unknown
@@ -53,7 +54,7 @@ class FileFaults(_Faults):
     recover_refused: float = 0.0  # not done, for up to ``refuse_s``; each file once; not drawn
     read_fails: float = 0.0  # not done
     delete_fails: float = 0.0  # not done
-    writeback: float = 0.0  # a flushed commit reaches the platter by itself
+    writeback: float = 0.0  # a flushed commit reaches stable storage without a sync
     slow_s: float = 2.0
     hang_s: float = 12.0
     refuse_s: float = 6.0
@@ -80,7 +81,7 @@ class MetaFaults(_Faults):
 
     unavailable: float = 0.0  # not done
     unknown: float = 0.0  # of writes: applied or not
-    watch_stale: float = 0.0  # a state is shown up to ``slow_s`` late
+    watch_stale: float = 0.0  # a watch returns a state up to ``slow_s`` late
     slow: float = 0.0  # takes up to ``slow_s``
     slow_s: float = 2.0
 
@@ -98,7 +99,7 @@ class RowFaults(_Faults):
 
     unavailable: float = 0.0  # not done
     unknown: float = 0.0  # of writes: applied or not
-    unknown_later: float = 0.0  # of unknown writes: applied after the answer, if it still can be
+    unknown_later: float = 0.0  # of unknown writes: applied after the reply, if still possible
     slow: float = 0.0  # takes up to ``slow_s``
     slow_s: float = 2.0
 
@@ -112,16 +113,16 @@ class RowFaults(_Faults):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldFaults(_Faults):
-    """What happens to servers, their clock and their disk: probabilities per virtual second."""
+    """Faults of servers, their clock and their disk: probabilities per virtual second."""
 
     process_crash: float = 0.0  # the page cache survives
     power_loss: float = 0.0  # everything unsynced is lost
     pause: float = 0.0
-    usurped: float = 0.0  # paused, replaced by a second server, then woken: a zombie
-    stop: float = 0.0  # an orderly close and start
+    usurped: float = 0.0  # paused, replaced by a second server, then resumed: a zombie
+    stop: float = 0.0  # a clean shutdown and start
     clock_jump: float = 0.0  # of wall time, up to ``clock_jump_s`` either way
     disk_full: float = 0.0
-    rot: float = 0.0  # a stored bit flips where the log knows that it was acknowledged
+    rot: float = 0.0  # a stored bit flips in bytes that the log knows to be acknowledged
     pause_s: float = 8.0
     full_s: float = 8.0
     clock_jump_s: float = 600.0
@@ -140,14 +141,14 @@ class WorldFaults(_Faults):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFaults(_Faults):
-    """What happens to the servers of a cluster and between them: probabilities per second."""
+    """Faults of a cluster's servers and of its network: probabilities per virtual second."""
 
     crash: float = 0.0  # of one server, which starts again
     crash_controller: float = 0.0
     restart: float = 0.0  # announced, and back in time
     restart_late: float = 0.0  # announced, and back too late
     leave: float = 0.0  # announced or crashed, and never back
-    join: float = 0.0  # of a server that was never there
+    join: float = 0.0  # of a new server
     drain: float = 0.0
     pause: float = 0.0  # shorter or longer than a session
     cut_peers: float = 0.0  # between two servers, one way or both
@@ -155,7 +156,7 @@ class ClusterFaults(_Faults):
     cut_storage: float = 0.0  # files or rows
     isolate: float = 0.0  # from all other servers and the meta store, not from clients
     slow_link: float = 0.0
-    meta_down: float = 0.0  # nobody reaches it
+    meta_down: float = 0.0  # no server reaches it
     all_down: float = 0.0
     power_loss: float = 0.0  # everywhere: everything unsynced is lost
     clock_jump: float = 0.0  # of one server's wall time, up to ``clock_jump_s`` either way

@@ -1,4 +1,9 @@
-"""FaultyFileStore: the FileStore port on a simulated disk, with every fault the port allows."""
+"""FaultyFileStore: the FileStore port on a simulated disk, with every fault the port allows.
+
+One instance is one server's client. ``FileFaults`` says how often a call is slow, hangs, fails or
+loses its reply; after ``SimulatedDisk.healed`` is set, nothing fails. A failed commit or close
+leaves the file dead, as the port demands.
+"""
 
 from collections.abc import Sequence
 
@@ -18,12 +23,12 @@ from opentalos.model.message import Durability
 from opentalos.testing.simulation.loop import SimulatedProcess
 from opentalos.testing.simulation.stores.disk import SEGMENT_SUFFIX, SimulatedDisk, SimulatedFile
 from opentalos.testing.simulation.stores.faults import FileFaults
-from opentalos.testing.simulation.stores.kill_points import Step, steps_of_blocks
+from opentalos.testing.simulation.stores.kill_points import KillPoint, points_of_blocks
 
 WRITE_S = 0.0005  # mean of a write into the page cache
 SYNC_S = 0.002  # mean of a sync
-LOOKUP_S = 0.0003  # mean of everything else
-FILE_BYTES = 64  # a new file needs room for its entry
+LOOKUP_S = 0.0003  # mean of all other calls
+FILE_BYTES = 64  # space that the directory entry of a new file takes
 
 
 class FaultyAppendFile:
@@ -35,7 +40,7 @@ class FaultyAppendFile:
         self._dead: BaseException | None = None
 
     async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
-        """Write, sync, look for a fence; see the port."""
+        """Write, sync, check the fence; see the port."""
         self._check_alive()
         before_bytes = len(self._file.content)
         try:
@@ -79,18 +84,18 @@ class FaultyAppendFile:
         elif disk.hits(faults.commit_hangs):
             slow_s = disk.rng.random() * faults.hang_s
         file.in_flight = data
-        steps: list[Step] = []
+        points: list[KillPoint] = []
         if not fails and self._path.endswith(SEGMENT_SUFFIX) and disk.kills.watches(store.process):
-            steps += steps_of_blocks(data)
+            points += points_of_blocks(data)
 
         def write() -> None:
-            file.in_flight = b""  # what a kill before the write must not tear
-            disk.kills.before(store.process, steps)
+            file.in_flight = b""  # a kill before the write must not tear it
+            disk.kills.before(store.process, points)
             disk.write(file, written if fails else data)
 
         def sync() -> None:
             disk.sync(file, to_platter=to_platter, fails=lies)
-            disk.kills.after(store.process, steps)
+            disk.kills.after(store.process, points)
 
         await disk.after(store.delay(WRITE_S), write)
         to_platter = file.durability is Durability.SYNCED or disk.hits(faults.writeback)
@@ -107,7 +112,7 @@ class FaultyAppendFile:
 
     def _check_fence(self) -> None:
         if self._file.fenced:
-            raise Fenced(f"{self._path}: another owner took it over")
+            raise Fenced(f"{self._path}: another server owns the file")
 
 
 class FaultyFileStore:
@@ -118,7 +123,7 @@ class FaultyFileStore:
         self.closed = False
 
     def delay(self, mean_s: float) -> float:
-        """How long one step takes."""
+        """The duration of one operation of the disk."""
         return mean_s * (0.2 + 1.6 * self.disk.rng.random())
 
     async def create(self, path: str, *, durability: Durability) -> FaultyAppendFile:
@@ -192,7 +197,7 @@ class FaultyFileStore:
         return max(0, self.disk.capacity_bytes - self.disk.used_bytes)
 
     async def close(self) -> None:
-        """Let go of the disk; this client's open files are dead."""
+        """Close this client; its open files are dead."""
         self.closed = True
 
     def _slow(self) -> bool:
@@ -202,7 +207,7 @@ class FaultyFileStore:
         if path in self.disk.files:
             raise AlreadyExists(path)
         if self.disk.used_bytes + FILE_BYTES > self.disk.capacity_bytes:
-            raise StorageFull(f"{path}: no room for a new file")
+            raise StorageFull(f"{path}: no space for a new file")
         file = self.disk.files[path] = SimulatedFile(durability, self.process)
         return file
 
@@ -218,6 +223,6 @@ class FaultyFileStore:
 
 
 def _check_stuck(disk: SimulatedDisk, path: str) -> None:
-    """Raises: StoreUnavailable: nothing can be written below this topic's folder now."""
+    """Raises: StoreUnavailable: writes below this topic's folder are rejected now."""
     if not disk.healed and path.partition("/")[0] in disk.stuck:
-        raise StoreUnavailable(f"{path}: simulated: this topic's storage takes nothing")
+        raise StoreUnavailable(f"{path}: simulated: this topic's storage rejects writes")

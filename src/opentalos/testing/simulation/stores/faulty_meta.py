@@ -1,8 +1,8 @@
 """FaultyMetaStore: the MetaStore port in simulated memory, with every fault the port allows.
 
-What a write means comes from the plain ``MemoryMetaStore``; this module adds delays, lost answers,
-refusals, and watches that lag behind. A write is never applied after its answer was lost: the
-services that play this port order the calls of one session.
+``MemoryMetaStore`` implements the semantics; this module adds delays, lost replies, rejections and
+watches that lag. A write whose reply is lost is applied before the loss is reported or never: the
+services behind this port order the calls of one session.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -14,8 +14,8 @@ from opentalos.ports.meta_store import Record, Session
 from opentalos.testing.simulation.loop import SimulatedProcess
 from opentalos.testing.simulation.stores.disk import SimulatedDisk
 from opentalos.testing.simulation.stores.faults import MetaFaults
-from opentalos.testing.simulation.stores.kill_points import Step, steps_of_record
-from opentalos.testing.simulation.stores.kills import stepped
+from opentalos.testing.simulation.stores.kill_points import KillPoint, points_of_record
+from opentalos.testing.simulation.stores.kills import killable
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def run_now(call: Coroutine[Any, Any, T]) -> T:
     except StopIteration as stop:
         value: T = stop.value
         return value
-    raise AssertionError("a memory store waited")
+    raise AssertionError("a call of a memory store waited")
 
 
 class FaultyMetaStore:
@@ -63,7 +63,7 @@ class FaultyMetaStore:
         await self._write(lambda: self._inner.delete(path, expected), path, None)
 
     async def watch(self, prefix: str) -> AsyncIterator[Mapping[str, Record]]:
-        """States in order, some of them late; see the port."""
+        """States in order, some of them delayed; see the port."""
         states = self._inner.watch(prefix)
         try:
             async for state in states:
@@ -75,7 +75,7 @@ class FaultyMetaStore:
             await states.aclose()  # type: ignore[attr-defined]  # it is an async generator
 
     def session(self) -> Session:
-        """Sessions do not lapse here; see the port."""
+        """Sessions do not expire here; see the port."""
         return self._inner.session()
 
     async def close(self) -> None:
@@ -83,9 +83,9 @@ class FaultyMetaStore:
         await self._inner.close()
 
     def lose_process(self) -> None:
-        """The client crashed: its session ends, its ephemeral records go.
+        """The client crashed: its session ends and its ephemeral records are removed.
 
-        The inner client stays open, because a write on its way may still be applied.
+        The inner client stays open, because a write in flight may still be applied.
         """
         storage = self._disk.records
         owned = [path for path, kept in storage.records.items() if kept.owner is self._inner]
@@ -94,7 +94,7 @@ class FaultyMetaStore:
             storage.record_changed(path)
 
     def end_session(self) -> None:
-        """The service ended the session: its ephemeral records go, later calls are refused."""
+        """The service ended the session: its ephemeral records go, later calls are rejected."""
         run_now(self._inner.close())
 
     async def _read(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -114,20 +114,20 @@ class FaultyMetaStore:
             return await disk.after(self._delay(WRITE_S), apply)
         if disk.hits(0.5):
             await disk.after(self._delay(WRITE_S), apply)
-        raise OutcomeUnknown("simulated: the answer of the meta store was lost")
+        raise OutcomeUnknown("simulated: the reply of the meta store was lost")
 
     def _apply(
         self, call: Callable[[], Coroutine[Any, Any, T]], path: str, value: bytes | None
     ) -> T:
         # A crash between sending and applying leaves it open whether the write happens.
         if self._process.crashed and self._disk.rng.random() < 0.5:
-            raise OutcomeUnknown("nobody hears this")
+            raise OutcomeUnknown("simulated: the caller has crashed")
 
-        def steps() -> Iterator[Step]:
+        def points() -> Iterator[KillPoint]:
             kept = self._disk.records.records.get(path)
-            return steps_of_record(path, kept.record.value if kept else None, value)
+            return points_of_record(path, kept.record.value if kept else None, value)
 
-        return stepped(self._disk.kills, self._process, lambda: run_now(call()), steps)
+        return killable(self._disk.kills, self._process, lambda: run_now(call()), points)
 
     def _delay(self, mean_s: float) -> float:
         delay_s = mean_s * (0.2 + 1.6 * self._disk.rng.random())

@@ -1,4 +1,8 @@
-"""FaultyRowStore: the RowStore port in simulated memory, with every fault the port allows."""
+"""FaultyRowStore: the RowStore port in simulated memory, with every fault the port allows.
+
+``MemoryRowStore`` implements the semantics. Unlike the meta store, a write whose reply is lost may
+be applied seconds later, if its condition still holds then.
+"""
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, TypeVar
@@ -13,16 +17,16 @@ from opentalos.testing.simulation.stores.faults import RowFaults
 from opentalos.testing.simulation.stores.faulty_meta import READ_S, WRITE_S, run_now
 from opentalos.testing.simulation.stores.kill_points import (
     ROW_TABLES,
-    Step,
+    KillPoint,
     is_index,
-    steps_of_mutation,
+    points_of_mutation,
 )
-from opentalos.testing.simulation.stores.kills import stepped
+from opentalos.testing.simulation.stores.kills import killable
 
 T = TypeVar("T")
-Steps = Callable[[], Iterator[Step]]
+KillPoints = Callable[[], Iterator[KillPoint]]
 
-LATE_S = 5.0  # a write whose answer was lost is applied so much later at most
+LATE_S = 5.0  # a write whose reply was lost is applied this much later at most
 
 
 class FaultyRowStore:
@@ -33,7 +37,7 @@ class FaultyRowStore:
         self._inner = MemoryRowStore(disk.records)
 
     async def open_table(self, table: str, *, splits: Sequence[bytes] = ()) -> None:
-        """Make the table if it is not there; see the port."""
+        """Create the table if it does not exist; see the port."""
         await self._read(lambda: self._inner.open_table(table, splits=splits))
 
     async def drop_table(self, table: str) -> None:
@@ -52,21 +56,21 @@ class FaultyRowStore:
         if disk.hits(faults.unavailable):
             raise StoreUnavailable("simulated: the row store does not answer")
         call = lambda: self._inner.mutate(table, mutation)  # noqa: E731  # shared by three uses
-        steps = lambda: steps_of_mutation(table, mutation)  # noqa: E731
+        points = lambda: points_of_mutation(table, mutation)  # noqa: E731
         if not disk.hits(faults.unknown):
-            return await disk.after(self._delay(WRITE_S), lambda: self._apply(call, steps))
+            return await disk.after(self._delay(WRITE_S), lambda: self._apply(call, points))
         if disk.hits(faults.unknown_later):
             disk.later(disk.rng.random() * LATE_S, lambda: _apply_late(call))
         elif disk.hits(0.5):
-            await disk.after(self._delay(WRITE_S), lambda: self._apply(call, steps))
-        raise OutcomeUnknown("simulated: the answer of the row store was lost")
+            await disk.after(self._delay(WRITE_S), lambda: self._apply(call, points))
+        raise OutcomeUnknown("simulated: the reply of the row store was lost")
 
     async def mutate_many(
         self, table: str, mutations: Sequence[RowMutation]
     ) -> Sequence[int | TalosError]:
         """One outcome per mutation, each with its own faults; see the port."""
         check_mutations(mutations)
-        run_now(self._inner.get(table, []))  # a table that was not opened refuses the whole call
+        run_now(self._inner.get(table, []))  # a table that is not open fails the whole call
         outcomes: list[int | TalosError] = []
         for mutation in mutations:
             try:
@@ -94,30 +98,30 @@ class FaultyRowStore:
         )
 
     async def close(self) -> None:
-        """Let go of the storage."""
+        """Close this client."""
         await self._inner.close()
 
     async def _read(
-        self, call: Callable[[], Coroutine[Any, Any, T]], steps: Steps = lambda: iter(())
+        self, call: Callable[[], Coroutine[Any, Any, T]], points: KillPoints = lambda: iter(())
     ) -> T:
         disk = self._disk
         if disk.hits(self._faults.unavailable):
             raise StoreUnavailable("simulated: the row store does not answer")
-        return await disk.after(self._delay(READ_S), lambda: self._stepped(call, steps))
+        return await disk.after(self._delay(READ_S), lambda: self._killable(call, points))
 
-    def _apply(self, call: Callable[[], Coroutine[Any, Any, T]], steps: Steps) -> T:
+    def _apply(self, call: Callable[[], Coroutine[Any, Any, T]], points: KillPoints) -> T:
         # A crash between sending and applying leaves it open whether the write happens.
         if self._process.crashed and self._disk.rng.random() < 0.5:
-            raise OutcomeUnknown("nobody hears this")
-        return self._stepped(call, steps)
+            raise OutcomeUnknown("simulated: the caller has crashed")
+        return self._killable(call, points)
 
-    def _stepped(self, call: Callable[[], Coroutine[Any, Any, T]], steps: Steps) -> T:
-        return stepped(self._disk.kills, self._process, lambda: run_now(call()), steps)
+    def _killable(self, call: Callable[[], Coroutine[Any, Any, T]], points: KillPoints) -> T:
+        return killable(self._disk.kills, self._process, lambda: run_now(call()), points)
 
-    def _of_scan(self, table: str, family: FamilyName) -> Iterator[Step]:
+    def _of_scan(self, table: str, family: FamilyName) -> Iterator[KillPoint]:
         of_rows = table.startswith(ROW_TABLES) and not is_index(table)
         if of_rows and family is FamilyName.PENDING and self._disk.kills.opens(self._process):
-            yield Step.LOOK
+            yield KillPoint.READ_PENDING
 
     def _delay(self, mean_s: float) -> float:
         delay_s = mean_s * (0.2 + 1.6 * self._disk.rng.random())
@@ -126,13 +130,13 @@ class FaultyRowStore:
         return delay_s
 
 
-def _of_drop(table: str) -> Iterator[Step]:
+def _of_drop(table: str) -> Iterator[KillPoint]:
     if table.startswith(ROW_TABLES) and not is_index(table):
-        yield Step.DROP_ROWS
+        yield KillPoint.DROP_ROWS
 
 
 def _apply_late(call: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Apply a write whose answer was lost, if it still can be applied."""
+    """Apply a write whose reply was lost, if its condition still holds."""
     try:
         run_now(call())
     except TalosError:

@@ -1,8 +1,8 @@
-"""The steps of a streamed mutation's life, named as storage sees them.
+"""Kill points: the storage calls in the life of a streamed mutation, by name.
 
-Each step is one write, or one scan, at a port; the simulated stores ask here what a call is before
-they apply it. So a simulation can kill a server right before or right after any of them (``kills``)
-and the product needs no hooks.
+Each kill point is one write, or one scan, at a port. The simulated stores ask here which kill
+points a call is before they apply it, so a simulation can kill a server right before or right after
+any of them (``kills``) and the product needs no hooks.
 """
 
 import json
@@ -21,15 +21,15 @@ from opentalos.testing.simulation.stores.stored_logs import (
     SEGMENT_MAGIC,
 )
 
-ROW_TABLES = "sds."  # beginning of the names of tables of the row store
-_MESSAGES, _BLOCK_BYTES, _PRODUCER = 3, 1, 6  # places in a block's header
+ROW_TABLES = "sds."  # prefix of the row store's tables that belong to structured tables
+_MESSAGES, _BLOCK_BYTES, _PRODUCER = 3, 1, 6  # indexes of fields in a block's header
 
 
-class Step(Enum):
-    """In the order in which a mutation meets them, and then what changes streams and tables."""
+class KillPoint(Enum):
+    """First in the order in which a mutation passes them, then changes of streams and tables."""
 
     CLAIM = "claim the shard"
-    LOOK = "look for pending cells at the opening"
+    READ_PENDING = "scan the pending cells when the shard opens"
     ENTRY = "put an index entry"
     WRITE = "write the row with its pending cells"
     ENTRY_GONE = "remove an old index entry"
@@ -38,7 +38,7 @@ class Step(Enum):
     CLEAR = "clear pending cells"
     WRITE_AND_CLEAR = "clear pending cells with the next mutation of the row"
     MARK = "write the mark"
-    LEAVE = "give the shard up"
+    LEAVE = "release the shard"
     STREAM_OFF = "record that a stream is disabled"
     STREAM_ON = "record that a stream is enabled"
     DROP = "record that the table is dropped"
@@ -47,33 +47,33 @@ class Step(Enum):
     DROPPED = "free the table's name"
 
 
-def steps_of_mutation(table: str, mutation: RowMutation) -> Iterator[Step]:
-    """What a write to the row store is."""
+def points_of_mutation(table: str, mutation: RowMutation) -> Iterator[KillPoint]:
+    """The kill points of a write to the row store."""
     if not table.startswith(ROW_TABLES):
         return
     if is_index(table):
-        yield Step.ENTRY_GONE if mutation.delete else Step.ENTRY
+        yield KillPoint.ENTRY_GONE if mutation.delete else KillPoint.ENTRY
         return
     cells = mutation.pending.values()
-    told = any(cell is None for cell in cells)
+    clears = any(cell is None for cell in cells)
     if any(cell is not None for cell in cells):
-        yield Step.WRITE_AND_CLEAR if told else Step.WRITE
-    elif told and not mutation.data:
-        yield Step.CLEAR
+        yield KillPoint.WRITE_AND_CLEAR if clears else KillPoint.WRITE
+    elif clears and not mutation.data:
+        yield KillPoint.CLEAR
 
 
 def is_index(table: str) -> bool:
-    """Whether a table of the row store has the entries of an index."""
+    """Whether a table of the row store holds the entries of an index."""
     return "." in table.removeprefix(ROW_TABLES)
 
 
 def uuid_of(table: str) -> str:
-    """Of the structured table that a table of the row store belongs to."""
+    """The uuid of the structured table that a table of the row store belongs to."""
     return table.removeprefix(ROW_TABLES).partition(".")[0]
 
 
-def steps_of_record(path: str, old: bytes | None, new: bytes | None) -> Iterator[Step]:
-    """What a write to the meta store is; None: the record is not there."""
+def points_of_record(path: str, old: bytes | None, new: bytes | None) -> Iterator[KillPoint]:
+    """The kill points of a write to the meta store; None: the record does not exist."""
     kind, _, _ = path.partition("/")
     if kind == SHARD_RECORDS:
         yield from _of_shard(_read(old), _read(new))
@@ -81,37 +81,37 @@ def steps_of_record(path: str, old: bytes | None, new: bytes | None) -> Iterator
         yield from _of_table(_read(old), _read(new))
 
 
-def steps_of_blocks(data: bytes) -> Iterator[Step]:
-    """What a commit to a segment file is: the blocks of shards that it has."""
+def points_of_blocks(data: bytes) -> Iterator[KillPoint]:
+    """The kill points of a commit to a segment file: the blocks that shards publish."""
     at = SEGMENT_HEADER_BYTES if data.startswith(SEGMENT_MAGIC) else 0
     while at + BLOCK_HEADER.size <= len(data):
         header = BLOCK_HEADER.unpack_from(data, at)
         if header[_PRODUCER] > PRODUCER_ID_MAX:
-            yield Step.APPEND if header[_MESSAGES] else Step.ANNOUNCE
+            yield KillPoint.APPEND if header[_MESSAGES] else KillPoint.ANNOUNCE
         at += max(header[_BLOCK_BYTES], BLOCK_HEADER.size)
 
 
-def _of_shard(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Step]:
+def _of_shard(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[KillPoint]:
     if not new:
-        yield Step.DROP_SHARD
+        yield KillPoint.DROP_SHARD
     elif new["epoch"] > old.get("epoch", 0):
-        yield Step.CLAIM
+        yield KillPoint.CLAIM
     elif not new["owner"]:
-        yield Step.LEAVE
+        yield KillPoint.LEAVE
     elif new["mark_ms"] > old.get("mark_ms", 0):
-        yield Step.MARK
+        yield KillPoint.MARK
 
 
-def _of_table(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Step]:
+def _of_table(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[KillPoint]:
     if not new:
-        yield Step.DROPPED
+        yield KillPoint.DROPPED
     elif new["state"] != old["state"]:
         if new["state"] == TableState.DELETING.name:
-            yield Step.DROP
+            yield KillPoint.DROP
     elif old["streams"].keys() - new["streams"].keys():
-        yield Step.STREAM_OFF
+        yield KillPoint.STREAM_OFF
     elif new["streams"].keys() - old["streams"].keys():
-        yield Step.STREAM_ON
+        yield KillPoint.STREAM_ON
 
 
 def _read(value: bytes | None) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Refusals: recoveries of a file that storage refuses for a while, and then no more."""
+"""Refusals: recoveries of a file that storage rejects for a while."""
 
 import random
 
@@ -7,9 +7,10 @@ from opentalos.testing.simulation.stores.faults import FileFaults
 
 
 class Refusals:
-    """Which files refuse to be recovered, whoever asks; each file does so once at most.
+    """Which files reject every recovery for a while; each file does so once at most.
 
-    The chances come from a stream of their own: a world without refusals draws what it always drew.
+    Random numbers come from a separate generator, so a world without refusals draws the same
+    numbers with and without this class.
     """
 
     def __init__(self, loop: SimulationLoop, rng: random.Random) -> None:
@@ -17,7 +18,7 @@ class Refusals:
         self._until_s: dict[str, float] = {}  # by path, loop time
 
     def refuses(self, path: str, faults: FileFaults) -> bool:
-        """Whether a recovery of the file is refused now."""
+        """Whether a recovery of the file is rejected now."""
         if not faults.recover_refused:
             return False
         now_s = self._loop.time()

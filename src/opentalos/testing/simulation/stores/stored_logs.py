@@ -1,7 +1,7 @@
-"""What the simulated storage ever held: the committed blocks of every partition, dropped or not.
+"""All blocks that were ever committed to simulated storage, still retained or not.
 
-It reads manifests as they are written and segment files before they are removed, by the documented
-layout and not by the log's own code, so that it can be a witness against that code.
+It reads manifests as they are written, and segment files before they are removed. It uses the
+documented layout and not the log's own code, so that it is independent evidence against that code.
 """
 
 import json
@@ -16,7 +16,7 @@ _MANIFESTS = "log/"
 SEGMENT_MAGIC = b"\x89TALOSEG"
 SEGMENT_HEADER_BYTES = 64
 BLOCK_HEADER = struct.Struct(">IIIIQQQqqQIqBBHHH")  # see log/segment/format.py
-_APPEND_MS, _EXTRAS_BYTES = 7, 15  # places in it
+_APPEND_MS, _EXTRAS_BYTES = 7, 15  # indexes of its fields
 
 
 class CommittedBlock(NamedTuple):
@@ -29,7 +29,7 @@ class CommittedBlock(NamedTuple):
 
 
 class _Sealed(NamedTuple):
-    """A segment as some manifest named it."""
+    """A sealed segment as a manifest recorded it."""
 
     base_offset: int
     epoch: int
@@ -38,7 +38,7 @@ class _Sealed(NamedTuple):
 
 
 class WatchedRecords(MemoryStorage):
-    """Records that remember every sealed segment that a manifest named."""
+    """Records that remember every sealed segment that a manifest has listed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class WatchedRecords(MemoryStorage):
         key = (topic_uuid, int(partition))
         known = self.sealed.setdefault(key, {})
         if manifest["epoch"] < self._epochs.get(key, 0):
-            return  # somebody who does not know of a deletion began the record anew
+            return  # a server that does not know of a deletion created the record again
         self._epochs[key] = manifest["epoch"]
         self.unsealed.pop(key, None)
         for base, epoch, next_offset, file_bytes, _ in manifest["segments"]:
@@ -68,8 +68,11 @@ class WatchedRecords(MemoryStorage):
 
 
 class StoredLog(NamedTuple):
-    """All blocks of a partition, in order. ``sure``: all of them were committed; else the last
-    segment was never sealed, and its last group may not have been."""
+    """All blocks of a partition, in order.
+
+    ``sure``: all of them were committed; otherwise the last segment was never sealed, and its last
+    group may not have been committed.
+    """
 
     partition: Partition
     blocks: list[CommittedBlock]
@@ -77,7 +80,7 @@ class StoredLog(NamedTuple):
 
 
 def stored_logs(records: WatchedRecords, files: dict[str, bytes]) -> Iterator[StoredLog]:
-    """What every partition ever held; ``files``: every segment file that ever was."""
+    """The blocks of every partition; ``files``: every segment file that ever existed."""
     for key, segments in records.sealed.items():
         blocks: list[CommittedBlock] = []
         for segment in sorted(segments):
@@ -94,7 +97,7 @@ def _path(key: Partition, base_offset: int, epoch: int) -> str:
 
 
 def _blocks(content: bytes) -> Iterator[CommittedBlock]:
-    """Blocks with messages; the rest of a file that a power loss damaged is left out."""
+    """Blocks with messages, up to the first damage by a power loss."""
     at = SEGMENT_HEADER_BYTES
     while at + BLOCK_HEADER.size <= len(content):
         header = BLOCK_HEADER.unpack_from(content, at)

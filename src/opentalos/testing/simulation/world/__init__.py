@@ -1,1 +1,1 @@
-"""Simulated servers, their network and the faults that happen to them."""
+"""Simulated servers on one storage, their clocks and the faults injected into them."""

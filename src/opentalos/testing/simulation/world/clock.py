@@ -23,7 +23,7 @@ class SimulatedClock:
         self._origin_ms = EPOCH_MS + round(self._origin_s * MS_PER_S) + skew_ms
 
     def wall_ms(self) -> int:
-        """Unix time in milliseconds as this server believes it to be."""
+        """Unix time in milliseconds on this server's clock."""
         passed_s = self._loop.time() - self._origin_s
         return self._origin_ms + round(passed_s * self._rate * MS_PER_S)
 

@@ -1,4 +1,4 @@
-"""SimulatedServer: one broker in its own process, reached by calls that may never be answered."""
+"""SimulatedServer: one broker in its own process, reached by calls that may never get a reply."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class ServerLost(Exception):
-    """The connection broke, or the server did not answer in time: done or not."""
+    """The connection broke, or no reply came in time: the outcome is unknown."""
 
 
 class UnansweredBug(Exception):
@@ -30,7 +30,7 @@ class UnansweredBug(Exception):
 
 
 class PlainSecretBox:
-    """SecretBox without a cipher: simulated disks are read by nobody."""
+    """SecretBox without encryption: simulated disks hold no real secrets."""
 
     def seal(self, secret: bytes, name: str) -> bytes:
         """The secret with its name."""
@@ -53,7 +53,9 @@ class StoreFaults:
 class SimulatedServer:
     """A broker with its stores and its clock, in a process that can pause and crash.
 
-    ``name`` is this incarnation's; ``config.server`` may stay the same over restarts.
+    A server is started once and ends once, by ``stop`` or ``crash``; a restart is a new instance.
+    ``name`` belongs to this incarnation; ``config.server`` may stay the same over restarts. A
+    caller that times out leaves its call open, and ``unanswered`` lists the open calls.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class SimulatedServer:
         return not self.process.crashed
 
     def unanswered(self) -> list[str]:
-        """Calls that wait for their answer."""
+        """Calls without a reply so far."""
         return list(self._open.values())
 
     async def start(self) -> None:
@@ -93,7 +95,7 @@ class SimulatedServer:
         self.ready = True
 
     async def stop(self) -> None:
-        """Close the broker in order, then end the process."""
+        """Shut down the broker cleanly, then end the process."""
         self.ready = False
         try:
             await self.call("close", lambda broker: broker.close(), timeout_s=60.0)
@@ -101,7 +103,7 @@ class SimulatedServer:
             self.crash()
 
     def crash(self) -> None:
-        """End the process at once; what the disk keeps is the world's business."""
+        """End the process at once; the world then damages its files."""
         self.ready = False
         self.process.crash()
         self._end_session()
@@ -115,7 +117,7 @@ class SimulatedServer:
         *,
         timeout_s: float | None,
     ) -> T:
-        """One request and its answer. Raises: TalosError, ServerLost, UnansweredBug."""
+        """Send one request and return its reply. Raises: TalosError, ServerLost, UnansweredBug."""
         return await self._answered(what, lambda: self._serve(make), timeout_s)
 
     async def _serve(self, make: Callable[[Broker], Coroutine[Any, Any, T]]) -> T:
@@ -195,10 +197,10 @@ class SimulatedServer:
     async def _wait(
         self, answer: "asyncio.Future[tuple[Any, Exception | None]]", timeout_s: float | None
     ) -> Any:
-        # A caller that gives up leaves the call open: the server still has to answer it.
+        # A caller that times out leaves the call open: the server must still reply to it.
         done, _ = await asyncio.wait({answer}, timeout=timeout_s)
         if not done:
-            raise ServerLost(f"{self.name}: no answer within {timeout_s} s")
+            raise ServerLost(f"{self.name}: no reply within {timeout_s} s")
         value, error = answer.result()
         if error is not None:
             raise error
@@ -206,5 +208,5 @@ class SimulatedServer:
 
 
 def server_rng(seed: int, incarnation: int) -> random.Random:
-    """Tokens of one incarnation: never those of another."""
+    """The random numbers of one incarnation, different from those of all others."""
     return random.Random(f"server {seed} {incarnation}")

@@ -1,7 +1,7 @@
-"""Witness: hears of failures that nobody planned for and that a server logged and survived.
+"""Witness: collects unexpected failures that a server logged and survived.
 
-A task's root logs such a failure once with its trace and goes on where it can, so no caller and no
-loop sees it; the log is the only place that tells. A ``TalosError`` was planned for.
+A task's root logs such a failure once with its traceback and continues where it can, so neither a
+caller nor the loop sees it: the log is the only evidence. A ``TalosError`` is expected.
 """
 
 import logging
@@ -15,14 +15,14 @@ _LOGGERS = "opentalos"  # every logger below it
 
 
 class Witness(logging.Handler):
-    """What was logged with an exception. ``failures``: a text each, in their order."""
+    """Records that were logged with an exception. ``failures``: their texts, in order."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.failures: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take in one record."""
+        """Keep one record."""
         error = record.exc_info[1] if record.exc_info else None
         if error is None or isinstance(error, TalosError):
             return
@@ -32,8 +32,8 @@ class Witness(logging.Handler):
 
 
 @contextmanager
-def heard_only() -> Iterator[Witness]:
-    """Nothing is logged meanwhile, since faults are expected; the witness hears all the same."""
+def witness_errors() -> Iterator[Witness]:
+    """Send the log of ``opentalos`` to the witness only: simulated faults log a lot."""
     witness, logger = Witness(), logging.getLogger(_LOGGERS)
     propagate = logger.propagate
     logging.disable(logging.WARNING)

@@ -1,4 +1,4 @@
-"""The simulated world: one storage, the servers on it, and the nemesis that troubles them.
+"""The simulated world: one storage, the servers on it, and the nemesis that injects faults.
 
     async def scenario(world: World) -> None:
         server = await world.start_server()
@@ -8,6 +8,13 @@
 
     history = World(seed=7).run(scenario)
     assert not check(history)
+
+Theory of operation. A world has at most one ``current`` server, plus ``zombies``: former servers
+that were paused, replaced and resumed, so storage has to fence them. ``inject_faults`` crashes,
+pauses, replaces and stops servers, jumps clocks, fills the disk and flips bits, for ``chaos_s``
+virtual seconds. ``heal`` ends all faults and leaves one running server; from then on every call has
+to succeed. Each actor draws from its own generator (``rng``), so one actor's draws never change
+those of another, and a seed always gives the same history.
 
 ``WorldConfig`` has small limits, so that segments roll, seal and expire within seconds.
 """
@@ -52,15 +59,15 @@ from opentalos.testing.simulation.world.server import (
     UnansweredBug,
     server_rng,
 )
-from opentalos.testing.simulation.world.witness import heard_only
+from opentalos.testing.simulation.world.witness import witness_errors
 
-STARTS_MAX = 100  # tries to start a server before the world gives up
-START_PAUSE_S = 0.2  # between two of them
-TICK_S = 0.5  # how often the nemesis draws
-DOWN_S = 2.0  # a crashed server stays down so long at most
-ZOMBIE_S = 6.0  # a woken former server lives so long at most
-FULL_ROOM_BYTES = 8 << 10  # a full disk still has up to so much
-TIGHT_QUOTA = 0.2  # of the seeds
+STARTS_MAX = 100  # attempts to start a server before the world gives up
+START_PAUSE_S = 0.2  # between two attempts
+TICK_S = 0.5  # mean time between two draws of the nemesis
+DOWN_S = 2.0  # maximum time that a crashed server stays down
+ZOMBIE_S = 6.0  # maximum lifetime of a resumed former server
+FULL_ROOM_BYTES = 8 << 10  # maximum free space of a full disk
+TIGHT_QUOTA = 0.2  # probability that a seed has a low put quota
 SKEW_MS = 200  # between servers' clocks
 
 METERING = MeteringSettings(interval_s=0.7, partitions=1)
@@ -86,7 +93,7 @@ SDS_LIMITS = SdsLimits(
     pending_entries_max=60,
     refused_max_s=4.0,
     write_deadline_s=6.0,
-    settle_s=20.0,  # a zombie may sleep, wake up, live on and have a late write, each some seconds
+    settle_s=20.0,  # a zombie may pause, resume, live and have a late write, some seconds each
     opened_scan_interval_s=1.0,
     pending_scan_interval_s=4.0,
     idle_close_s=5.0,
@@ -95,11 +102,11 @@ SDS_LIMITS = SdsLimits(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldConfig:
-    """How large the world is. Faults that are None are drawn from the seed."""
+    """Size and faults of the world. Faults that are None are drawn from the seed."""
 
     chaos_s: float = 20.0  # virtual seconds with faults
     think_s: float = 0.25  # mean pause of a client between two calls
-    call_s: float = 6.0  # a client waits so long for an answer
+    call_s: float = 6.0  # a client's timeout for a reply
     log: LogLimits = LOG_LIMITS
     message: MessageLimits = field(default_factory=lambda: MessageLimits(get_hold_s=0.2))
     topic: TopicLimits = field(
@@ -112,28 +119,28 @@ class WorldConfig:
         )
     )
     group: GroupLimits = field(default_factory=lambda: GroupLimits(lease_s=6.0))
-    quota: QuotaLimits | None = None  # None: drawn as well; some seeds hold or refuse many puts
+    quota: QuotaLimits | None = None  # None: drawn; some seeds throttle or reject many puts
     files: FileFaults | None = None
     meta: MetaFaults | None = None
     rows: RowFaults | None = None
     world: WorldFaults | None = None
     shuffle: float = 0.5  # probability that a seed also shuffles task steps
     put_twice: float = 0.1  # probability that an idempotent put is sent twice at once
-    metered: float = 0.5  # probability that a seed meters
-    minute_ms: int = 2_000  # of metering
+    metered: float = 0.5  # probability that a seed has metering
+    minute_ms: int = 2_000  # length of a metering minute
     tabled: float = 0.2  # probability that a seed has a structured table
-    switched: float = 0.5  # probability that such a table has a stream that is switched
-    gapped: float = 0.25  # that it prefers a gap, and one of its topics takes nothing for long
+    switched: float = 0.5  # probability that a stream of the table is disabled and enabled
+    gapped: float = 0.25  # that the table prefers a gap, and one of its topics rejects writes long
     expiring: float = 0.25  # that its rows have a ttl
     keyed: float = 0.25  # that it also has a stream of keys only
-    recreated: float = 0.3  # probability that there is also one that is dropped and made again
-    kills: tuple[Kill, ...] | None = None  # at named steps of tables; None: drawn as well
+    recreated: float = 0.3  # that another table is dropped and created again
+    kills: tuple[Kill, ...] | None = None  # at kill points of tables; None: drawn
     sds: SdsLimits = SDS_LIMITS
-    messages: bool = True  # also clients that use topics themselves
+    messages: bool = True  # whether clients also use topics directly
 
 
 class World:
-    """Everything of one run; all chances come from ``seed``."""
+    """One run; every random number comes from ``seed``."""
 
     def __init__(self, seed: int, config: WorldConfig | None = None) -> None:
         self.seed, self.config = seed, config or WorldConfig()
@@ -166,17 +173,17 @@ class World:
         return draw_kills(self.rng("kills")) if self.tabled else ()
 
     def rng(self, what: str) -> random.Random:
-        """A stream of chances of its own, so that one actor does not disturb another."""
+        """A generator of its own for each purpose, so that one does not change another's draws."""
         return random.Random(f"{self.seed} {what}")
 
     def run(self, scenario: "Callable[[World], Awaitable[None]]") -> History:
-        """Play the scenario to its end and return what was recorded."""
+        """Run the scenario to its end and return its history."""
 
         async def main() -> None:
             self.recorder.note("settings", lease_s=self.config.group.lease_s)
             await scenario(self)
 
-        with heard_only() as witness:
+        with witness_errors() as witness:
             try:
                 self.loop.run(main())
             except (SimulationDeadlock, SimulationRunaway) as error:
@@ -191,13 +198,13 @@ class World:
     # --- servers -------------------------------------------------------------------------------
 
     def running(self) -> list[SimulatedServer]:
-        """Servers that have to answer."""
+        """Servers that have to reply."""
         return [self.current] if self.current else []
 
     def pick(self, rng: random.Random, address: str = "") -> SimulatedServer | None:
-        """A server that a client would ask: mostly the current one, sometimes a zombie.
+        """A server for a client's next call: usually the current one, sometimes a zombie.
 
-        Args: address: where the schedule info sent the client; only a cluster knows it.
+        Args: address: the address from the schedule info; only a cluster uses it.
         """
         zombies = [server for server in self.zombies if server.alive]
         if zombies and rng.random() < 0.3:
@@ -205,7 +212,7 @@ class World:
         return self.current if self.current and self.current.ready else None
 
     async def start_server(self, name: str = "s1") -> SimulatedServer:
-        """Start a server, again and again while faults keep it from it. Raises: ServerLost."""
+        """Start a server; retry while faults prevent it. Raises: ServerLost."""
         error: Exception | None = None
         for _ in range(STARTS_MAX):
             server = self._new_server(name)
@@ -219,10 +226,10 @@ class World:
                 continue
             self.recorder.note("started", server=server.name)
             return server
-        raise ServerLost(f"no server starts: {error!r}")
+        raise ServerLost(f"no server started in {STARTS_MAX} attempts: {error!r}")
 
     async def crash(self, *, power: bool = False) -> None:
-        """Crash the current server, or lose power: then every server dies."""
+        """Crash the current server, or every server in a power loss."""
         if power:
             self.recorder.note("power-loss")
             for server in self._servers:
@@ -235,7 +242,7 @@ class World:
         self.current = None
 
     async def stop_server(self) -> None:
-        """Close the current server in order."""
+        """Shut down the current server cleanly."""
         server, self.current = self.current, None
         if server is not None and server.alive:
             self.recorder.note("stopping", server=server.name)
@@ -274,17 +281,17 @@ class World:
             self.disk.lose_process(server.process)
 
     def _kill(self, process: SimulatedProcess, kill: Kill) -> None:
-        """Storage is at a named step of this process, which dies there."""
+        """Kill the process whose call has reached a kill point."""
         for server in self._servers:
             if server.process is process and server.alive:
                 self.killed[server.name] = kill
-                self.recorder.note("killed-at", server=server.name, step=str(kill))
+                self.recorder.note("killed-at", server=server.name, point=str(kill))
                 self._end_process(server)
 
     # --- the nemesis ---------------------------------------------------------------------------
 
-    async def trouble(self) -> None:
-        """Draw what happens to servers, clock and disk until the time of chaos is over."""
+    async def inject_faults(self) -> None:
+        """Draw faults of servers, clock and disk until the chaos time ends."""
         rng, faults = self._nemesis, self.faults
         until_s = self.loop.time() + self.config.chaos_s
         events: list[tuple[float, Callable[[], Awaitable[None]]]] = [
@@ -307,7 +314,7 @@ class World:
                     await event()
 
     async def heal(self) -> None:
-        """End all faults; exactly one server is left, running."""
+        """End all faults and leave exactly one running server."""
         self.disk.kills.armed = False
         self.disk.healed = True
         self.disk.capacity_bytes = CAPACITY_BYTES

@@ -10,7 +10,7 @@ from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, VersionConf
 from opentalos.model.message import Durability
 from opentalos.testing.simulation.cluster.linked_stores import LinkedFileStore
 from opentalos.testing.simulation.cluster.network import (
-    EVERYBODY,
+    ANY_PLACE,
     FILES,
     META,
     Link,
@@ -130,7 +130,7 @@ def test_a_service_that_was_down_gives_everybody_the_full_time() -> None:
     async def scenario(scene: Scene) -> None:
         meta = scene.meta("s1")
         await meta.create("servers/s1", b"", ephemeral=True)
-        ways = [Way(EVERYBODY, META), Way(META, EVERYBODY)]
+        ways = [Way(ANY_PLACE, META), Way(META, ANY_PLACE)]
         scene.network.cut(ways)
         await asyncio.sleep(3 * SESSION_S)
         assert scene.loop.time() > meta.session().valid_until_s

@@ -6,7 +6,7 @@ import pytest
 
 from opentalos.model.errors import StoreUnavailable
 from opentalos.testing.simulation.checks.checker import check
-from opentalos.testing.simulation.world.witness import heard_only
+from opentalos.testing.simulation.world.witness import witness_errors
 from opentalos.testing.simulation.world.world import World
 
 _log = logging.getLogger("opentalos.somewhere")
@@ -37,7 +37,7 @@ def test_only_a_failure_that_nobody_planned_for_is_an_anomaly(
 def test_nothing_is_logged_meanwhile_and_everything_after(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with heard_only() as witness:
+    with witness_errors() as witness:
         _log.error("a fault is expected")
         _log.error("so is %s", "this", exc_info=StoreUnavailable("away"))
         _log.error("this is not", exc_info=ValueError("1"))
