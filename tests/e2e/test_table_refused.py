@@ -33,7 +33,7 @@ PENDING_MAX = 30  # of one shard
 CONFIG = f"""
 [sds]
 pending_entries_max = {PENDING_MAX}
-hold_s = 0.05
+throttle_max_s = 0.05
 refused_max_s = 0.5
 """
 OTHER, OWNER = "alice", "root"  # of the topic, of the table

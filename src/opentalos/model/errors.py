@@ -1,6 +1,9 @@
-"""One tree of errors, branched by what the caller may do next.
+"""One tree of errors; the branch says what the caller may do next.
 
-A leaf names a condition. Protocol codes live in each gateway's table, which a test keeps complete.
+Three branches: ``RequestError`` (not done, and a retry fails again), ``Unavailable`` (not done, a
+retry is safe), ``OutcomeUnknown`` (the write may have happened; promise I7). A leaf names one
+condition, and its docstring repeats the outcome. Each gateway maps leaves to its protocol's codes
+in one table, which a test keeps complete.
 """
 
 from collections.abc import Mapping
@@ -10,44 +13,46 @@ from typing import ClassVar, Final
 class TalosError(Exception):
     """Root of every error that OpenTalos raises on purpose; its text is shown to the client."""
 
-    retry_safe: ClassVar[bool] = False  # True: nothing was changed, so the caller may send again
+    retry_safe: ClassVar[bool] = False  # True: nothing was changed, the caller may retry
 
 
-# --- not done: the caller is wrong and will stay wrong ---------------------------------------
+# --- not done, permanent: the caller has to change the request -------------------------------
 
 
 class RequestError(TalosError):
-    """Not done: the request is wrong and stays wrong until the caller changes it."""
+    """Not done: the request fails again until the caller changes it."""
 
 
 class BadRequest(RequestError):
-    """The request is malformed or a field is out of its range."""
+    """Not done: the request is malformed or a field is out of range."""
 
 
 class RequestTooLarge(RequestError):
-    """The request is larger than the server accepts."""
+    """Not done: the request is larger than the server accepts."""
 
 
 class InvalidName(RequestError):
-    """A topic, group, principal or organisation name breaks the naming rule."""
+    """Not done: a topic, group, principal or organisation name breaks the naming rule."""
 
 
 class InvalidTopicParams(RequestError):
-    """A topic attribute is missing or out of its range."""
+    """Not done: a topic attribute is missing or out of range."""
 
 
 class ChangePartitionTooFast(RequestError):
-    """The partition count was changed too short a time ago, or a shrink is still draining."""
+    """Not done: the partition count changed too recently, or a shrink is still draining."""
 
 
 class TopicExists(RequestError):
-    """The owner already has a topic of that name."""
+    """Not done: the owner already has a topic with this name."""
 
 
 class NothingThere(RequestError):
-    """What the request names does not exist as far as this server knows. ``records``: owner and
-    name of the topics that it may be about, and what was known of each; another server may just
-    have made or changed them."""
+    """Not done: the named resource does not exist as far as this server knows.
+
+    ``records``: owner, name and known version of the topics that the request may mean. Another
+    server may just have created or changed one of them, so the broker checks these again.
+    """
 
     def __init__(self, text: str, records: tuple[tuple[str, str, object], ...] = ()) -> None:
         super().__init__(text)
@@ -55,158 +60,162 @@ class NothingThere(RequestError):
 
 
 class TopicNotExist(NothingThere):
-    """No such topic, or the caller was granted nothing on it: both answer alike."""
+    """Not done: no such topic, or the caller has no permission on it; both look the same."""
 
 
 class PartitionNotExist(NothingThere):
-    """The partition id is not below the topic's partition count."""
+    """Not done: the partition id is not below the topic's partition count."""
 
 
 class TopicGroupNotExist(RequestError):
-    """The caller has no topic group of that name."""
+    """Not done: the caller has no topic group with this name."""
 
 
 class TopicGroupExists(RequestError):
-    """The caller already has a topic group of that name."""
+    """Not done: the caller already has a topic group with this name."""
 
 
 class SubResourceNameExists(RequestError):
-    """The topic is already bound to an organisation."""
+    """Not done: the topic is already bound to an organisation."""
 
 
 class PermissionDenied(RequestError):
-    """The principal may see the resource but not do this to it."""
+    """Not done: the principal may see the resource but lacks this permission."""
 
 
 class InvalidCredential(RequestError):
-    """Unknown or disabled key, or a wrong signature."""
+    """Not done: unknown or disabled key, or a wrong signature."""
 
 
 class ClockSkewed(RequestError):
-    """The request's timestamp is outside the accepted window of the server's clock."""
+    """Not done: the request's timestamp is too far from the server's clock."""
 
 
 class OffsetOutOfRange(RequestError):
-    """The offset is not retained; confirmed against the manifest, since clients reset on it."""
+    """Not done: the offset is not retained. Confirmed against the manifest, because clients reset
+    their position when they see this error."""
 
 
 class UnexpectedOffset(RequestError):
-    """An offset argument that can be no offset, such as a negative checkpoint."""
+    """Not done: an argument cannot be an offset, such as a negative checkpoint."""
 
 
 class QuotaExceeded(RequestError):
-    """An amount (space, topics, partitions) is used up; the text has limit and measured value."""
+    """Not done: an amount (space, topics, partitions) is used up; the text names limit and use."""
 
 
 class QuotaNotExist(RequestError):
-    """No quota or quota request of that name."""
+    """Not done: no quota or quota request with this name."""
 
 
 class QuotaAutoApproveFailed(RequestError):
-    """The request is too large to be granted without a person."""
+    """Not done: the request is too large to be granted without manual approval."""
 
 
 class LeaseNotHeld(RequestError):
-    """The worker does not hold the lease it acts under."""
+    """Not done: the worker does not hold the lease that the request names."""
 
 
 class ConsumerGroupNotExist(RequestError):
-    """The topic has no such consumer group."""
+    """Not done: the topic has no such consumer group."""
 
 
 class ConsumerGroupWorking(RequestError):
-    """The consumer group still has live workers."""
+    """Not done: the consumer group still has live workers."""
 
 
 class TooManyConsumers(RequestError):
-    """The topic has as many consumer groups or workers as it may have."""
+    """Not done: the topic has reached its limit of consumer groups or workers."""
 
 
 class TableNotExist(RequestError):
-    """No such table, or the caller was granted nothing on it: both answer alike."""
+    """Not done: no such table, or the caller has no permission on it; both look the same."""
 
 
 class TableExists(RequestError):
-    """The owner already has a table of that name."""
+    """Not done: the owner already has a table with this name."""
 
 
 class TableNotEnabled(RequestError):
-    """The table is disabled, or on its way to or from it: it refuses reads and writes."""
+    """Not done: the table is disabled, or being enabled or disabled."""
 
 
 class ValidationFailed(RequestError):
-    """A record, key, condition or schema breaks the table's schema; nothing was applied."""
+    """Not done: a record, key, condition or schema breaks the table's schema."""
 
 
 class SizeExceeded(RequestError):
-    """A key, record, batch or schema is larger than it may be; nothing was applied."""
+    """Not done: a key, record, batch or schema is larger than its limit."""
 
 
 class PrincipalExists(RequestError):
-    """A principal of that name exists."""
+    """Not done: a principal with this name exists."""
 
 
 class PrincipalNotExist(RequestError):
-    """No such principal or key."""
+    """Not done: no such principal or key."""
 
 
 class PreviewFailed(RequestError):
-    """The stored messages could not be decoded for a preview."""
+    """Not done: the stored messages could not be decoded for a preview."""
 
 
 class ProducerFenced(RequestError):
-    """An idempotent producer of a newer epoch has taken this producer id."""
+    """Not done: an idempotent producer with a newer epoch uses this producer id."""
 
 
 class SequenceGap(RequestError):
-    """An idempotent producer skipped a sequence number; an earlier put was not done."""
+    """Not done: an idempotent producer skipped a sequence number; an earlier put is missing."""
 
 
 class NotSupported(RequestError):
-    """A documented part of the protocol that this version does not serve."""
+    """Not done: a documented part of the protocol that this version does not support."""
 
 
 class ConfigError(RequestError):
-    """The configuration cannot be used; the text names the key."""
+    """Not done: the configuration is invalid; the text names the key."""
 
 
 class AlreadyExists(RequestError):
-    """A port's ``create`` found the name taken."""
+    """Not done: a store's ``create`` found the name in use."""
 
 
 class NotFound(RequestError):
-    """A port was asked for a name that does not exist."""
+    """Not done: a store has nothing under this name."""
 
 
 class VersionConflict(RequestError):
-    """A compare-and-set found another version; nothing was changed."""
+    """Not done: a compare-and-set found another version."""
 
 
 class NewerFormat(RequestError):
-    """A file or record was written by a newer version; the text names it. Nothing is touched."""
+    """Not done: a newer version wrote this file or record; the text names it."""
 
 
 class CorruptLog(RequestError):
-    """Stored bytes fail their check; the text names topic, partition, file, position, offset."""
+    """Not done: stored bytes fail their checksum; the text names partition, file and position."""
 
 
-# --- not done: this server, now -----------------------------------------------------------------
+# --- not done, temporary: a retry is safe -------------------------------------------------------
 
 
 class Unavailable(TalosError):
-    """Not done: this server cannot do it now; sending again is safe."""
+    """Not done: this server cannot serve the request now; a retry is safe."""
 
     retry_safe = True
 
 
 class PartitionNotServing(Unavailable):
-    """The partition is opening, closing, or owned by another server."""
+    """Not done: the partition is opening, closing, or owned by another server."""
 
 
 class NotOwner(PartitionNotServing):
-    """Another server serves this partition or consumer group; ``address`` (``host:port``) tells
-    where it is reached, empty if that is not known now. A gateway forwards such a request once.
-    ``topic_uuid``: of the partition's topic, empty for a group; to look again what it says."""
+    """Not done: another server owns this partition or consumer group.
+
+    ``address`` (``host:port``) is that server, empty if it is unknown; a gateway forwards the
+    request there once. ``topic_uuid`` names the partition's topic, so that its record can be
+    refreshed; empty for a group.
+    """
 
     def __init__(self, text: str, address: str = "", topic_uuid: str = "") -> None:
         super().__init__(text)
@@ -214,42 +223,42 @@ class NotOwner(PartitionNotServing):
 
 
 class ExcessivePending(Unavailable):
-    """A bound on bytes in flight is reached."""
+    """Not done: a limit of bytes or requests in flight is reached."""
 
 
 class ThrottleRejected(Unavailable):
-    """A rate quota is used up; the text has limit and measured value."""
+    """Not done: a rate quota is exceeded; the text names limit and measured value."""
 
 
 class StorageFull(Unavailable):
-    """Too little free space to accept a write; reads go on."""
+    """Not done: too little free space for a write; reads continue."""
 
 
 class DeadlinePassed(Unavailable):
-    """The caller's deadline passed before anything was done."""
+    """Not done: the caller's deadline passed first."""
 
 
 class StoreUnavailable(Unavailable):
-    """A backend did not serve the call; nothing was changed."""
+    """Not done: a storage backend did not serve the call."""
 
 
 class RecoveryStuck(Unavailable):
-    """The storage could not fence a file before the deadline; the text names it."""
+    """Not done: the storage could not fence a file before the deadline; the text names it."""
 
 
-# --- durable or not: only an idempotent retry is safe -------------------------------------------
+# --- unknown: the write may be durable, so only an idempotent retry is safe ---------------------
 
 
 class OutcomeUnknown(TalosError):
-    """The write may or may not have happened; a blind retry may duplicate it."""
+    """Unknown: the write may or may not have happened; a plain retry may duplicate it."""
 
 
 class Fenced(OutcomeUnknown):
-    """Another owner fenced this file: this writer can never acknowledge again."""
+    """Unknown: another owner fenced this file; this writer acknowledges nothing any more."""
 
 
 class WriterDead(OutcomeUnknown):
-    """A commit failed; the file takes no more writes."""
+    """Unknown: a commit failed; the file accepts no further writes."""
 
 
 ERRORS_BY_NAME: Final[Mapping[str, type[TalosError]]] = {

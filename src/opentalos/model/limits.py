@@ -1,7 +1,8 @@
-"""Every bound of the server, as the sections of the configuration file.
+"""Every limit of the server, as sections of the configuration file.
 
-Each dataclass is one TOML section; each field one key, with its unit in the name. Relations are
-checked on construction. The reference page is generated from these classes and their comments.
+Each dataclass is one TOML section and each field one key, with its unit in the name. Constructors
+check how keys relate. ``scripts/generate_config_reference.py`` makes the reference page from the
+docstrings and the comments on the fields.
 """
 
 from dataclasses import dataclass
@@ -14,39 +15,51 @@ def _need(condition: bool, text: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLimits:
-    """[log] Bounds of the partition log."""
+    """[log] Limits of the partition log."""
 
-    group_bytes_max: int = 4 << 20  # payload bytes of one commit; one block may be larger
-    group_blocks_max: int = 512  # blocks of one commit; two chunks each stay below IOV_MAX
+    group_bytes_max: int = (
+        4 << 20
+    )  # payload bytes of one group commit; a single larger block still fits
+    group_blocks_max: int = 512  # blocks of one group commit; two buffers each stay below IOV_MAX
     pending_bytes_max: int = 64 << 20  # waiting for commit, per partition
     pending_bytes_total_max: int = 256 << 20  # waiting for commit, whole server
     segment_bytes_max: int = 128 << 20  # a segment is sealed at this size
-    segment_bytes_hard_max: int = 2 << 30  # while coordination is away; on HDFS what fits a block
+    segment_bytes_hard_max: int = (
+        2 << 30
+    )  # limit while the meta store is away; fits a block on HDFS
     segment_age_max_s: float = 3600.0  # an open segment is sealed at this age
-    segments_open_max: int = 256  # files open for writing at once; the idlest is sealed first
-    idle_seal_s: float = 300.0  # a partition without puts for so long is sealed
-    index_interval_bytes: int = 64 << 10  # one index entry per so many bytes of a segment
+    segments_open_max: int = 256  # open segments; beyond it the one idle for longest is sealed
+    idle_seal_s: float = 300.0  # an open segment without puts is sealed after this time
+    index_interval_bytes: int = 64 << 10  # segment bytes per index entry
     tail_cache_bytes_max: int = 128 << 20  # recent blocks kept in memory, whole server
-    lanes: int = 2  # commits at once while none stalls; 2 suit a disk, slower stores want more
-    lanes_max: int = 32  # with the lanes that stalled commits keep busy
-    lane_stall_ms: int = 20  # a commit longer than this keeps its lane for itself; others move on
-    recover_deadline_s: float = 10.0  # fencing and measuring the last segment of a dead owner
-    reopen_attempts_max: int = 8  # after failed commits, before waiting puts are refused
-    retention_interval_s: float = 30.0  # between two passes of retention and idle sealing
-    delete_grace_s: float = 60.0  # a dropped segment's file stays for readers under way
-    clock_disagree_max_s: float = 300.0  # wall against loop clock; beyond it retention stands
-    close_s: float = 1.5  # sealing at shutdown; what is not sealed then is recovered at start
-    space_reserve_bytes: int = 256 << 20  # puts are refused below this much free space
-    group_commit: bool = True  # False: one block per commit, to measure what grouping gains
+    lanes: int = 2  # concurrent commits while none stalls; 2 suit a disk, slower stores need more
+    lanes_max: int = 32  # including lanes that stalled commits occupy
+    lane_stall_ms: int = 20  # a commit longer than this is stalled and no longer counts in lanes
+    recover_deadline_s: float = 10.0  # to fence and measure the last segment of a failed owner
+    reopen_attempts_max: int = 8  # after failed commits, before waiting puts are rejected
+    retention_interval_s: float = 30.0  # between passes of retention and idle sealing
+    delete_grace_s: float = 60.0  # a dropped segment's file stays this long for current readers
+    clock_disagree_max_s: float = 300.0  # wall clock against loop clock; beyond it retention pauses
+    close_s: float = 1.5  # for sealing at shutdown; the next start recovers unsealed segments
+    space_reserve_bytes: int = 256 << 20  # puts are rejected when less space is free
+    group_commit: bool = True  # false: one block per commit, to measure the gain of group commit
 
     def __post_init__(self) -> None:
-        _need(0 < self.group_bytes_max <= self.pending_bytes_max, "need 0 < group <= pending")
-        _need(self.pending_bytes_max <= self.pending_bytes_total_max, "need pending <= total")
+        _need(
+            0 < self.group_bytes_max <= self.pending_bytes_max,
+            "need 0 < group_bytes_max <= pending_bytes_max",
+        )
+        _need(
+            self.pending_bytes_max <= self.pending_bytes_total_max,
+            "need pending_bytes_max <= pending_bytes_total_max",
+        )
         _need(0 < self.lanes <= self.lanes_max, "need 0 < lanes <= lanes_max")
         _need(self.group_blocks_max > 0, "need group_blocks_max > 0")
         _need(self.segment_bytes_max >= 1 << 10, "need segment_bytes_max >= 1 KiB")
         hard_max = self.segment_bytes_hard_max
-        _need(self.segment_bytes_max <= hard_max, "need segment_bytes_max <= _hard_max")
+        _need(
+            self.segment_bytes_max <= hard_max, "need segment_bytes_max <= segment_bytes_hard_max"
+        )
         _need(self.segments_open_max > 0, "need segments_open_max > 0")
         _need(self.index_interval_bytes >= 1 << 9, "need index_interval_bytes >= 512")
         _need(self.retention_interval_s > 0, "need retention_interval_s > 0")
@@ -54,20 +67,25 @@ class LogLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """[http] Bounds of the HTTP port."""
+    """[http] Limits of the HTTP port."""
 
-    body_bytes_max: int = 32 << 20  # larger bodies get 413 before they are read
+    body_bytes_max: int = 32 << 20  # larger bodies are rejected with 413 before they are read
     bodies_bytes_total_max: int = 512 << 20  # request bodies in memory, whole server
     header_bytes_max: int = 16 << 10  # request line and headers
     connections_max: int = 10_000
     request_timeout_s: float = 30.0  # from the first byte of a request to its last
-    idle_timeout_s: float = 120.0  # a kept-alive connection without a request
-    write_stall_s: float = 30.0  # a client that does not read its reply
-    drain_s: float = 3.0  # requests under way may finish so long after SIGTERM
-    failure_lines_per_s_max: int = 100  # log lines of failed requests; the rest is only counted
+    idle_timeout_s: float = 120.0  # for a keep-alive connection without a request
+    write_stall_s: float = 30.0  # a client that does not read its reply is disconnected
+    drain_s: float = 3.0  # time for requests under way to finish after SIGTERM
+    failure_lines_per_s_max: int = (
+        100  # log lines of failed requests; further ones are only counted
+    )
 
     def __post_init__(self) -> None:
-        _need(0 < self.body_bytes_max <= self.bodies_bytes_total_max, "need 0 < body <= total")
+        _need(
+            0 < self.body_bytes_max <= self.bodies_bytes_total_max,
+            "need 0 < body_bytes_max <= bodies_bytes_total_max",
+        )
         _need(self.header_bytes_max >= 1 << 10, "need header_bytes_max >= 1 KiB")
         _need(self.connections_max > 0, "need connections_max > 0")
         timeouts_s = (self.request_timeout_s, self.idle_timeout_s, self.write_stall_s)
@@ -77,20 +95,22 @@ class HttpLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """[tls] TLS of the port. Files are PEM; a changed one is taken over without a restart."""
+    """[tls] TLS of the port. Files are PEM; changed files are loaded without a restart."""
 
     cert_file: str = ""  # this server's certificate and its intermediates; empty: plain HTTP
-    key_file: str = ""  # its private key, without a pass phrase
-    client_ca_file: str = ""  # if set, clients must show a certificate that one of these signed
-    peer_ca_file: str = ""  # who signs the other servers' certificates; empty: the system's list
-    minimum_version: str = "1.2"  # of TLS; or 1.3
-    handshake_timeout_s: float = 10.0  # from the connection to the end of its handshake
-    handshakes_max: int = 2_000  # under way at once; more are cut
-    reload_interval_s: float = 5.0  # between two looks at the files
+    key_file: str = ""  # the certificate's private key, without a pass phrase
+    client_ca_file: str = ""  # if set, clients must present a certificate signed by one of these
+    peer_ca_file: str = (
+        ""  # authorities of the other servers' certificates; empty: the system's list
+    )
+    minimum_version: str = "1.2"  # 1.2 or 1.3
+    handshake_timeout_s: float = 10.0  # from the connection to the end of the handshake
+    handshakes_max: int = 2_000  # concurrent handshakes; further connections are closed
+    reload_interval_s: float = 5.0  # between checks of the files
 
     def __post_init__(self) -> None:
         both = bool(self.cert_file) == bool(self.key_file)
-        _need(both, "need cert_file and key_file, or neither")
+        _need(both, "set both cert_file and key_file, or neither")
         _need(bool(self.cert_file) or not self.client_ca_file, "client_ca_file needs cert_file")
         _need(self.minimum_version in ("1.2", "1.3"), 'minimum_version must be "1.2" or "1.3"')
         _need(self.handshake_timeout_s > 0, "need handshake_timeout_s > 0")
@@ -105,10 +125,10 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSettings:
-    """[metrics] What /metrics shows to whom. The port is the one that clients reach."""
+    """[metrics] Who may read /metrics, which is on the clients' port."""
 
-    access: str = "admin"  # admin: with an administrator's key; open: to everybody
-    topics_max: int = 0  # the busiest topics have series of their own; the rest is "other"
+    access: str = "admin"  # admin: an administrator's key is required; open: no key
+    topics_max: int = 0  # the busiest topics get their own series; the rest is "other"
 
     def __post_init__(self) -> None:
         _need(self.access in ("admin", "open"), 'access must be "admin" or "open"')
@@ -116,7 +136,7 @@ class MetricsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemTopicSettings:
-    """How a topic of the service is made; whoever administers it may change it later."""
+    """Settings of an internal topic at creation; an administrator may change them later."""
 
     partitions: int = 4
     retention_s: int = 7 * 86_400
@@ -125,19 +145,21 @@ class SystemTopicSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringSettings:
-    """[measuring] What this server measures and writes to the topic __metrics."""
+    """[measuring] Measurements that this server writes to the topic __metrics."""
 
     enabled: bool = True
-    step_s: float = 10.0  # a row of each thing measured so often; steps are aligned to the clock
-    rows_max: int = 1_000  # partitions with rows of their own in a step; the others share one
-    spool_bytes_max: int = 64 << 20  # kept on disk while the topic takes nothing; oldest go first
-    partitions: int = 4  # of __metrics when it is made
-    retention_s: int = 7 * 86_400  # of __metrics when it is made
-    retention_bytes: int = 2 << 30  # of each of its partitions when it is made; 0: no limit
+    step_s: float = 10.0  # interval between measurements, aligned to the clock
+    rows_max: int = 1_000  # partitions with their own row per interval; the others share one
+    spool_bytes_max: int = (
+        64 << 20
+    )  # kept on disk while the topic is unavailable; the oldest are dropped first
+    partitions: int = 4  # of __metrics at creation
+    retention_s: int = 7 * 86_400  # of __metrics at creation
+    retention_bytes: int = 2 << 30  # of each partition of __metrics at creation; 0: no limit
 
     def __post_init__(self) -> None:
         _need(1.0 <= self.step_s <= 3_600.0, "need 1 <= step_s <= 3600")
-        _need(float(self.step_s).is_integer(), "need whole seconds in step_s")
+        _need(float(self.step_s).is_integer(), "step_s must be a whole number of seconds")
         _need(0 < self.rows_max <= 10_000, "need 0 < rows_max <= 10000")
         _need(self.spool_bytes_max >= 1 << 20, "need spool_bytes_max >= 1 MiB")
         _need(self.partitions > 0, "need partitions > 0")
@@ -145,12 +167,12 @@ class MeasuringSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeteringSettings:
-    """[metering] What tenants stored, counted from the log and written to the topic __usage."""
+    """[metering] Storage use of tenants, counted from the log and written to the topic __usage."""
 
     enabled: bool = True
-    interval_s: float = 30.0  # between two events of a minute that goes on
-    partitions: int = 4  # of __usage when it is made
-    retention_s: int = 40 * 86_400  # of __usage when it is made: a month can be billed anew
+    interval_s: float = 30.0  # between usage events of the current minute
+    partitions: int = 4  # of __usage at creation
+    retention_s: int = 40 * 86_400  # of __usage at creation; a month can be billed again
 
     def __post_init__(self) -> None:
         _need(0.0 < self.interval_s <= 3_600.0, "need 0 < interval_s <= 3600")
@@ -159,11 +181,11 @@ class MeteringSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthLimits:
-    """[auth] Who may call."""
+    """[auth] Authentication of requests."""
 
-    clock_skew_max_s: int = 900  # the Go and Python clients never correct their clock
-    anonymous: bool = False  # True: unsigned Guest requests become the guest principal
-    denial_log_per_s_max: int = 20  # audit lines; what is left out is counted
+    clock_skew_max_s: int = 900  # the Go and Python clients never correct for clock skew
+    anonymous: bool = False  # true: unsigned Guest requests act as the guest principal
+    denial_log_per_s_max: int = 20  # audit log lines; further denials are only counted
 
     def __post_init__(self) -> None:
         _need(self.clock_skew_max_s > 0, "need clock_skew_max_s > 0")
@@ -171,14 +193,14 @@ class AuthLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageLimits:
-    """[message] Bounds of puts and gets."""
+    """[message] Limits of puts and gets."""
 
     block_bytes_max: int = 20 << 20  # one compressed block
     block_messages_max: int = 100_000  # messageNumber of one block
-    get_messages_max: int = 20_000  # newer Go clients ask for so many
+    get_messages_max: int = 20_000  # newer Go clients request this many
     get_bytes_max: int = 10 << 20  # of one reply, unless its first block is larger
-    get_hold_s: float = 0.5  # an empty getMessage waits so long for new messages
-    get_holds_max: int = 10_000  # getMessage calls held at once
+    get_wait_s: float = 0.5  # an empty getMessage waits this long for new messages
+    get_waiting_max: int = 10_000  # getMessage calls that wait at once
     preview_messages_max: int = 20
 
     def __post_init__(self) -> None:
@@ -186,12 +208,12 @@ class MessageLimits:
         _need(0 < self.block_messages_max, "need block_messages_max > 0")
         _need(0 < self.get_messages_max, "need get_messages_max > 0")
         _need(0 < self.get_bytes_max, "need get_bytes_max > 0")
-        _need(0 <= self.get_hold_s <= 4, "need get_hold_s <= 4: clients time out after 5 s")
+        _need(0 <= self.get_wait_s <= 4, "need get_wait_s <= 4: clients time out after 5 s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLimits:
-    """[topic] Bounds and defaults of topics."""
+    """[topic] Limits and defaults of topics."""
 
     # Source: docs/protocol/administration.md#topic-attributes.
     partitions_default: int = 8
@@ -201,17 +223,25 @@ class TopicLimits:
     retention_max_s: int = 365 * 86_400
     attributes_bytes_max: int = 64 << 10
     topics_max: int = 100_000  # whole server
-    change_partition_interval_s: float = 5.0  # between two changes of a partition count
-    shrink_force_s: float = 86_400.0  # a shrink ends after so long even if a group never drains
+    change_partition_interval_s: float = 5.0  # between changes of a topic's partition count
+    shrink_force_s: float = (
+        86_400.0  # a shrink completes after this time even if a group has not drained
+    )
 
     def __post_init__(self) -> None:
-        _need(0 < self.partitions_default <= self.partitions_max, "need 0 < default <= max")
-        _need(self.retention_min_s <= self.retention_default_s <= self.retention_max_s, "retention")
+        _need(
+            0 < self.partitions_default <= self.partitions_max,
+            "need 0 < partitions_default <= partitions_max",
+        )
+        _need(
+            self.retention_min_s <= self.retention_default_s <= self.retention_max_s,
+            "need retention_min_s <= retention_default_s <= retention_max_s",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """[group] Bounds of consumer groups."""
+    """[group] Limits of consumer groups."""
 
     # Source: docs/protocol/consumers.md#leases.
     lease_s: float = 30.0  # clients renew every 7 s
@@ -229,8 +259,10 @@ class QuotaLimits:
     """[quota] Default quotas."""
 
     # Source of the limits of users and topics: docs/protocol/administration.md#quotas.
-    hold_s: float = 3.0  # a request over its rate waits at most so long
-    held_bytes_max: int = 64 << 20  # request bytes waiting for rate, whole server
+    throttle_max_s: float = (
+        3.0  # a request over its rate is delayed at most this long, then rejected
+    )
+    throttled_bytes_max: int = 64 << 20  # bytes of delayed puts, whole server
     user_space_bytes: int = 1 << 40
     user_put_requests_per_s: int = 40_000
     user_get_requests_per_s: int = 40_000
@@ -246,29 +278,29 @@ class QuotaLimits:
     partition_get_requests_per_s: int = 0  # 0: no limit
     organisation_put_bytes_per_s: int = 0  # 0: no limit
     organisation_get_bytes_per_s: int = 0  # 0: no limit
-    organisation_partitions: int = 10_000  # until an admin approves more
+    organisation_partitions: int = 10_000  # until an administrator approves more
 
     def __post_init__(self) -> None:
-        _need(0 <= self.hold_s <= 4, "need hold_s <= 4: clients time out after 5 s")
+        _need(0 <= self.throttle_max_s <= 4, "need throttle_max_s <= 4: clients time out after 5 s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaApprovalLimits:
-    """[quota_approval] Which requests for partitions are decided without a person."""
+    """[quota_approval] Which partition requests are decided automatically."""
 
-    capacity_partitions: int = 0  # of the whole cluster; 0: not told, a person decides
-    capacity_bytes_per_s: int = 0  # put to the whole cluster at its peak; 0: not told
-    fill_max: float = 0.8  # share of the capacity that is given away without a person
-    partition_bytes_per_s: int = 5_000_000  # that a partition is planned for, reserve included
-    reserve: float = 0.5  # of the expected traffic on top of it
-    floor_partitions: int = 8  # so many need no history, while there is capacity
-    horizon_days: int = 30  # a grant is to be enough for so long
-    history_days_min: int = 14  # two weeks tell a weekly season; less is for a person
-    projection_age_max_days: int = 3  # an older projection is for a person
-    spreads: float = 2.0  # of the days around their trend, added to what is expected
-    slack: float = 1.5  # up to so many times the need is granted, since people round up
-    exaggeration: float = 3.0  # asked for more than so many times the need: rejected
-    growth_max: float = 4.0  # traffic that is to grow by more within the horizon: for a person
+    capacity_partitions: int = 0  # of the whole cluster; 0: unknown, requires manual approval
+    capacity_bytes_per_s: int = 0  # peak put rate of the whole cluster; 0: unknown
+    fill_max: float = 0.8  # share of the capacity that is granted automatically
+    partition_bytes_per_s: int = 5_000_000  # planned traffic of a partition, reserve included
+    reserve: float = 0.5  # share added to the expected traffic
+    floor_partitions: int = 8  # granted without history while there is capacity
+    horizon_days: int = 30  # period that a grant must cover
+    history_days_min: int = 14  # shows a weekly season; less requires manual approval
+    projection_age_max_days: int = 3  # an older projection requires manual approval
+    spreads: float = 2.0  # standard deviations added to the expected traffic
+    slack: float = 1.5  # requests up to this multiple of the need are granted
+    exaggeration: float = 3.0  # requests beyond this multiple of the need are rejected
+    growth_max: float = 4.0  # larger growth within the horizon requires manual approval
 
     def __post_init__(self) -> None:
         _need(0 < self.fill_max <= 1, "need 0 < fill_max <= 1")
@@ -279,26 +311,31 @@ class QuotaApprovalLimits:
         _need(1 <= self.slack <= self.exaggeration, "need 1 <= slack <= exaggeration")
         _need(self.growth_max >= 1, "need growth_max >= 1")
         room = self.capacity_partitions * self.fill_max
-        told = self.capacity_partitions > 0
-        _need(not told or self.floor_partitions <= room, "need floor_partitions <= the capacity")
+        known = self.capacity_partitions > 0
+        _need(
+            not known or self.floor_partitions <= room,
+            "need floor_partitions <= capacity_partitions * fill_max",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLimits:
-    """[cluster] Several servers over shared storage; used with a zookeeper:// meta store only."""
+    """[cluster] Several servers over shared storage; used with zookeeper:// meta only."""
 
-    name: str = ""  # of this server, the same after a restart; empty: the one in its DATA
-    key_file: str = ""  # 32 bytes in base64, the same on every server; empty: DATA/server.key
-    virtual_nodes: int = 128  # of a server on the ring while no weights are set
-    stable_after_s: float = 10.0  # a server that joins gets partitions when it lasted so long
-    restart_s: float = 20.0  # partitions stay reserved so long for an announced restart
-    probe_interval_s: float = 0.25  # between two looks whether a server's port refuses
-    probe_confirm_s: float = 0.2  # a refusal counts when it is seen again after so long
-    handover_s: float = 2.0  # a new owner waits so long for the former one to seal
-    moves_at_once: int = 64  # planned moves under way, whole cluster
+    name: str = ""  # of this server, stable over restarts; empty: the one in its DATA
+    key_file: str = ""  # 32 bytes in base64, the same on all servers; empty: DATA/server.key
+    virtual_nodes: int = 128  # of a server on the hash ring while no weights are set
+    stable_after_s: float = 10.0  # a joining server gets partitions after this time
+    restart_s: float = 20.0  # partitions stay reserved this long for an announced restart
+    probe_interval_s: float = 0.25  # between probes of another server's port
+    probe_confirm_s: float = (
+        0.2  # a refused connection is probed again after this time before it counts
+    )
+    handover_s: float = 2.0  # a new owner waits this long for the former owner to seal
+    moves_at_once: int = 64  # concurrent planned moves, whole cluster
     peer_connections_max: int = 64  # to one other server
     peer_timeout_s: float = 10.0  # of one call to another server
-    stop_s: float = 15.0  # from SIGTERM to the exit; half of it for sealing. Below restart_s
+    stop_s: float = 15.0  # from SIGTERM to exit, half of it for sealing; less than restart_s
 
     def __post_init__(self) -> None:
         _need(self.virtual_nodes > 0, "need virtual_nodes > 0")
@@ -311,10 +348,10 @@ class ClusterLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JvmLimits:
-    """[jvm] The Java virtual machine in the process, for hdfs:// and hbase:// storage."""
+    """[jvm] The Java virtual machine inside the process, for hdfs:// and hbase:// storage."""
 
-    jars: str = ""  # folder with the client jars; empty: where talos backend fetch puts them
-    heap_mb: int = 256  # its largest heap
+    jars: str = ""  # folder of the client jars; empty: the folder of talos backend fetch
+    heap_mb: int = 256  # maximum heap
 
     def __post_init__(self) -> None:
         _need(self.heap_mb >= 64, "need heap_mb >= 64")
@@ -322,15 +359,15 @@ class JvmLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HdfsLimits:
-    """[hdfs] How the log is kept in HDFS."""
+    """[hdfs] The message log in HDFS."""
 
     conf_dir: str = ""  # core-site.xml and hdfs-site.xml; empty: HADOOP_CONF_DIR
     replication: int = 3
-    replicas_min: int = 1  # DataNodes a commit must reach; on fewer nothing is acknowledged
-    block_bytes: int = 256 << 20  # [log] segment_bytes_max + the largest group + 1 MiB at least
-    threads: int = 8  # commits under way at once; up to four times as many while HDFS is slow
-    commit_timeout_s: float = 10.0  # a commit without an answer for so long ends its file
-    datanode_timeout_s: float = 10.0  # after it and 5 s per replica the client gives a DataNode up
+    replicas_min: int = 1  # DataNodes a commit must reach to be acknowledged
+    block_bytes: int = 256 << 20  # at least [log] segment_bytes_max + the largest group + 1 MiB
+    threads: int = 8  # concurrent commits; up to four times as many while HDFS is slow
+    commit_timeout_s: float = 10.0  # a commit without an answer after this time closes its file
+    datanode_timeout_s: float = 10.0  # plus 5 s per replica, then the client abandons a DataNode
     call_timeout_s: float = 15.0  # of one call to the NameNode
     kerberos_principal: str = ""  # with kerberos_keytab; empty: no login
     kerberos_keytab: str = ""
@@ -341,10 +378,10 @@ class HdfsLimits:
         _need(self.block_bytes % 4096 == 0, "need block_bytes to be a multiple of 4096")
         _need(self.threads > 0, "need threads > 0")
         timeouts_s = (self.commit_timeout_s, self.datanode_timeout_s, self.call_timeout_s)
-        _need(min(timeouts_s) > 0, "need commit_, datanode_ and call_timeout_s > 0")
+        _need(min(timeouts_s) > 0, "need commit_timeout_s, datanode_timeout_s, call_timeout_s > 0")
         _need(
             bool(self.kerberos_principal) == bool(self.kerberos_keytab),
-            "need kerberos_principal and kerberos_keytab, or neither",
+            "set both kerberos_principal and kerberos_keytab, or neither",
         )
 
 
@@ -352,11 +389,11 @@ class HdfsLimits:
 class ZookeeperLimits:
     """[zookeeper] The coordination service."""
 
-    session_s: float = 6.0  # a server that is silent for so long has lost its partitions
+    session_s: float = 6.0  # a server that is silent for this long loses its partitions
     connect_timeout_s: float = 10.0
     call_timeout_s: float = 10.0
     auth: str = ""  # SCHEME:CREDENTIAL, such as digest:user:password; empty: none
-    tombstone_s: float = 86_400.0  # a removed record keeps its version for so long
+    tombstone_s: float = 86_400.0  # a removed record keeps its version this long
 
     def __post_init__(self) -> None:
         _need(self.session_s > 0, "need session_s > 0")
@@ -364,12 +401,12 @@ class ZookeeperLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HbaseLimits:
-    """[hbase] Where consumer groups and tables are kept."""
+    """[hbase] The store of consumer groups and tables."""
 
-    conf_dir: str = ""  # hbase-site.xml; empty: HBASE_CONF_DIR, else only the URL counts
-    threads: int = 8  # calls under way at once
-    connect_timeout_s: float = 30.0  # at start, until the namespace is there
-    call_timeout_s: float = 10.0  # of one call, with all its repeats
+    conf_dir: str = ""  # folder of hbase-site.xml; empty: HBASE_CONF_DIR, else the URL alone
+    threads: int = 8  # concurrent calls
+    connect_timeout_s: float = 30.0  # at start, until the namespace exists
+    call_timeout_s: float = 10.0  # of one call, including its retries
 
     def __post_init__(self) -> None:
         _need(self.threads > 0, "need threads > 0")
@@ -378,7 +415,7 @@ class HbaseLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SdsLimits:
-    """[sds] Bounds of structured tables and their streams."""
+    """[sds] Limits of structured tables and their streams."""
 
     tables_max: int = 10_000  # whole server
     user_tables: int = 1_000  # of one owner
@@ -398,7 +435,7 @@ class SdsLimits:
     condition_bytes_max: int = 8 << 10  # of a scan's condition
     read_units_per_s: int = 40_000  # default of a table
     write_units_per_s: int = 20_000  # default of a table
-    hold_s: float = 3.0  # maximum throttling of a call over its table's rate
+    throttle_max_s: float = 3.0  # a call over its table's rate is delayed at most this long
     when_full: str = "refuse"  # or gap: default for a stream whose topic rejects puts for long
     group_rows_max: int = 512  # rows that one shard commits together
     group_bytes_max: int = 4 << 20  # of cells that one shard commits together
@@ -421,24 +458,43 @@ class SdsLimits:
     def __post_init__(self) -> None:
         _need(0 < self.shards_max <= 65_536, "need 0 < shards_max <= 65536")
         _need(0 < self.key_bytes_max <= 1 << 10, "need key_bytes_max <= 1 KiB")
-        _need(self.key_bytes_max <= self.record_bytes_max, "need key_ <= record_bytes_max")
+        _need(self.key_bytes_max <= self.record_bytes_max, "need key_bytes_max <= record_bytes_max")
         _need(self.record_bytes_max <= 1 << 20, "need record_bytes_max <= 1 MiB")
-        _need(self.record_bytes_max <= self.group_bytes_max, "need record_ <= group_bytes_max")
-        _need(self.record_bytes_max <= self.pending_bytes_max, "need record_ <= pending_bytes_max")
+        _need(
+            self.record_bytes_max <= self.group_bytes_max,
+            "need record_bytes_max <= group_bytes_max",
+        )
+        _need(
+            self.record_bytes_max <= self.pending_bytes_max,
+            "need record_bytes_max <= pending_bytes_max",
+        )
         _need(
             self.pending_entries_max <= self.server_pending_entries_max
             and self.pending_bytes_max <= self.server_pending_bytes_max,
-            "need pending_ <= server_pending_entries_max, _bytes_max",
+            "need pending_entries_max <= server_pending_entries_max and pending_bytes_max <= "
+            "server_pending_bytes_max",
         )
-        _need(self.record_bytes_max <= self.batch_bytes_max, "need record_ <= batch_bytes_max")
+        _need(
+            self.record_bytes_max <= self.batch_bytes_max,
+            "need record_bytes_max <= batch_bytes_max",
+        )
         counts = (self.batch_items_max, self.scan_records_max, self.scan_rows_max)
         _need(min(counts) > 0, "need batch_items_max, scan_records_max, scan_rows_max > 0")
-        _need(min(self.read_units_per_s, self.write_units_per_s) > 0, "need units_per_s > 0")
-        _need(0 <= self.hold_s <= 4, "need hold_s <= 4: clients time out after 10 s at most")
+        _need(
+            min(self.read_units_per_s, self.write_units_per_s) > 0,
+            "need read_units_per_s, write_units_per_s > 0",
+        )
+        _need(0 <= self.throttle_max_s <= 4, "need throttle_max_s <= 4: clients time out after 5 s")
         _need(self.when_full in ("refuse", "gap"), 'when_full must be "refuse" or "gap"')
         _need(0 < self.group_rows_max <= 1_000, "need 0 < group_rows_max <= 1000")
-        _need(min(self.waiting_max, self.pending_entries_max) > 0, "need waiting_, pending_ > 0")
+        _need(
+            min(self.waiting_max, self.pending_entries_max) > 0,
+            "need waiting_max, pending_entries_max > 0",
+        )
         scans = (self.opened_scan_interval_s, self.pending_scan_interval_s)
-        _need(min(*scans, self.sweep_interval_s) > 0, "need intervals > 0")
+        _need(
+            min(*scans, self.sweep_interval_s) > 0,
+            "need opened_scan_interval_s, pending_scan_interval_s, sweep_interval_s > 0",
+        )
         _need(self.write_deadline_s <= self.settle_s, "need write_deadline_s <= settle_s")
-        _need(self.tombstone_s >= 86_400, "need tombstone_s of a day at least")
+        _need(self.tombstone_s >= 86_400, "need tombstone_s >= 86400")

@@ -46,6 +46,11 @@ _RENAMED: Final = {
     ("sds", "slices_max"): "shards_max",
     ("sds", "look_s"): "pending_scan_interval_s",
     ("sds", "opened_look_s"): "opened_scan_interval_s",
+    ("sds", "hold_s"): "throttle_max_s",
+    ("quota", "hold_s"): "throttle_max_s",
+    ("quota", "held_bytes_max"): "throttled_bytes_max",
+    ("message", "get_hold_s"): "get_wait_s",
+    ("message", "get_holds_max"): "get_waiting_max",
 }
 _CONFIG_BYTES_MAX = 1 << 20
 _REMOTE = ("hdfs", "zookeeper", "hbase")  # schemes of URLs that name a host

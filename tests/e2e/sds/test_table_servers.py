@@ -220,7 +220,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_a_gap_begins_with_the_oldest_change_of_any_server() -> None:
-    small = SdsLimits(pending_entries_max=8, hold_s=0.05, refused_max_s=3_600.0)
+    small = SdsLimits(pending_entries_max=8, throttle_max_s=0.05, refused_max_s=3_600.0)
     async with servers_of(sds=small) as servers:
         one, two = servers
         topic = await one.broker.topics.create_topic(BOB, NewTopic(name="t", partitions=2))

@@ -180,10 +180,10 @@ class MessageService:
         bytes_count: int,
         put: tuple[Principal, PutTarget, Sequence[MessageBlock], AppendWaiter],
     ) -> None:
-        held_bytes_max = self._context.config.quota.held_bytes_max
-        if self._held_bytes + bytes_count > held_bytes_max:
+        throttled_bytes_max = self._context.config.quota.throttled_bytes_max
+        if self._held_bytes + bytes_count > throttled_bytes_max:
             raise ThrottleRejected(
-                f"puts over their rate: limit {held_bytes_max} bytes held, "
+                f"puts over their rate: limit {throttled_bytes_max} bytes held, "
                 f"measured {self._held_bytes + bytes_count}"
             )
         self._held_bytes += bytes_count
@@ -229,7 +229,7 @@ class MessageService:
         return result
 
     async def get(self, caller: Principal, query: GetQuery) -> GetResult:
-        """Read blocks; waits up to ``get_hold_s`` for messages at the log's end.
+        """Read blocks; waits up to ``get_wait_s`` for messages at the log's end.
 
         Raises: OffsetOutOfRange, PartitionNotServing, CorruptLog, ThrottleRejected and others.
         """
@@ -244,8 +244,8 @@ class MessageService:
             # Topic, permission or deadline may be gone by now.
             topic = self._readable(caller, query.resource, query.partition)
             self._check_query(query)
-        hold_s = 0.0 if hold_s else self._limits.get_hold_s
-        if self._holds >= self._limits.get_holds_max:
+        hold_s = 0.0 if hold_s else self._limits.get_wait_s
+        if self._holds >= self._limits.get_waiting_max:
             hold_s = 0.0
         self._holds += 1
         try:

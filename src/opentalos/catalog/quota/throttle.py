@@ -1,9 +1,10 @@
-"""Rate quotas: token buckets per partition, topic, user and organisation, one handle per route.
+"""Rate quotas: token buckets per partition, topic, user and organisation.
 
-A bucket is one float: the loop time up to which its tokens are spent. It may lag behind now by at
-most one second (the burst) and may run ahead of now (debt): who meets a debt is held until it is
-paid, or rejected if that takes longer than ``hold_s``. So a request larger than a second's worth
-still passes, and the ones after it pay.
+The broker asks for a ``ThrottleHandle`` with every put and get and delays the request as the
+handle says. A bucket is one float: the loop time up to which its tokens are spent. It may lag
+behind now by one second at most (the burst), and be ahead of now (overdrawn). A request may
+overdraw a bucket; later requests are delayed until it refills, or rejected if that takes longer
+than ``throttle_max_s``. So a request larger than one second's rate still passes.
 """
 
 import asyncio
@@ -17,15 +18,15 @@ from opentalos.model.errors import ThrottleRejected
 from opentalos.model.identity import Principal
 from opentalos.model.limits import QuotaLimits
 
-HANDLES_MAX = 100_000  # cached routes; above it the cache starts anew
-BUCKETS_MAX = 100_000  # above it the full ones are forgotten
-HOLD_MIN_S = 0.001  # a shorter debt is not worth a timer; it stays charged
-BURST_S = 1.0  # unused rate is kept for so long
-MEASURE_S = 1.0  # the measured value in an error's text is an average over so long
+HANDLES_MAX = 100_000  # cached handles; beyond it the cache is cleared
+BUCKETS_MAX = 100_000  # beyond it full buckets are dropped
+DELAY_MIN_S = 0.001  # a shorter delay is not worth a timer; the tokens stay charged
+BURST_S = 1.0  # unused rate is kept this long
+MEASURE_S = 1.0  # the measured value in an error's text is an average over this time
 
 
 class Bucket:
-    """One rate. ``spent_until_s`` may be ahead of now (debt) or behind it (spare tokens)."""
+    """One rate. ``spent_until_s`` is ahead of now (overdrawn) or behind it (spare tokens)."""
 
     __slots__ = (
         "_last_rate", "_window_count", "_window_s", "limit", "name", "s_per_unit",
@@ -39,114 +40,114 @@ class Bucket:
         self._window_s, self._window_count, self._last_rate = 0.0, 0, 0.0
 
     def observe(self, now_s: float, units: int) -> None:
-        """Count what is asked for while in debt, refused or not: the measured value."""
+        """Count the demand while overdrawn, rejected or not: the measured value of errors."""
         elapsed_s = now_s - self._window_s
         if elapsed_s >= MEASURE_S:
-            # An old window says nothing about the present rate.
+            # An old window says nothing about the current rate.
             fresh = elapsed_s < 2 * MEASURE_S
             self._last_rate = self._window_count / elapsed_s if fresh else 0.0
             self._window_s, self._window_count = now_s, 0
         self._window_count += units
 
     def measured(self) -> int:
-        """Units per second asked for lately."""
+        """Units per second requested recently."""
         return round(max(self._last_rate, self._window_count / MEASURE_S))
 
 
 class ThrottleHandle:
-    """The buckets of one (principal, topic, partition); about 1 us per call."""
+    """The buckets of one (principal, topic, partition); about 1 us per call (hot path)."""
 
     __slots__ = (
-        "_get_bytes", "_get_requests", "_hold_s", "_put_bytes", "_put_requests", "_spaces",
+        "_delay_max_s", "_get_bytes", "_get_requests", "_put_bytes", "_put_requests", "_spaces",
     )  # fmt: skip
 
     def __init__(
         self,
-        hold_s: float,
+        delay_max_s: float,
         put: tuple[tuple[Bucket, ...], tuple[Bucket, ...]],
         get: tuple[tuple[Bucket, ...], tuple[Bucket, ...]],
         spaces: tuple[SpaceAccount, ...],
     ) -> None:
-        self._hold_s = hold_s
+        self._delay_max_s = delay_max_s
         self._put_requests, self._put_bytes = put
         self._get_requests, self._get_bytes = get
         self._spaces = spaces
 
     def admit_put(self, now_s: float, bytes_count: int) -> float:
-        """Charge one put; return the seconds to hold it before it is done (0.0: go).
+        """Charge one put; return the seconds to delay it (0.0: no delay).
 
         Raises: QuotaExceeded (space), ThrottleRejected (rate): not done, nothing charged.
         """
         for space in self._spaces:
             if space.used_bytes + bytes_count > space.limit_bytes:
                 space.refuse(bytes_count)
-        hold_s = charge(self._put_requests, now_s, 1)
+        delay_s = charge(self._put_requests, now_s, 1)
         if self._put_bytes:
-            byte_hold_s = charge(self._put_bytes, now_s, bytes_count)
-            if byte_hold_s > hold_s:
-                hold_s = byte_hold_s
-        if hold_s > self._hold_s:
+            byte_delay_s = charge(self._put_bytes, now_s, bytes_count)
+            if byte_delay_s > delay_s:
+                delay_s = byte_delay_s
+        if delay_s > self._delay_max_s:
             refund(self._put_requests, 1)
             refund(self._put_bytes, bytes_count)
             reject(self._put_requests + self._put_bytes, now_s)
         for space in self._spaces:
             space.used_bytes += bytes_count
-        return hold_s if hold_s > HOLD_MIN_S else 0.0
+        return delay_s if delay_s > DELAY_MIN_S else 0.0
 
     def admit_get(self, now_s: float) -> float:
-        """Charge one get; return the seconds to hold it. Its bytes are charged when known.
+        """Charge one get; return the seconds to delay it. Its bytes are charged when known.
 
         Raises: ThrottleRejected: nothing charged.
         """
-        hold_s = charge(self._get_requests, now_s, 1)
+        delay_s = charge(self._get_requests, now_s, 1)
         if self._get_bytes:
-            byte_hold_s = charge(self._get_bytes, now_s, 0)
-            if byte_hold_s > hold_s:
-                hold_s = byte_hold_s
-        if hold_s > self._hold_s:
+            byte_delay_s = charge(self._get_bytes, now_s, 0)
+            if byte_delay_s > delay_s:
+                delay_s = byte_delay_s
+        if delay_s > self._delay_max_s:
             refund(self._get_requests, 1)
             reject(self._get_requests + self._get_bytes, now_s)
-        return hold_s if hold_s > HOLD_MIN_S else 0.0
+        return delay_s if delay_s > DELAY_MIN_S else 0.0
 
     def charge_get(self, now_s: float, bytes_count: int) -> None:
-        """Charge the bytes of a reply; the next get pays a debt."""
+        """Charge the bytes of a reply; if they overdraw the bucket, the next get is delayed."""
         if self._get_bytes:
             charge(self._get_bytes, now_s, bytes_count)
 
 
 def charge(buckets: tuple[Bucket, ...], now_s: float, units: int) -> float:
-    """Take units from every bucket; return the longest debt in seconds that there was before."""
-    hold_s = 0.0
+    """Take units from every bucket; return the longest time in seconds until one refills."""
+    delay_s = 0.0
     earliest_s = now_s - BURST_S
     for bucket in buckets:
         spent_s = bucket.spent_until_s
         if spent_s > now_s:
             bucket.observe(now_s, units)
-            if spent_s - now_s > hold_s:
-                hold_s = spent_s - now_s
+            if spent_s - now_s > delay_s:
+                delay_s = spent_s - now_s
         elif spent_s < earliest_s:
             spent_s = earliest_s
         bucket.spent_until_s = spent_s + units * bucket.s_per_unit
-    return hold_s
+    return delay_s
 
 
 def refund(buckets: tuple[Bucket, ...], units: int) -> None:
-    """Give units back of a call that was not let through."""
+    """Return the units of a rejected call."""
     for bucket in buckets:
         bucket.spent_until_s -= units * bucket.s_per_unit
 
 
 def reject(buckets: tuple[Bucket, ...], now_s: float) -> NoReturn:
-    """Raises: ThrottleRejected with the worst bucket's limit and measured value."""
+    """Raises: ThrottleRejected with limit and measured value of the most overdrawn bucket."""
     worst = max(buckets, key=lambda bucket: bucket.spent_until_s)
     raise ThrottleRejected(
         f"{worst.name}: limit {worst.limit} {worst.unit}, measured {worst.measured()} "
-        f"{worst.unit}; {worst.spent_until_s - now_s:.1f} s behind"
+        f"{worst.unit}; retry after {worst.spent_until_s - now_s:.1f} s"
     )
 
 
 class Throttle:
-    """Hands out handles; a quota change drops them all, so ask for one with every request."""
+    """Caches handles; every quota change drops them all, so callers ask with every request."""
 
     def __init__(
         self,
@@ -159,7 +160,7 @@ class Throttle:
         self._buckets: dict[tuple[str, str], Bucket] = {}
 
     def handle(self, principal: Principal, topic: Topic, partition: int) -> ThrottleHandle:
-        """The handle for a caller on a partition of an existing topic; cached."""
+        """The cached handle of a caller on a partition of an existing topic."""
         key = (principal.id, topic.uuid, partition)
         handle = self._handles.get(key)
         if handle is None:
@@ -169,7 +170,7 @@ class Throttle:
         return handle
 
     def invalidate(self) -> None:
-        """Forget every handle: a quota, a topic's quota or a principal changed."""
+        """Drop every handle: a quota, a topic's quota or a principal changed."""
         self._handles.clear()
 
     def _build(self, principal: Principal, topic: Topic, partition: int) -> ThrottleHandle:
@@ -198,7 +199,7 @@ class Throttle:
             put_bytes.append((f"put bytes of {name}", subject, put_rate))
             get_bytes.append((f"get bytes of {name}", subject, get_rate))
         return ThrottleHandle(
-            limits.hold_s,
+            limits.throttle_max_s,
             (
                 self._limited("put requests", put_requests, "requests/s"),
                 self._limited("put bytes", put_bytes, "bytes/s"),
@@ -222,14 +223,14 @@ class Throttle:
     def _bucket(self, key: tuple[str, str], name: str, unit: str, limit: int) -> Bucket:
         bucket = self._buckets.get(key)
         if bucket is None or bucket.limit != limit:
-            # A changed limit starts without the former one's debt; every handle is new as well.
+            # A changed limit starts with a full bucket; every handle is new as well.
             if len(self._buckets) >= BUCKETS_MAX:
                 self._forget_idle()
             bucket = self._buckets[key] = Bucket(name, unit, limit)
         return bucket
 
     def _forget_idle(self) -> None:
-        """Drop buckets that are full again, which is all a new one knows, and every handle."""
+        """Drop full buckets, which a new bucket equals, and every handle."""
         now_s = asyncio.get_running_loop().time()
         earliest_s = now_s - BURST_S
         self._handles.clear()

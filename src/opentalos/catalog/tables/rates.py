@@ -1,13 +1,13 @@
-"""Read and write units of tables: two token buckets per table, on each server for itself."""
+"""Read and write units of tables: two token buckets per table on each server."""
 
 import asyncio
 from dataclasses import dataclass
 
-from opentalos.catalog.quota.throttle import HOLD_MIN_S, Bucket, charge, refund, reject
+from opentalos.catalog.quota.throttle import DELAY_MIN_S, Bucket, charge, refund, reject
 from opentalos.catalog.tables.table import Table
 from opentalos.model.limits import SdsLimits
 
-TABLES_MAX = 10_000  # with buckets at hand; above it they start anew
+TABLES_MAX = 10_000  # with buckets in memory; beyond it all are dropped
 
 
 @dataclass(slots=True)
@@ -21,37 +21,37 @@ class TableRateCounters:
 
 
 class TableRates:
-    """Decides how long a call is held; whoever asks does the holding."""
+    """Decides how long a call is delayed; the caller waits."""
 
     def __init__(self, limits: SdsLimits) -> None:
         self._limits = limits
         self.counters = TableRateCounters()
         self._buckets: dict[str, tuple[Bucket, Bucket]] = {}  # reads, writes; by table uuid
 
-    def admit(self, table: Table, reads: int, writes: int, hold_max_s: float) -> float:
-        """Charge a call; return the seconds to hold it before it is done (0.0: go).
+    def admit(self, table: Table, reads: int, writes: int, delay_max_s: float) -> float:
+        """Charge a call; return the seconds to delay it (0.0: no delay).
 
-        Raises: ThrottleRejected: it would be held for longer; nothing charged.
+        Raises: ThrottleRejected: the delay would exceed ``delay_max_s``; nothing charged.
         """
         read, write = self._of(table)
         buckets = (*((read,) if reads else ()), *((write,) if writes else ()))
         now_s = asyncio.get_running_loop().time()
         units = {read: reads, write: writes}
-        hold_s = max((charge((one,), now_s, units[one]) for one in buckets), default=0.0)
-        if hold_s > hold_max_s and hold_s > HOLD_MIN_S:
-            for one in buckets:
-                refund((one,), units[one])
+        delay_s = max((charge((bucket,), now_s, units[bucket]) for bucket in buckets), default=0.0)
+        if delay_s > delay_max_s and delay_s > DELAY_MIN_S:
+            for bucket in buckets:
+                refund((bucket,), units[bucket])
             self.counters.rejected += 1
             reject(buckets, now_s)
         self.counters.read_units += reads
         self.counters.write_units += writes
-        if hold_s <= HOLD_MIN_S:
+        if delay_s <= DELAY_MIN_S:
             return 0.0
         self.counters.held += 1
-        return hold_s
+        return delay_s
 
     def admit_now(self, table: Table, reads: int, writes: int) -> bool:
-        """Charge a call if it need not be held at all. False: nothing charged."""
+        """Charge a call if it needs no delay. False: nothing charged."""
         read, write = self._of(table)
         now_s = asyncio.get_running_loop().time()
         if (reads and read.spent_until_s > now_s) or (writes and write.spent_until_s > now_s):
@@ -65,7 +65,7 @@ class TableRates:
         return True
 
     def charge_reads(self, table: Table, reads: int) -> float:
-        """Charge reads that were done; return by how many seconds the table is in debt now."""
+        """Charge reads that were done; return the seconds until the bucket refills."""
         bucket = self._of(table)[0]
         now_s = asyncio.get_running_loop().time()
         charge((bucket,), now_s, reads)
@@ -73,7 +73,7 @@ class TableRates:
         return max(0.0, bucket.spent_until_s - now_s)
 
     def forget(self, table_uuid: str) -> None:
-        """A table is gone."""
+        """Drop the buckets of a deleted table."""
         self._buckets.pop(table_uuid, None)
 
     def _of(self, table: Table) -> tuple[Bucket, Bucket]:

@@ -65,7 +65,7 @@ class PartitionLog:
     ) -> ReadResult:
         """Durable blocks from the one that contains ``offset`` (-1 start, -2 end).
 
-        At the end: empty after ``hold_s``. At least one block is given if there is one.
+        At the end: empty after ``throttle_max_s``. At least one block is given if there is one.
         Raises: OffsetOutOfRange, CorruptLog, PartitionNotServing and other Unavailable.
         """
         if offset in (OFFSET_START, OFFSET_END):

@@ -112,7 +112,7 @@ class Bench:
         self.decisions = 0
         self.answers: list[TalosError | None] = []
         context: Any = SimpleNamespace(
-            config=SimpleNamespace(message=LIMITS, quota=QuotaLimits(held_bytes_max=15)),
+            config=SimpleNamespace(message=LIMITS, quota=QuotaLimits(throttled_bytes_max=15)),
             clock=SimpleNamespace(wall_ms=lambda: NOW_MS),
             topics=SimpleNamespace(by_resource=lambda resource: self.topic),
             throttle=SimpleNamespace(handle=lambda *_: self.handle),
@@ -294,7 +294,7 @@ async def test_special_offsets_and_empty_caches_take_the_slow_way(
     assert bench.service.get_cached(ALICE, query(3)) is None
     result = await bench.service.get(ALICE, query(offset))
     assert (list(result.blocks), result.messages, result.unhandled) == ([], 0, 0)
-    assert bench.log.reads[-1] == (offset, 2000, 1 << 20, LIMITS.get_hold_s)
+    assert bench.log.reads[-1] == (offset, 2000, 1 << 20, LIMITS.get_wait_s)
 
 
 async def test_a_get_held_for_its_rate_is_decided_anew(bench: Bench) -> None:

@@ -77,19 +77,19 @@ def test_unused_rate_is_not_saved_for_longer_than_a_second() -> None:
     assert holds[11] > 0.0
 
 
-def test_above_the_hold_a_request_is_rejected_with_limit_and_measured_value() -> None:
-    handle = Quotas(topic_put_bytes_per_s=1_000, hold_s=3.0).handle()
+def test_above_the_longest_delay_a_request_is_rejected_with_limit_and_measured_value() -> None:
+    handle = Quotas(topic_put_bytes_per_s=1_000, throttle_max_s=3.0).handle()
     assert handle.admit_put(100.0, 5_000) == 0.0
     with pytest.raises(ThrottleRejected) as rejected:
         handle.admit_put(100.0, 100)
     text = str(rejected.value)
     assert "put bytes of topic t: limit 1000 bytes/s, measured 100 bytes/s" in text
-    assert "4.0 s behind" in text
+    assert "retry after 4.0 s" in text
     assert handle.admit_put(101.5, 100) == pytest.approx(2.5)
 
 
 def test_the_measured_value_is_what_was_asked_for_in_the_last_second() -> None:
-    handle = Quotas(topic_put_requests_per_s=10, hold_s=0.0).handle()
+    handle = Quotas(topic_put_requests_per_s=10, throttle_max_s=0.0).handle()
     rejected = 0
     text = ""
     for step in range(300):  # 100 requests per second for 3 s
@@ -105,7 +105,7 @@ def test_the_measured_value_is_what_was_asked_for_in_the_last_second() -> None:
 
 
 def test_a_rejected_request_costs_nothing() -> None:
-    quotas = Quotas(topic_put_requests_per_s=10, user_put_bytes_per_s=1_000, hold_s=1.0)
+    quotas = Quotas(topic_put_requests_per_s=10, user_put_bytes_per_s=1_000, throttle_max_s=1.0)
     handle = quotas.handle()
     assert handle.admit_put(100.0, 5_000) == 0.0
     for _ in range(50):
@@ -142,7 +142,7 @@ def test_partitions_and_organisations_have_their_own_limits() -> None:
 
 
 def test_bytes_of_a_reply_hold_the_next_get() -> None:
-    handle = Quotas(topic_get_bytes_per_s=1_000, hold_s=3.0).handle()
+    handle = Quotas(topic_get_bytes_per_s=1_000, throttle_max_s=3.0).handle()
     assert handle.admit_get(100.0) == 0.0
     handle.charge_get(100.0, 3_000)
     assert handle.admit_get(100.0) == pytest.approx(2.0)
@@ -189,7 +189,7 @@ def test_space_is_an_amount_and_names_limit_and_measured_value() -> None:
 
 
 def test_a_put_that_has_no_space_is_not_charged() -> None:
-    quotas = Quotas(topic_space_bytes=10, topic_put_requests_per_s=1, hold_s=0.0)
+    quotas = Quotas(topic_space_bytes=10, topic_put_requests_per_s=1, throttle_max_s=0.0)
     handle = quotas.handle()
     for _ in range(5):
         with pytest.raises(QuotaExceeded):

@@ -105,7 +105,7 @@ class TableAccess:
 
     async def admit(self, table: Table, units: Units) -> None:
         """Hold a call to its table's rate. Raises: ThrottleRejected: nothing charged."""
-        hold_max_s = self._context.config.sds.hold_s if self._held < HELD_MAX else 0.0
+        hold_max_s = self._context.config.sds.throttle_max_s if self._held < HELD_MAX else 0.0
         hold_s = self.rates.admit(table, units.reads, units.writes, hold_max_s)
         if hold_s:
             self._held += 1

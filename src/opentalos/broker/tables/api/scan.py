@@ -131,7 +131,7 @@ class TableScan:
             if following or len(rows) < limit:
                 return following
             self._go_on(scan, page, rows[-1].key)
-            if self._full(scan, page) or debt_s > self._context.config.sds.hold_s:
+            if self._full(scan, page) or debt_s > self._context.config.sds.throttle_max_s:
                 rest = await self._chunk(scan, page, 1)
                 page.throttled = bool(rest) and not self._full(scan, page)
                 return rest[0].key if rest else b""

@@ -457,8 +457,8 @@ class TableShard:
             self._full_since_s = None
         elif self._full_since_s is None:
             self._full_since_s = now_s
-            asyncio.get_running_loop().call_later(limits.hold_s, self._wake.set)
-        elif now_s - self._full_since_s >= limits.hold_s:
+            asyncio.get_running_loop().call_later(limits.throttle_max_s, self._wake.set)
+        elif now_s - self._full_since_s >= limits.throttle_max_s:
             self._refuse_waiting(refused[0].refusal if refused else full)
 
     def _refuse_waiting(self, why: TalosError | str | None) -> None:

@@ -108,7 +108,7 @@ class WorldConfig:
     think_s: float = 0.25  # mean pause of a client between two calls
     call_s: float = 6.0  # a client's timeout for a reply
     log: LogLimits = LOG_LIMITS
-    message: MessageLimits = field(default_factory=lambda: MessageLimits(get_hold_s=0.2))
+    message: MessageLimits = field(default_factory=lambda: MessageLimits(get_wait_s=0.2))
     topic: TopicLimits = field(
         default_factory=lambda: TopicLimits(
             partitions_default=1,
@@ -396,5 +396,5 @@ class World:
 
 def _draw_quota(rng: random.Random) -> QuotaLimits:
     if rng.random() < TIGHT_QUOTA:
-        return QuotaLimits(topic_put_requests_per_s=rng.randint(1, 4), hold_s=1.0)
+        return QuotaLimits(topic_put_requests_per_s=rng.randint(1, 4), throttle_max_s=1.0)
     return QuotaLimits()

@@ -126,7 +126,7 @@ async def test_a_page_is_bounded_by_bytes() -> None:
 
 
 async def test_a_table_over_its_rate_cuts_the_page_short() -> None:
-    async with world(sds=SdsLimits(hold_s=1.0)) as w:
+    async with world(sds=SdsLimits(throttle_max_s=1.0)) as w:
         await make(w.broker, read_capacity=50)
         for at in range(300):
             await w.broker.tables.write(ALICE, "people", put("u", at))

@@ -200,7 +200,7 @@ async def test_a_partial_batch_does_what_the_rate_allows() -> None:
 
 
 async def test_calls_over_the_rate_are_refused() -> None:
-    async with world(sds=SdsLimits(hold_s=0.0)) as w:
+    async with world(sds=SdsLimits(throttle_max_s=0.0)) as w:
         await make(w.broker, read_capacity=1)
 
         async def read_on() -> None:

@@ -35,7 +35,9 @@ from opentalos.model.mutation import Mutation, Operation
 from opentalos.model.table import WhenFull
 from opentalos.sds.key_format import row_key, shard_of
 
-SMALL = SdsLimits(pending_entries_max=4, hold_s=0.05, refused_max_s=0.2, write_deadline_s=0.5)
+SMALL = SdsLimits(
+    pending_entries_max=4, throttle_max_s=0.05, refused_max_s=0.2, write_deadline_s=0.5
+)
 
 
 @pytest.fixture

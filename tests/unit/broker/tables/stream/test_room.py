@@ -24,7 +24,7 @@ from opentalos.model.errors import (
 )
 from opentalos.model.limits import SdsLimits
 
-SMALL = SdsLimits(pending_entries_max=20, server_pending_entries_max=20, hold_s=0.05)
+SMALL = SdsLimits(pending_entries_max=20, server_pending_entries_max=20, throttle_max_s=0.05)
 
 
 async def test_a_topic_that_takes_nothing_leaves_room_for_other_tables(
