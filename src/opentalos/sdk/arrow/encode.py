@@ -200,7 +200,7 @@ class _Pieces:
         prefix: list[ByteColumn] = [(np.full(self._rows, byte, np.uint8), None) for byte in _MARK]
         prefix += [((sizes >> shift & 0xFF).astype(np.uint8), None) for shift in (24, 16, 8, 0)]
         self._done[0] = prefix + self._done[0]
-        arrays = [_array(one) if isinstance(one, list) else one for one in self._done]
+        arrays = [_array(piece) if isinstance(piece, list) else piece for piece in self._done]
         return pc.binary_join_element_wise(*arrays, b"")
 
     def _add(self, column: NDArray[np.uint8], present: Bits | None) -> None:

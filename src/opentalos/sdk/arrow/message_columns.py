@@ -103,7 +103,7 @@ class _Step:
             raise NotPlain  # no end of a struct, or not where the message ends
         fields = [key, number, content, fingerprint, tag]
         key_, number_, content_, fingerprint_, tag_ = _gathered(self._data, fields)
-        texts = [_text(one, len(ends)) for one in (key_, number_, fingerprint_, tag_)]
+        texts = [_text(text, len(ends)) for text in (key_, number_, fingerprint_, tag_)]
         times, kinds = _times(created, len(ends)), _kinds(kind, len(ends))
         return [content_, texts[0], texts[1], times, kinds, texts[2], texts[3]]
 

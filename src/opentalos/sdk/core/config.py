@@ -50,12 +50,12 @@ class ClientConfig:
     tls: TlsSettings | None = None  # for https endpoints; None: the defaults
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "endpoints", tuple(one.rstrip("/") for one in self.endpoints))
+        object.__setattr__(self, "endpoints", tuple(url.rstrip("/") for url in self.endpoints))
         if not 0 < len(self.endpoints) <= ENDPOINTS_MAX:
             raise ConfigError(f"need 1 to {ENDPOINTS_MAX} endpoints, got {len(self.endpoints)}")
-        for one in self.endpoints:
-            _check_endpoint(one)
-        if len({urlsplit(one).scheme for one in self.endpoints}) > 1:
+        for url in self.endpoints:
+            _check_endpoint(url)
+        if len({urlsplit(url).scheme for url in self.endpoints}) > 1:
             raise ConfigError("endpoints must be all http or all https")
         if not self.key_id or not self.secret:
             raise ConfigError("key_id and secret must not be empty")
@@ -129,7 +129,7 @@ def split_key(text: str, where: str) -> tuple[str, str]:
 
 def split_urls(text: str) -> tuple[str, ...]:
     """Endpoints of a text with commas between them."""
-    return tuple(one.strip() for one in text.split(",") if one.strip())
+    return tuple(url.strip() for url in text.split(",") if url.strip())
 
 
 def _check_endpoint(url: str) -> None:

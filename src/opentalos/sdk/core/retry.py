@@ -27,13 +27,13 @@ class RetryPolicy:
         deadline_s: float,
         repeatable: bool,
         reads: bool,
-        places: int = 1,
+        endpoints: int = 1,
         random: Callable[[], float],
     ) -> None:
         self.deadline_s = deadline_s
         self._pause_s = pause_s
         self._repeatable, self._reads = repeatable or reads, reads
-        self._places, self._random = places, random
+        self._endpoints, self._random = endpoints, random
         self._failures = 0
         self._unknown: OutcomeUnknown | None = None
 
@@ -49,7 +49,7 @@ class RetryPolicy:
                 raise error
         elif not isinstance(error, Unavailable):
             self._end(error)
-        doublings = min(self._failures // self._places, _DOUBLINGS_MAX)
+        doublings = min(self._failures // self._endpoints, _DOUBLINGS_MAX)
         self._failures += 1
         first_s, longest_s = self._pause_s
         pause_s = self._random() * min(longest_s, first_s * float(1 << doublings))

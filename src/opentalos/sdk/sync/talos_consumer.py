@@ -50,11 +50,11 @@ class TalosConsumer(Synchronous[aio.TalosConsumer]):
         self._thread = LoopThread.shared()
         settings = settings or ConsumerSettings()
         self._user = UserThread(self._thread, settings.revoke_wait_s)
-        told = self._user.callbacks(callbacks or Callbacks())
+        wrapped = self._user.callbacks(callbacks or Callbacks())
 
         async def make() -> aio.TalosConsumer:
             inner = self._client.on(self._thread)
-            return aio.TalosConsumer(inner, topic, group, settings, told)
+            return aio.TalosConsumer(inner, topic, group, settings, wrapped)
 
         self._inner = self._thread.run(make())
         self._thread.close_at_exit(self._inner, partial(_close, self._client))

@@ -80,13 +80,13 @@ class TalosProducer:
         also what looking up the topic raises.
         """
         core = self._core or self._start()
-        one = message_of(message, core.now_ms())
+        taken = message_of(message, core.now_ms())
         watch = watch_of(on_success, on_error)
         try:
-            if core.accumulator.add(one, watch):
+            if core.accumulator.add(taken, watch):
                 core.wake()
         except BufferFull:
-            self._wait(core, size_of(one, watch), partial(core.accumulator.add, one, watch))
+            self._wait(core, size_of(taken, watch), partial(core.accumulator.add, taken, watch))
 
     def put_many(
         self,
@@ -282,7 +282,7 @@ class _Callbacks:
         while (settled := self._queue.get()) is not None:
             batch, base_offset, error = settled
             try:
-                batch.tell(base_offset, error)
+                batch.call_back(base_offset, error)
             except BaseException:  # such as SystemExit, which would end the thread
                 _log.exception("a callback of a producer tried to end its thread")
             finally:

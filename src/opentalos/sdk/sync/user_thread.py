@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from opentalos.sdk.core.consumer.settings import Callbacks, Told
+from opentalos.sdk.core.consumer.settings import Callbacks, PartitionCallback
 from opentalos.sdk.sync.loop_thread import LoopThread
 
 _LOG = logging.getLogger("opentalos.sdk.consumer")
@@ -65,16 +65,18 @@ class UserThread:
     def callbacks(self, given: Callbacks) -> Callbacks:
         """The same, for the asyncio consumer."""
         return Callbacks(
-            on_assigned=self._told(given.on_assigned),
-            on_revoked=self._told(given.on_revoked, awaited=True),
-            on_lost=self._told(given.on_lost),
+            on_assigned=self._in_user_thread(given.on_assigned),
+            on_revoked=self._in_user_thread(given.on_revoked, awaited=True),
+            on_lost=self._in_user_thread(given.on_lost),
         )
 
-    def _told(self, callback: Told | None, *, awaited: bool = False) -> Told | None:
+    def _in_user_thread(
+        self, callback: PartitionCallback | None, *, awaited: bool = False
+    ) -> PartitionCallback | None:
         if callback is None:
             return None
 
-        async def tell(partitions: Sequence[int]) -> None:
+        async def run_in_user_thread(partitions: Sequence[int]) -> None:
             called: Future[None] = Future()
 
             def call() -> None:
@@ -91,4 +93,4 @@ class UserThread:
                 if late:
                     _LOG.warning("partitions are given up before the application could be told")
 
-        return tell
+        return run_in_user_thread

@@ -10,13 +10,13 @@ def policy(
     *,
     repeatable: bool = False,
     reads: bool = False,
-    places: int = 1,
+    endpoints: int = 1,
     random: float = 0.5,
     deadline_s: float = 60.0,
 ) -> RetryPolicy:
     return RetryPolicy(
         pause_s=(0.1, 5.0), deadline_s=deadline_s, repeatable=repeatable, reads=reads,
-        places=places, random=lambda: random,
+        endpoints=endpoints, random=lambda: random,
     )  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def test_jitter_is_full() -> None:
 
 
 def test_every_place_is_tried_once_before_pauses_grow() -> None:
-    attempts = policy(places=3)
+    attempts = policy(endpoints=3)
     pauses = [attempts.pause_after(Unavailable("x"), 0.0) for _ in range(4)]
     assert pauses == [0.05, 0.05, 0.05, 0.1]
 

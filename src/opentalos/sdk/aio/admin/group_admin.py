@@ -40,7 +40,7 @@ class GroupAdmin:
         ref = await find(self._client, name)
         request = metric.QueryTopicConsumeUnitRequest(topicTalosResourceName=structs.resource(ref))
         found = await self._client.call(METRIC_SERVICE, "queryTopicConsumeUnit", request)
-        return {group: structs.lags_of(one) for group, one in found.topicConsumeUnitMap.items()}
+        return {group: structs.lags_of(units) for group, units in found.topicConsumeUnitMap.items()}
 
     async def workers(self, name: str | TopicRef, group: str) -> dict[str, tuple[int, ...]]:
         """Live workers of a group with the partitions they hold."""

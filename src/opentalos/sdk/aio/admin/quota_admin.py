@@ -52,7 +52,7 @@ class QuotaAdmin:
     async def users(self) -> dict[str, UserQuota]:
         """Every user's limits that were set, by developer id."""
         found = await self._client.call(QUOTA_SERVICE, "listUserQuota", None)
-        return {user: structs.user_quota_of(one) for user, one in found.userQuotaList.items()}
+        return {user: structs.user_quota_of(limits) for user, limits in found.userQuotaList.items()}
 
     async def set_user(self, user: str, limits: UserQuota) -> None:
         """Set a user's limits; ``user`` is a developer id."""

@@ -104,21 +104,23 @@ def partition_quotas_of(found: Iterable[quota.PartitionQuotaInfo]) -> tuple[Part
     """Partition quotas."""
     return tuple(
         PartitionQuota(
-            organisation=one.orgId,
-            total=one.totalQuota,
-            used=one.usedOuota,
-            reason=one.applyReason or "",
-            organisation_name=one.orgName or "",
+            organisation=info.orgId,
+            total=info.totalQuota,
+            used=info.usedOuota,
+            reason=info.applyReason or "",
+            organisation_name=info.orgName or "",
         )
-        for one in found
+        for info in found
     )
 
 
 def lags_of(found: Iterable[metric.PartitionConsumeUnit]) -> tuple[PartitionLag, ...]:
     """Progress of a group, by partition."""
     lags = [
-        PartitionLag(one.partitionId, one.consumerCommitOffset, one.consumerOffsetLag, one.ipAddr)
-        for one in found
+        PartitionLag(
+            unit.partitionId, unit.consumerCommitOffset, unit.consumerOffsetLag, unit.ipAddr
+        )
+        for unit in found
     ]
     return tuple(sorted(lags, key=lambda lag: lag.partition))
 
@@ -143,7 +145,7 @@ def description_of(found: topic.DescribeTopicResponse) -> TopicDescription:
         retention_s=given.messageRetentionSecs or 0,
         status=TopicStatus(state.topicStatus),
         created_ms=state.createTimestamp,
-        states=tuple(_state_of(one) for one in state.partitionStates),
+        states=tuple(_state_of(partition) for partition in state.partitionStates),
         quota=quota_of(found.topicQuota),
         old_partitions=given.oldPartitionNumber,
         attributes=dict(given.attributes or {}),

@@ -57,7 +57,7 @@ class TopicAdmin:
     async def list(self) -> tuple[TopicInfo, ...]:
         """Topics that the caller or its organisation owns, by name."""
         found = await self._client.call(TOPIC_SERVICE, "listTopics", None)
-        return tuple(structs.info_of(one) for one in found.topicInfos)
+        return tuple(structs.info_of(info) for info in found.topicInfos)
 
     async def change(
         self,

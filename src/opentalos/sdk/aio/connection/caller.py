@@ -27,7 +27,7 @@ from opentalos.wire._generated.message import MESSAGE_SERVICE
 
 CALLS_MAX: Final = 10_000  # under way at once; more are refused
 CLOCK_CORRECTIONS_MAX: Final = 2  # of one request: a clock may jump while it is corrected
-_PLACES_MAX: Final = 4  # tried in a row before the pauses of a retry grow
+_ENDPOINTS_TRIED_MAX: Final = 4  # tried in a row before the pauses of a retry grow
 
 
 class Caller:
@@ -73,7 +73,7 @@ class Caller:
             deadline_s=loop.time() + allowed_s,
             repeatable=operation.repeatable,
             reads=operation.reads,
-            places=min(self._endpoints.count, _PLACES_MAX),
+            endpoints=min(self._endpoints.count, _ENDPOINTS_TRIED_MAX),
             random=random.random,
         )
         body = operation.encode()

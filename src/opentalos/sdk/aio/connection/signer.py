@@ -59,14 +59,14 @@ class Signer:
         """Unix milliseconds by the server's clock."""
         return int(self._wall_s() * 1000) + self.offset_s * 1000
 
-    def correct(self, told: str | None) -> bool:
+    def correct(self, header: str | None) -> bool:
         """Take the server's time over from a reply that says ours is wrong (status 412).
 
         Returns: whether it told a time, so that another attempt has a chance.
         """
-        if told is None or not told.isascii() or not told.isdigit():
+        if header is None or not header.isascii() or not header.isdigit():
             return False
-        server_s = int(told[:20])
+        server_s = int(header[:20])
         if server_s > _SERVER_SECONDS_MAX:
             return False
         self.offset_s = server_s - int(self._wall_s())

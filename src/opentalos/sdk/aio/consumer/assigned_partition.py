@@ -7,7 +7,7 @@ from opentalos.model.errors import BadRequest, TalosError
 from opentalos.sdk.core.consumer.delivery import Chunk, Delivery
 
 
-class Held:
+class AssignedPartition:
     """Positions are offsets: fetched before ``position``, handed out up to ``handed``, processed
     up to ``processed``, committed up to ``committed`` (all inclusive but the first).
 
@@ -33,11 +33,11 @@ class Held:
 
     def seek(self, offset: int, *, earliest: bool = False) -> None:
         """Go on at ``offset``; what was fetched or is being handed out is given up."""
-        self.take_back()
+        self.discard_prefetched()
         self.release_delivery()
         self.position = self.floor = offset
         self.handed = self.processed = offset - 1
-        self.stay = object()  # a fetch begun before belongs to another stay
+        self.fetch_epoch = object()  # a fetch begun before belongs to another stay
         self.at_earliest = earliest
         self.error = None
         self.failures, self.waiting = 0, None
@@ -50,7 +50,7 @@ class Held:
             self.floor = offset
             self.handed = self.processed = offset - 1
 
-    def take_back(self) -> list[Chunk]:
+    def discard_prefetched(self) -> list[Chunk]:
         """Hand out nothing more; what was read ahead."""
         if self.delivery is not None:
             self.delivery.cut()
@@ -65,7 +65,7 @@ class Held:
         self.at_earliest = False
         self.failures = 0
 
-    def hand_out(self) -> Delivery:
+    def deliver(self) -> Delivery:
         """The next chunk goes to the application."""
         chunk = self.chunks.popleft()
         if chunk.first_offset <= self.handed:  # the log was shorter than it had been
@@ -74,7 +74,7 @@ class Held:
         self.idle.clear()
         return self.delivery
 
-    def look(self) -> None:
+    def read_progress(self) -> None:
         """See how far the application is."""
         if self.delivery is not None:
             handed, processed = self.delivery.handed, self.delivery.processed
@@ -84,7 +84,7 @@ class Held:
     def finish(self, delivery: Delivery) -> None:
         """The application asked for more, so it is through with what it was given."""
         if delivery is self.delivery:
-            self.look()
+            self.read_progress()
             self.processed = self.handed
             if left := delivery.left:  # it changed the way it iterates
                 self.chunks.appendleft(left)
@@ -98,7 +98,7 @@ class Held:
     @property
     def uncommitted(self) -> int:
         """Records processed since the last commit; after a step back those from there on."""
-        self.look()
+        self.read_progress()
         if self.processed < self.floor or self.processed == self.committed:
             return 0
         known = self.floor - 1 <= self.committed < self.processed
@@ -106,7 +106,7 @@ class Held:
 
     def check_commit(self, offset: int) -> None:
         """Raises: BadRequest: not handed out since the start, or the last seek."""
-        self.look()
+        self.read_progress()
         if not self.floor <= offset <= self.handed:
             raise BadRequest(
                 f"commit {offset} of partition {self.partition}: records handed out end at "

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from opentalos.model.errors import LeaseNotHeld, TalosError
-from opentalos.sdk.aio.consumer.assigned_partition import Held
+from opentalos.sdk.aio.consumer.assigned_partition import AssignedPartition
 from opentalos.sdk.aio.consumer.group_member import GroupMember
 from opentalos.sdk.core.consumer.settings import ConsumerCounters
 
@@ -19,7 +19,10 @@ class Committer:
     """
 
     def __init__(
-        self, member: GroupMember, counters: ConsumerCounters, lost: Callable[[Held], None]
+        self,
+        member: GroupMember,
+        counters: ConsumerCounters,
+        lost: Callable[[AssignedPartition], None],
     ) -> None:
         self._member, self._counters, self._lost = member, counters, lost
         self._full = asyncio.Event()
@@ -28,7 +31,9 @@ class Committer:
         """Some partition may have enough for a commit."""
         self._full.set()
 
-    async def run(self, held: Mapping[int, Held], interval_s: float, records: int) -> None:
+    async def run(
+        self, assigned: Mapping[int, AssignedPartition], interval_s: float, records: int
+    ) -> None:
         """Until cancelled: at each interval everything, between them whatever has ``records``."""
         loop = asyncio.get_running_loop()
         next_s = loop.time() + interval_s
@@ -40,20 +45,20 @@ class Committer:
             except TimeoutError:
                 enough, next_s = 1, loop.time() + interval_s
             self._full.clear()
-            staying = [one for one in held.values() if not one.leaving]
-            await self.commit_processed([one for one in staying if one.uncommitted >= enough])
+            staying = [held for held in assigned.values() if not held.leaving]
+            await self.commit_processed([held for held in staying if held.uncommitted >= enough])
 
-    async def commit_processed(self, partitions: Iterable[Held]) -> None:
+    async def commit_processed(self, partitions: Iterable[AssignedPartition]) -> None:
         """Commit each as far as it is processed; what fails is logged, and done again later."""
         await asyncio.gather(*(self._try(held) for held in partitions if held.uncommitted))
 
-    async def _try(self, held: Held) -> None:
+    async def _try(self, held: AssignedPartition) -> None:
         try:
             await self.commit(held, None)
         except TalosError as error:
             _LOG.warning("commit of partition %d failed: %s", held.partition, error)
 
-    async def commit(self, held: Held, offset: int | None) -> None:
+    async def commit(self, held: AssignedPartition, offset: int | None) -> None:
         """Commit ``offset``, or None: what is processed by then.
 
         Raises: LeaseNotHeld: not done, and it is lost; Unavailable: not done; OutcomeUnknown.

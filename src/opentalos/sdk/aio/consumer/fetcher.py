@@ -18,7 +18,7 @@ from opentalos.model.errors import (
     Unavailable,
 )
 from opentalos.sdk.aio.connection.client import Client
-from opentalos.sdk.aio.consumer.assigned_partition import Held
+from opentalos.sdk.aio.consumer.assigned_partition import AssignedPartition
 from opentalos.sdk.core.consumer.delivery import Chunk, Delivery
 from opentalos.sdk.core.consumer.settings import ConsumerCounters, ConsumerSettings, Expired
 from opentalos.sdk.core.values import FetchReply, OffsetRange, TopicRef
@@ -42,7 +42,7 @@ class Budget:
         self._fetches_max = max(1, min(settings.fetches_max, connections_max // 2))
         self.records = self.bytes_count = self.fetches = self.failing = 0
 
-    def allows(self, held: Held) -> bool:
+    def allows(self, held: AssignedPartition) -> bool:
         """Whether one more fetch, of this partition, stays within the bounds."""
         bounds = self._settings
         if self.fetches >= self._fetches_max:
@@ -74,7 +74,7 @@ class Budget:
 class Fetcher:
     """Fetches for the partitions it is given.
 
-    Args: news: called when there is something for the application; failed: called with an error
+    Args: changed: called when there is something for the application; failed: called with an error
     that ends the whole consumer.
     """
 
@@ -84,56 +84,58 @@ class Fetcher:
         ref: TopicRef,
         settings: ConsumerSettings,
         counters: ConsumerCounters,
-        news: Callable[[], None],
+        changed: Callable[[], None],
         failed: Callable[[TalosError], None],
     ) -> None:
         self._client, self._ref, self._settings = client, ref, settings
-        self._counters, self._news, self._failed = counters, news, failed
+        self._counters, self._changed, self._failed = counters, changed, failed
         self._budget = Budget(settings, client.config.connections_max)
-        self._to_fetch: deque[Held] = deque()  # all partitions; whose turn it is comes first
-        self._to_hand: deque[Held] = deque()  # the same ones
+        self._to_fetch: deque[AssignedPartition] = (
+            deque()
+        )  # all partitions; whose turn it is comes first
+        self._to_deliver: deque[AssignedPartition] = deque()  # the same ones
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def add(self, held: Held) -> None:
+    def add(self, held: AssignedPartition) -> None:
         """Begin to fetch a partition."""
         self._to_fetch.append(held)
-        self._to_hand.append(held)
+        self._to_deliver.append(held)
         self.pump()
 
-    def drop(self, held: Held) -> None:
+    def drop(self, held: AssignedPartition) -> None:
         """Fetch no more of it, and give up what is here."""
-        self._give_up(held)
-        held.stay = object()
+        self._discard(held)
+        held.fetch_epoch = object()
         if held in self._to_fetch:
             self._to_fetch.remove(held)
-            self._to_hand.remove(held)
+            self._to_deliver.remove(held)
         self.pump()
 
-    def seek(self, held: Held, offset: int) -> None:
+    def seek(self, held: AssignedPartition, offset: int) -> None:
         """Go on elsewhere."""
-        self._give_up(held)
+        self._discard(held)
         held.seek(offset)
         self.pump()
 
-    def _give_up(self, held: Held) -> None:
-        for chunk in held.take_back():
+    def _discard(self, held: AssignedPartition) -> None:
+        for chunk in held.discard_prefetched():
             self._budget.remove(chunk)
 
-    def finish(self, held: Held, delivery: Delivery) -> None:
+    def finish(self, held: AssignedPartition, delivery: Delivery) -> None:
         """The application asked for more; what it left of the delivery is handed out again."""
         chunks = len(held.chunks)
         held.finish(delivery)
         if len(held.chunks) > chunks:
             self._budget.add(held.chunks[0])
 
-    def next(self) -> Held | None:
+    def next(self) -> AssignedPartition | None:
         """The partition whose turn it is to be handed out, if any has something."""
-        for held in list(self._to_hand):
+        for held in list(self._to_deliver):
             if held.error is not None:
                 raise held.error
             if held.chunks and not held.paused:
-                self._to_hand.remove(held)
-                self._to_hand.append(held)
+                self._to_deliver.remove(held)
+                self._to_deliver.append(held)
                 self._budget.remove(held.chunks[0])
                 return held
         return None
@@ -147,7 +149,7 @@ class Fetcher:
                 self._to_fetch.append(held)
                 self._begin(held)
 
-    def _begin(self, held: Held) -> None:
+    def _begin(self, held: AssignedPartition) -> None:
         held.fetching = True
         failing = held.failures > 0
         self._budget.fetches += 1
@@ -156,7 +158,7 @@ class Fetcher:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, held: Held, failing: bool) -> None:
+    async def _run(self, held: AssignedPartition, failing: bool) -> None:
         try:
             await self._fetch(held)
         finally:
@@ -165,9 +167,9 @@ class Fetcher:
             held.fetching = False
         self.pump()
 
-    async def _fetch(self, held: Held) -> None:
+    async def _fetch(self, held: AssignedPartition) -> None:
         loop = asyncio.get_running_loop()
-        stay, offset, began_s = held.stay, held.position, loop.time()
+        fetch_epoch, offset, began_s = held.fetch_epoch, held.position, loop.time()
         try:
             reply = await self._client.fetch(
                 self._ref,
@@ -177,19 +179,21 @@ class Fetcher:
                 bytes_max=self._settings.fetch_bytes,
                 deadline_s=self._client.config.request_timeout_s,
             )
-            if held.stay is stay:
-                self._answered(held, offset, reply, loop.time() - began_s)
+            if held.fetch_epoch is fetch_epoch:
+                self._on_reply(held, offset, reply, loop.time() - began_s)
         except TalosError as error:
-            if held.stay is stay:
-                self._not_answered(held, error)
+            if held.fetch_epoch is fetch_epoch:
+                self._on_error(held, error)
 
-    def _answered(self, held: Held, offset: int, reply: FetchReply, took_s: float) -> None:
+    def _on_reply(
+        self, held: AssignedPartition, offset: int, reply: FetchReply, took_s: float
+    ) -> None:
         self._counters.fetches += 1
         try:
             chunk = Chunk(self._ref.name, held.partition, offset, reply.blocks)
         except MessageFormatError as error:
             held.error = error
-            self._news()
+            self._changed()
             return
         if not chunk.records_count:
             held.failures = 0
@@ -201,9 +205,9 @@ class Fetcher:
             raise PositionExpired(self._ref.name, held.partition, offset, retained)
         held.add(chunk)
         self._budget.add(chunk)
-        self._news()
+        self._changed()
 
-    def _not_answered(self, held: Held, error: TalosError) -> None:
+    def _on_error(self, held: AssignedPartition, error: TalosError) -> None:
         passing = Unavailable | OutcomeUnknown | DeadlinePassed | PartitionNotExist
         if isinstance(error, PositionExpired):
             self._expired(held, error)
@@ -216,12 +220,12 @@ class Fetcher:
         else:
             self._failed(error)
 
-    def _expired(self, held: Held, error: PositionExpired) -> None:
+    def _expired(self, held: AssignedPartition, error: PositionExpired) -> None:
         policy = Expired.EARLIEST if held.at_earliest else self._settings.expired
         if policy is Expired.FAIL:
             self._counters.positions_expired += 1
             held.error = error
-            self._news()
+            self._changed()
             return
         if error.retained is None:
             self._wait(held, FAILED_PAUSE_S)
@@ -233,12 +237,12 @@ class Fetcher:
             _LOG.warning("%s: goes on at %d, policy %s", error, offset, policy.value)
         held.skip_to(offset)
 
-    def _wait(self, held: Held, pause_s: float) -> None:
+    def _wait(self, held: AssignedPartition, pause_s: float) -> None:
         if pause_s:
             held.waiting = wait = object()
             asyncio.get_running_loop().call_later(pause_s, self._waited, held, wait)
 
-    def _waited(self, held: Held, wait: object) -> None:
+    def _waited(self, held: AssignedPartition, wait: object) -> None:
         if held.waiting is wait:
             held.waiting = None
             self.pump()

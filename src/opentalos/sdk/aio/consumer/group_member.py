@@ -22,7 +22,7 @@ class GroupMember:
     def __init__(self, client: Client, ref: TopicRef, group: str, worker: str) -> None:
         self._client, self._ref = client, ref
         self._group, self.worker = group, worker
-        self._places = asyncio.Semaphore(CALLS_MAX)
+        self._single_calls = asyncio.Semaphore(CALLS_MAX)
 
     async def register(self) -> None:
         """Become a worker of the group. Raises: TooManyConsumers."""
@@ -50,7 +50,7 @@ class GroupMember:
         """Take what is free of the partitions, in one call; what is ours now."""
         request = consumer.LockPartitionRequest(consumeUnit=self._unit(partitions))
         found = await self._call("lockPartition", request)
-        return [one for one in found.successPartitions if one in partitions]
+        return [partition for partition in found.successPartitions if partition in partitions]
 
     async def unlock(self, partitions: Sequence[int]) -> None:
         """Give partitions back, in one call."""
@@ -59,14 +59,14 @@ class GroupMember:
 
     async def checkpoints(self, partitions: Sequence[int]) -> dict[int, int]:
         """Last processed offset of each, -1 if none."""
-        found = await asyncio.gather(*(self._checkpoint(one) for one in partitions))
+        found = await asyncio.gather(*(self._checkpoint(partition) for partition in partitions))
         return dict(zip(partitions, found, strict=True))
 
     async def _checkpoint(self, partition: int) -> int:
         request = consumer.QueryOffsetRequest(
             consumerGroup=self._group, topicAndPartition=target(self._ref, partition)
         )
-        async with self._places:
+        async with self._single_calls:
             return int((await self._call("queryOffset", request)).msgOffset)
 
     async def commit(self, partition: int, offset: int) -> bool:
@@ -78,7 +78,7 @@ class GroupMember:
             workerId=self.worker,
         )
         request = consumer.UpdateOffsetRequest(checkpoint=checkpoint)
-        async with self._places:
+        async with self._single_calls:
             return bool((await self._call("updateOffset", request)).success)
 
     async def _call(self, method: str, request: Any, deadline_s: float = CALL_S) -> Any:

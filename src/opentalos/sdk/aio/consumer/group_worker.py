@@ -19,21 +19,26 @@ from opentalos.model.errors import (
     Unavailable,
 )
 from opentalos.sdk.aio.connection.client import Client
-from opentalos.sdk.aio.consumer.assigned_partition import Held
+from opentalos.sdk.aio.consumer.assigned_partition import AssignedPartition
 from opentalos.sdk.aio.consumer.committer import Committer
 from opentalos.sdk.aio.consumer.fetcher import Fetcher
 from opentalos.sdk.aio.consumer.group_member import GroupMember
-from opentalos.sdk.aio.consumer.start_positions import offsets_of, started
+from opentalos.sdk.aio.consumer.start_positions import at_start, offsets_of
 from opentalos.sdk.core.consumer.balance import balance
 from opentalos.sdk.core.consumer.delivery import Delivery
-from opentalos.sdk.core.consumer.settings import Callbacks, ConsumerCounters, ConsumerSettings, Told
+from opentalos.sdk.core.consumer.settings import (
+    Callbacks,
+    ConsumerCounters,
+    ConsumerSettings,
+    PartitionCallback,
+)
 from opentalos.sdk.core.values import Position, TopicRef
 
 _LOG = logging.getLogger("opentalos.sdk.consumer")
-SHORT_LOOK_S: Final = 0.5  # between looks at the group while partitions are missing
+REBALANCE_RETRY_S: Final = 0.5  # between looks at the group while partitions are missing
 # Part of the interval after which the workers are looked at: not all at once, and early enough
 # that what is given up then changes hands within the interval.
-LOOK_PART: Final = (0.6, 0.8)
+REBALANCE_JITTER: Final = (0.6, 0.8)
 RETRY_S: Final = 1.0  # after a call that its own retries did not save
 
 
@@ -55,22 +60,22 @@ class GroupWorker:
     ) -> None:
         worker = f"{settings.worker_prefix}{client.now_ms()}{secrets.token_hex(4)}"
         self.counters = ConsumerCounters()
-        self.held: dict[int, Held] = {}
+        self.assigned: dict[int, AssignedPartition] = {}
         self.member = GroupMember(client, ref, group, worker)
         self._client, self._topic, self._ref = client, topic, ref
         self._partitions = ref.consumer_partitions
         self._settings, self._callbacks = settings, callbacks
         self._committer = Committer(self.member, self.counters, self._refused)
-        self._fetcher = Fetcher(client, ref, settings, self.counters, self._tell_news, self.fail)
+        self._fetcher = Fetcher(client, ref, settings, self.counters, self._notify, self.fail)
         self._taking: set[int] = set()
         # A renewal that overtakes an unlock would take the partition again.
         self._leases = asyncio.Lock()
         self._seen: set[int] = set()
-        self._news = asyncio.Event()
-        self._look_now = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._rebalance_now = asyncio.Event()
         self._current: Delivery | None = None
         self._failure: BaseException | None = None
-        self._last_words: Exception | None = None  # of a callback, while this closes
+        self._callback_error: Exception | None = None  # of a callback, while this closes
         self._tasks: set[asyncio.Task[None]] = set()
         self._releases: set[asyncio.Task[None]] = set()  # of them, those that give up partitions
         self._renewed_s = 0.0
@@ -82,14 +87,14 @@ class GroupWorker:
         """Register, take the first partitions. Raises: what the server refuses it with."""
         self._renewed_s = asyncio.get_running_loop().time()
         await self.member.register()
-        missing = await self._round()
+        missing = await self._rebalance()
         settings = self._settings
         self._spawn(self._renewals(), "renew")
-        self._spawn(self._looks(missing), "balance")
-        self._spawn(self._topic_looks(), "topic")
+        self._spawn(self._rebalances(missing), "balance")
+        self._spawn(self._topic_checks(), "topic")
         if settings.auto_commit:
             commits = self._committer.run(
-                self.held, settings.commit_interval_s, settings.commit_records
+                self.assigned, settings.commit_interval_s, settings.commit_records
             )
             self._spawn(commits, "commit")
 
@@ -97,7 +102,7 @@ class GroupWorker:
         """The application is told with the next record it asks for; the first error counts."""
         if self._failure is None and not self.closed:
             self._failure = error
-        self._tell_news()
+        self._notify()
 
     async def close(self) -> None:
         """Hand out nothing more, commit, unlock, end. Waits for no record in hand.
@@ -107,11 +112,11 @@ class GroupWorker:
         if self.closed:
             return
         self.closed = True
-        self._tell_news()
-        leaving = [held for held in self.held.values() if not held.leaving]
-        for held in self.held.values():
-            held.look()
-            held.take_back()
+        self._notify()
+        leaving = [held for held in self.assigned.values() if not held.leaving]
+        for held in self.assigned.values():
+            held.read_progress()
+            held.discard_prefetched()
             held.idle.set()
         me = asyncio.current_task()
         await asyncio.gather(*(task for task in self._releases if task is not me))
@@ -121,8 +126,8 @@ class GroupWorker:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await self._fetcher.close()
-        if self._last_words is not None:
-            raise self._last_words
+        if self._callback_error is not None:
+            raise self._callback_error
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         async def root() -> None:
@@ -138,8 +143,8 @@ class GroupWorker:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _tell_news(self) -> None:
-        self._news.set()
+    def _notify(self) -> None:
+        self._changed.set()
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -163,11 +168,11 @@ class GroupWorker:
                 self._finish(self._current)
             held = self._fetcher.next()
             if held is not None:
-                self._current = held.hand_out()
+                self._current = held.deliver()
                 self._fetcher.pump()
                 return self._current
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         return None
 
     def _finish(self, done: Delivery) -> None:
@@ -175,15 +180,15 @@ class GroupWorker:
         handed = done.handed
         if handed is not None:
             self.counters.records += handed - done.chunk.first_offset + 1
-        held = self.held.get(done.chunk.partition)
+        held = self.assigned.get(done.chunk.partition)
         if held is not None:
             self._fetcher.finish(held, done)
             if held.uncommitted >= self._settings.commit_records:
                 self._committer.wake()
 
-    def of(self, partition: int) -> Held:
+    def of(self, partition: int) -> AssignedPartition:
         """A partition of ours. Raises: LeaseNotHeld."""
-        held = self.held.get(partition)
+        held = self.assigned.get(partition)
         if held is None:
             raise LeaseNotHeld(f"this consumer does not hold partition {partition}")
         return held
@@ -199,14 +204,16 @@ class GroupWorker:
         for partition in partitions:
             self.of(partition).paused = paused
         self._fetcher.pump()
-        self._tell_news()
+        self._notify()
 
     async def commit(self, offsets: Mapping[int, int] | None) -> None:
         """Commit these, or all that was handed out. Raises: the first error; others are done."""
         if offsets is None:
-            for held in self.held.values():
-                held.look()
-            offsets = {p: one.handed for p, one in self.held.items() if one.handed >= one.floor}
+            for held in self.assigned.values():
+                held.read_progress()
+            offsets = {
+                p: held.handed for p, held in self.assigned.items() if held.handed >= held.floor
+            }
         held_offsets = [(self.of(partition), offset) for partition, offset in offsets.items()]
         for held, offset in held_offsets:
             held.check_commit(offset)
@@ -220,23 +227,23 @@ class GroupWorker:
 
     # --- partitions come and go ------------------------------------------------------------------
 
-    async def _looks(self, missing: int) -> None:
+    async def _rebalances(self, missing: int) -> None:
         """Balance at each interval, and often while partitions are missing."""
         while True:
-            pause_s = self._settings.check_workers_interval_s * random.uniform(*LOOK_PART)
+            pause_s = self._settings.check_workers_interval_s * random.uniform(*REBALANCE_JITTER)
             try:
-                async with asyncio.timeout(min(pause_s, SHORT_LOOK_S) if missing else pause_s):
-                    await self._look_now.wait()
+                async with asyncio.timeout(min(pause_s, REBALANCE_RETRY_S) if missing else pause_s):
+                    await self._rebalance_now.wait()
             except TimeoutError:
                 pass
-            self._look_now.clear()
+            self._rebalance_now.clear()
             try:
-                missing = await self._round()
+                missing = await self._rebalance()
             except (Unavailable, OutcomeUnknown) as error:
                 _LOG.warning("a look at the group failed: %s", error)
                 missing = 1
 
-    async def _round(self) -> int:
+    async def _rebalance(self) -> int:
         """One round of balance; how many partitions are missing after it."""
         holdings = await self.member.workers()
         if self.member.worker not in holdings:
@@ -245,11 +252,11 @@ class GroupWorker:
                 "than lease_s = %g: lower lease_s and renew_interval_s",
                 self._settings.lease_s,
             )
-        mine = [partition for partition, held in self.held.items() if not held.leaving]
-        leaving = [partition for partition, held in self.held.items() if held.leaving]
+        mine = [partition for partition, held in self.assigned.items() if not held.leaving]
+        leaving = [partition for partition, held in self.assigned.items() if held.leaving]
         move = balance(self.member.worker, holdings, mine, leaving, self._partitions, random.sample)
         if move.release:
-            self._give_up([self.held[partition] for partition in move.release])
+            self._revoke([self.assigned[partition] for partition in move.release])
         await self._unlock(move.stray)
         taken = await self._take(move.take) if move.take else 0
         return move.missing + len(move.take) - taken
@@ -260,7 +267,7 @@ class GroupWorker:
         self._taking.update(locked)
         try:
             checkpoints = await self.member.checkpoints(locked)
-            found = await started(self._client, self._ref, self._settings, checkpoints, self._seen)
+            found = await at_start(self._client, self._ref, self._settings, checkpoints, self._seen)
         except BaseException:
             self._spawn(self._unlock(locked), "unlock")
             raise
@@ -272,16 +279,16 @@ class GroupWorker:
             await self._unlock([held.partition for held in ours])
             return 0
         for held in ours:
-            self.held[held.partition] = held
+            self.assigned[held.partition] = held
             self._seen.add(held.partition)
         self.counters.partitions_taken += len(ours)
-        await self._tell(self._callbacks.on_assigned, ours)
+        await self._call(self._callbacks.on_assigned, ours)
         for held in ours:
-            if self.held.get(held.partition) is held and not held.leaving:
+            if self.assigned.get(held.partition) is held and not held.leaving:
                 self._fetcher.add(held)
         return len(ours)
 
-    def _give_up(self, partitions: Sequence[Held]) -> None:
+    def _revoke(self, partitions: Sequence[AssignedPartition]) -> None:
         """Release: at once what is idle, the rest when the application is through with it."""
         for held in partitions:
             held.leaving = True
@@ -293,7 +300,7 @@ class GroupWorker:
                 self._releases.add(task)
                 task.add_done_callback(self._releases.discard)
 
-    async def _release(self, partitions: Sequence[Held]) -> None:
+    async def _release(self, partitions: Sequence[AssignedPartition]) -> None:
         """Tell, commit, unlock, in this order. The lease is renewed meanwhile."""
         if not partitions:
             return
@@ -307,21 +314,23 @@ class GroupWorker:
         except TimeoutError:
             _LOG.warning("partitions are given up while records of them are in hand")
         ours = [held for held in partitions if not held.lost]
-        await self._tell(self._callbacks.on_revoked, ours)
+        await self._call(self._callbacks.on_revoked, ours)
         if self._settings.auto_commit:
             await self._committer.commit_processed([held for held in ours if not held.lost])
         ours = [held for held in ours if not held.lost]
         await self._unlock((), ours)
         self.counters.partitions_revoked += len(ours)
 
-    async def _unlock(self, partitions: Sequence[int], leaving: Sequence[Held] = ()) -> None:
+    async def _unlock(
+        self, partitions: Sequence[int], leaving: Sequence[AssignedPartition] = ()
+    ) -> None:
         """Give back leases, and partitions that are ``leaving``."""
         if not partitions and not leaving:
             return
         async with self._leases:
-            ours = [held for held in leaving if self.held.get(held.partition) is held]
+            ours = [held for held in leaving if self.assigned.get(held.partition) is held]
             for held in ours:
-                del self.held[held.partition]
+                del self.assigned[held.partition]
             given = [*partitions, *(held.partition for held in ours)]
             if not given:
                 return
@@ -332,7 +341,9 @@ class GroupWorker:
 
     async def _lose(self, partitions: Iterable[int]) -> None:
         """Somebody else may have them: stop at once, commit nothing."""
-        gone = [self.held.pop(one) for one in partitions if one in self.held]
+        gone = [
+            self.assigned.pop(partition) for partition in partitions if partition in self.assigned
+        ]
         for held in gone:
             held.lost = held.leaving = True
             self._fetcher.drop(held)
@@ -340,15 +351,17 @@ class GroupWorker:
         if gone:
             self.counters.partitions_lost += len(gone)
             _LOG.warning("lost the lease on %s", [held.partition for held in gone])
-            await self._tell(self._callbacks.on_lost, gone)
-            self._look_now.set()
+            await self._call(self._callbacks.on_lost, gone)
+            self._rebalance_now.set()
 
-    def _refused(self, held: Held) -> None:
+    def _refused(self, held: AssignedPartition) -> None:
         """The server refused a commit."""
         held.lost = True
         self._spawn(self._lose([held.partition]), "lost")
 
-    async def _tell(self, callback: Told | None, partitions: Sequence[Held]) -> None:
+    async def _call(
+        self, callback: PartitionCallback | None, partitions: Sequence[AssignedPartition]
+    ) -> None:
         if callback is None or not partitions:
             return
         try:
@@ -357,7 +370,7 @@ class GroupWorker:
                 await answer
         except Exception as error:
             if self.closed:
-                self._last_words = error
+                self._callback_error = error
             self.fail(error)
 
     # --- leases and the topic ------------------------------------------------------------------
@@ -372,7 +385,7 @@ class GroupWorker:
             listed: list[int] = []
             try:
                 async with self._leases:
-                    listed = [*self.held, *self._taking]
+                    listed = [*self.assigned, *self._taking]
                     alive, lost = await self.member.renew(listed, allowed_s)
             except (Unavailable, OutcomeUnknown) as error:
                 _LOG.warning("renewal failed: %s", error)
@@ -386,7 +399,7 @@ class GroupWorker:
             if gone:
                 self._spawn(self._lose(gone), "lost")
 
-    async def _topic_looks(self) -> None:
+    async def _topic_checks(self) -> None:
         """Raises: TopicNotExist: it is gone, or made anew."""
         while True:
             await asyncio.sleep(self._settings.check_partitions_interval_s)
@@ -399,4 +412,4 @@ class GroupWorker:
                 raise TopicNotExist(f"topic {self._ref.name} was deleted and made anew")
             if found.consumer_partitions != self._partitions:
                 self._partitions = found.consumer_partitions
-                self._look_now.set()
+                self._rebalance_now.set()

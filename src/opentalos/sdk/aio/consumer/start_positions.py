@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from opentalos.sdk.aio.connection.client import Client
-from opentalos.sdk.aio.consumer.assigned_partition import Held
+from opentalos.sdk.aio.consumer.assigned_partition import AssignedPartition
 from opentalos.sdk.core.consumer.settings import ConsumerSettings, StartAt
 from opentalos.sdk.core.values import Start, TopicRef, position_ms
 
 
-def chosen(settings: ConsumerSettings, checkpoint: int, *, first_time: bool) -> StartAt | None:
+def start_of(settings: ConsumerSettings, checkpoint: int, *, first_time: bool) -> StartAt | None:
     """Where a partition starts; None: behind its last commit.
 
     Args: first_time: this consumer has not had the partition before.
@@ -19,24 +19,24 @@ def chosen(settings: ConsumerSettings, checkpoint: int, *, first_time: bool) -> 
     return None if checkpoint >= 0 else settings.first_start
 
 
-async def started(
+async def at_start(
     client: Client,
     ref: TopicRef,
     settings: ConsumerSettings,
     checkpoints: Mapping[int, int],
     seen: set[int],
-) -> list[Held]:
+) -> list[AssignedPartition]:
     """The partitions of ``checkpoints``, each at its start; one look for all that need one.
 
     Args: seen: partitions that this consumer has had before.
     """
     places = {
-        partition: chosen(settings, checkpoint, first_time=partition not in seen)
+        partition: start_of(settings, checkpoint, first_time=partition not in seen)
         for partition, checkpoint in checkpoints.items()
     }
     offsets = await offsets_of(client, ref, {p: at for p, at in places.items() if at is not None})
     return [
-        Held(
+        AssignedPartition(
             partition,
             offsets.get(partition, checkpoint + 1),
             checkpoint,

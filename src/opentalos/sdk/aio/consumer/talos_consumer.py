@@ -181,7 +181,7 @@ class TalosConsumer:
     def position(self, partition: int) -> int:
         """Offset behind the last record handed out. Raises: LeaseNotHeld."""
         held = self._at_work().of(partition)
-        held.look()
+        held.read_progress()
         return held.handed + 1
 
     async def seek(self, partition: int, position: Position) -> None:
@@ -203,7 +203,7 @@ class TalosConsumer:
     @property
     def assignment(self) -> tuple[int, ...]:
         """Partitions held now, also those on their way out."""
-        return () if self._worker is None else tuple(sorted(self._worker.held))
+        return () if self._worker is None else tuple(sorted(self._worker.assigned))
 
     @property
     def worker_id(self) -> str:

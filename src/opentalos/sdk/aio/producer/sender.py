@@ -42,14 +42,14 @@ _log = logging.getLogger("opentalos.sdk.producer")
 
 
 @dataclass(slots=True)
-class _Lane:
+class _SequenceState:
     """What an idempotent producer has stored in one partition of one topic."""
 
     resource: str
     epoch: int = 0
     sequence: int = 0  # of the next message
 
-    def renew(self) -> None:
+    def next_epoch(self) -> None:
         """It is not known which sequence is next: begin anew, and fence what is on its way."""
         self.epoch += 1
         self.sequence = 0
@@ -65,12 +65,12 @@ class Sender:
         self._settings: ProducerSettings = accumulator.settings
         self._settle = settle
         self._id: int | None = None  # None: at least once
-        self._lanes: dict[int, _Lane] = {}
+        self._sequences: dict[int, _SequenceState] = {}
         self._sending: dict[asyncio.Task[None], Batch] = {}
-        self._room = asyncio.Semaphore(self._settings.requests_max)
+        self._slots = asyncio.Semaphore(self._settings.requests_max)
         self._wake = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
-        self._look: asyncio.Task[None] | None = None  # at the topic
+        self._refreshing: asyncio.Task[None] | None = None  # at the topic
         self._ref: TopicRef | None = None
         self._refreshed_s = 0.0
 
@@ -97,7 +97,7 @@ class Sender:
 
     async def stop(self) -> None:
         """Send nothing more: what is on its way is unknown, what still waits is not done."""
-        await _end([task for task in (self._pump, self._look) if task is not None])
+        await _end([task for task in (self._pump, self._refreshing) if task is not None])
         await _end(list(self._sending))
         self._accumulator.flush()
         while ready := self._accumulator.due()[0]:
@@ -124,17 +124,17 @@ class Sender:
         self._wake.clear()
         ready, next_s = self._accumulator.due()
         for partition in ready:
-            await self._room.acquire()
+            await self._slots.acquire()
             batch = self._accumulator.take(partition)
             if batch is None:
-                self._room.release()
+                self._slots.release()
                 continue
             task = loop.create_task(self._deliver(batch))
             self._sending[task] = batch
             task.add_done_callback(self._sent)
         if loop.time() > self._refreshed_s + TOPIC_REFRESH_S:
             self._refreshed_s = loop.time()
-            self._look = loop.create_task(self._refresh_if_possible())
+            self._refreshing = loop.create_task(self._refresh_if_possible())
         if not ready:
             await self._sleep(None if next_s is None else next_s - loop.time())
 
@@ -147,7 +147,7 @@ class Sender:
 
     def _sent(self, task: asyncio.Task[None]) -> None:
         batch = self._sending.pop(task)
-        self._room.release()
+        self._slots.release()
         self._wake.set()
         if task.cancelled():
             error: TalosError = OutcomeUnknown("the producer was closed while it was on its way")
@@ -189,11 +189,11 @@ class Sender:
         """The base offset once it is stored. Raises: what it ends with; _Moved."""
         renewals = 0
         while True:
-            lane = self._lane(batch.partition)
+            state = self._sequence_of(batch.partition)
             try:
-                base_offset = await self._attempts(batch, lane)
+                base_offset = await self._attempts(batch, state)
             except SequenceGap:  # the log has lost or forgotten this producer
-                lane.renew()
+                state.next_epoch()
                 if renewals == RENEWALS_MAX:
                     raise
             except (TopicNotExist, PartitionNotExist):
@@ -211,19 +211,19 @@ class Sender:
             except (RequestError, Unavailable):
                 raise
             except BaseException:  # unknown, a bug or the end: it may be stored
-                lane.renew()
+                state.next_epoch()
                 raise
             else:
-                lane.sequence += batch.block.messages if batch.block else 0
+                state.sequence += batch.block.messages if batch.block else 0
                 return base_offset
             renewals += 1
 
-    async def _attempts(self, batch: Batch, lane: _Lane) -> int | None:
+    async def _attempts(self, batch: Batch, state: _SequenceState) -> int | None:
         """Put until the deadline; without de-duplication an unknown attempt is followed by more."""
         assert batch.block is not None
         stamp = None
         if self._id is not None:
-            stamp = ProducerStamp(self._id, lane.epoch, lane.sequence)
+            stamp = ProducerStamp(self._id, state.epoch, state.sequence)
         loop = asyncio.get_running_loop()
         deadline_s = batch.born_s + self._settings.delivery_deadline_s
         deadline_s = max(deadline_s, loop.time() + ATTEMPT_S_MIN)
@@ -247,14 +247,14 @@ class Sender:
             else:
                 return reply.base_offset
 
-    def _lane(self, partition: int) -> _Lane:
-        lane = self._lanes.get(partition)
-        if lane is None:
-            lane = self._lanes[partition] = _Lane(self._topic.resource)
-        elif lane.resource != self._topic.resource:  # made anew: it knows no producer
-            lane.resource = self._topic.resource
-            lane.renew()
-        return lane
+    def _sequence_of(self, partition: int) -> _SequenceState:
+        state = self._sequences.get(partition)
+        if state is None:
+            state = self._sequences[partition] = _SequenceState(self._topic.resource)
+        elif state.resource != self._topic.resource:  # made anew: it knows no producer
+            state.resource = self._topic.resource
+            state.next_epoch()
+        return state
 
     # --- topic ----------------------------------------------------------------------------------
 

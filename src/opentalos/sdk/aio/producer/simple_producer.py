@@ -51,7 +51,9 @@ class SimpleProducer:
                  none is, and a second put may store them twice.
         """
         now_ms = self._client.now_ms()
-        block = encode_records([message_of(one, now_ms) for one in messages], self._compression)
+        block = encode_records(
+            [message_of(message, now_ms) for message in messages], self._compression
+        )
         ref = await self._client.topic(self._name)
         try:
             return await self._client.put(ref, self._place(ref, partition), block)

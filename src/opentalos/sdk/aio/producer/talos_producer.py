@@ -87,9 +87,9 @@ class TalosProducer:
         """
         if not self._started:
             await self._start()
-        one = message_of(message, self._client.now_ms())
+        taken = message_of(message, self._client.now_ms())
         watch = watch_of(on_success, on_error)
-        await self._add(size_of(one, watch), partial(self._accumulator.add, one, watch))
+        await self._add(size_of(taken, watch), partial(self._accumulator.add, taken, watch))
 
     async def put_many(
         self,
@@ -197,6 +197,6 @@ class TalosProducer:
 
     def _settle(self, batch: Batch, base_offset: int | None, error: TalosError | None) -> None:
         try:
-            batch.tell(base_offset, error)
+            batch.call_back(base_offset, error)
         finally:
             self._accumulator.finish(batch)

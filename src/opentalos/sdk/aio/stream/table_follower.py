@@ -22,9 +22,9 @@ CLOCK_SPREAD_MS: Final = 1_000  # clocks of a service's servers differ by less
 MARK_PAUSE_S: Final = 0.2  # at least, between two looks at a mark that is not far enough
 MARK_PAUSE_S_MAX: Final = 5.0
 MARK_WAIT_S: Final = 60.0  # for a mark that is
-LOOK_S: Final = 10.0  # between two looks at the table
-LOOK_WAIT_S: Final = 2.0  # for what a look asks
-HELD_MAX: Final = 10_000  # changes that wait for the one before them, once the topic has grown
+TABLE_CHECK_S: Final = 10.0  # between two looks at the table
+TABLE_CHECK_WAIT_S: Final = 2.0  # for what a look asks
+WAITING_MAX: Final = 10_000  # changes that wait for the one before them, once the topic has grown
 _MS: Final = 1000
 
 
@@ -54,10 +54,10 @@ class TableFollower:
         self._uuid = ""  # of the table
         self._stream = topic  # as its schema names it
         self._enabling: int | None = None  # of the stream
-        self._looked_s = 0.0
+        self._checked_s = 0.0
         self._positions: dict[int, int] = {}
-        self._begun_with = 0  # partitions
-        self._held: list[Change] = []  # read before those that they follow
+        self._initial_partitions = 0  # partitions
+        self._waiting: list[Change] = []  # read before those that they follow
         self._goal: StreamMark | None = None  # behind which the replica is consistent
 
     async def __aenter__(self) -> Self:
@@ -97,17 +97,17 @@ class TableFollower:
         replica = Replica(schema, decoder.view)
         if self._complete:
             retained = await self._consumer.offsets()
-            self._positions = {partition: one.start for partition, one in retained.items()}
-            self._begun_with = len(self._positions)
+            self._positions = {partition: offsets.start for partition, offsets in retained.items()}
+            self._initial_partitions = len(self._positions)
         else:
-            self._positions = dict((await self._looked_at()).offsets)
-            self._begun_with = len(self._positions)
+            self._positions = dict((await self._latest_mark()).offsets)
+            self._initial_partitions = len(self._positions)
             async for state in self._followed.states(
                 columns=schema.streams[self._stream].attributes
             ):
                 replica.restore(state)
             self._goal = await self._mark()
-        self._looked_s = asyncio.get_running_loop().time()
+        self._checked_s = asyncio.get_running_loop().time()
         self._state = decoder, replica
 
     async def step(self) -> int:
@@ -120,7 +120,7 @@ class TableFollower:
                  off or has stopped; PositionExpired: it came too late; MessageFormatError.
         """
         decoder, replica = self._started()
-        await self._look()
+        await self._check_if_due()
         before = replica.counters.applied
         places = sorted(self._positions.items())
         fetched = await asyncio.gather(*(self._consumer.fetch(*place) for place in places))
@@ -130,7 +130,7 @@ class TableFollower:
                 if found.table == published_name(self._table):
                     await self._apply(found.change)
                 self._positions[record.partition] = record.offset + 1
-        self._apply_held()
+        self._apply_waiting()
         if self._goal is not None and self._reached(self._goal):
             self._resolve(self._goal)
             self._goal = None
@@ -143,7 +143,7 @@ class TableFollower:
         Raises:  as ``step``; Unavailable: the stream itself is behind, or cannot tell how far it
                  is.
         """
-        await self._look_at_table()
+        await self._check_table()
         mark = await self._mark()
         while self._goal is not None or not self._reached(mark):
             await self.step()
@@ -162,7 +162,7 @@ class TableFollower:
         loop = asyncio.get_running_loop()
         until_s = loop.time() + MARK_WAIT_S
         while True:
-            mark = await self._looked_at()
+            mark = await self._latest_mark()
             if mark.timestamp_ms >= wanted_ms:
                 self._extend(mark.offsets)
                 return mark
@@ -173,7 +173,7 @@ class TableFollower:
             # A mark costs servers a write for each shard, so it is not asked for in vain.
             await asyncio.sleep(min(max(MARK_PAUSE_S, late_ms / _MS), MARK_PAUSE_S_MAX))
 
-    async def _looked_at(self) -> StreamMark:
+    async def _latest_mark(self) -> StreamMark:
         """Any mark of the same enabling of the stream. Raises: ChangeMissing: of a later one."""
         mark = await self._admin.mark(self._table, self._stream)
         if self._enabling is None:
@@ -185,20 +185,20 @@ class TableFollower:
             )
         return mark
 
-    async def _look(self) -> None:
+    async def _check_if_due(self) -> None:
         """See whether table and stream are still the same."""
         now_s = asyncio.get_running_loop().time()
-        if now_s - self._looked_s < LOOK_S:
+        if now_s - self._checked_s < TABLE_CHECK_S:
             return
-        self._looked_s = now_s
+        self._checked_s = now_s
         try:
-            async with asyncio.timeout(LOOK_WAIT_S):
-                await self._look_at_table()
-                self._extend((await self._looked_at()).offsets)
+            async with asyncio.timeout(TABLE_CHECK_WAIT_S):
+                await self._check_table()
+                self._extend((await self._latest_mark()).offsets)
         except (Unavailable, TimeoutError):  # such as a shard that has just moved
             return  # reading goes on meanwhile; the next look tells
 
-    async def _look_at_table(self) -> None:
+    async def _check_table(self) -> None:
         uuid, schema = await self._followed.identity()
         if uuid != self._uuid:
             raise TableNotExist(
@@ -216,38 +216,41 @@ class TableFollower:
         try:
             replica.apply(change)
         except ChangeMissing:
-            if len(self._held) >= HELD_MAX or not await self._has_grown():
+            if len(self._waiting) >= WAITING_MAX or not await self._has_grown():
                 raise
-            self._held.append(change)
+            self._waiting.append(change)
 
-    def _apply_held(self) -> None:
+    def _apply_waiting(self) -> None:
         """Those whose turn it is now."""
-        held, self._held = sorted(self._held, key=lambda change: change.timestamp_ms), []
-        for change in held:
+        waiting, self._waiting = sorted(self._waiting, key=lambda change: change.timestamp_ms), []
+        for change in waiting:
             try:
                 self.replica.apply(change)
             except ChangeMissing:
-                self._held.append(change)
+                self._waiting.append(change)
 
     def _resolve(self, mark: StreamMark) -> None:
         """Everything below the mark was read. Raises: ChangeMissing: one is not there."""
-        for change in self._held:
+        for change in self._waiting:
             if change.timestamp_ms <= mark.timestamp_ms:
                 self.replica.apply(change)
         self.replica.resolved(mark.timestamp_ms)
 
     async def _has_grown(self) -> bool:
-        if len(self._positions) == self._begun_with:
+        if len(self._positions) == self._initial_partitions:
             topic = await self._client.topic(self._topic, refresh=True)
             self._extend(range(topic.consumer_partitions))
-        return len(self._positions) > self._begun_with
+        return len(self._positions) > self._initial_partitions
 
     def _extend(self, partitions: Iterable[int]) -> None:
         for partition in partitions:
             self._positions.setdefault(partition, 0)
 
     def _reached(self, mark: StreamMark) -> bool:
-        return all(self._positions.get(one, 0) >= behind for one, behind in mark.offsets.items())
+        return all(
+            self._positions.get(partition, 0) >= behind
+            for partition, behind in mark.offsets.items()
+        )
 
     def _started(self) -> tuple[StreamDecoder, Replica]:
         if self._state is None:

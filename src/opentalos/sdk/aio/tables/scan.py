@@ -71,9 +71,9 @@ def versions_of(page: sds.ScanResult, query: ScanQuery) -> list[tuple[int, int, 
         return []
     lists = page.timestamps, page.sequences, page.removed
     count = len(page.records or ())
-    if any(one is None or len(one) != count for one in lists):
+    if any(values is None or len(values) != count for values in lists):
         raise NotSupported("scans of this server do not tell when records were changed")
-    return list(zip(*(one or () for one in lists), strict=True))
+    return list(zip(*(values or () for values in lists), strict=True))
 
 
 def following(page: sds.ScanResult, position: ScanPosition) -> ScanPosition | None:

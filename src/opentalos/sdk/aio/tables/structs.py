@@ -89,7 +89,7 @@ def is_typed(item: BatchItem) -> bool:
             parts += part.values()
         elif isinstance(part, Where):
             parts.append(part.value)
-    return all(isinstance(one, Datum) for one in parts)
+    return all(isinstance(part, Datum) for part in parts)
 
 
 def row_of(structs: Mapping[str, sds.Datum] | None) -> Row:
@@ -140,6 +140,6 @@ def state_of(state: int | None) -> TableState:
 def mark_of(checkpoint: sds.StreamCheckpoint) -> StreamMark:
     """A stream's mark; of a partition without one, the start."""
     states = checkpoint.partitionStates or ()
-    offsets = {one.partitionId: one.offset for one in states
-               if one.partitionId is not None and one.offset is not None}  # fmt: skip
+    offsets = {state.partitionId: state.offset for state in states
+               if state.partitionId is not None and state.offset is not None}  # fmt: skip
     return StreamMark(checkpoint.timestamp or 0, offsets, checkpoint.enabling or 0)

@@ -123,12 +123,12 @@ class TalosTable:
             return []
         types = await self._types_for(items)
         request = sds.BatchRequest(
-            items=[structs.item_struct(self.name, one, types) for one in items]
+            items=[structs.item_struct(self.name, item, types) for item in items]
         )
         repeatable = all(map(structs.is_repeatable, items))
         method = "partialAllowedBatch" if partial else "batch"
         found = await self._call(method, request, retry_unknown=repeatable)
-        return [structs.outcome_of(one) for one in found.items or ()]
+        return [structs.outcome_of(result) for result in found.items or ()]
 
     async def scan(
         self,
@@ -177,7 +177,7 @@ class TalosTable:
     async def splits(self) -> list[TableRange]:
         """Parts of the table that can be scanned side by side: about one for each shard."""
         found = await self._client.call(ADMIN_SERVICE, "getTableSplits", (self.name, {}, {}))
-        return [TableRange(*map(columns_from, (one.startKey, one.stopKey))) for one in found]
+        return [TableRange(*map(columns_from, (split.startKey, split.stopKey))) for split in found]
 
     async def close(self) -> None:
         """Close the client if it is this object's own."""
@@ -232,9 +232,9 @@ class TalosTable:
             raise
 
     async def _typed(self, values: Mapping[str, Given]) -> Columns:
-        told = {name: one for name, one in values.items() if isinstance(one, Datum)}
-        if len(told) == len(values):
-            return told
+        typed = {name: value for name, value in values.items() if isinstance(value, Datum)}
+        if len(typed) == len(values):
+            return typed
         return typed_columns((await self.schema()).attributes, values)
 
     async def _types_for(self, items: Sequence[BatchItem]) -> structs.Typed:

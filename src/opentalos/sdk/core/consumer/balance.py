@@ -54,14 +54,16 @@ def balance(
     target = targets(partitions, len(holdings))[rank(me, holdings)]
     if len(mine) > target:
         return Move(release=tuple(sorted(mine)[target:]))
-    taken = {one for worker, theirs in holdings.items() if worker != me for one in theirs}
+    taken = {
+        partition for worker, theirs in holdings.items() if worker != me for partition in theirs
+    }
     taken.update(mine, leaving)
-    free = [one for one in range(partitions) if one not in taken]
+    free = [partition for partition in range(partitions) if partition not in taken]
     short = target - len(mine)
-    own = [one for one in free if one in holdings[me]][:short]
+    own = [partition for partition in free if partition in holdings[me]][:short]
     known = {*mine, *leaving, *own}
-    stray = tuple(one for one in holdings[me] if one not in known)
-    others = [one for one in free if one not in holdings[me]]
+    stray = tuple(partition for partition in holdings[me] if partition not in known)
+    others = [partition for partition in free if partition not in holdings[me]]
     chosen = choose(others, min(short - len(own), len(others)))
     take = tuple(sorted([*own, *chosen]))
     return Move(take=take, missing=short - len(take), stray=stray)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from opentalos.model.errors import RequestTooLarge, TalosError
-from opentalos.sdk.core.producer.partitioner import Turns
+from opentalos.sdk.core.producer.partitioner import RoundRobin
 from opentalos.sdk.core.producer.settings import OnError, OnSuccess, ProducerSettings, outcome_of
 from opentalos.sdk.core.values import Message, MessageBlock
 from opentalos.sdk.errors import BufferFull, ClientClosed
@@ -57,7 +57,7 @@ class Batch:
         self.sealed = False  # takes no more messages
         self.watchers: list[Watcher] = []
 
-    def tell(self, base_offset: int | None, error: TalosError | None) -> None:
+    def call_back(self, base_offset: int | None, error: TalosError | None) -> None:
         """Call everybody who wants to know. A callback that raises is logged and harms no other."""
         failures = 0
         for place, on_success, on_error in self.watchers:
@@ -105,9 +105,9 @@ class Accumulator:
         self.on_progress: Callable[[], None] = _nothing  # called after each ``finish``
         self._now_s = now_s
         self._changed = threading.Condition(threading.Lock())
-        self._turns = Turns(random)
+        self._round_robin = RoundRobin(random)
         self._queues: dict[int, _Queue] = {}  # of partitions with batches that wait or are sent
-        self._turn: Batch | None = None  # takes messages without a key, until it is sealed
+        self._keyless: Batch | None = None  # takes messages without a key, until it is sealed
         self._unfinished: dict[Batch, None] = {}
         self._tickets = 0
         self._flushed = 0  # batches up to this ticket are due at once
@@ -131,7 +131,7 @@ class Accumulator:
         """Take all messages or none, in order; otherwise like ``add``."""
         sizes = [size_of(message, watch) for message in messages]
         total = sum(sizes)
-        alike = watch is None and not [one for one in messages if one[1] is not None]
+        alike = watch is None and not [message for message in messages if message[1] is not None]
         with self._changed:
             if self.bytes_count + total > self._bytes_max or self._closed:
                 self._refuse(total)
@@ -153,7 +153,7 @@ class Accumulator:
         with self._changed:
             if self.bytes_count + size > self._bytes_max or self._closed:
                 self._refuse(size)
-            chosen = self._turns.next(self.partitions) if partition is None else partition
+            chosen = self._round_robin.next(self.partitions) if partition is None else partition
             batch = self._new(chosen)
             batch.block, batch.rows, batch.keyed = block, rows, partition is not None
             batch.bytes_count = size
@@ -179,7 +179,7 @@ class Accumulator:
         if key is not None:
             batch = self._open_batch(self._place(key), data_bytes)
         else:
-            batch = self._turn_batch(data_bytes)
+            batch = self._keyless_batch(data_bytes)
         messages = batch.messages
         if watch is not None:
             batch.watchers.append(Watcher(len(messages), *watch))
@@ -196,7 +196,7 @@ class Accumulator:
         """The same for messages without keys and watches, as many at once as fit."""
         at, total = 0, len(messages)
         while at < total:
-            batch = self._turn_batch(sizes[at] - MESSAGE_BYTES)
+            batch = self._keyless_batch(sizes[at] - MESSAGE_BYTES)
             room, counted = batch.room, 0
             end, last = at, min(total, at + self.settings.batch_messages_max - len(batch.messages))
             while end < last and (end == at or sizes[end] - MESSAGE_BYTES <= room):
@@ -211,15 +211,15 @@ class Accumulator:
                 batch.sealed = True
             at = end
 
-    def _turn_batch(self, data_bytes: int) -> Batch:
+    def _keyless_batch(self, data_bytes: int) -> Batch:
         """The batch for messages without a key: the same until one has no room in it."""
-        turn = self._turn
+        turn = self._keyless
         if turn is not None and not turn.sealed:
             if data_bytes <= turn.room:
                 return turn
             turn.sealed = True
-        self._turn = self._open_batch(self._turns.next(self.partitions), data_bytes)
-        return self._turn
+        self._keyless = self._open_batch(self._round_robin.next(self.partitions), data_bytes)
+        return self._keyless
 
     def _place(self, key: str) -> int:
         """The partition of a key. A partitioner of the user's may give any number."""
@@ -346,30 +346,30 @@ class Accumulator:
         with self._changed:
             spread = [(batch, self._places(batch))]
             for queue in self._gone(first=batch.partition):
-                spread += [(one, self._places(one)) for one in queue]
+                spread += [(moved, self._places(moved)) for moved in queue]
             # From here on nothing raises: places are the user's partitioner's.
             self._idle(batch.partition)
-            for one, places in spread:
-                if one is not batch:
-                    self._queues[one.partition].batches.remove(one)
-                    if not self._queues[one.partition].batches:
-                        del self._queues[one.partition]
-                one.sealed = True
-                del self._unfinished[one]
-                self._spread(one, places)
+            for moved, places in spread:
+                if moved is not batch:
+                    self._queues[moved.partition].batches.remove(moved)
+                    if not self._queues[moved.partition].batches:
+                        del self._queues[moved.partition]
+                moved.sealed = True
+                del self._unfinished[moved]
+                self._spread(moved, places)
 
     def _gone(self, first: int) -> list[list[Batch]]:
         """Waiting batches by partition that is no more, those of partition ``first`` first."""
         found = []
         for partition, queue in sorted(self._queues.items(), key=lambda item: item[0] != first):
             gone = partition >= self.partitions and (partition == first or not queue.busy)
-            if gone and not any(one.keyed for one in queue.batches):
+            if gone and not any(batch.keyed for batch in queue.batches):
                 found.append(list(queue.batches))
         return found
 
     def _places(self, batch: Batch) -> list[int]:
         """Where the messages of a batch go, or all its rows."""
-        turn = self._turns.next(self.partitions)
+        turn = self._round_robin.next(self.partitions)
         if batch.rows:
             return [turn]
         keys = [message.partition_key for message in batch.messages]

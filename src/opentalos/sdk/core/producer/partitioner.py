@@ -17,7 +17,7 @@ def partition_of(key: str, partitions: int) -> int:
     return partition_key.partition_of(key, partitions)
 
 
-class Turns:
+class RoundRobin:
     """Partitions one after the other, from a random one on, for messages without a key."""
 
     def __init__(self, random: Callable[[], float]) -> None:

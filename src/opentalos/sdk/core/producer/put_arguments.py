@@ -28,7 +28,7 @@ def portions(
     given: Sequence[Message | bytes], now_ms: int, settings: ProducerSettings
 ) -> Iterator[list[Message]]:
     """Messages in parts that a buffer takes at once: all of them if it does not wait for room."""
-    messages = [message_of(one, now_ms) for one in given]
+    messages = [message_of(message, now_ms) for message in given]
     if settings.when_full == "raise":
         if messages:
             yield messages

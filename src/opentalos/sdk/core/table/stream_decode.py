@@ -57,7 +57,7 @@ class StreamDecoder:
         OWNER/TOPIC. Raises: ValidationFailed: there is none, or it is off."""
         stream = schema.streams.get(stream_key(schema, table, topic))
         if stream is None or not stream.enabled:
-            on = ", ".join(name for name, one in schema.streams.items() if one.enabled)
+            on = ", ".join(name for name, stream in schema.streams.items() if stream.enabled)
             raise ValidationFailed(f"the table has no stream into {topic}; it has: {on or 'none'}")
         return cls(schema, stream.view)
 

@@ -49,7 +49,7 @@ def typed(types: Mapping[str, DataType], name: str, value: Given) -> Datum:
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise ValidationFailed(f"column {name!r} is {kind.name}, not {value!r}")
     item = DataType(kind - _SET_STEP)
-    return Datum(kind, tuple(sorted({_scalar(item, name, one) for one in value})))
+    return Datum(kind, tuple(sorted({_scalar(item, name, member) for member in value})))
 
 
 def _scalar(kind: DataType, name: str, value: Any) -> Scalar:

@@ -61,8 +61,8 @@ def test_a_hundred_partitions_go_to_two_workers_within_one_interval() -> None:
             assert first.assignment == tuple(range(100))
             worker = first._worker
             assert worker is not None
-            before = dict(worker.held)
-            stays = {partition: held.stay for partition, held in before.items()}
+            before = dict(worker.assigned)
+            stays = {partition: held.fetch_epoch for partition, held in before.items()}
             fetches: dict[int, int] = dict.fromkeys(range(100), 0)
             calls = len(group.log)
             async with consumer(group) as second:
@@ -79,8 +79,8 @@ def test_a_hundred_partitions_go_to_two_workers_within_one_interval() -> None:
                 assert len(group.held_by(second.worker_id)) == 50
                 assert len(second.assignment) == 50
                 for partition in first.assignment:
-                    assert worker.held[partition] is before[partition]
-                    assert worker.held[partition].stay is stays[partition]
+                    assert worker.assigned[partition] is before[partition]
+                    assert worker.assigned[partition].fetch_epoch is stays[partition]
                 assert len([item for item in group.log[calls:] if item[0] == "unlock"]) == 1
                 assert len([item for item in group.log[calls:] if item[0] == "lock"]) <= 2
 
@@ -324,7 +324,7 @@ def test_a_lock_whose_answer_got_lost_is_not_left_behind() -> None:
         async with consumer(group) as source:
             worker = source._worker
             assert worker is not None
-            held = worker.held.pop(1)  # the server knows that it is ours, we do not
+            held = worker.assigned.pop(1)  # the server knows that it is ours, we do not
             worker._fetcher.drop(held)
             await asyncio.sleep(INTERVAL_S)
             assert source.assignment == (0, 1, 2)

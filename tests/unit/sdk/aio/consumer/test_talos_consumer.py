@@ -408,7 +408,7 @@ def test_read_ahead_is_bounded_and_goes_on_when_there_is_room() -> None:
             worker = source._worker
             assert worker is not None
             ahead = [
-                sum(chunk.bytes_count for chunk in held.chunks) for held in worker.held.values()
+                sum(chunk.bytes_count for chunk in held.chunks) for held in worker.assigned.values()
             ]
             assert 50_000 < sum(ahead) <= 120_000  # a block is 1,020 B: a fetch is a bit larger
             assert max(ahead) <= 50_000
@@ -427,7 +427,7 @@ def test_so_many_fetches_are_under_way_and_every_partition_gets_its_turn() -> No
             group.fetched.clear()
             for _ in range(60):
                 await asyncio.sleep(0.1)
-                assert sum(held.fetching for held in worker.held.values()) <= 4
+                assert sum(held.fetching for held in worker.assigned.values()) <= 4
             turns = [partition for partition, _ in group.fetched]
             assert {turns.count(partition) for partition in range(20)} <= {2, 3}
 

@@ -14,7 +14,7 @@ from opentalos.model.change import Change, StreamView
 from opentalos.model.errors import TableNotExist, Unavailable, ValidationFailed
 from opentalos.model.table import StreamSpec, TableSchema, TableSpec
 from opentalos.sdk.aio.stream import ChangeReader, TableFollower
-from opentalos.sdk.aio.stream.table_follower import LOOK_S, MARK_WAIT_S
+from opentalos.sdk.aio.stream.table_follower import MARK_WAIT_S, TABLE_CHECK_S
 from opentalos.sdk.core.table.values import typed_columns
 from opentalos.sdk.core.values import Message
 from opentalos.sdk.errors import ChangeMissing, ClientClosed
@@ -200,16 +200,16 @@ def test_a_follower_that_only_steps_looks_now_and_then() -> None:
         world = World()
         async with world.follower() as follower:
             world.topic.partitions = PARTITIONS + 1
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(TABLE_CHECK_S)
             await follower.step()
             assert follower.positions.keys() == {0, 1, 2}
             world.enabling += 1
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(TABLE_CHECK_S)
             with pytest.raises(ChangeMissing, match="was off or has stopped"):
                 await follower.step()
             world.enabling -= 1
             world.uuid = "second"
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(TABLE_CHECK_S)
             with pytest.raises(TableNotExist, match="another one has its name"):
                 await follower.step()
 

@@ -151,7 +151,7 @@ def test_messages_of_a_partition_that_is_gone_move_and_keep_their_callbacks() ->
     assert bench.buffer.bytes_count == counted
     (again,) = bench.take_due()
     assert again.partition == partition_of("user-42", 2) == 1
-    again.tell(40, None)
+    again.call_back(40, None)
     assert [(sent.data, partition, offset) for sent, partition, offset in told] == [
         (b"watched", 1, 41)
     ]
@@ -173,13 +173,13 @@ def test_every_callback_is_called_though_others_raise(caplog: pytest.LogCaptureF
         bench.buffer.add(Message(b"%d" % number), (failing, failing))
     bench.buffer.add(Message(b"nobody"))
     (batch,) = bench.take_due()
-    batch.tell(None, None)
+    batch.call_back(None, None)
     assert [(sent.data, partition, offset) for sent, partition, offset in told] == [
         (b"0", 0, None), (b"1", 0, None), (b"2", 0, None)
     ]  # fmt: skip
     told.clear()
     error = OutcomeUnknown("why")
-    batch.tell(None, error)
+    batch.call_back(None, error)
     assert {what[1:] for what in told} == {(error, Outcome.UNKNOWN)}
     assert len(caplog.records) == 4  # the first trace and the number, of both
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from opentalos.sdk.core.producer.partitioner import Turns, partition_of
+from opentalos.sdk.core.producer.partitioner import RoundRobin, partition_of
 
 
 # Java's hash codes: "k" 107, "hello" 99162322, "user-42" 4147784640 of 32 bits.
@@ -17,7 +17,7 @@ def test_a_key_has_the_partition_of_the_official_producers(
 
 
 def test_turns_begin_anywhere_and_follow_a_changed_number_of_partitions() -> None:
-    turns = Turns(lambda: 0.5)
+    turns = RoundRobin(lambda: 0.5)
     assert [turns.next(4) for _ in range(5)] == [3, 0, 1, 2, 3]
     assert [turns.next(2) for _ in range(3)] == [0, 1, 0]
     assert turns.next(1) == 0
