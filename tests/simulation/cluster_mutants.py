@@ -195,7 +195,7 @@ def register_a_move_before_its_last_commit(patch: pytest.MonkeyPatch) -> None:
 
 def hand_over_without_the_state(patch: pytest.MonkeyPatch) -> None:
     real = Manifest.handed_off
-    patch.setattr(Manifest, "handed_on", lambda self, _: real(self, LogState().encode()))
+    patch.setattr(Manifest, "handed_off", lambda self, _: real(self, LogState().encode()))
 
 
 # --- sessions -----------------------------------------------------------------------------------
