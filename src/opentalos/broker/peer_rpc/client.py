@@ -1,7 +1,6 @@
 """Calls to other servers: one rule for deadlines, invalid replies and older servers."""
 
 import asyncio
-from collections.abc import Awaitable
 
 from opentalos.broker.peer_rpc.calls import PROTOCOL_VERSION, PeerCall, Reply, Request
 from opentalos.broker.peer_rpc.codec import decode, encode
@@ -23,9 +22,10 @@ async def call_peer(
 ) -> Reply:
     """The reply of the server at ``address``.
 
-    No reply in time, half a reply and an invalid reply are OutcomeUnknown if the call is not
-    idempotent; otherwise they are PartitionNotServing, since nothing was changed. An error of the
-    other server is raised as the same leaf.
+    A call that is not idempotent is sent once: no reply in time, half a reply and an invalid reply
+    are OutcomeUnknown. An idempotent call whose reply was lost is sent once more within the same
+    deadline; after that it is PartitionNotServing, since nothing was changed. An error of the other
+    server is raised as the same leaf.
 
     Raises: PeerTooOld: the other server does not know the call.
     """
@@ -35,7 +35,7 @@ async def call_peer(
     failure: type[TalosError] = PartitionNotServing if call.idempotent else OutcomeUnknown
     try:
         async with asyncio.timeout(call.deadline_s):
-            body = await _ask(peers.ask(address, sent), call.idempotent)
+            body = await _send(peers, address, sent, call.idempotent)
     except TimeoutError as error:
         raise failure(f"server {address}: no reply within {call.deadline_s:g} s") from error
     except NotSupported as error:
@@ -50,10 +50,13 @@ async def call_peer(
         raise failure(text) from error
 
 
-async def _ask(reply: Awaitable[bytes], idempotent: bool) -> bytes:
+async def _send(peers: Peers, address: str, request: CallRequest, idempotent: bool) -> bytes:
     try:
-        return await reply
-    except OutcomeUnknown as error:
+        return await peers.ask(address, request)
+    except OutcomeUnknown:
         if not idempotent:
             raise
+    try:
+        return await peers.ask(address, request)
+    except OutcomeUnknown as error:
         raise PartitionNotServing(str(error)) from error

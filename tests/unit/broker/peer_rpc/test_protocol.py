@@ -212,6 +212,22 @@ async def test_a_write_without_a_whole_reply_is_unknown_and_sent_once() -> None:
     assert len(other.requests) == 1
 
 
+async def test_a_read_that_gets_no_reply_is_sent_once_more() -> None:
+    lost = OutcomeUnknown("closed without a reply")
+    other = OneServer(lost)
+
+    async def answer(_: Empty) -> StatusReply:
+        return StatusReply({})
+
+    other.calls.register(STATUS, answer)
+    assert await call_peer(other, "h:1", STATUS, Empty()) == StatusReply({})
+    assert len(other.requests) == 2
+    dead = OneServer(lost, lost, lost)
+    with pytest.raises(PartitionNotServing, match="without a reply"):
+        await call_peer(dead, "h:1", STATUS, Empty())
+    assert len(dead.requests) == 2
+
+
 async def test_an_invalid_reply_to_a_write_is_unknown_and_to_a_read_not_done() -> None:
     other = OneServer()
 
