@@ -82,7 +82,7 @@ def test_a_restart_keeps_the_port_and_a_second_start_changes_nothing(
 def test_a_running_backend_refuses_another_port(zookeeper: ZookeeperBackend) -> None:
     zookeeper.start(print, port=0)
     other = free_ports(1)[0]
-    with pytest.raises(BackendError, match="already runs"):
+    with pytest.raises(BackendError, match="already running"):
         zookeeper.start(print, port=other)
 
 
@@ -90,7 +90,7 @@ def test_a_running_backend_refuses_another_port(zookeeper: ZookeeperBackend) -> 
 def test_a_daemon_that_ends_is_reported_with_its_log(zookeeper: ZookeeperBackend) -> None:
     zookeeper.start(print, port=0)
     zookeeper.daemon("zookeeper").kill()
-    with pytest.raises(BackendError, match="ended"):
+    with pytest.raises(BackendError, match="exited"):
         zookeeper.wait_ready(print)
 
 
@@ -101,11 +101,11 @@ def test_a_datanode_that_is_killed_or_paused_is_missed_and_comes_back(tmp_path: 
     try:
         hdfs.start(print, port=0)
         hdfs.daemon("dn1").kill()
-        assert hdfs.missing() == "dn1 has not joined"
+        assert hdfs.missing() == "dn1 is not registered"
         hdfs.start_daemon("dn1")
         hdfs.wait_ready(print)
         hdfs.daemon("dn1").pause()
-        assert hdfs.missing() == "dn1 has not joined"
+        assert hdfs.missing() == "dn1 is not registered"
         hdfs.daemon("dn1").resume()
         assert hdfs.missing() == ""
     finally:

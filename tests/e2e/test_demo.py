@@ -32,7 +32,7 @@ def run_demo(folder: Path, messages: int, *arguments: str) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
-    assert "A server runs at http://127.0.0.1:" in done.stdout
+    assert "The server is running at http://127.0.0.1:" in done.stdout
     assert f"{messages} / {messages}" in done.stdout
     assert "lag of group 'demo': 0" in done.stdout
     assert "messages/s" in done.stdout

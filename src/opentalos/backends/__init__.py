@@ -1,1 +1,1 @@
-"""Real HDFS, ZooKeeper and HBase on one machine: fetched, started, stopped, and hurt by tests."""
+"""HDFS, ZooKeeper, HBase, Druid and Kafka on one machine, for evaluation, tests and benchmarks."""

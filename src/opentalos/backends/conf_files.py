@@ -23,7 +23,7 @@ def write_site(path: Path, properties: Mapping[str, object]) -> None:
 
 
 def write_log4j(folder: Path, level: str, **loggers: str) -> None:
-    """Write ``log4j.properties``: everything to stderr, from ``level`` on."""
+    """Write ``log4j.properties``: log to stderr from ``level`` upwards."""
     folder.mkdir(parents=True, exist_ok=True)
     more = "".join(f"log4j.logger.{name}={value}\n" for name, value in loggers.items())
     (folder / "log4j.properties").write_text(_LOG4J.format(level=level) + more)

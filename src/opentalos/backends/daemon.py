@@ -1,4 +1,4 @@
-"""One daemon, known by its pid file: started, stopped, killed, paused by any process."""
+"""A daemon with a pid file; any process can start, stop, kill or pause it."""
 
 import json
 import os
@@ -11,15 +11,15 @@ from pathlib import Path
 
 from opentalos.backends.places import BackendError
 
-STOP_TIMEOUT_S = 30.0  # a busy HBase needs 20; then the daemon is killed
+STOP_TIMEOUT_S = 30.0  # a busy HBase needs 20 s; after this time the daemon is killed
 _POLL_S = 0.05
-# The shell leaves the daemon to init, in a session of its own, and tells its pid.
+# The shell starts the daemon in its own session, leaves it to init and prints its pid.
 _LAUNCHER = 'log=$1; shift; setsid "$@" </dev/null >>"$log" 2>&1 & echo $!'
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A command and what its environment has in addition."""
+    """A command and its additional environment variables."""
 
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Launch:
 @dataclass(frozen=True, slots=True)
 class _Record:
     pid: int
-    began: int  # clock ticks since boot: a later process with the same pid is another one
+    began: int  # clock ticks since boot; tells a later process with the same pid apart
     log_position: int
 
 
@@ -42,13 +42,13 @@ class Daemon:
 
     @property
     def pid(self) -> int | None:
-        """Its process id while it runs, paused or not."""
+        """The process id while the daemon runs, also if paused."""
         record = self._record()
         return record.pid if record and _began(record.pid) == record.began else None
 
     @property
     def rss_mb(self) -> int:
-        """Resident memory in MiB; 0 if it does not run."""
+        """Resident memory in MiB; 0 if not running."""
         pid = self.pid
         try:
             text = Path(f"/proc/{pid}/statm").read_text() if pid else "0 0"
@@ -56,8 +56,8 @@ class Daemon:
             return 0
         return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
 
-    def said(self) -> str:
-        """Its log since it was started."""
+    def log_text(self) -> str:
+        """The log since the last start."""
         record = self._record()
         if record is None or not self.log.exists():
             return ""
@@ -66,50 +66,50 @@ class Daemon:
             return log.read()
 
     def start(self, launch: Launch) -> None:
-        """Start it unless it runs."""
+        """Start the daemon unless it is running."""
         if self.pid is not None:
             return
         self.log.parent.mkdir(parents=True, exist_ok=True)
         position = self.log.stat().st_size if self.log.exists() else 0
-        told = subprocess.run(
+        launched = subprocess.run(
             ["/bin/sh", "-c", _LAUNCHER, "sh", str(self.log), *launch.argv],
             env={**os.environ, **launch.environment},
             capture_output=True,
             text=True,
         )
-        pid = int(told.stdout)
+        pid = int(launched.stdout)
         record = {"pid": pid, "began": _began(pid), "log_position": position}
         self._pid_file.write_text(json.dumps(record))
 
     def stop(self) -> None:
-        """End it in order; one that does not end in time is killed."""
-        self.resume()  # a paused process does not see SIGTERM
+        """Stop the daemon; kill it if it does not exit in time."""
+        self.resume()  # a paused process does not handle SIGTERM
         self._signal(signal.SIGTERM)
-        self.wait_ended()
+        self.wait_exited()
 
-    def wait_ended(self) -> None:
-        """Wait for the end of a daemon that was told to stop."""
-        if not self._ended_within(STOP_TIMEOUT_S):
+    def wait_exited(self) -> None:
+        """Wait until the daemon exits after ``terminate``; kill it if it does not."""
+        if not self._exited_within(STOP_TIMEOUT_S):
             self.kill()
         self._pid_file.unlink(missing_ok=True)
 
     def terminate(self) -> None:
-        """Ask it to end, without waiting."""
+        """Send SIGTERM, without waiting."""
         self.resume()
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it with SIGKILL, as a crash does."""
+        """Send SIGKILL, which simulates a crash, and wait."""
         self._signal(signal.SIGKILL)
-        if not self._ended_within(STOP_TIMEOUT_S):
-            raise BackendError(f"{self.name} (pid {self.pid}) does not end")
+        if not self._exited_within(STOP_TIMEOUT_S):
+            raise BackendError(f"{self.name} (pid {self.pid}) did not exit after SIGKILL")
 
     def pause(self) -> None:
-        """Stop it from running (SIGSTOP); its connections stay open."""
+        """Pause the daemon (SIGSTOP); its connections stay open."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused one go on."""
+        """Resume a paused daemon (SIGCONT)."""
         self._signal(signal.SIGCONT)
 
     def _record(self) -> _Record | None:
@@ -122,11 +122,11 @@ class Daemon:
         pid = self.pid
         if pid is not None:
             try:
-                os.killpg(pid, number)  # its session: whatever it started gets it too
+                os.killpg(pid, number)  # the whole session, including child processes
             except ProcessLookupError:
                 return
 
-    def _ended_within(self, seconds: float) -> bool:
+    def _exited_within(self, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while self.pid is not None:
             if time.monotonic() > deadline:
@@ -136,7 +136,7 @@ class Daemon:
 
 
 def _began(pid: int) -> int:
-    """When a process began, in clock ticks since boot; 0 if it runs no more."""
+    """The start time of a process in clock ticks since boot; 0 if it has exited."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Apache Druid: coordinator with metadata store, historical, broker and indexer, all small."""
+"""Apache Druid: coordinator with metadata store, historical, broker and indexer; small heaps."""
 
 import json
 import urllib.request
@@ -32,14 +32,14 @@ _FOLDERS: Final = ("conf", "tmp", "deep", "segments", "tasks", "indexing-logs", 
 
 
 class DruidBackend(Backend):
-    """Four daemons; they find each other through the ZooKeeper of the same home."""
+    """Four daemons, which discover each other through the ZooKeeper below the same directory."""
 
     kind = "druid"
     default_port = 8081
 
     @property
     def url(self) -> str:
-        """Coordinator, then broker: where rows go to, and where queries do."""
+        """Coordinator, for ingestion, and broker, for queries."""
         return f"druid://{HOST}:{self.ports['coordinator']},{HOST}:{self.ports['broker']}"
 
     def names(self) -> list[str]:
@@ -65,12 +65,12 @@ class DruidBackend(Backend):
 
     def _port_uses(self, first: int) -> Mapping[str, int]:
         uses = ("coordinator", "broker", "historical", "indexer", "derby")
-        return {use: first + place for place, use in enumerate(uses)}
+        return {use: first + index for index, use in enumerate(uses)}
 
     def _prepare(self) -> None:
         zookeeper = ZookeeperBackend(self.home.parent)
         if not zookeeper.ports or zookeeper.missing():
-            raise BackendError("druid needs ZooKeeper; run: talos backend start zookeeper druid")
+            raise BackendError("druid needs ZooKeeper; run talos backend start zookeeper druid")
         for name in _FOLDERS:
             (self.home / name).mkdir(exist_ok=True)
         conf = self.home / "conf"
@@ -78,8 +78,8 @@ class DruidBackend(Backend):
         _write(conf / "common.runtime.properties", self._shared(zookeeper.hosts))
         for name in self.names():
             (conf / name).mkdir(exist_ok=True)
-            told = {"druid.service": f"druid/{name}", "druid.plaintextPort": self.ports[name]}
-            _write(conf / name / "runtime.properties", {**told, **self._own(name)})
+            own = {"druid.service": f"druid/{name}", "druid.plaintextPort": self.ports[name]}
+            _write(conf / name / "runtime.properties", {**own, **self._own(name)})
 
     def _shared(self, zookeeper: str) -> dict[str, object]:
         derby = self.ports["derby"]
@@ -147,12 +147,14 @@ class DruidBackend(Backend):
         heap_mb, direct_mb = _MEMORY[name]
         flags = [f"-Xmx{heap_mb}m", "-Xms64m", f"-XX:MaxDirectMemorySize={direct_mb}m"]
         flags += self._java_flags
-        flags += [f"--add-exports=java.base/{one}=ALL-UNNAMED" for one in _EXPORTED]
-        flags += [f"--add-opens=java.base/{one}=ALL-UNNAMED" for one in _OPENED]
+        flags += [f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in _EXPORTED]
+        flags += [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
         flags.append("--add-opens=jdk.management/com.sun.management.internal=ALL-UNNAMED")
         flags += ["-Duser.timezone=UTC", "-Dfile.encoding=UTF-8"]
         flags.append(f"-Djava.io.tmpdir={self.home}/tmp")
-        flags.append(f"-Dderby.stream.error.file={self.home}/logs/derby.log")  # else beside us
+        flags.append(
+            f"-Dderby.stream.error.file={self.home}/logs/derby.log"
+        )  # default: the current directory
         flags.append("-Djava.util.logging.manager=org.apache.logging.log4j.jul.LogManager")
         conf = self.home / "conf"
         path = f"{conf}:{conf / name}:{need_jars(self.kind)}/*"

@@ -1,4 +1,4 @@
-"""All three backends together, as tests and the demo of a cluster want them."""
+"""HDFS, ZooKeeper and HBase together, for tests and the cluster demo."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from opentalos.backends.zookeeper import ZookeeperBackend
 
 
 class Fleet:
-    """HDFS, ZooKeeper and HBase below one folder."""
+    """HDFS, ZooKeeper and HBase below one directory."""
 
     def __init__(self, home: Path) -> None:
         self.home = home.absolute()
@@ -22,15 +22,15 @@ class Fleet:
 
     @property
     def backends(self) -> list[Backend]:
-        """In the order of their start."""
+        """The backends in start order."""
         return [self.hdfs, self.zookeeper, self.hbase]
 
     def start(self, say: Say, *, datanodes: int = 3, brief: bool = False) -> None:
-        """Fetch jars, start all on free ports, and wait until all are usable.
+        """Fetch jars, start all backends on free ports, and wait until they are ready.
 
-        Args: brief: they will not run for long, so they start quicker and run slower.
+        Args: brief: for short runs: faster start, slower execution.
         """
-        for kind in (*(one.kind for one in self.backends), CLIENT):
+        for kind in (*(backend.kind for backend in self.backends), CLIENT):
             fetch(kind, say)
         if brief:
             for backend in self.backends:
@@ -42,18 +42,18 @@ class Fleet:
         self.hbase.wait_ready(say)
 
     def stop(self, say: Say) -> None:
-        """End all in order."""
+        """Stop all backends."""
         for backend in reversed(self.backends):
             backend.stop(say)
 
     def kill(self) -> None:
-        """End all at once; for data that nobody needs again."""
+        """Kill all backends; for data that is not needed again."""
         for backend in reversed(self.backends):
             for name in backend.names():
                 backend.daemon(name).kill()
 
     def addresses(self) -> dict[str, Any]:
-        """What clients need, as plain JSON."""
+        """The addresses and paths that clients need, as JSON values."""
         return {
             "home": str(self.home),
             "jars": str(jars_folder(CLIENT)),

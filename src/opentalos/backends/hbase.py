@@ -1,4 +1,4 @@
-"""HBase standalone: master, region server and a ZooKeeper of its own in one process."""
+"""Standalone HBase: master, region server and an embedded ZooKeeper in one process."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ _EXPORTED = ("java.base/jdk.internal.misc", "java.security.jgss/sun.security.krb
 
 
 class HbaseBackend(Backend):
-    """One daemon, ``hbase``; its data lies in local files."""
+    """One daemon, ``hbase``; its data is in local files."""
 
     kind = "hbase"
     default_port = 2191
@@ -28,18 +28,18 @@ class HbaseBackend(Backend):
 
     @property
     def conf_dir(self) -> Path:
-        """hbase-site.xml and logging of the daemon."""
+        """The directory of hbase-site.xml and the logging configuration."""
         return self.home / "conf"
 
     def names(self) -> list[str]:
         return [self.kind]
 
     def missing(self) -> str:
-        """The master took over, so tables can be made, written and read."""
+        """Ready once the master is active: tables can be created, written and read."""
         daemon = self.daemon(self.kind)
         if daemon.pid is None:
-            return "it does not run"
-        return "" if _READY in daemon.said() else "the master is not yet active"
+            return "not running"
+        return "" if _READY in daemon.log_text() else "the master is not yet active"
 
     def status(self) -> dict[str, Any]:
         return {**super().status(), "conf_dir": str(self.conf_dir)}

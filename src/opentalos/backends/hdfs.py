@@ -1,4 +1,4 @@
-"""HDFS: a NameNode and 1 to 3 DataNodes."""
+"""HDFS: a NameNode and one to three DataNodes."""
 
 import json
 import subprocess
@@ -37,46 +37,46 @@ class HdfsBackend(Backend):
 
     @property
     def conf_dir(self) -> Path:
-        """core-site.xml and hdfs-site.xml, for clients and daemons."""
+        """The directory of core-site.xml and hdfs-site.xml, for clients and daemons."""
         return self.home / "conf"
 
     @property
     def datanodes(self) -> int:
-        """How many DataNodes it has."""
+        """The number of DataNodes."""
         return int(self.settings.get("datanodes", 1))
 
     def names(self) -> list[str]:
         return [_NAMENODE, *(f"dn{number}" for number in range(1, self.datanodes + 1))]
 
     def start(self, say: Say, *, port: int | None = None, datanodes: int | None = None) -> None:
-        """Start; ``datanodes`` None: as many as before, at first one."""
+        """Start; ``datanodes`` None: as many as before, initially one."""
         wanted = datanodes or self.datanodes
         if not 1 <= wanted <= DATANODES_MAX:
-            raise BackendError(f"need 1 to {DATANODES_MAX} DataNodes")
-        if self._runs() and wanted < self.datanodes:
-            raise BackendError(f"hdfs runs with {self.datanodes} DataNodes; stop it first")
+            raise BackendError(f"the number of DataNodes must be 1 to {DATANODES_MAX}")
+        if self._is_running() and wanted < self.datanodes:
+            raise BackendError(f"hdfs is running with {self.datanodes} DataNodes; stop it first")
         self.home.mkdir(parents=True, exist_ok=True)
         self._remember(datanodes=wanted)
         super().start(say, port=port)
 
     def data_dir(self, name: str) -> Path:
-        """Where a daemon keeps its data."""
+        """The data directory of a daemon."""
         return self.home / "data" / name
 
     def missing(self) -> str:
-        """The NameNode is out of safe mode and every DataNode serves it."""
+        """Ready once the NameNode has left safe mode and every DataNode is registered."""
         state = self._jmx("nn-http", "NameNode", "FSNamesystemState")
-        if state is None or "FSState" not in state:  # it answers before it knows
-            return "the NameNode does not answer"
+        if state is None or "FSState" not in state:  # incomplete replies during the start
+            return "the NameNode does not reply"
         if state["FSState"] != "Operational":
             return "the NameNode is in safe mode"
         alive = int(state["NumLiveDataNodes"])
         if alive < self.datanodes:
-            return f"{alive} of {self.datanodes} DataNodes are known"
+            return f"{alive} of {self.datanodes} DataNodes are registered"
         for name in self.names()[1:]:
             info = self._jmx(f"{name}-http", "DataNode", "DataNodeInfo")
             if info is None or "RUNNING" not in str(info.get("BPServiceActorInfo")):
-                return f"{name} has not joined"
+                return f"{name} is not registered"
         return ""
 
     def status(self) -> dict[str, Any]:
@@ -95,8 +95,8 @@ class HdfsBackend(Backend):
         query = f"Hadoop:service={service},name={name}"
         url = f"http://{HOST}:{self.ports[port]}/jmx?qry={query}"
         try:
-            with urllib.request.urlopen(url, timeout=_PROBE_TIMEOUT_S) as answer:
-                beans = json.load(answer)["beans"]
+            with urllib.request.urlopen(url, timeout=_PROBE_TIMEOUT_S) as reply:
+                beans = json.load(reply)["beans"]
         except (OSError, ValueError, KeyError):
             return None
         return cast("dict[str, Any]", beans[0]) if beans else None
@@ -111,7 +111,7 @@ class HdfsBackend(Backend):
                     command, stdout=output, stderr=output, timeout=_FORMAT_TIMEOUT_S
                 )
             if done.returncode != 0:
-                raise BackendError(f"could not format the NameNode, see {log}")
+                raise BackendError(f"could not format the NameNode; see {log}")
 
     def _write_conf(self) -> None:
         ports = self.ports
@@ -126,24 +126,24 @@ class HdfsBackend(Backend):
             "dfs.namenode.safemode.extension": 0,
             "dfs.namenode.fs-limits.min-block-size": 65536,
             "dfs.namenode.handler.count": 10,
-            # Block recovery is handed out on a heartbeat: take-over time follows it.
+            # Block recovery is assigned on a heartbeat, which bounds the failover time.
             "dfs.heartbeat.interval": 1,
             "dfs.namenode.heartbeat.recheck-interval": 2000,  # dead after 14 s without a heartbeat
             "dfs.namenode.redundancy.interval.seconds": 1,
-            # A DataNode that hangs: left out of recoveries, new blocks and reads after so long.
+            # After this time a hung DataNode is excluded from recoveries, new blocks and reads.
             "dfs.namenode.stale.datanode.interval": 6000,
             "dfs.namenode.avoid.write.stale.datanode": True,
             "dfs.namenode.avoid.read.stale.datanode": True,
-            # With few DataNodes the average load is so low that one with some open files more
-            # counts as too busy, and new blocks then get fewer replicas than there are nodes.
+            # With few DataNodes the average load is so low that a node with a few more open files
+            # counts as too busy, and new blocks get fewer replicas than there are nodes.
             "dfs.namenode.redundancy.considerLoad": False,
-            "dfs.permissions.enabled": True,  # who started the NameNode may do everything
-            # A close otherwise waits 400 ms when the DataNode's report is slower than it.
+            "dfs.permissions.enabled": True,  # the user that started the NameNode is the superuser
+            # The default delays a close by 400 ms if it overtakes the report of the DataNode.
             "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": 5,
-            # The DataNodes' too: an idle writer tells that it is there at half its own timeout, so
-            # a client with a longer one would lose every pipeline that rests.
+            # Also used by the DataNodes: an idle writer sends keepalives at half of its timeout, so
+            # a client with a longer timeout would lose every idle pipeline.
             "dfs.client.socket-timeout": _SOCKET_TIMEOUT_MS,
-            # With as many DataNodes as replicas nothing replaces a dead one; write on.
+            # With as many DataNodes as replicas a dead one cannot be replaced; keep writing.
             "dfs.client.block.write.replace-datanode-on-failure.enable": True,
             "dfs.client.block.write.replace-datanode-on-failure.policy": "DEFAULT",
             "dfs.client.block.write.replace-datanode-on-failure.best-effort": True,
@@ -151,7 +151,7 @@ class HdfsBackend(Backend):
         write_site(self.conf_dir / "core-site.xml", core)
         write_site(self.conf_dir / "hdfs-site.xml", site)
         write_log4j(self._daemon_conf, "INFO")
-        # The jar from Maven has no webapps folder, and both HTTP servers want one.
+        # The jar from Maven has no webapps directory, which both HTTP servers need.
         for name in ("hdfs", "datanode"):
             folder = self._daemon_conf / "webapps" / name / "WEB-INF"
             folder.mkdir(parents=True, exist_ok=True)
@@ -178,13 +178,13 @@ class HdfsBackend(Backend):
             "dfs.datanode.address": f"{HOST}:{ports[name]}",
             "dfs.datanode.http.address": f"{HOST}:{ports[f'{name}-http']}",
             "dfs.datanode.ipc.address": f"{HOST}:{ports[f'{name}-ipc']}",
-            # How long a recovery waits for another DataNode that hangs; 60 s otherwise.
+            # How long a recovery waits for another DataNode that is hung; the default is 60 s.
             "dfs.client.socket-timeout": _SOCKET_TIMEOUT_MS,
         }
-        # Daemons take them as program arguments, not as properties of the JVM.
-        given = [word for key, value in options.items()
-                 for word in ("-D", f"{key}={value}")]  # fmt: skip
-        return Launch([*self._java(f"-Xmx{_HEAPS_MB['dn']}m"), *_DATANODE_CLASS, *given])
+        # Daemons take these as program arguments, not as JVM properties.
+        arguments = [word for key, value in options.items()
+                     for word in ("-D", f"{key}={value}")]  # fmt: skip
+        return Launch([*self._java(f"-Xmx{_HEAPS_MB['dn']}m"), *_DATANODE_CLASS, *arguments])
 
 
 _NAMENODE_CLASS = ["org.apache.hadoop.hdfs.server.namenode.NameNode"]

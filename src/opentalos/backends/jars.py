@@ -1,4 +1,4 @@
-"""Jars by Maven, fetched once; and the Java that runs them."""
+"""The jars of backends, fetched once with Maven, and the Java that runs them."""
 
 import fcntl
 import hashlib
@@ -12,13 +12,13 @@ from opentalos.backends.places import BackendError, Say, jars_folder
 from opentalos.model.errors import ConfigError
 
 SERVERS = ("hdfs", "zookeeper", "hbase")
-PIPELINES = ("druid", "kafka")  # what the pipelines may be used with; no server needs them
+PIPELINES = ("druid", "kafka")  # used with pipelines; servers do not need them
 CLIENT = "client"
 SPARK_KAFKA = "spark-kafka"  # Spark's Kafka connector, for the benchmark
 
 _POMS = Path(__file__).parent / "poms"
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-_STAMP = ".complete"  # written last, so a broken fetch is repeated
+_STAMP = ".complete"  # written last: an interrupted fetch is repeated
 _FETCH_TIMEOUT_S = 1200
 _SIZES_MB = {
     "hdfs": 68,
@@ -29,7 +29,7 @@ _SIZES_MB = {
     "kafka": 54,
     SPARK_KAFKA: 11,
 }
-# The class path that was tried with both clients in one process has none of these.
+# Excluded from the class path that was tested with both clients in one process.
 _LEFT_OUT = {
     CLIENT: "snappy-java,jsr305,commons-logging,audience-annotations,jakarta.activation-api"
 }
@@ -37,7 +37,7 @@ _REMEDY = "on Debian and Ubuntu: apt-get install openjdk-17-jre-headless maven"
 
 
 def java() -> str:
-    """The java program. Raises: BackendError if there is none, or if it is too old."""
+    """The path of java. Raises: BackendError: not found, or too old."""
     try:
         return str(find_java())
     except ConfigError as error:
@@ -45,32 +45,32 @@ def java() -> str:
 
 
 def fetched(kind: str) -> bool:
-    """The jars are there, in the versions that this release names."""
+    """Whether the jars exist, in the versions of this release."""
     stamp = jars_folder(kind) / _STAMP
     return stamp.exists() and stamp.read_text() == _digest(kind)
 
 
 def need_jars(kind: str) -> Path:
-    """The folder of fetched jars. Raises: BackendError naming the command that fetches them."""
+    """The directory of fetched jars. Raises: BackendError: names the command that fetches them."""
     if not fetched(kind):
-        raise BackendError(f"the jars of {kind} are not there; run: talos backend fetch {kind}")
+        raise BackendError(f"the jars of {kind} are missing; run talos backend fetch {kind}")
     return jars_folder(kind)
 
 
 def fetch(kind: str, say: Say) -> Path:
-    """Fetch the jars of ``kind`` unless they are there, and return their folder."""
+    """Fetch the jars of ``kind`` unless they exist; return their directory."""
     folder = jars_folder(kind)
     if fetched(kind):
         return folder
     java()
     maven = shutil.which("mvn")
     if maven is None:
-        raise BackendError(f"no mvn found; need Maven to fetch jars; {_REMEDY}")
+        raise BackendError(f"mvn not found: fetching jars needs Maven; {_REMEDY}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{kind}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another fetch may be under way
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be fetching
         if not fetched(kind):
-            say(f"{kind}: fetching jars with Maven, {_SIZES_MB[kind]} MB, into {folder}")
+            say(f"{kind}: fetching {_SIZES_MB[kind]} MB of jars with Maven to {folder}")
             began = time.monotonic()
             _fill(kind, maven, folder)
             say(f"{kind}: fetched in {time.monotonic() - began:.0f} s")
@@ -94,11 +94,13 @@ def _fill(kind: str, maven: str, folder: Path) -> None:
             timeout=_FETCH_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired as error:
-        raise BackendError(f"Maven took over {_FETCH_TIMEOUT_S} s for {kind}") from error
+        raise BackendError(
+            f"could not fetch the jars of {kind}: Maven took more than {_FETCH_TIMEOUT_S} s"
+        ) from error
     if done.returncode != 0:
         reasons = [line for line in done.stdout.splitlines() if "ERROR" in line]
         shown = "\n".join(reasons[:3]) or done.stdout.strip()
-        raise BackendError(f"Maven could not fetch the jars of {kind}:\n{shown}")
+        raise BackendError(f"could not fetch the jars of {kind} with Maven:\n{shown}")
     (fresh / _STAMP).write_text(_digest(kind))
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)

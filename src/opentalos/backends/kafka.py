@@ -1,4 +1,4 @@
-"""Apache Kafka: broker and controller in one process, to be measured against."""
+"""Apache Kafka: broker and controller in one process, for benchmark comparisons."""
 
 import subprocess
 import uuid
@@ -58,7 +58,7 @@ class KafkaBackend(Backend):
 
     @property
     def hosts(self) -> str:
-        """HOST:PORT, as ``bootstrap.servers`` wants it."""
+        """HOST:PORT for ``bootstrap.servers``."""
         return f"{HOST}:{self.ports['client']}"
 
     @property
@@ -69,11 +69,11 @@ class KafkaBackend(Backend):
         return [self.kind]
 
     def missing(self) -> str:
-        """It said that it started."""
-        return "" if _READY in self.daemon(self.kind).said() else "it has not started"
+        """Ready once its log reports the start."""
+        return "" if _READY in self.daemon(self.kind).log_text() else "it has not started"
 
     def tool(self, main: str, *arguments: str) -> str:
-        """What one of Kafka's own programs prints. Raises: BackendError: it failed."""
+        """Run a Kafka tool and return its output. Raises: BackendError: it failed."""
         command = [*self._java(_TOOL_HEAP_MB), main, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_S)
         if done.returncode != 0:
@@ -81,7 +81,7 @@ class KafkaBackend(Backend):
         return done.stdout
 
     def create_topic(self, name: str, partitions: int, *settings: str) -> None:
-        """Make a topic; ``settings`` are NAME=VALUE."""
+        """Create a topic; ``settings`` are NAME=VALUE."""
         more = [part for setting in settings for part in ("--config", setting)]
         where = ("--bootstrap-server", self.hosts)
         self.tool(
@@ -105,7 +105,7 @@ class KafkaBackend(Backend):
         if not (data / "meta.properties").exists():
             cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             where = ("-c", str(self.home / "server.properties"))
-            # An id that begins with a dash would be taken for an option.
+            # As --cluster-id=ID: an ID with a leading dash would be parsed as an option.
             self.tool("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", *where)
 
     def _java(self, heap_mb: int) -> Sequence[str]:

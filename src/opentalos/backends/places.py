@@ -1,4 +1,4 @@
-"""Where backends keep their jars and their data, and the error that all of them raise."""
+"""The directories of jars and data, and the error that all backends raise."""
 
 import os
 from collections.abc import Callable
@@ -10,22 +10,22 @@ Say = Callable[[str], None]
 
 
 class BackendError(TalosError):
-    """A backend cannot be fetched, started or stopped; the text says what to do."""
+    """A backend could not be fetched, started or stopped; the text names the remedy."""
 
 
 def data_home() -> Path:
-    """The user's folder for data of programs, as XDG has it."""
+    """The XDG data directory of the user."""
     given = os.environ.get("XDG_DATA_HOME")
     return Path(given) if given else Path.home() / ".local" / "share"
 
 
 def default_home() -> Path:
-    """Where backends keep their data, configuration, logs and pid files."""
+    """The default directory of data, configuration, logs and pid files of backends."""
     return data_home() / "opentalos" / "backends"
 
 
 def jars_folder(kind: str) -> Path:
-    """Where the jars of a backend, or of the clients in a server's process, are fetched to."""
+    """The directory of the jars of a backend, or of the clients in a server process."""
     return data_home() / "opentalos" / "jars" / kind
 
 

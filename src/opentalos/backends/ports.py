@@ -1,4 +1,4 @@
-"""Loopback ports that a backend keeps over restarts."""
+"""Loopback ports for backends, which keep them over restarts."""
 
 import random
 import socket
@@ -14,9 +14,9 @@ _TRIES_MAX = 1_000
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, below those that the system gives to outgoing connections.
+    """Free ports below the ephemeral range.
 
-    A port of that range could be taken by any client while a killed daemon is away.
+    An ephemeral port could be taken by any client while a killed daemon is down.
     """
     highest = int(_RANGE_FILE.read_text().split()[0]) if _RANGE_FILE.exists() else 32_000
     found: list[int] = []
@@ -26,12 +26,12 @@ def free_ports(count: int) -> list[int]:
         port = random.randrange(_LOWEST, max(highest, _LOWEST + 1_000))
         if port not in found and _is_free(port):
             found.append(port)
-    raise BackendError(f"found no {count} free ports from {_LOWEST} to {highest}")
+    raise BackendError(f"could not find {count} free ports from {_LOWEST} to {highest}")
 
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As servers do: connections of an earlier listener that still linger do not matter.
+        # As servers do: connections of an earlier listener in TIME_WAIT are no obstacle.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -1,4 +1,4 @@
-"""What the three backends have in common: settings, daemons, waiting until they are usable."""
+"""The base class of backends: remembered settings, daemons, waiting until they are ready."""
 
 import json
 import time
@@ -17,7 +17,7 @@ _PROGRESS_S = 5.0
 
 
 class Backend(ABC):
-    """Daemons of one kind below one folder, which remembers their ports."""
+    """A backend: its daemons and its directory, which remembers their ports."""
 
     kind: ClassVar[str]
     default_port: ClassVar[int]
@@ -28,7 +28,7 @@ class Backend(ABC):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What was chosen at the first start: ports, counts."""
+        """The settings chosen at the first start: ports, counts."""
         try:
             loaded: dict[str, Any] = json.loads(self._settings_file.read_text())
         except OSError:
@@ -37,43 +37,45 @@ class Backend(ABC):
 
     @property
     def ports(self) -> dict[str, int]:
-        """Port by its use."""
+        """Port by use."""
         return dict(self.settings.get("ports", {}))
 
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where clients find it, as a storage URL without a path."""
+        """The storage URL for clients, without a path."""
 
     @abstractmethod
     def names(self) -> list[str]:
-        """Its daemons, in the order of their start."""
+        """The names of its daemons in start order."""
 
     @abstractmethod
     def missing(self) -> str:
-        """What it still lacks to be usable; empty if it is."""
+        """Why the backend is not ready; empty if it is."""
 
     @abstractmethod
     def _port_uses(self, first: int) -> Mapping[str, int]:
-        """Each use with the port it has when the first port is given."""
+        """Port by use, for a given first port."""
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Write configuration files, format what is new."""
+        """Write configuration files and format new storage."""
 
     @abstractmethod
     def _launch(self, name: str) -> Launch: ...
 
     def daemon(self, name: str) -> Daemon:
-        """One of its daemons, to stop, kill, pause or resume."""
+        """A daemon by name, to stop, kill, pause or resume."""
         if name not in self.names():
-            raise BackendError(f"{self.kind} has no {name}; known: {', '.join(self.names())}")
+            raise BackendError(
+                f"{self.kind} has no daemon {name}; it has {', '.join(self.names())}"
+            )
         return Daemon(name, self.home)
 
     def compile_less(self) -> None:
-        """From the next start on without the optimizing compiler: half the work of a start.
+        """Disable the optimizing JIT compiler from the next start, which halves the start-up work.
 
-        For tests, where daemons live for minutes; for benchmarks they would be too slow.
+        For tests, where daemons run for minutes; too slow for benchmarks.
         """
         self.home.mkdir(parents=True, exist_ok=True)
         self._remember(compile_less=True)
@@ -84,14 +86,14 @@ class Backend(ABC):
         return ["-XX:+UseSerialGC", *less]
 
     def start(self, say: Say, *, port: int | None = None) -> None:
-        """Start what does not run and wait until it is usable; ``port`` as for ``launch``."""
+        """Start and wait until ready; ``port`` as for ``launch``."""
         self.launch(say, port=port)
         self.wait_ready(say)
 
     def launch(self, say: Say, *, port: int | None = None) -> None:
-        """Start what does not run.
+        """Start the daemons that are not running.
 
-        Args: port: the first of its ports; 0: free ones, chosen once; None: as before.
+        Args: port: the first port; 0: free ports, chosen once; None: as before.
         """
         self.home.mkdir(parents=True, exist_ok=True)
         self._choose_ports(port)
@@ -101,38 +103,38 @@ class Backend(ABC):
             self.start_daemon(name)
 
     def start_daemon(self, name: str) -> None:
-        """Start one daemon, without waiting until it is usable."""
+        """Start one daemon, without waiting until it is ready."""
         self.daemon(name).start(self._launch(name))
 
     def wait_ready(self, say: Say) -> None:
-        """Wait until it is usable. Raises: BackendError if a daemon ends or time is over."""
+        """Wait until ready. Raises: BackendError: a daemon exited, or timeout."""
         began = time.monotonic()
-        told_s = 0.0
+        reported_s = 0.0
         while missing := self.missing():
             waited_s = time.monotonic() - began
             for name in self.names():
                 daemon = self.daemon(name)
                 if daemon.pid is None:
-                    raise BackendError(f"{name} of {self.kind} ended:\n{tail_of(daemon.log)}")
+                    raise BackendError(f"{name} of {self.kind} exited:\n{tail_of(daemon.log)}")
             if waited_s > READY_TIMEOUT_S:
                 raise BackendError(f"{self.kind} is not ready after {waited_s:.0f} s: {missing}")
-            if waited_s - told_s > _PROGRESS_S:
-                told_s = waited_s
-                say(f"{self.kind}: {waited_s:.0f} s, waiting: {missing}")
+            if waited_s - reported_s > _PROGRESS_S:
+                reported_s = waited_s
+                say(f"{self.kind}: waiting for {waited_s:.0f} s: {missing}")
             time.sleep(_POLL_S)
         say(f"{self.kind}: ready at {self.url}")
 
     def stop(self, say: Say) -> None:
-        """End every daemon, by its pid."""
-        running = [one for one in map(self.daemon, self.names()) if one.pid is not None]
+        """Stop all daemons, by pid."""
+        running = [daemon for daemon in map(self.daemon, self.names()) if daemon.pid is not None]
         for daemon in running:
             daemon.terminate()
         for daemon in running:
-            daemon.wait_ended()
-        say(f"{self.kind}: stopped" if running else f"{self.kind}: does not run")
+            daemon.wait_exited()
+        say(f"{self.kind}: stopped" if running else f"{self.kind}: not running")
 
     def status(self) -> dict[str, Any]:
-        """What runs where, as ``talos backend status --format json`` prints it."""
+        """Processes, ports and URL, as ``talos backend status --format json`` prints them."""
         known = bool(self.ports)
         missing = self.missing() if known else "never started"
         daemons = [self.daemon(name) for name in self.names()] if known else []
@@ -142,7 +144,9 @@ class Backend(ABC):
             "url": self.url if known else "",
             "home": str(self.home),
             "ports": self.ports,
-            "daemons": {one.name: {"pid": one.pid, "rss_mb": one.rss_mb} for one in daemons},
+            "daemons": {
+                daemon.name: {"pid": daemon.pid, "rss_mb": daemon.rss_mb} for daemon in daemons
+            },
         }
 
     def _remember(self, **changes: Any) -> None:
@@ -158,9 +162,9 @@ class Backend(ABC):
             chosen = dict(zip(wanted, free_ports(len(wanted)), strict=True))
         else:
             chosen = wanted
-        if before and chosen | before != chosen and self._runs():
-            raise BackendError(f"{self.kind} already runs at {self.url}; stop it first")
+        if before and chosen | before != chosen and self._is_running():
+            raise BackendError(f"{self.kind} is already running at {self.url}; stop it first")
         self._remember(ports=chosen)
 
-    def _runs(self) -> bool:
+    def _is_running(self) -> bool:
         return any(self.daemon(name).pid is not None for name in self.names())

@@ -9,7 +9,7 @@ from opentalos.backends.ports import HOST
 from opentalos.backends.service import Backend
 
 _HEAP_MB = 128
-_TICK_MS = 500  # a session is at least two ticks long
+_TICK_MS = 500  # a session lasts at least two ticks
 _SESSION_MAX_MS = 60_000
 _PROBE_TIMEOUT_S = 2.0
 _CONFIG = """dataDir={data}
@@ -32,7 +32,7 @@ class ZookeeperBackend(Backend):
 
     @property
     def hosts(self) -> str:
-        """HOST:PORT, as clients want it."""
+        """HOST:PORT for clients."""
         return f"{HOST}:{self.ports['client']}"
 
     @property
@@ -43,15 +43,15 @@ class ZookeeperBackend(Backend):
         return [self.kind]
 
     def missing(self) -> str:
-        """It answers ``ruok``."""
+        """Ready once it replies to ``ruok``."""
         try:
             with socket.create_connection((HOST, self.ports["client"]), _PROBE_TIMEOUT_S) as link:
                 link.sendall(b"ruok")
                 if link.recv(16) == b"imok":
                     return ""
         except OSError:
-            return "it does not answer"
-        return "it does not say imok"
+            return "no reply"
+        return "not serving requests"
 
     def _port_uses(self, first: int) -> Mapping[str, int]:
         return {"client": first}

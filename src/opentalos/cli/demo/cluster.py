@@ -1,4 +1,4 @@
-"""``talos cluster demo``: three servers over real backends, traffic, a kill, moving partitions."""
+"""``talos cluster demo``: three servers over real backends, with traffic, a crash and a restart."""
 
 import base64
 import json
@@ -27,10 +27,10 @@ _PARTITIONS = 12
 _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 30.0
 _EVENT_TIMEOUT_S = 60.0
-_RESTART_S = 60.0  # an announced restart; a server takes long to start beside so many others
-_LOOK_S = 4.0  # between two events of the tour, so that one can see what happens
-_DRAWN_EVERY_S = 0.25
-_QUIET_S = 1.0  # every partition acknowledged within this time: it works
+_RESTART_S = 60.0  # limit of a planned restart; starts are slow on a machine with many processes
+_PAUSE_S = 4.0  # between two events of the tour, to let the viewer follow
+_REDRAW_S = 0.25
+_SILENCE_S_MAX = 1.0  # healthy: every partition acknowledged within this time
 _KEY_ID = "AKDEMO"
 _CONFIG = """[server]
 log_level = "warning"
@@ -55,21 +55,21 @@ Say = Callable[[str], None]
 
 @dataclass
 class _Server:
-    """One ``talos serve`` process, which keeps its port."""
+    """One ``talos serve`` process; it keeps its port over restarts."""
 
     name: str
     folder: Path
     port: int
     key: str
-    state: str = "starts"
+    state: str = "starting"
     process: "subprocess.Popen[str] | None" = None
 
     def launch(self) -> None:
-        """Start it, without waiting."""
+        """Start the process, without waiting."""
         command = [sys.executable, "-m", "opentalos.cli.main", "serve"]
         command += ["--config", str(self.folder / "talos.toml"), "--root-key", self.key]
         command += ["--data", str(self.folder / "data"), "--listen", f"{HOST}:{self.port}"]
-        self.state = "starts"
+        self.state = "starting"
         with (self.folder / "log").open("a") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
@@ -79,17 +79,17 @@ class _Server:
         """Wait for its ready line. Raises: ClickException."""
         assert self.process is not None
         assert self.process.stdout is not None
-        late = threading.Timer(_START_TIMEOUT_S, self.process.kill)
-        late.start()
+        timeout = threading.Timer(_START_TIMEOUT_S, self.process.kill)
+        timeout.start()
         line = self.process.stdout.readline()
-        late.cancel()
+        timeout.cancel()
         if not line.startswith("ready "):
-            said = (self.folder / "log").read_text().splitlines()[-5:]
-            raise click.ClickException("\n".join([f"{self.name} did not start:", *said]))
-        self.state = "runs"
+            tail = (self.folder / "log").read_text().splitlines()[-5:]
+            raise click.ClickException("\n".join([f"{self.name} did not start:", *tail]))
+        self.state = "running"
 
     def end(self, how: signal.Signals) -> None:
-        """Send a signal and wait for the end."""
+        """Send a signal and wait for the process to exit."""
         if self.process is None:
             return
         self.process.send_signal(how)
@@ -105,60 +105,60 @@ class _Server:
 
 @dataclass
 class _View:
-    """What the traffic program told last; drawn in place on a terminal, else on each change."""
+    """The last report of the traffic program; drawn in place on a terminal, else on each change."""
 
     servers: Sequence[_Server]
-    told: Mapping[str, Any] = field(default_factory=dict)
-    told_at: float = field(default_factory=time.monotonic)
-    placed: bool = False  # an address of every partition was told last
+    report: Mapping[str, Any] = field(default_factory=dict)
+    reported_at: float = field(default_factory=time.monotonic)
+    placed: bool = False  # the last report has an address for every partition
     began: float = field(default_factory=time.monotonic)
     lines_drawn: int = 0
     shown: str = ""
     kept: dict[str, list[int]] = field(default_factory=dict)  # for servers that restart
 
     def follow(self, lines: Iterator[str]) -> None:
-        """Take in what the program tells, until it ends."""
+        """Read reports until the program exits."""
         for line in lines:
-            told = json.loads(line)
-            self.placed = len(told["owners"]) == _PARTITIONS
-            told["owners"] = told["owners"] or self.told.get("owners", {})
-            self.told, self.told_at = told, time.monotonic()
+            report = json.loads(line)
+            self.placed = len(report["owners"]) == _PARTITIONS
+            report["owners"] = report["owners"] or self.report.get("owners", {})
+            self.report, self.reported_at = report, time.monotonic()
 
     @property
     def silent_s(self) -> float:
-        """How long the quietest partition has not acknowledged anything."""
-        return float(self.told.get("silent_s", 0.0)) + time.monotonic() - self.told_at
+        """The longest time for which a partition has not acknowledged anything."""
+        return float(self.report.get("silent_s", 0.0)) + time.monotonic() - self.reported_at
 
     def works(self, since: float) -> bool:
-        """Every partition acknowledged something lately, and since a moment of monotonic time."""
-        return self.placed and self.silent_s < min(_QUIET_S, time.monotonic() - since)
+        """Whether every partition acknowledged recently, and after a monotonic time."""
+        return self.placed and self.silent_s < min(_SILENCE_S_MAX, time.monotonic() - since)
 
     def owned(self, server: _Server) -> list[int]:
-        """Partitions that a server serves, as clients are told.
+        """The partitions that a server serves, as published to clients.
 
-        While a server restarts, clients are told the address of another one, which passes on.
+        While a server restarts, clients get the address of another server, which forwards.
         """
         if server.name in self.kept:
             return self.kept[server.name]
         waiting = {partition for partitions in self.kept.values() for partition in partitions}
-        return [one for one in self.addressed(server) if one not in waiting]
+        return [partition for partition in self.addressed(server) if partition not in waiting]
 
     def addressed(self, server: _Server) -> list[int]:
-        """Partitions whose address, as clients are told, is that of a server."""
+        """The partitions whose published address is that of a server."""
         address = f"{HOST}:{server.port}"
-        owners = self.told.get("owners", {})
-        return sorted(int(one) for one, owner in owners.items() if owner == address)
+        owners = self.report.get("owners", {})
+        return sorted(int(partition) for partition, owner in owners.items() if owner == address)
 
     def draw(self) -> None:
-        """The table of servers and partitions."""
-        rows = [f"  {'server':<8}{'state':<8}partitions"]
+        """Draw the table of servers and partitions."""
+        rows = [f"  {'server':<8}{'state':<10}partitions"]
         for server in self.servers:
-            partitions = " ".join(f"{one:>2}" for one in self.owned(server))
-            rows.append(f"  {server.name:<8}{server.state:<8}{partitions}")
+            partitions = " ".join(f"{partition:>2}" for partition in self.owned(server))
+            rows.append(f"  {server.name:<8}{server.state:<10}{partitions}")
         table = "\n".join(rows)
         counts = (
-            f"  {time.monotonic() - self.began:5.1f} s   {self.told.get('acked', 0):,} acked, "
-            f"{self.told.get('failed', 0):,} failed; longest silence now {self.silent_s:.1f} s"
+            f"  {time.monotonic() - self.began:5.1f} s   {self.report.get('acked', 0):,} acked, "
+            f"{self.report.get('failed', 0):,} failed; longest silence {self.silent_s:.1f} s"
         )
         if sys.stdout.isatty():
             up = f"\x1b[{self.lines_drawn}F\x1b[J" if self.lines_drawn else ""
@@ -169,27 +169,27 @@ class _View:
             self.shown = table
 
     def event(self, text: str) -> None:
-        """A line that stays above the table."""
+        """Print a line that stays above the table."""
         if sys.stdout.isatty() and self.lines_drawn:
             click.echo(f"\x1b[{self.lines_drawn}F\x1b[J", nl=False)
             self.lines_drawn = 0
         click.echo(f"* {text}")
 
     def watch(self, seconds: float) -> None:
-        """Draw for a while."""
+        """Keep drawing for some seconds."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.draw()
-            time.sleep(_DRAWN_EVERY_S)
+            time.sleep(_REDRAW_S)
 
     def until(self, condition: Callable[[], bool], what: str) -> float:
-        """Draw until something holds; the seconds it took. Raises: ClickException."""
+        """Draw until a condition holds; return the seconds it took. Raises: ClickException."""
         began = time.monotonic()
         while not condition():
             if time.monotonic() - began > _EVENT_TIMEOUT_S:
-                raise click.ClickException(f"not after {_EVENT_TIMEOUT_S:.0f} s: {what}")
+                raise click.ClickException(f"timeout after {_EVENT_TIMEOUT_S:.0f} s: {what}")
             self.draw()
-            time.sleep(_DRAWN_EVERY_S)
+            time.sleep(_REDRAW_S)
         self.draw()
         return time.monotonic() - began
 
@@ -197,33 +197,37 @@ class _View:
 @click.command()
 @click.option(
     "--sdk-python", type=click.Path(path_type=Path), default=Path(".sdk-venv/bin/python"),
-    show_default=True, help="Python that has the official SDK.",
+    show_default=True, help="Python interpreter with the official SDK.",
 )  # fmt: skip
 @click.option(
     "--traffic", type=click.Path(path_type=Path), default=Path("examples/cluster_traffic.py"),
-    show_default=True, help="The program that makes the traffic.",
+    show_default=True, help="Program that generates the traffic.",
 )  # fmt: skip
-@click.option("--exit", "exit_after", is_flag=True, help="End after the tour.")
+@click.option("--exit", "exit_after", is_flag=True, help="Exit after the tour.")
 def demo(sdk_python: Path, traffic: Path, exit_after: bool) -> None:
-    """Three servers over real HDFS, ZooKeeper and HBase: traffic, a kill, moving partitions.
+    """Run three servers over real HDFS, ZooKeeper and HBase, with traffic, a crash and a restart.
 
-    Needs Java 17, the packages of opentalos[cluster] and, the first time, Maven; 2 GB of memory and
-    a minute or two. Everything is in a folder of its own and removed at the end, also by Ctrl-C.
+    Needs Java 17, pip install 'opentalos[cluster]', 2 GB of memory, one or two minutes and, the
+    first time, Maven. All files are in a temporary directory, which is removed at the end and on
+    Ctrl-C.
     """
-    for path, remedy in ((sdk_python, "run: make setup"), (traffic, "run it in the project")):
+    for path, remedy in (
+        (sdk_python, "run make setup"),
+        (traffic, "run the demo in the source tree"),
+    ):
         if not path.exists():
             raise click.ClickException(f"{path} does not exist; {remedy}")
     folder = Path(tempfile.mkdtemp(prefix="talos-cluster-demo-"))
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    click.echo(f"backends, servers and their logs are in {folder} until the end")
+    click.echo(f"backends, servers and logs are in {folder} until the end")
     try:
         with _backends(folder) as fleet, _servers(folder, fleet) as servers:
-            key, urls = servers[0].key, [f"http://{HOST}:{one.port}" for one in servers]
+            key, urls = servers[0].key, [f"http://{HOST}:{server.port}" for server in servers]
             command = [str(sdk_python), str(traffic), key, str(_PARTITIONS), *urls]
             with _traffic(command, servers) as view:
                 _tour(view)
                 if not exit_after:
-                    view.event(f"it goes on until Ctrl-C: {' '.join(urls)}, key {key}")
+                    view.event(f"keeps running until Ctrl-C: {' '.join(urls)}, key {key}")
                     while True:
                         view.watch(1.0)
     except KeyboardInterrupt:
@@ -231,7 +235,7 @@ def demo(sdk_python: Path, traffic: Path, exit_after: bool) -> None:
     finally:
         signal.signal(signal.SIGTERM, previous)
         shutil.rmtree(folder, ignore_errors=True)
-        click.echo("all is stopped and removed")
+        click.echo("stopped the servers and backends and removed their files")
 
 
 @contextmanager
@@ -246,7 +250,7 @@ def _backends(folder: Path) -> Iterator[Fleet]:
 
 @contextmanager
 def _servers(folder: Path, fleet: Fleet) -> Iterator[list[_Server]]:
-    """Three servers that are ready."""
+    """Start three servers and wait until they are ready."""
     key_file = folder / "cluster.key"
     key_file.write_bytes(base64.b64encode(os.urandom(32)) + b"\n")
     key = f"{_KEY_ID}:{os.urandom(16).hex()}"
@@ -283,7 +287,7 @@ def _servers(folder: Path, fleet: Fleet) -> Iterator[list[_Server]]:
 
 @contextmanager
 def _traffic(command: Sequence[str], servers: Sequence[_Server]) -> Iterator[_View]:
-    """The traffic program, and the view of what it tells."""
+    """Run the traffic program; yield the view of its reports."""
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as program:
@@ -299,28 +303,28 @@ def _traffic(command: Sequence[str], servers: Sequence[_Server]) -> Iterator[_Vi
 
 
 def _tour(view: _View) -> None:
-    """Kill a server, start it again, restart another one in order."""
-
+    """Kill a server, start it again, and restart another one gracefully."""
     everyone = view.servers
     view.until(
-        lambda: view.works(view.began) and all(view.owned(one) for one in everyone),
+        lambda: view.works(view.began) and all(view.owned(server) for server in everyone),
         "all servers have partitions and acknowledge",
     )
-    view.watch(_LOOK_S)
+    view.watch(_PAUSE_S)
     victim, other = everyone[1], everyone[2]
-    view.event(f"kill -9 of {victim.name}: the others take its partitions over")
+    view.event(f"kill -9 {victim.name}: failover of its partitions to the other servers")
     killed = time.monotonic()
     victim.end(signal.SIGKILL)
     took_s = view.until(
-        lambda: view.works(killed) and not view.owned(victim), "the others serve its partitions"
+        lambda: view.works(killed) and not view.owned(victim),
+        "the other servers serve its partitions",
     )
-    view.event(f"every partition acknowledges again after {took_s:.1f} s")
-    view.watch(_LOOK_S)
-    view.event(f"{victim.name} is started again: partitions move back to it")
+    view.event(f"all partitions acknowledge again after {took_s:.1f} s")
+    view.watch(_PAUSE_S)
+    view.event(f"starting {victim.name} again: partitions move back to it")
     _start(view, victim)
     view.until(lambda: bool(view.owned(victim)), "it has partitions again")
-    view.watch(_LOOK_S)
-    view.event(f"{other.name} is restarted in order (SIGTERM): its partitions wait for it")
+    view.watch(_PAUSE_S)
+    view.event(f"restarting {other.name} gracefully (SIGTERM): its partitions wait for it")
     before = view.kept[other.name] = view.owned(other)
     other.end(signal.SIGTERM)
     _start(view, other)
@@ -329,21 +333,21 @@ def _tour(view: _View) -> None:
         lambda: view.works(back) and bool(view.addressed(other)), "it serves its partitions again"
     )
     view.kept.clear()
-    moved = "nothing moved" if view.owned(other) == before else "partitions moved"
+    moved = "no partition moved" if view.owned(other) == before else "partitions moved"
     view.event(f"{other.name} is back: {moved}")
-    view.watch(_LOOK_S)
+    view.watch(_PAUSE_S)
 
 
 def _start(view: _View, server: _Server) -> None:
-    """Start a server while the table goes on."""
+    """Start a server and keep drawing until it is ready."""
     server.launch()
 
     def wait() -> None:
-        with suppress(click.ClickException):  # said below
+        with suppress(click.ClickException):  # reported below
             server.wait_ready()
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
     view.until(lambda: not waiting.is_alive(), f"{server.name} is ready")
-    if server.state != "runs":
+    if server.state != "running":
         raise click.ClickException(f"{server.name} did not start again")

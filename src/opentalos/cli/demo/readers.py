@@ -1,4 +1,4 @@
-"""The two workers of the demo's group: one of our SDK, one of the official SDK as a process."""
+"""The two workers of the demo's group: one of our SDK, one of the official SDK in a process."""
 
 import json
 import subprocess
@@ -10,18 +10,18 @@ from typing import Final, Protocol
 from opentalos.sdk import ClientConfig, ConsumerSettings, TalosConsumer
 
 POLL_S: Final = 0.2
-END_S: Final = 20.0  # a worker may take so long to commit and leave
+END_S: Final = 20.0  # limit for a worker to commit and leave
 
 
 class Reader(Protocol):
-    """A worker of the group that counts what it reads."""
+    """A worker of the group that counts the messages it reads."""
 
     name: str
     read: int  # messages so far
     last_s: float  # when it read the last one, on the monotonic clock
 
     def stop(self) -> None:
-        """Commit, give up the partitions, leave."""
+        """Commit and leave the group."""
 
 
 class OwnReader:
@@ -46,13 +46,13 @@ class OwnReader:
         self._consumer.close()
 
     def stop(self) -> None:
-        """Commit, give up the partitions, leave."""
+        """Commit and leave the group."""
         self._stop.set()
         self._thread.join(END_S)
 
 
 class OfficialReader:
-    """A program with the official SDK, which tells on its output what it read."""
+    """A program with the official SDK, which reports its progress on stdout."""
 
     def __init__(self, python: Path, program: Path, arguments: list[str]) -> None:
         self.name, self.read, self.last_s = "official SDK", 0, 0.0
@@ -67,16 +67,16 @@ class OfficialReader:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                said = json.loads(line)
-                self.read, self.last_s = int(said["read"]), float(said["last_s"])
+                report = json.loads(line)
+                self.read, self.last_s = int(report["read"]), float(report["last_s"])
 
     @property
     def alive(self) -> bool:
-        """Whether the program still runs."""
+        """Whether the program is running."""
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """Commit, give up the partitions, leave."""
+        """Commit and leave the group."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

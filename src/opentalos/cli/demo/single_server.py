@@ -17,26 +17,29 @@ _STOP_TIMEOUT_S = 10.0
 @click.command()
 @click.option(
     "--data", type=click.Path(path_type=Path), default=Path("demo-data"), show_default=True,
-    help="Directory of the server's data.",
+    help="Data directory of the server.",
 )  # fmt: skip
-@click.option("--listen", default="127.0.0.1:0", show_default=True, help="HOST:PORT.")
+@click.option(
+    "--listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True,
+    help="Address to listen on; port 0 picks a free port.",
+)  # fmt: skip
 @click.option(
     "--sdk-python", type=click.Path(path_type=Path), default=Path(".sdk-venv/bin/python"),
-    show_default=True, help="Python that has the official SDK.",
+    show_default=True, help="Python interpreter with the official SDK.",
 )  # fmt: skip
 @click.option(
     "--second", type=click.Path(path_type=Path), default=Path("examples/official_reader.py"),
-    show_default=True, help="Program with the official SDK that joins the group.",
+    show_default=True, help="Program that joins the group through the official SDK.",
 )  # fmt: skip
-@click.option("--messages", default=10_000, show_default=True, help="How many to send.")
-@click.option("--exit", "exit_after", is_flag=True, help="End after the tour.")
+@click.option("--messages", default=10_000, show_default=True, help="Number of messages.")
+@click.option("--exit", "exit_after", is_flag=True, help="Exit after the tour.")
 def demo(
     data: Path, listen: str, sdk_python: Path, second: Path, messages: int, exit_after: bool
 ) -> None:
-    """Start a server, send and read messages, and leave it running.
+    """Start a server, send and read messages, and keep the server running.
 
-    Two clients share the consumer group: one of this package's SDK and, where it is installed, one
-    of the official SDK.
+    Two clients share a consumer group: one uses the SDK of this package, the other one the official
+    SDK, if it is installed.
     """
     from opentalos.cli.demo.traffic import Official, run_traffic
     from opentalos.sdk import ClientConfig
@@ -49,13 +52,13 @@ def demo(
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
         url = _wait_ready(server, log)
-        click.echo(f"A server runs at {url}, its data and its log in {data}/\n")
+        click.echo(f"The server is running at {url}; data and log are in {data}/\n")
         key_id, secret = key.split(":", 1)
         config = ClientConfig(endpoints=(url,), key_id=key_id, secret=secret)
         run_traffic(config, messages, Official(sdk_python, second))
         if not exit_after:
-            click.echo(f"\nThe server goes on at {url} until Ctrl-C.")
-            click.echo(f"  key id and secret: {key}")
+            click.echo(f"\nThe server keeps running at {url} until Ctrl-C.")
+            click.echo(f"  key ID and secret: {key}")
             with suppress(KeyboardInterrupt):
                 server.wait()
     except KeyboardInterrupt:
@@ -65,7 +68,7 @@ def demo(
 
 
 def _demo_key(data: Path, fresh: str) -> str:
-    """The key of an earlier demo in this directory, else a fresh one, kept for the next."""
+    """The key of an earlier demo in this directory, else the given one, saved for the next."""
     path = data / "demo.key"
     if path.exists():
         return path.read_text().strip()
@@ -87,7 +90,7 @@ def _wait_ready(server: "subprocess.Popen[str]", log: Path) -> str:
 
 
 def _stop(server: "subprocess.Popen[str]") -> None:
-    """End the server in order; a second Ctrl-C reached it already."""
+    """Shut the server down; after Ctrl-C it has received SIGINT already."""
     if server.poll() is None:
         server.send_signal(signal.SIGTERM)
     try:

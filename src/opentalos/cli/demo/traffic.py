@@ -1,4 +1,4 @@
-"""The traffic of ``talos demo``: messages in with TalosProducer, and out through a group."""
+"""The traffic of ``talos demo``: a TalosProducer puts messages, a consumer group reads them."""
 
 import os
 import time
@@ -16,27 +16,27 @@ from opentalos.sdk import Client, ClientConfig, TalosAdmin, TalosError, TalosPro
 PARTITIONS: Final = 8
 GROUP: Final = "demo"
 MESSAGE_BYTES: Final = 1024
-BALANCE_S: Final = 30.0  # until two workers have shared the partitions
+BALANCE_S: Final = 30.0  # until the partitions are balanced over both workers
 READ_S: Final = 120.0
-_LOOK_S: Final = 0.1
+_POLL_S: Final = 0.1
 _BAR_WIDTH: Final = 40
 _MB: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Official:
-    """Where the official SDK is."""
+    """Paths of the official SDK."""
 
     python: Path
     program: Path
 
     def missing(self) -> str:
-        """What is not there; empty: nothing."""
-        return next((str(one) for one in (self.python, self.program) if not one.exists()), "")
+        """The first path that does not exist; empty if both exist."""
+        return next((str(path) for path in (self.python, self.program) if not path.exists()), "")
 
 
 def run_traffic(config: ClientConfig, messages: int, official: Official) -> None:
-    """The whole tour. Raises: TalosError, ClickException: it did not go as promised."""
+    """Run the tour. Raises: TalosError, ClickException: it failed."""
     with ExitStack() as undo:
         client = undo.enter_context(Client(config))
         admin = undo.enter_context(TalosAdmin(client))
@@ -47,7 +47,7 @@ def run_traffic(config: ClientConfig, messages: int, official: Official) -> None
         readers: list[Reader] = [own]
         missing = official.missing()
         if missing:
-            click.echo(f"  alone     no second client: {missing} is not there (make setup)")
+            click.echo(f"  skipped   no second client: {missing} does not exist; run make setup")
         else:
             key = f"{config.key_id}:{config.secret}"
             arguments = [config.endpoints[0], key, topic.name, GROUP]
@@ -64,26 +64,28 @@ def run_traffic(config: ClientConfig, messages: int, official: Official) -> None
         _show(admin, topic.name, holders)
         _figure("produced", rate, f"{messages:,} messages of 1 KiB by opentalos.sdk")
         for reader in readers:
-            rate = reader.read / max(reader.last_s - started_s, _LOOK_S)
-            _figure("consumed", rate, f"{reader.read:,} messages by {reader.name}, as they came")
+            rate = reader.read / max(reader.last_s - started_s, _POLL_S)
+            _figure("consumed", rate, f"{reader.read:,} messages by {reader.name}")
 
 
 def _wait_balanced(admin: TalosAdmin, topic: str, second: OfficialReader) -> None:
-    """Until both workers hold half of the partitions."""
+    """Wait until each worker holds half of the partitions."""
     until_s = time.monotonic() + BALANCE_S
     while time.monotonic() < until_s:
         if not second.alive:
-            raise click.ClickException("the client with the official SDK ended; see its program")
+            raise click.ClickException(
+                "the client with the official SDK exited; run its program to see why"
+            )
         shares = sorted(len(held) for held in admin.groups.workers(topic, GROUP).values())
         if shares == [PARTITIONS // 2] * 2:
-            click.echo(f"  shared    two workers with {PARTITIONS // 2} partitions each")
+            click.echo(f"  balanced  two workers with {PARTITIONS // 2} partitions each")
             return
-        time.sleep(_LOOK_S)
-    raise click.ClickException(f"the group was not balanced after {BALANCE_S:.0f} s")
+        time.sleep(_POLL_S)
+    raise click.ClickException(f"the group is not balanced after {BALANCE_S:.0f} s")
 
 
 def _produce(client: Client, topic: str, messages: int) -> float:
-    """Put and flush; messages per second until all are stored."""
+    """Put and flush all messages; return messages per second."""
     payload = os.urandom(MESSAGE_BYTES // 2).hex().encode()
     failed: list[TalosError] = []
     started_s = time.monotonic()
@@ -99,12 +101,14 @@ def _produce(client: Client, topic: str, messages: int) -> float:
 
 
 def _read(readers: Sequence[Reader], messages: int) -> None:
-    """Until the workers have read everything between them."""
+    """Wait until the workers together have read all messages."""
     until_s = time.monotonic() + READ_S
     while (read := sum(reader.read for reader in readers)) < messages:
         if time.monotonic() > until_s:
-            raise click.ClickException(f"only {read} of {messages} read after {READ_S:.0f} s")
-        time.sleep(_LOOK_S)
+            raise click.ClickException(
+                f"only {read} of {messages} messages read after {READ_S:.0f} s"
+            )
+        time.sleep(_POLL_S)
     _bar("consumed", read, messages)
 
 
@@ -114,7 +118,7 @@ def _bar(what: str, count: int, wanted: int) -> None:
 
 
 def _holders(admin: TalosAdmin, topic: str, own: str) -> dict[int, str]:
-    """Which client holds each partition."""
+    """The client that holds each partition."""
     return {
         partition: "opentalos.sdk" if worker == own else "official SDK"
         for worker, held in admin.groups.workers(topic, GROUP).items()
@@ -123,17 +127,16 @@ def _holders(admin: TalosAdmin, topic: str, own: str) -> dict[int, str]:
 
 
 def _show(admin: TalosAdmin, topic: str, holders: dict[int, str]) -> None:
-    """A table of log ends, checkpoints and lag."""
+    """Print a table of offsets, checkpoints and lag."""
     click.echo("\n  partition   start     end   checkpoint   lag   worker")
     total = 0
     offsets = admin.offsets(topic)
     for state in admin.groups.lag(topic, GROUP):
-        kept = offsets[state.partition]
-        lag = kept.end - state.checkpoint
-        total += lag
+        range_ = offsets[state.partition]
+        total += state.lag
         click.echo(
-            f"  {state.partition:>9} {kept.start:>7} {kept.end:>7} {state.checkpoint:>12}"
-            f" {lag:>5}   {holders.get(state.partition, '-')}"
+            f"  {state.partition:>9} {range_.start:>7} {range_.end:>7} {state.checkpoint:>12}"
+            f" {state.lag:>5}   {holders.get(state.partition, '-')}"
         )
     click.echo(f"  lag of group {GROUP!r}: {total}\n")
 

@@ -1,4 +1,4 @@
-"""What the demo of a cluster claims it has seen."""
+"""The health and ownership that the cluster demo shows."""
 
 import json
 import time
@@ -10,40 +10,40 @@ from opentalos.cli.demo.cluster import _PARTITIONS, _Server, _View
 SERVERS = [_Server(name, Path(), port, "ID:SECRET") for name, port in (("s1", 1), ("s2", 2))]
 
 
-def told(silent_s: float, *, known: bool = True) -> str:
+def report(silent_s: float, *, known: bool = True) -> str:
     """A line of the traffic program: s1 has even partitions."""
     owners = {str(number): f"{HOST}:{1 + number % 2}" for number in range(_PARTITIONS)}
     line = {"acked": 1, "failed": 0, "silent_s": silent_s, "owners": owners if known else {}}
     return json.dumps(line)
 
 
-def test_before_the_first_line_nothing_works() -> None:
+def test_nothing_is_healthy_before_the_first_report() -> None:
     view = _View(SERVERS)
     assert view.silent_s < 60
     assert not view.works(view.began)
     assert not view.owned(SERVERS[0])
 
 
-def test_what_was_acknowledged_before_an_event_says_nothing_about_it() -> None:
+def test_acknowledgements_before_an_event_do_not_count_after_it() -> None:
     view = _View(SERVERS)
-    view.follow(iter([told(0.0)]))
+    view.follow(iter([report(0.0)]))
     killed = time.monotonic()
     assert view.works(killed - 1)
     assert not view.works(killed)
-    view.follow(iter([told(0.5)]))  # told afterwards, about what was before
+    view.follow(iter([report(0.5)]))  # reported afterwards, about the time before
     assert not view.works(killed)
 
 
-def test_owners_stay_on_show_while_nobody_tells_them() -> None:
+def test_owners_stay_on_show_without_a_report_of_them() -> None:
     view = _View(SERVERS)
-    view.follow(iter([told(0.0), told(0.0, known=False)]))
+    view.follow(iter([report(0.0), report(0.0, known=False)]))
     assert view.owned(SERVERS[1]) == list(range(1, _PARTITIONS, 2))
     assert not view.works(view.began - 1)
 
 
 def test_a_server_that_restarts_keeps_its_partitions_on_show() -> None:
     view = _View(SERVERS)
-    view.follow(iter([told(0.0)]))
+    view.follow(iter([report(0.0)]))
     view.kept["s2"] = [0]
     assert view.owned(SERVERS[1]) == [0]
     assert 0 not in view.owned(SERVERS[0])
