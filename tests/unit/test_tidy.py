@@ -265,6 +265,14 @@ def documents_name_files_that_exist() -> Problems:
                     yield shown(path, number, f"{name} does not exist")
 
 
+def every_page_is_in_the_navigation() -> Problems:
+    """Else the site does not build: mkdocs is strict."""
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        if f" {path.relative_to(ROOT / 'docs').as_posix()}\n" not in navigation:
+            yield shown(path, 1, "the page is not in the nav of mkdocs.yml")
+
+
 # What "Source:" may name: a file of this repository, with a heading or a name in it, or a public
 # standard or program in a version.
 SOURCE_LINE = re.compile(r"\bSource(?: of [\w ,]+)?:\s(.*)")
@@ -334,6 +342,7 @@ RULES: list[Callable[[], Problems]] = [
     no_registry_host,
     the_readme_is_short,
     documents_name_files_that_exist,
+    every_page_is_in_the_navigation,
     sources_resolve,
     promises_are_written_down,
 ]

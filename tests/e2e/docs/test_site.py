@@ -58,6 +58,12 @@ def test_the_reference_has_every_public_name_and_command(site: Path) -> None:
     assert "Unreleased" in text_of(site / "changelog.html")
 
 
+def test_guides_show_the_programs_that_they_include(site: Path) -> None:
+    pages = [page for page in site.rglob("*.html") if re.search(r"--8\s*<", text_of(page))]
+    assert [page.name for page in pages] == []
+    assert "test_messages_are_copied_in_capitals" in text_of(site / "how-to" / "testing.html")
+
+
 def test_code_in_the_guides_imports_what_exists() -> None:
     blocks = [
         (page.name, code)
