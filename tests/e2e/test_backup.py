@@ -157,10 +157,10 @@ def test_nothing_is_overwritten(server: ServerProcess, tmp_path: Path) -> None:
     assert talos("backup", target, "--data", server.data).returncode == 0
     again = talos("backup", target, "--data", server.data)
     assert (again.returncode, again.stdout) == (1, "")
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
     full = talos("restore", target, "--data", server.data)
     assert full.returncode == 1
-    assert "exists already" in full.stderr
+    assert "already exists" in full.stderr
 
 
 def test_an_interrupt_leaves_nothing_or_a_whole_backup(
@@ -213,14 +213,14 @@ def test_a_damaged_backup_is_refused(server: ServerProcess, tmp_path: Path) -> N
     assert not (tmp_path / "restored").exists()
     assert [item.name for item in tmp_path.iterdir() if item.name.startswith(".")] == []
     done = talos("restore", tmp_path, "--data", tmp_path / "restored")
-    assert "is no backup" in done.stderr
+    assert "is not a backup" in done.stderr
 
 
 def test_what_is_no_server_s_data_is_refused_in_one_line(tmp_path: Path) -> None:
     done = talos("backup", tmp_path / "copy", "--data", tmp_path)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
-    assert "no data directory" in done.stderr
+    assert "not the data directory" in done.stderr
 
 
 def test_a_cluster_s_backup_names_the_tools_to_use(tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ def test_a_second_cluster_over_the_same_files_or_rows_is_refused(
     meta = f"{cluster.backends.zookeeper_hosts}/{cluster.name}"
     text = refusal(another(cluster, tmp_path, {meta: f"{meta}-other"}))
     assert f"{cluster.backends.hdfs_url}/{cluster.name} belongs to cluster" in text
-    assert "knows of no cluster" in text
+    assert "has no cluster" in text
 
 
 def test_files_that_are_not_the_clusters_are_refused(
@@ -275,7 +275,7 @@ def test_another_key_and_a_taken_name_are_refused(
     key = tmp_path / "other.key"
     key.write_text("eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHh4eHg=\n")
     text = refusal(another(cluster, tmp_path, {str(cluster.folder / "cluster.key"): str(key)}))
-    assert "this server's key is not the key of cluster" in text
+    assert "this server's key differs from the cluster" in text
     text = refusal(another(cluster, tmp_path, {'name = "s9"': 'name = "s1"'}))
     assert "a server named s1 is alive at" in text
 

@@ -96,7 +96,7 @@ def test_a_second_server_is_refused_with_the_first_ones_pid(server: ServerProces
     server.start()
     second = talos("serve", "--data", str(server.data), "--listen", "127.0.0.1:0")
     assert second.returncode == 1
-    assert f"in use by the server with pid {server.pid}" in second.stderr
+    assert f"the server with pid {server.pid} uses it" in second.stderr
     assert "Traceback" not in second.stderr
     assert rest(server, "GET", "/healthz")[0] == 200
 

@@ -26,7 +26,7 @@ from opentalos.sdk.aio import Client, SimpleProducer
 from opentalos.sdk.core.config import ClientConfig
 from opentalos.server.config import parse_address
 from opentalos.server.log_setup import set_up_logging
-from opentalos.server.measuring.steps import Steps
+from opentalos.server.measuring.intervals import Intervals
 from opentalos.wire.metrics.falcon import decode_push
 from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 from opentalos.wire.metrics.measures import MACHINE
@@ -91,7 +91,7 @@ class Agent:
         self._producer = SimpleProducer(self._client, METRICS_TOPIC)
         self._outbox = Outbox(Spool(settings.spool, settings.spool_bytes_max), self._put)
         self._threads = IoThreads("agent", threads=1, threads_max=1)
-        self._steps = Steps(settings.step_s * _MS_PER_S)
+        self._intervals = Intervals(settings.step_s * _MS_PER_S)
         self._points = PushedPoints()
         self._port = PushPort(self._points)
         self._http = HttpServer(_LIMITS, {PUSH_PATH: self._port.serve, b"/healthz": reply_alive})
@@ -104,7 +104,7 @@ class Agent:
         host, port = parse_address(self._settings.listen, "--listen")
         await self._outbox.start()
         last_ms = await self._threads.run(read_last_step, self._settings.spool)
-        self._steps.resume(last_ms, _now_ms())
+        self._intervals.resume(last_ms, _now_ms())
         await self._read_system()
         self._before = dict(self._use.counters)  # counters since the boot of the machine
         try:
@@ -122,8 +122,8 @@ class Agent:
             await asyncio.gather(self._task, return_exceptions=True)
             try:
                 async with asyncio.timeout(_STOP_S):
-                    await self._measure(*self._steps.cut(_now_ms()))
-                    last_ms = self._steps.last_ms
+                    await self._measure(*self._intervals.cut(_now_ms()))
+                    last_ms = self._intervals.last_ms
                     await self._threads.run(write_last_step, self._settings.spool, last_ms)
             except (TimeoutError, TalosError, OSError) as error:
                 reason = str(error) or type(error).__name__
@@ -134,8 +134,8 @@ class Agent:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._steps.wait_s(_now_ms()))
-            ended = self._steps.end(_now_ms())
+            await asyncio.sleep(self._intervals.wait_s(_now_ms()))
+            ended = self._intervals.end(_now_ms())
             if ended is None:
                 continue
             try:

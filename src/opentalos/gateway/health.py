@@ -12,9 +12,9 @@ _NO_STORE = b"Cache-Control: no-store\r\n"
 
 
 class Readiness:
-    """Why this server should get no requests now; ready when there is no reason.
+    """Whether a load balancer may send requests to this server, with the reasons if not.
 
-    ``broker`` is None until it is open; ``stopping`` is set as soon as the end is near.
+    ``broker`` is None until it is open; ``stopping`` is set when the shutdown begins.
     """
 
     def __init__(self) -> None:
@@ -26,23 +26,23 @@ class Readiness:
         return {b"/healthz": reply_alive, b"/readyz": self.reply}
 
     def reasons(self) -> Sequence[str]:
-        """All that stand against it."""
+        """Why the server is not ready; empty: it is ready."""
         if self.stopping:
-            return ["the server stops"]
+            return ["the server is shutting down"]
         if self.broker is None:
-            return ["the server starts: its storage is not open yet"]
+            return ["the server is starting: its storage is not open yet"]
         found = []
         if not self.broker.context.log.serving:
             found.append("the log is closed")
         cluster = self.broker.membership
         if cluster is not None and not cluster.membership.valid:
-            found.append("no valid session with the cluster: this server is no member now")
+            found.append("no valid session with ZooKeeper: this server is not a cluster member now")
         return found
 
     def warnings(self) -> Sequence[str]:
-        """What works with a limit: reads go on, so requests may come."""
+        """Degraded operation: requests are still welcome, since reads continue."""
         if self.broker is not None and self.broker.context.log.figures.full:
-            return ["the storage is full: puts are refused"]
+            return ["the storage is full: puts are rejected"]
         return []
 
     def reply(self, exchange: Exchange) -> None:
@@ -63,7 +63,7 @@ def reply_alive(exchange: Exchange) -> None:
 
 
 def reply_starting(exchange: Exchange) -> None:
-    """Not done: the server has not opened its storage yet."""
+    """503: the server has not opened its storage yet."""
     exchange.reply_text(503, "the server is starting")
 
 

@@ -1,4 +1,7 @@
-"""The data directory: one server at a time, a format version, keys, and who serves it."""
+"""The data directory: its lock, format version, keys, and ``server.json``.
+
+One server at a time uses it; the local file store relies on that (promise I2).
+"""
 
 import base64
 import fcntl
@@ -20,10 +23,10 @@ _PRIVATE_DIRECTORY = 0o700
 
 
 class DataDirectory:
-    """Locked from construction to ``close``; the kernel frees the lock if the process dies.
+    """Locked from construction to ``close``; the kernel releases the lock if the process dies.
 
-    Raises: ConfigError: another server holds it (the text has its pid), or it cannot be used;
-    NewerFormat.
+    Raises: ConfigError: another server holds the lock (the text names its pid), or the directory
+    cannot be used; NewerFormat.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -44,10 +47,10 @@ class DataDirectory:
             raise
 
     def _take_lock(self) -> None:
-        """Lock the file, which tells our pid, and the directory, whose lock nobody can remove.
+        """Lock the file, which has our pid, and the directory, whose lock cannot be removed.
 
-        The log relies on being alone here (``LocalFileStore`` with ``exclusive``), also after
-        somebody took the file ``lock`` for a leftover and deleted it.
+        ``LocalFileStore`` with ``exclusive`` relies on this lock, also if an operator takes the
+        file ``lock`` for a leftover and deletes it.
         """
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -55,7 +58,8 @@ class DataDirectory:
         except BlockingIOError as error:
             pid = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise ConfigError(
-                f"data directory {self.path} is in use by the server with pid {pid}"
+                f"cannot lock data directory {self.path}: the server with pid {pid} uses it; stop "
+                "it first"
             ) from error
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
@@ -64,7 +68,9 @@ class DataDirectory:
         path = self.path / "format.json"
         if not path.exists():
             if (self.path / "meta.sqlite").exists():
-                raise ConfigError(f"{path} is missing, but the directory holds data")
+                raise ConfigError(
+                    f"{path} is missing, but the directory has data; restore it from a backup"
+                )
             server = f"server-{self._clock.token(_SERVER_ID_BYTES).hex()}"
             record = {"format": "opentalos-data", "version": FORMAT_VERSION, "server": server}
             write_atomically(path, _encode(record))
@@ -73,21 +79,24 @@ class DataDirectory:
             record = json.loads(path.read_bytes())
             version, server = int(record["version"]), str(record["server"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path} is unreadable: {error}") from error
+            raise ConfigError(f"cannot read {path}: {error}") from error
         if version > FORMAT_VERSION:
             raise NewerFormat(
-                f"{self.path} has data format {version}; this version reads up to {FORMAT_VERSION}"
+                f"data directory {self.path} has format {version}, but this version supports "
+                "formats "
+                f"up to {FORMAT_VERSION}; use a newer version of talos"
             )
         return server
 
     def server_key(self) -> bytes:
-        """The key that seals secrets at rest; made at the first start."""
+        """The key that encrypts secrets at rest; created at the first start."""
         path = self.key_path
         if not path.exists():
             if (self.path / "meta.sqlite").exists():
                 raise ConfigError(
-                    f"{path} is missing; without it the stored secrets cannot be opened. "
-                    "Restore it from a backup"
+                    f"{path} is missing, so the stored secrets cannot be decrypted; restore it "
+                    "from "
+                    "a backup"
                 )
             write_atomically(
                 path, base64.b64encode(self._clock.token(SERVER_KEY_BYTES)) + b"\n", _PRIVATE
@@ -96,11 +105,11 @@ class DataDirectory:
 
     @property
     def key_path(self) -> Path:
-        """Where ``server_key`` lies."""
+        """The file of ``server_key``."""
         return self.path / "server.key"
 
     def root_key(self) -> tuple[str, str]:
-        """Key id and secret of the first administrator, from its file or newly made."""
+        """Key id and secret of the first administrator, from its file or newly created."""
         path = self.path / "root.key"
         if path.exists():
             return read_root_key(path)
@@ -110,11 +119,11 @@ class DataDirectory:
         return key_id, secret
 
     def write_server_json(self, record: dict[str, Any]) -> None:
-        """Tell other programs how to reach this server."""
+        """Publish how local programs reach this server."""
         write_atomically(self.path / "server.json", _encode(record))
 
     def close(self) -> None:
-        """Remove ``server.json`` and free the lock; harmless when repeated."""
+        """Remove ``server.json`` and release the lock; idempotent."""
         if self._lock < 0:
             return
         (self.path / "server.json").unlink(missing_ok=True)
@@ -124,15 +133,15 @@ class DataDirectory:
 
 
 def read_server_key(path: Path) -> bytes:
-    """The key in a file, in base64. Raises: ConfigError."""
+    """The base64 key in a file. Raises: ConfigError."""
     try:
         key = base64.b64decode(path.read_bytes(), validate=False)
     except OSError as error:
         raise ConfigError(f"cannot read key file {path}: {error.strerror}") from error
     except ValueError as error:
-        raise ConfigError(f"{path} is unreadable: {error}") from error
+        raise ConfigError(f"cannot read key file {path}: not base64: {error}") from error
     if len(key) != SERVER_KEY_BYTES:
-        raise ConfigError(f"{path} holds {len(key)} bytes, need {SERVER_KEY_BYTES}")
+        raise ConfigError(f"key file {path} has {len(key)} bytes; it must have {SERVER_KEY_BYTES}")
     return key
 
 
@@ -143,7 +152,7 @@ def read_root_key(path: Path) -> tuple[str, str]:
     except OSError as error:
         raise ConfigError(f"cannot read key file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"key file {path} is no text") from error
+        raise ConfigError(f"cannot read key file {path}: not UTF-8") from error
     return parse_key(text, str(path))
 
 
@@ -151,12 +160,12 @@ def parse_key(text: str, what: str) -> tuple[str, str]:
     """Split ``ID:SECRET``. Raises: ConfigError, without the secret in its text."""
     key_id, colon, secret = text.partition(":")
     if not colon or not key_id or not secret or "#" in key_id or not text.isprintable():
-        raise ConfigError(f"{what} must be ID:SECRET, the ID without '#' and ':'")
+        raise ConfigError(f"{what} must be ID:SECRET, where the ID has neither # nor :")
     return key_id, secret
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Replace a file: readers see the old content or the new one, also after a power loss."""
+    """Replace a file: readers see the old or the new content, also after a power loss."""
     temporary = path.with_name(path.name + ".new")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)

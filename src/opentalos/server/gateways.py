@@ -29,7 +29,7 @@ from opentalos.wire.peer_proof import PeerKey
 
 @dataclass(frozen=True, slots=True)
 class Gateways:
-    """Handlers by path, and what has to be drained."""
+    """Handlers by path, and the gateways to drain."""
 
     thrift: ThriftGateway
     rest: RestGateway
@@ -38,14 +38,14 @@ class Gateways:
     prefixes: Sequence[tuple[bytes, Handler]]
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait for the calls under way, then end those that hang."""
+        """Wait for calls under way, then cancel those that hang."""
         gateways = (self.thrift, self.rest, self.sds)
         await asyncio.gather(*(gateway.drain(timeout_s) for gateway in gateways))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """What the gateways are served by, and what they tell of it."""
+    """The port that serves the gateways, and its figures for metrics."""
 
     http: HttpServer
     readiness: Readiness
@@ -53,7 +53,7 @@ class Port:
     watch: LoopWatch
 
     def figures(self) -> ProcessFigures:
-        """What only the process knows."""
+        """Figures of the process."""
         return ProcessFigures(
             loop_blocked_s=self.watch.blocked_s,
             loop_blocked_longest_s=self.watch.longest_s,
@@ -64,7 +64,7 @@ class Port:
 
 
 def open_gateways(broker: Broker, config: Config, member: Member | None, port: Port) -> Gateways:
-    """Compose them; ``member`` is None where the server is alone."""
+    """Compose the gateways; ``member`` is None for a single server."""
     authenticator = Authenticator(broker.principals, config.auth)
     forwarding: Forwarding | None = None
     prefixes: list[tuple[bytes, Handler]] = []

@@ -1,7 +1,8 @@
-"""Which cluster the stores belong to: three marks that must agree, and a check of the key.
+"""Checks that the three stores and the key belong to the same cluster.
 
-The record in the MetaStore is made first and says whether the marks in the other stores stand, so a
-store whose mark is missing later is known to be another one than before.
+Each store has a mark with the cluster's id. The MetaStore's record is created first and says
+whether the marks in the other stores are complete: a mark that is missing later means that the
+store lost its data or is a different one.
 """
 
 import contextlib
@@ -35,17 +36,17 @@ class Cluster:
 async def join_cluster(
     stores: Stores, storage: StorageSettings, key_of: Callable[[bool], bytes], fresh_id: str
 ) -> Cluster:
-    """Check that the stores and the key are of one cluster; the first server makes it.
+    """Check that stores and key belong to one cluster; the first server creates the cluster.
 
-    Args: key_of: gives the key; True: it may be made, since the cluster is new.
+    Args: key_of: returns the key; True: it may create one, since the cluster is new.
 
-    Raises: ConfigError: another cluster's store, a store that lost its records, another key.
+    Raises: ConfigError: a store of another cluster, a store that lost its records, a wrong key.
     """
     marks = _Marks(stores, storage)
     identity = await marks.recorded()
     if identity is None:
         marked = await marks.marked()
-        identity = await marks.recorded()  # another first server may have made it meanwhile
+        identity = await marks.recorded()  # another first server may have created it meanwhile
         if identity is None:
             marks.check_unused(marked)
     key = key_of(identity is None)
@@ -54,8 +55,9 @@ async def join_cluster(
         identity = await marks.record(made)
     if identity.key_check != _key_check(key, identity.id):
         raise ConfigError(
-            f"this server's key is not the key of cluster {identity.id} at {storage.meta}: every "
-            "server needs the same one ([cluster] key_file, or DATA/server.key of another server)"
+            f"cannot join cluster {identity.id} at {storage.meta}: this server's key differs from "
+            "the "
+            "cluster's; copy the key of another server (its [cluster] key_file or DATA/server.key)"
         )
     await marks.check(identity)
     if not identity.complete:
@@ -75,7 +77,7 @@ class _Marks:
         return None if record is None else decode_record(Identity, record.value)
 
     async def record(self, made: Identity) -> Identity:
-        """Make the record, or take the one of a server that was quicker."""
+        """Create the record, or return the one that another server created first."""
         try:
             await self._stores.meta.create(IDENTITY, encode_record(made))
         except (AlreadyExists, OutcomeUnknown):
@@ -86,37 +88,38 @@ class _Marks:
         return made
 
     def check_unused(self, marked: Sequence[tuple[str, Sequence[str]]]) -> None:
-        """Raises: ConfigError: a store has a cluster already, of which the MetaStore knows none."""
+        """Raises: ConfigError: a store is marked although the MetaStore has no cluster."""
         for url, ids in marked:
             if ids:
                 raise ConfigError(
-                    f"{url} belongs to cluster {', '.join(ids)}, but {self._storage.meta} knows of "
-                    "no cluster: its records were lost, or it is another one's. Nothing was touched"
+                    f"{url} belongs to cluster {', '.join(ids)}, but {self._storage.meta} has no "
+                    "cluster: its records were lost, or [storage] meta names the wrong store. "
+                    "Nothing was changed"
                 )
 
     async def check(self, identity: Identity) -> None:
-        """Raises: ConfigError: a store is another cluster's, or not the one it was before."""
+        """Raises: ConfigError: a store belongs to another cluster, or lost its mark."""
         for url, ids in await self.marked():
             for other in ids:
                 if other != identity.id:
                     raise ConfigError(
-                        f"{url} belongs to cluster {other}, {self._storage.meta} to cluster "
-                        f"{identity.id}: two clusters cannot share storage"
+                        f"{url} belongs to cluster {other}, but {self._storage.meta} to cluster "
+                        f"{identity.id}: two clusters cannot share storage; correct [storage]"
                     )
             if not ids and identity.complete:
                 raise ConfigError(
-                    f"{url} has no mark of cluster {identity.id}, to which {self._storage.meta} "
-                    "belongs: its data was lost, or it is not the storage of this cluster"
+                    f"{url} has no mark of cluster {identity.id}, although {self._storage.meta} "
+                    "belongs to it: its data was lost, or [storage] names the wrong store"
                 )
 
     async def complete(self, identity: Identity) -> None:
-        """Mark both stores, then say so in the record."""
+        """Mark both stores, then set ``complete`` in the record."""
         rows, files = self._stores.rows, self._stores.files
         id_bytes = identity.id.encode()
         mark = RowMutation(
             key=_ROW, expected=ABSENT, write_id=id_bytes[:16], data={_COLUMN: id_bytes}
         )
-        # What is there already was made by another first server, or by an earlier start.
+        # An existing mark is from another first server, or from an earlier start.
         with contextlib.suppress(AlreadyExists):
             path = f"{MARKS}/{_PREFIX}{identity.id}"
             file = await files.create(path, durability=Durability.SYNCED)

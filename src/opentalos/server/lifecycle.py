@@ -1,4 +1,9 @@
-"""One server process: open the data directory, serve, drain, seal, leave."""
+"""The lifecycle of one server process: open the data directory, serve, drain, seal, exit.
+
+``talos serve`` calls ``run_server``. SIGTERM or SIGINT stops the server within ``stop_s``; a second
+signal ends it at once. SIGHUP reloads the TLS files. Whatever is not sealed at exit is recovered at
+the next start, so no acknowledged message is lost (promise I1).
+"""
 
 import asyncio
 import contextlib
@@ -33,16 +38,16 @@ from opentalos.server.root import RootKey, ensure_root
 from opentalos.server.stores import Stores, open_stores
 from opentalos.server.tls import ServerTls
 
-STOP_S = 4.5  # of a server alone: from the signal to the exit, even if storage hangs; promised: 5 s
-_CALLS_S = 0.2  # for calls whose connections were cut after the drain time
-_SEAL_S_MIN = 1.0  # left for sealing when draining took all its time
-_OPEN_FILES_MAX = 65_536  # asked of the kernel: connections and segments
+STOP_S = 4.5  # single server: from the signal to the exit, even if storage hangs; promised: 5 s
+_CALLS_S = 0.2  # for calls whose connections were closed after the drain time
+_SEAL_S_MIN = 1.0  # for sealing, also when draining took all its time
+_OPEN_FILES_MAX = 65_536  # requested from the kernel for connections and segments
 # Most objects live for one put. A young collection every 50,000 allocations costs well below a
 # millisecond; objects that exist at the start are frozen.
 # Source: docs/internals/hot-path.md#rule-6.
 _GC_THRESHOLDS = (50_000, 20, 100)
 
-_START_AGAIN_S = 5.0  # after a backend failed while the server started
+_START_RETRY_S = 5.0  # after a backend failed during the start
 
 _WILDCARDS = ("0.0.0.0", "::")
 
@@ -51,7 +56,7 @@ _log = logging.getLogger("opentalos.server")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a server is: ``listen`` for this machine, ``advertise`` for clients and peers.
+    """A server's addresses: ``listen`` on this machine, ``advertise`` for clients and peers.
 
     ``advertise`` says whether the port has TLS (model/address.py).
     """
@@ -79,20 +84,24 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where the server is reached."""
+        """The server's URL on this machine."""
         return f"{'http' if self.tls.port is None else 'https'}://{self.place.listen}"
 
     async def stop(self) -> None:
-        """Refuse what is new, answer what is under way, seal; bounded by ``stop_s``.
+        """Reject new requests, answer those under way, seal; bounded by ``stop_s``.
 
-        A member of a cluster first tells the others, who would take a refusing port for a crash.
+        A cluster member announces the restart first; the others would take a closed port for a
+        crash.
         """
         loop = asyncio.get_running_loop()
         end_s = loop.time() + stop_s(self.config)
         self.readiness.stopping = True
         await self.broker.announce_restart()
         if not await self.http.drain(self.config.http.drain_s):
-            _log.warning("requests under way were cut after the drain time")
+            _log.warning(
+                "connections with requests under way were closed: drain time exceeded",
+                extra={"drain_s": self.config.http.drain_s},
+            )
         await self.measuring.stop()
         self.watch.stop()
         await self.tls.close()
@@ -104,20 +113,20 @@ class Server:
                     await self.member.peers.close()
                 await self.stores.close()
         except TimeoutError:
-            _log.warning("storage did not finish in time; the next start recovers")
+            _log.warning("sealing did not finish in time; the next start recovers the log")
             raise
 
 
 def stop_s(config: Config) -> float:
-    """How long a stop may take."""
+    """The longest time that a stop may take."""
     return config.cluster.stop_s if config.storage.clustered else STOP_S
 
 
 async def open_server(config: Config, directory: DataDirectory, root_key: RootKey) -> Server:
-    """Open everything and listen. Raises: ConfigError and other leaves, everything closed.
+    """Open all parts and listen. On an error everything is closed. Raises: ConfigError and others.
 
-    A server of a cluster listens first: it has to know what to advertise, and the others must not
-    take it for dead while it starts.
+    A cluster member listens first: it must know which port to advertise, and the other servers must
+    not take it for crashed while it starts.
     """
     async with contextlib.AsyncExitStack() as undo:
         tls, watch, readiness = ServerTls(config.tls), LoopWatch(), Readiness()
@@ -172,7 +181,7 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
             watch=watch,
             measuring=measuring,
         )
-        _tell(directory, server)
+        _write_server_json(directory, server)
         watch.start()
         tls.start()
         await measuring.start()
@@ -180,10 +189,10 @@ async def open_server(config: Config, directory: DataDirectory, root_key: RootKe
         return server
 
 
-async def open_patiently(config: Config, directory: DataDirectory, root_key: RootKey) -> Server:
-    """``open_server``; a backend that was reached and fails right after is waited for as well.
+async def open_with_retries(config: Config, directory: DataDirectory, root_key: RootKey) -> Server:
+    """``open_server``, retried while a backend of a cluster fails after it was reached.
 
-    Raises: as ``open_server``; Unavailable after ``open_timeout_s``, of one server alone at once.
+    Raises: as ``open_server``; Unavailable after ``open_timeout_s``, for a single server at once.
     """
     loop = asyncio.get_running_loop()
     patience_s = config.storage.open_timeout_s if config.storage.clustered else 0.0
@@ -192,10 +201,10 @@ async def open_patiently(config: Config, directory: DataDirectory, root_key: Roo
         try:
             return await open_server(config, directory, root_key)
         except Unavailable as error:
-            if loop.time() + _START_AGAIN_S > deadline_s:
+            if loop.time() + _START_RETRY_S > deadline_s:
                 raise
-            _log.warning("the start is tried again in %.0f s: %s", _START_AGAIN_S, error)
-        await asyncio.sleep(_START_AGAIN_S)
+            _log.warning("start failed: %s; retrying in %.0f s", error, _START_RETRY_S)
+        await asyncio.sleep(_START_RETRY_S)
 
 
 def _broker_config(config: Config, server: str, key: bytes) -> BrokerConfig:
@@ -237,11 +246,11 @@ def _as_member(
 
 
 def _member_log(config: Config) -> LogLimits:
-    """[log] as a cluster needs it; a segment must stay within one HDFS block whatever happens."""
+    """[log] of a cluster member; a segment must always fit into one HDFS block."""
     log = replace(config.log, close_s=max(config.log.close_s, config.cluster.stop_s / 2))
     if not config.storage.on_hdfs:
         return log
-    lanes = max(log.lanes, config.hdfs.threads)  # a commit takes many times longer than on a disk
+    lanes = max(log.lanes, config.hdfs.threads)  # a commit takes much longer than on a disk
     return replace(
         log,
         lanes=lanes,
@@ -261,8 +270,8 @@ async def _listen(http: HttpServer, config: Config, tls: ServerTls) -> Place:
     return Place(_address(host, port), scheme + advertise, port)
 
 
-def _tell(directory: DataDirectory, server: Server) -> None:
-    """Write ``server.json``."""
+def _write_server_json(directory: DataDirectory, server: Server) -> None:
+    """Write ``server.json``, by which local tools find this server."""
     member = server.member
     record = {
         "version": 1,
@@ -282,11 +291,15 @@ def _address(host: str, port: int) -> str:
 
 
 def _reachable(host: str, port: int) -> str:
-    """What clients are told to dial: never the wildcard, which names no machine."""
+    """The advertised address: never a wildcard, which names no machine."""
     if host not in _WILDCARDS:
         return _address(host, port)
     name = socket.gethostname()
-    _log.warning("clients are told to use %s:%d; --advertise sets another address", name, port)
+    _log.warning(
+        "listening on all addresses and advertising %s:%d to clients; set --advertise to change it",
+        name,
+        port,
+    )
     return _address(name, port)
 
 
@@ -302,13 +315,13 @@ async def serve(
 
     def on_signal() -> None:
         if stop.is_set():
-            os._exit(1)  # asked twice: do not even seal
+            os._exit(1)  # second signal: exit without sealing
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     _raise_open_files()
-    server = await _opened(open_patiently(config, directory, root_key), stop)
+    server = await _opened(open_with_retries(config, directory, root_key), stop)
     if server is None:
         return
     loop.add_signal_handler(signal.SIGHUP, server.tls.reload)
@@ -326,13 +339,13 @@ async def serve(
 
 
 async def _opened(opening: Coroutine[Any, Any, Server], stop: asyncio.Event) -> Server | None:
-    """The opened server; None when a signal came first, as it may while a backend is awaited."""
+    """The opened server; None if a signal arrived first, such as while waiting for a backend."""
     opener, stopper = asyncio.ensure_future(opening), asyncio.ensure_future(stop.wait())
     await asyncio.wait((opener, stopper), return_when=asyncio.FIRST_COMPLETED)
     stopper.cancel()
     if opener.done():
         return opener.result()
-    _log.warning("stopped before the server was open")
+    _log.warning("received a stop signal before the server was open")
     asyncio.get_running_loop().call_later(STOP_S, _leave)
     opener.cancel()
     await asyncio.gather(opener, return_exceptions=True)
@@ -340,7 +353,7 @@ async def _opened(opening: Coroutine[Any, Any, Server], stop: asyncio.Event) -> 
 
 
 def _leave() -> None:
-    _log.warning("leaving without waiting for storage")
+    _log.warning("exiting without waiting for storage; the next start recovers the log")
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)
@@ -354,7 +367,7 @@ def _raise_open_files() -> None:
 
 
 def run_server(config: Config, root_key: RootKey, ready: Callable[[str], None]) -> None:
-    """``serve`` on uvloop where it is installed, else on asyncio's own loop."""
+    """Run ``serve`` on uvloop if it is installed, else on asyncio's own loop."""
     directory = DataDirectory(Path(config.server.data).absolute(), SystemClock())
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:

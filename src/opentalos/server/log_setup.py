@@ -1,4 +1,4 @@
-"""Log lines: one line per event on stderr, ``key=value`` behind a text, or a JSON object."""
+"""Log output on stderr, one line per event: a text with ``key=value`` fields, or a JSON object."""
 
 import json
 import logging
@@ -11,8 +11,8 @@ from opentalos.gateway.http.request_scope import current_request_id
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _LINE_CHARS_MAX = 16_000
-_FIELD_CHARS_MAX = 4_000  # of one value in JSON: a line that is cut off would be no JSON any more
-_TALKATIVE = ("kazoo",)  # at debug they would log credentials, or each heartbeat
+_FIELD_CHARS_MAX = 4_000  # of one value in JSON; cutting the whole line would break the JSON
+_TALKATIVE = ("kazoo",)  # at debug level they log credentials or every heartbeat
 
 
 def _time_of(record: logging.LogRecord) -> str:
@@ -21,7 +21,7 @@ def _time_of(record: logging.LogRecord) -> str:
 
 
 def _fields_of(record: logging.LogRecord) -> Mapping[str, object]:
-    """What was given as ``extra``, and the request that it is about."""
+    """The ``extra`` fields, and the id of the request that the event belongs to."""
     fields = {
         key: value
         for key, value in vars(record).items()
@@ -32,10 +32,10 @@ def _fields_of(record: logging.LogRecord) -> Mapping[str, object]:
 
 
 class LineFormatter(logging.Formatter):
-    """Text first, then what was given as ``extra``; a traceback is kept on the same line."""
+    """The text, then the ``extra`` fields; a traceback stays on the same line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever the message holds."""
+        """One line, whatever the message contains."""
         parts = [
             _time_of(record),
             record.levelname.lower(),
@@ -49,10 +49,10 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line; what JSON has no type for is a text."""
+    """One JSON object per line; values of other types are strings."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, whatever the message holds."""
+        """One line, whatever the message contains."""
         event: dict[str, object] = {
             "time": _time_of(record),
             "level": record.levelname.lower(),
@@ -77,7 +77,7 @@ def _one_line(text: str) -> str:
 
 
 def set_up_logging(level: str, form: str = "text") -> None:
-    """Send every logger to stderr; called once, by the server process."""
+    """Send all loggers to stderr; the server process calls this once."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else LineFormatter())
     root = logging.getLogger()

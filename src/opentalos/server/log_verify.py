@@ -1,4 +1,4 @@
-"""Opens the storage of a server, or of a cluster, for ``talos log verify``: nobody else uses it."""
+"""Opens the storage of a stopped server or cluster for ``talos log verify``."""
 
 import asyncio
 import contextlib
@@ -23,13 +23,13 @@ def verify_data_directory(
 ) -> VerifySummary:
     """Check the logs of ``config``'s data directory, or of the storage that its cluster shares.
 
-    Raises: ConfigError: there is no data, or a server uses it; NewerFormat.
+    Raises: ConfigError: no data, or a running server uses it; NewerFormat.
     """
     path = Path(config.server.data).absolute()
     if config.storage.clustered:
         return asyncio.run(_verify(config, path, report, progress))
     if not (path / "format.json").exists():
-        raise ConfigError(f"{path} is no data directory of a server")
+        raise ConfigError(f"{path} is not the data directory of a server")
     directory = DataDirectory(path, SystemClock())
     try:
         return asyncio.run(_verify(config, path, report, progress))
@@ -47,7 +47,9 @@ async def _verify(
         undo.push_async_callback(meta.close)
         running = await meta.children(SERVERS)
         if running:
-            raise ConfigError(f"servers run on this storage: {', '.join(running)}; stop them first")
+            raise ConfigError(
+                f"cannot verify: servers run on this storage: {', '.join(running)}; stop them first"
+            )
         return await verify_logs(
             files, meta, lambda finding: report(finding.problem, finding.text), progress
         )

@@ -1,4 +1,4 @@
-"""What makes a server one of a cluster: its name, the shared key, the way to the others."""
+"""This server's membership in a cluster: its name, the shared key, the connections to peers."""
 
 import ssl
 from collections.abc import Callable
@@ -20,10 +20,10 @@ _CLUSTER_ID_BYTES = 6
 class Member:
     """This server in its cluster."""
 
-    name: str  # the same after a restart
-    incarnation: str  # another one after each start
+    name: str  # stable over restarts
+    incarnation: str  # new at each start
     cluster: str  # id of the cluster
-    key: bytes  # that all its servers have
+    key: bytes  # shared by all its servers
     peers: HttpPeers
 
 
@@ -33,13 +33,13 @@ async def become_member(
     stores: Stores,
     tls: Callable[[], ssl.SSLContext],
 ) -> Member:
-    """Check that stores and key are of one cluster. Raises: ConfigError."""
+    """Check that stores and key belong to one cluster. Raises: ConfigError."""
     clock = SystemClock()
 
     def key_of(new_cluster: bool) -> bytes:
         if config.cluster.key_file:
             return read_server_key(Path(config.cluster.key_file))
-        # A key made here would not be the one that the cluster has.
+        # Only the first server creates the key; a new one here would differ from the cluster's.
         return directory.server_key() if new_cluster else read_server_key(directory.key_path)
 
     fresh_id = clock.token(_CLUSTER_ID_BYTES).hex()

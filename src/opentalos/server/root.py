@@ -1,4 +1,4 @@
-"""The first administrator: from the command line, or made once."""
+"""The first administrator: given on the command line, or created once."""
 
 import sys
 
@@ -8,27 +8,27 @@ from opentalos.server.data_directory import DataDirectory
 from opentalos.server.stores import Stores
 
 RootKey = tuple[str, str] | None  # key id and secret, if they were given
-CLAIM = "cluster/root"  # the server that makes the first administrator
+CLAIM = "cluster/root"  # record of the server that creates the first administrator
 
 
 async def ensure_root(
     broker: Broker, directory: DataDirectory, root_key: RootKey, shared: Stores | None
 ) -> None:
-    """See that there is an administrator. Args: shared: the stores, if others start over them."""
+    """Ensure that an administrator exists. Args: shared: the stores of a cluster, else None."""
     if root_key is not None:
         await broker.principals.ensure_root(*root_key)
     elif not broker.principals.has_root():
         if shared is not None:
             maker = await _claim(shared, broker.context.config.server)
             if maker != broker.context.config.server:
-                _tell(f"root key: made by server {maker}")
+                _print(f"root key: created by server {maker}")
                 return
         await broker.principals.ensure_root(*directory.root_key())
-        _tell(f"root key: {directory.path / 'root.key'}")
+        _print(f"root key: {directory.path / 'root.key'}")
 
 
 async def _claim(stores: Stores, server: str) -> str:
-    """The one server that makes the administrator; it goes on after a crash, nobody else."""
+    """The server that creates the administrator; after a crash the same server continues."""
     try:
         await stores.meta.create(CLAIM, server.encode())
     except (AlreadyExists, OutcomeUnknown):
@@ -39,5 +39,5 @@ async def _claim(stores: Stores, server: str) -> str:
     return server
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201

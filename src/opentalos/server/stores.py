@@ -1,4 +1,4 @@
-"""Opens the stores that [storage] names; a backend of a cluster is waited for, within a bound."""
+"""Opens the stores that [storage] names; waits for the backends of a cluster, up to a limit."""
 
 import asyncio
 import contextlib
@@ -16,10 +16,10 @@ from opentalos.ports.meta_store import MetaStore
 from opentalos.ports.row_store import RowStore
 from opentalos.server.config import Config
 
-LOG_FOLDER = "log"  # in the data directory, as the files are
+LOG_FOLDER = "log"  # in the data directory, like the two files
 META_FILE = "meta.sqlite"
 ROWS_FILE = "rows.sqlite"
-TELL_S = 5.0  # between two lines about a backend that is not reached
+REPORT_INTERVAL_S = 5.0  # between log lines about an unreachable backend
 _RETRY_S = 1.0
 
 StoreT = TypeVar("StoreT", FileStore, MetaStore, RowStore)
@@ -36,7 +36,7 @@ class Stores:
     rows: RowStore
 
     async def close(self) -> None:
-        """Close all; coordination last, since its session says that this server is there."""
+        """Close all; the meta store last, since its session is this server's membership."""
         await self.files.close()
         await self.rows.close()
         await self.meta.close()
@@ -45,10 +45,10 @@ class Stores:
 async def open_stores(config: Config, data: Path) -> Stores:
     """Open what the configuration names.
 
-    Raises: ConfigError: it cannot be used, or was not reached within ``open_timeout_s``.
+    Raises: ConfigError: a store cannot be used, or was not reached within ``open_timeout_s``.
     """
     storage = config.storage
-    patience_s = storage.open_timeout_s if storage.clustered else 0.0  # with each of them
+    patience_s = storage.open_timeout_s if storage.clustered else 0.0  # for each store
     async with contextlib.AsyncExitStack() as undo:
         files = await _Wait(storage.files, patience_s).reached(lambda: open_files(config, data))
         undo.push_async_callback(files.close)
@@ -59,8 +59,8 @@ async def open_stores(config: Config, data: Path) -> Stores:
         return Stores(files, meta, rows)
 
 
-# Clients of a cluster's backends are imported only where one is configured: one server alone needs
-# neither their packages nor a Java virtual machine.
+# Clients of a cluster's backends are imported only if configured: a single server needs neither
+# their packages nor a Java virtual machine.
 
 
 async def open_files(config: Config, data: Path) -> FileStore:
@@ -70,7 +70,7 @@ async def open_files(config: Config, data: Path) -> FileStore:
         from opentalos.adapters.hdfs import open_hdfs_file_store
 
         return await open_hdfs_file_store(url, config.jvm, config.hdfs)
-    own = url == "file://"  # below the directory that this process has locked nobody else writes
+    own = url == "file://"  # only this process writes below the directory that it has locked
     return await open_local_file_store(local_path(url, data / LOG_FOLDER), exclusive=own)
 
 
@@ -95,13 +95,13 @@ async def open_rows(config: Config, data: Path) -> RowStore:
 
 
 def local_path(url: str, default: Path) -> Path:
-    """Where a ``file://`` or ``sqlite://`` URL points; without a path, the default."""
+    """The path of a ``file://`` or ``sqlite://`` URL; without a path, the default."""
     path = url.partition("://")[2]
     return Path(path) if path else default
 
 
 class _Wait:
-    """Patience with a backend that does not answer yet; one line now and then says so."""
+    """Waits for a backend that does not answer yet, and logs that at intervals."""
 
     def __init__(self, url: str, patience_s: float) -> None:
         self._url, self._patience_s = url, patience_s
@@ -109,10 +109,10 @@ class _Wait:
         self._reason = "no answer yet"
 
     async def reached(self, opener: Callable[[], Awaitable[StoreT]]) -> StoreT:
-        """Call the opener until it succeeds. Raises: ConfigError: it did not in time."""
+        """Call the opener until it succeeds. Raises: ConfigError: not in time."""
         if not self._patience_s:
             return await opener()
-        teller = asyncio.create_task(self._tell())
+        reporter = asyncio.create_task(self._report())
         try:
             async with asyncio.timeout_at(self._deadline_s):
                 while True:
@@ -122,15 +122,15 @@ class _Wait:
                         self._reason = str(error)
                     await asyncio.sleep(_RETRY_S)
         except TimeoutError as error:
-            patience = f"tried for {self._patience_s:g} s ([storage] open_timeout_s)"
+            patience = f"gave up after {self._patience_s:g} s ([storage] open_timeout_s)"
             raise ConfigError(f"cannot reach {self._url}: {self._reason}; {patience}") from error
         finally:
-            teller.cancel()
-            await asyncio.gather(teller, return_exceptions=True)
+            reporter.cancel()
+            await asyncio.gather(reporter, return_exceptions=True)
 
-    async def _tell(self) -> None:
+    async def _report(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(TELL_S)
+            await asyncio.sleep(REPORT_INTERVAL_S)
             left_s = max(0.0, self._deadline_s - loop.time())
-            _log.warning("waiting for %s: %s; for %.0f s more", self._url, self._reason, left_s)
+            _log.warning("waiting for %s: %s; giving up in %.0f s", self._url, self._reason, left_s)

@@ -1,4 +1,4 @@
-"""TLS of one server: the port's context and that of its own calls, taken over from files anew."""
+"""TLS of one server: the contexts of its port and of its calls to peers, reloaded from files."""
 
 import asyncio
 import contextlib
@@ -18,16 +18,16 @@ from opentalos.gateway.http.tls import TlsContext
 from opentalos.model.errors import ConfigError
 from opentalos.model.limits import TlsSettings
 
-_EXPIRES_SOON_S = 14 * 86_400.0  # a warning at each load from here on
+_EXPIRES_SOON_S = 14 * 86_400.0  # each load logs a warning in this period
 
 _log = logging.getLogger("opentalos.tls")
 
 
 class ServerTls:
-    """Contexts that follow the files of [tls]; ``port`` is None where the port is plain.
+    """Contexts that follow the files of [tls]; ``port`` is None without TLS.
 
-    Raises: ConfigError: at the start the files must be right. Later a broken one is logged and
-    counted, and what was loaded last goes on.
+    Raises: ConfigError: the files must be valid at the start. Later an invalid file is logged and
+    counted, and the certificate loaded last stays in use.
     """
 
     def __init__(self, settings: TlsSettings) -> None:
@@ -49,26 +49,26 @@ class ServerTls:
 
     @property
     def expires_s(self) -> float:
-        """Unix time at which the certificate in use ends; 0: none is used."""
+        """Unix time at which the certificate in use expires; 0: none is used."""
         return self._loaded.expires_s
 
     def client(self) -> ssl.SSLContext:
-        """For the next connection to another server."""
+        """The context for the next connection to another server."""
         return self._loaded.client
 
     def start(self) -> None:
-        """Follow the files from now on."""
+        """Start to watch the files."""
         settings = self._settings
         if settings.enabled or settings.peer_ca_file:
             self._task = asyncio.create_task(self._run(), name="tls-files")
 
     def reload(self) -> None:
-        """Look at the files now, and read them even if they seem unchanged."""
+        """Read the files now, even if they seem unchanged."""
         self._seen = ()
         self._asked.set()
 
     async def close(self) -> None:
-        """Follow no more."""
+        """Stop watching the files."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -81,28 +81,28 @@ class ServerTls:
                     await self._asked.wait()
             self._asked.clear()
             try:
-                await self._look()
+                await self._refresh()
             except Exception:
-                # Without this loop a new certificate would never be taken.
-                _log.exception("looking at the files of [tls] failed")
+                # The loop must continue, or a new certificate would never be loaded.
+                _log.exception("could not check the files of [tls]; retrying")
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         found = await stamp_aside(self._settings)
         if found == self._seen:
             return
-        # Noted before they are read: what changes meanwhile is seen at the next look.
+        # Noted before the files are read: the next check sees a change in between.
         self._seen = found
         try:
             loaded = await load_tls_aside(self._settings)
         except ConfigError as error:
             self.reload_failures += 1
-            _log.error("the former certificate stays in use: %s", error)
+            _log.error("could not reload [tls]: %s; the former certificate stays in use", error)
             return
         self._loaded = loaded
         if self.port is not None and loaded.server is not None:
             self.port.use(loaded.server)
         self.reloads += 1
-        _log.info("changed files of [tls] are in use")
+        _log.info("reloaded the files of [tls]")
         _warn_of_end(loaded)
 
 
@@ -110,4 +110,4 @@ def _warn_of_end(loaded: LoadedTls) -> None:
     left_s = loaded.expires_s - time.time()
     if loaded.expires_s and left_s < _EXPIRES_SOON_S:
         days = left_s / 86_400.0
-        _log.warning("the certificate of this server ends in %.1f days", days)
+        _log.warning("the certificate of this server expires in %.1f days; renew it", days)

@@ -229,7 +229,7 @@ def test_the_commands_of_servers(talos: Commands, tmp_path: Path) -> None:
     talos("config", "check", "file.toml")
     states = talos("backend", "status", "all", "--home", tmp_path / "none", "--format", "json").rows
     assert [row["kind"] for row in states] == ["hdfs", "zookeeper", "hbase", "druid", "kafka"]
-    assert "in use by the server" in talos.fails("log", "verify", "--data", talos.server.data)
+    assert "cannot lock data directory" in talos.fails("log", "verify", "--data", talos.server.data)
 
 
 def test_a_stopped_server_s_logs_are_verified(own: Commands) -> None:

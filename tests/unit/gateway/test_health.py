@@ -26,9 +26,9 @@ def ready(found: Any, *, stopping: bool = False) -> Readiness:
     ("readiness", "reason"),
     [
         (ready(None), "storage is not open"),
-        (ready(broker(), stopping=True), "stops"),
+        (ready(broker(), stopping=True), "shutting down"),
         (ready(broker(serving=False)), "log is closed"),
-        (ready(broker(member=False)), "no member"),
+        (ready(broker(member=False)), "not a cluster member"),
     ],
 )
 def test_what_stands_against_it_is_told(readiness: Readiness, reason: str) -> None:
@@ -45,4 +45,4 @@ def test_a_server_that_serves_is_ready(found: Any) -> None:
 def test_a_full_storage_is_a_warning_since_reads_go_on() -> None:
     readiness = ready(broker(full=True))
     assert not readiness.reasons()
-    assert "puts are refused" in readiness.warnings()[0]
+    assert "puts are rejected" in readiness.warnings()[0]

@@ -40,7 +40,7 @@ def test_a_second_server_is_refused_with_the_first_ones_pid(
     tmp_path: Path, clock: CountingClock
 ) -> None:
     first = DataDirectory(tmp_path / "data", clock)
-    with pytest.raises(ConfigError, match=f"in use by the server with pid {os.getpid()}"):
+    with pytest.raises(ConfigError, match=f"the server with pid {os.getpid()} uses it"):
         DataDirectory(tmp_path / "data", clock)
     first.close()
     DataDirectory(tmp_path / "data", clock).close()
@@ -49,7 +49,7 @@ def test_a_second_server_is_refused_with_the_first_ones_pid(
 def test_deleting_the_lock_file_lets_nobody_in(tmp_path: Path, clock: CountingClock) -> None:
     first = DataDirectory(tmp_path, clock)
     (tmp_path / "lock").unlink()
-    with pytest.raises(ConfigError, match="in use by the server"):
+    with pytest.raises(ConfigError, match="the server with pid unknown uses it"):
         DataDirectory(tmp_path, clock)
     first.close()
 
@@ -72,7 +72,7 @@ def test_a_lost_server_key_is_not_replaced_while_there_is_data(
 ) -> None:
     directory = DataDirectory(tmp_path, clock)
     (tmp_path / "meta.sqlite").touch()
-    with pytest.raises(ConfigError, match="Restore it"):
+    with pytest.raises(ConfigError, match="restore it from a backup"):
         directory.server_key()
     directory.close()
 
@@ -80,7 +80,7 @@ def test_a_lost_server_key_is_not_replaced_while_there_is_data(
 def test_a_damaged_server_key_is_refused(tmp_path: Path, clock: CountingClock) -> None:
     directory = DataDirectory(tmp_path, clock)
     (tmp_path / "server.key").write_text("c2hvcnQ=")
-    with pytest.raises(ConfigError, match="holds 5 bytes"):
+    with pytest.raises(ConfigError, match="has 5 bytes"):
         directory.server_key()
     directory.close()
 
@@ -88,7 +88,7 @@ def test_a_damaged_server_key_is_refused(tmp_path: Path, clock: CountingClock) -
 def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path, clock: CountingClock) -> None:
     text = json.dumps({"version": 99, "server": "s"})
     (tmp_path / "format.json").write_text(text)
-    with pytest.raises(NewerFormat, match="data format 99"):
+    with pytest.raises(NewerFormat, match="has format 99"):
         DataDirectory(tmp_path, clock)
     assert (tmp_path / "format.json").read_text() == text
 
@@ -128,4 +128,4 @@ def test_a_file_is_replaced_whole_even_over_a_leftover(tmp_path: Path) -> None:
 def test_what_is_no_key_is_refused_without_showing_it(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_key(text, "--root-key")
-    assert str(caught.value) == "--root-key must be ID:SECRET, the ID without '#' and ':'"
+    assert str(caught.value) == "--root-key must be ID:SECRET, where the ID has neither # nor :"

@@ -88,7 +88,7 @@ async def test_a_server_whose_look_at_the_rows_takes_long_joins_what_was_made_me
 async def test_another_key_is_refused() -> None:
     world = World()
     await world.join()
-    with pytest.raises(ConfigError, match="not the key of cluster id1 at zookeeper://z:1/meta"):
+    with pytest.raises(ConfigError, match="cannot join cluster id1 at zookeeper://z:1/meta"):
         await world.join(b"x" * 32)
 
 
@@ -109,7 +109,7 @@ def lose_rows(world: World) -> None:
     [
         (
             lose_meta,
-            "hdfs://n:1/files belongs to cluster id1, but zookeeper://z:1/meta knows of no",
+            "hdfs://n:1/files belongs to cluster id1, but zookeeper://z:1/meta has no",
         ),
         (lose_files, "hdfs://n:1/files has no mark of cluster id1"),
         (lose_rows, "hbase://z:1/rows has no mark of cluster id1"),

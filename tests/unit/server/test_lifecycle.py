@@ -11,7 +11,7 @@ from opentalos.model.errors import StoreUnavailable
 from opentalos.server import lifecycle
 from opentalos.server.config import Config, parse_config
 from opentalos.server.data_directory import DataDirectory
-from opentalos.server.lifecycle import _address, _member_log, _reachable, open_patiently
+from opentalos.server.lifecycle import _address, _member_log, _reachable, open_with_retries
 
 CLUSTER = {
     "files": "file:///shared",
@@ -37,10 +37,10 @@ class FailingStart:
 
 async def start(patch: pytest.MonkeyPatch, opener: FailingStart, config: Config, data: Path) -> Any:
     patch.setattr(lifecycle, "open_server", opener)
-    patch.setattr(lifecycle, "_START_AGAIN_S", 0.001)
+    patch.setattr(lifecycle, "_START_RETRY_S", 0.001)
     directory = DataDirectory(data, SystemClock())
     try:
-        return await open_patiently(config, directory, None)
+        return await open_with_retries(config, directory, None)
     finally:
         directory.close()
 

@@ -28,7 +28,7 @@ class Opened:
 @pytest.fixture
 def config(monkeypatch: pytest.MonkeyPatch) -> Config:
     monkeypatch.setattr(stores, "_RETRY_S", 0.01)
-    monkeypatch.setattr(stores, "TELL_S", 0.05)
+    monkeypatch.setattr(stores, "REPORT_INTERVAL_S", 0.05)
     return parse_config({"storage": PATIENT}, "x")
 
 
@@ -69,11 +69,11 @@ async def test_an_unreachable_backend_is_named_again_and_again_then_refused(
     monkeypatch.setattr(stores, "open_meta", never)
     with (
         caplog.at_level(logging.WARNING),
-        pytest.raises(ConfigError, match=r"cannot reach zookeeper://z:1/t: .*tried for 0.3 s"),
+        pytest.raises(ConfigError, match=r"cannot reach zookeeper://z:1/t: .*gave up after 0.3 s"),
     ):
         await stores.open_stores(config, Path("unused"))
     reason = "no answer yet" if hangs else "connection refused"
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) >= 3
-    assert all(f"waiting for zookeeper://z:1/t: {reason}; for " in line for line in lines)
+    assert all(f"waiting for zookeeper://z:1/t: {reason}; giving up in " in line for line in lines)
     assert files.closed

@@ -1,11 +1,11 @@
-"""Backups of a data directory, consistent while its server serves.
+"""Backups of a data directory; consistent while its server runs.
 
-Order is what makes one consistent. First the rows of consumer groups and tables, then the control
-records, then the files that these name: so no checkpoint lies behind the end of a copied log, a
-change that is not pending in a row is in the log of its stream, and everything that was
-acknowledged before the backup began is in a file that is copied. A sealed segment never
-changes; of the one that still grows, any prefix is a log as a crash leaves it, and the next
-opening deals with that. Where retention removed a file meanwhile, the databases are copied again.
+The order of copying makes a backup consistent: first the rows of consumer groups and tables, then
+the control records, then the files that these name. So no checkpoint is beyond the end of a copied
+log, a change that is not pending in a row is in the log of its stream, and everything acknowledged
+before the backup began is in a copied file. A sealed segment never changes; any prefix of an open
+segment is a log as a crash leaves it, which the next start recovers. If retention removes a file
+meanwhile, the databases are copied again.
 """
 
 import asyncio
@@ -29,28 +29,29 @@ from opentalos.server.backup.folder import (
 from opentalos.server.config import Config
 from opentalos.server.stores import LOG_FOLDER, META_FILE, ROWS_FILE, local_path
 
-ATTEMPTS_MAX: Final = 8  # each lost to a file that was removed after the databases were copied
+ATTEMPTS_MAX: Final = 8  # an attempt fails if a file is removed after the databases were copied
 _PLAIN: Final = ("format.json", "server.key", "root.key")  # written once
 
-Progress = Callable[[int, int], None]  # bytes done, of how many
+Progress = Callable[[int, int], None]  # bytes done, bytes in total
 
 
 def make_backup(config: Config, target: Path, progress: Progress) -> Contents:
-    """Copy everything that a server keeps into the new directory ``target``.
+    """Copy everything that a server stores into the new directory ``target``.
 
-    It appears under its name when it is whole and durable; an error or interrupt leaves nothing.
+    The directory appears under its name once it is complete and durable; an error or interrupt
+    leaves nothing.
 
-    Raises: ConfigError: no data, a cluster's, or the target exists; StoreUnavailable, StorageFull:
-    not done, with the reason; CorruptLog: a file that the records name is not there.
+    Raises: ConfigError: no data, a cluster's data, or the target exists; StoreUnavailable,
+    StorageFull: not done; CorruptLog: a file that the records name is missing.
     """
     if config.storage.clustered:
         raise ConfigError(
-            "a cluster is backed up with the tools of its stores: HDFS snapshots of [storage] "
+            "cannot back up a cluster; use the tools of its stores: HDFS snapshots of [storage] "
             "files, HBase snapshots of rows, a copy of the ZooKeeper tree of meta"
         )
     data = Path(config.server.data).absolute()
     if not (data / "format.json").exists():
-        raise ConfigError(f"{data} is no data directory of a server")
+        raise ConfigError(f"{data} is not the data directory of a server")
     with new_folder(target) as folder:
         return _Backup(config, data, folder, progress).run()
 
@@ -67,13 +68,13 @@ class _Backup:
         self._sealed: dict[str, Copied] = {}  # of former attempts; they never change
 
     def run(self) -> Contents:
-        """Copy, with new databases as long as files vanish."""
+        """Copy; start again with the databases while files disappear."""
         for _ in range(ATTEMPTS_MAX):
             try:
                 return self._attempt()
             except FileNotFoundError as error:
                 missing = error.filename
-        raise CorruptLog(f"{missing} is not there, though the records name it")
+        raise CorruptLog(f"cannot back up: {missing} is missing, although the records name it")
 
     def _attempt(self) -> Contents:
         listed = self._copy_databases()
@@ -89,14 +90,14 @@ class _Backup:
             self._progress(done, total)
         for path in (self._folder / LOG_FOLDER).rglob("*"):
             if path.is_file() and str(path.relative_to(self._folder)) not in copied:
-                path.unlink()  # of a former attempt, removed since
+                path.unlink()  # from a former attempt, removed since
         for name in _PLAIN:
             if (self._data / name).exists():
                 copied[name] = copy_file(self._data / name, self._folder / name)
         return write_contents(self._folder, copied)
 
     def _copy_databases(self) -> list[LogFile]:
-        """Groups first: see above."""
+        """Rows first, see the module's docstring."""
         for source, name in ((self._rows, ROWS_FILE), (self._meta, META_FILE)):
             (self._folder / name).unlink(missing_ok=True)
             copy_database(source, self._folder / name)
@@ -107,9 +108,9 @@ class _Backup:
         return path.stat().st_size if file.needed or path.exists() else 0
 
     def _copy(self, file: LogFile, place: str) -> Copied | None:
-        """Copy one file of a log; None: it is not there, and can be made anew."""
+        """Copy one file of a log; None: it is missing and can be rebuilt."""
         source = self._files / file.path
-        length = fence_length(source, file.path)  # what lies behind it never counted
+        length = fence_length(source, file.path)  # bytes after the fence were never acknowledged
         try:
             copied = copy_file(source, self._folder / place, length)
         except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The folder of a backup: files as a data directory has them, and a list with their checksums.
+"""The folder of a backup: the files of a data directory, and a list with their checksums.
 
 Shape: ``backup.json``: {"format": "opentalos-backup", "version": 1, "files": {PATH: {"bytes",
-    "sha256"}}}; PATH is that of the file in the folder. The list is written last.
+    "sha256"}}}; PATH is relative to the folder. The list is written last.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final, NamedTuple
 
 from opentalos.adapters.local.disk import sync_directory
+from opentalos.model.checks import shown
 from opentalos.model.errors import (
     ConfigError,
     CorruptLog,
@@ -45,13 +46,13 @@ Contents = Mapping[str, Copied]  # by path
 
 @contextlib.contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill, private to this user; it is renamed to ``target`` at the end.
+    """A temporary folder, private to this user, that is renamed to ``target`` at the end.
 
-    Raises: ConfigError: the target is there and not empty; StoreUnavailable, StorageFull: for an
-    OSError, also of the block. Nothing is left then.
+    Raises: ConfigError: the target exists and is not empty; StoreUnavailable, StorageFull: for an
+    OSError, also within the block. Nothing is left behind then.
     """
     if target.is_symlink() or (target.exists() and not _is_empty_folder(target)):
-        raise ConfigError(f"{target} exists already; nothing is overwritten")
+        raise ConfigError(f"{target} already exists and is not empty; name another folder")
     folder = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +75,7 @@ def _is_empty_folder(path: Path) -> bool:
 
 
 def copy_file(source: Path, target: Path, length: int | None = None) -> Copied:
-    """Copy a file, which may grow meanwhile, durably; at most ``length`` bytes of it.
+    """Copy a file durably; it may grow meanwhile. At most ``length`` bytes.
 
     Raises: FileNotFoundError: the source; OSError.
     """
@@ -108,32 +109,35 @@ def _digest(reader: IO[bytes], left: int, writer: IO[bytes] | None = None) -> Co
 
 def write_contents(folder: Path, contents: Contents) -> Contents:
     """Write the list, which makes the folder a backup."""
-    files = {path: one._asdict() for path, one in sorted(contents.items())}
+    files = {path: copied._asdict() for path, copied in sorted(contents.items())}
     record = {"format": FORMAT, "version": FORMAT_VERSION, "files": files}
     write_atomically(folder / LIST_FILE, json.dumps(record, indent=1).encode() + b"\n")
     return contents
 
 
 def read_contents(folder: Path) -> Contents:
-    """The list of a backup. Raises: ConfigError: the folder is none; CorruptLog; NewerFormat."""
+    """The list of a backup. Raises: ConfigError: not a backup; CorruptLog; NewerFormat."""
     path = folder / LIST_FILE
     try:
         record = json.loads(path.read_bytes())
         if record["format"] != FORMAT:
-            raise ConfigError(f"{path} is no list of a backup")
+            raise ConfigError(f"{path} is not the list of a backup")
         if int(record["version"]) > FORMAT_VERSION:
             raise NewerFormat(
-                f"{path} has format {record['version']}, known up to {FORMAT_VERSION}"
+                f"{path} has format {record['version']}, but this version supports formats up to "
+                f"{FORMAT_VERSION}; use a newer version of talos"
             )
-        files = {name: Copied(**one) for name, one in record["files"].items()}
+        files = {name: Copied(**entry) for name, entry in record["files"].items()}
     except FileNotFoundError:
-        raise ConfigError(f"{folder} is no backup: it has no {LIST_FILE}") from None
+        raise ConfigError(f"{folder} is not a backup: it has no {LIST_FILE}") from None
     except OSError as error:
         raise StoreUnavailable(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptLog(f"{path} is unreadable: {error!r}") from error
+        raise CorruptLog(
+            f"cannot read {path}: not the list of a backup; use another backup"
+        ) from error
     for name in files:
         parts = PurePosixPath(name).parts
         if not parts or name.startswith("/") or ".." in parts:
-            raise CorruptLog(f"{path} names {name!r}, which lies elsewhere")
+            raise CorruptLog(f"{path} names {shown(name)}, which is outside the backup")
     return files

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 
-_TICK_S = 0.02  # a stall is seen with this resolution
-_WARN_S = 0.25  # longer stalls get a log line, at most one per report interval
+_TICK_S = 0.02  # resolution
+_WARN_S = 0.25  # longer stalls are logged, at most once per report interval
 _REPORT_S = 10.0
 
 _log = logging.getLogger("opentalos.loop")
@@ -15,14 +15,14 @@ class LoopWatch:
 
     def __init__(self) -> None:
         self.longest_s = 0.0  # since the start
-        self.blocked_s = 0.0  # in all stalls of a tick or more
-        self._lately_s = 0.0  # the longest since somebody took it
+        self.blocked_s = 0.0  # total of all stalls longer than a tick
+        self._lately_s = 0.0  # the longest since the last ``take_longest_s``
         self._expected_s = 0.0
         self._reported_s = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to measure on the running loop."""
+        """Start to measure the running loop."""
         loop = asyncio.get_running_loop()
         self._expected_s = loop.time() + _TICK_S
         self._timer = loop.call_at(self._expected_s, self._tick)
@@ -39,7 +39,7 @@ class LoopWatch:
             self.blocked_s += stall_s
         if stall_s > _WARN_S and now_s - self._reported_s > _REPORT_S:
             self._reported_s = now_s
-            _log.warning("the event loop was blocked", extra={"stall_ms": round(stall_s * 1000)})
+            _log.warning("event loop blocked", extra={"stall_ms": round(stall_s * 1000)})
         self._expected_s = now_s + _TICK_S
         self._timer = loop.call_at(self._expected_s, self._tick)
 

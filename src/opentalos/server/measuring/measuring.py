@@ -1,8 +1,8 @@
-"""Measuring: writes what this server did in each step of time to the topic ``__metrics``.
+"""Measuring: writes what this server did in each interval to the topic ``__metrics``.
 
-Steps end at multiples of their length by the wall clock. A step that is cut short by a stop is
-kept as a whole one for the next start, and remembered, so that the server does not write it once
-more when it comes back within it.
+Intervals end at multiples of their length by the wall clock. The last interval of a process is
+stored on disk as a full one and published by the next start; its end is stored too, so that a
+quick restart does not write the same interval twice.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.model.errors import TalosError
 from opentalos.model.limits import MeasuringSettings
 from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT
+from opentalos.server.measuring.intervals import Intervals
 from opentalos.server.measuring.loop_watch import LoopWatch
-from opentalos.server.measuring.rows import Look, ServerRows
-from opentalos.server.measuring.steps import Steps
+from opentalos.server.measuring.rows import ServerRows, Snapshot
 from opentalos.wire.metrics.measurement import encode_measurement
 
 FOLDER: Final = "measuring"  # in the data directory
-STOP_S: Final = 0.5  # to measure the last step, when the server ends
-_LOOK_S: Final = 1.0  # for what the system tells; a disk that hangs is measured as it was before
-_ROWS_AT_ONCE: Final = 50  # encoded in one turn of the loop
+STOP_S: Final = 0.5  # to measure the last interval at shutdown
+_SYSTEM_S: Final = 1.0  # for figures of the system; if a disk hangs, the former ones are used
+_ROWS_AT_ONCE: Final = 50  # encoded before other tasks get a turn
 _MS_PER_S: Final = 1_000
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What is looked at in every step."""
+    """The parts of the server that are measured."""
 
     broker: Broker
     thrift: ThriftGateway
@@ -51,9 +51,9 @@ class Measured:
 
 
 class Measuring:
-    """From ``start`` to ``stop``; nothing that goes wrong here harms the server.
+    """Runs from ``start`` to ``stop``; failures here never affect the server.
 
-    Args: data: the server's data directory; cluster: its cluster's id, empty if it is alone.
+    Args: data: the server's data directory; cluster: the cluster's id, empty for a single server.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Measuring:
         server = measured.broker.context.config.server
         self._key = f"{cluster}/{server}"
         self._rows = ServerRows(cluster, server, settings.rows_max)
-        self._steps = Steps(int(settings.step_s * _MS_PER_S))
+        self._intervals = Intervals(int(settings.step_s * _MS_PER_S))
         self._outbox = Outbox(Spool(data / FOLDER, settings.spool_bytes_max), self._put)
         self._threads = IoThreads("measuring", threads=1, threads_max=1)
         self._process = ProcessMeter()
@@ -73,24 +73,24 @@ class Measuring:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin the first step; what an earlier process left on disk goes out at once."""
+        """Start the first interval; publish what an earlier process left on disk."""
         if not self._settings.enabled:
             return
         self._started_s = asyncio.get_running_loop().time()
         try:
             await self._outbox.start()
             last_ms = await self._threads.run(read_last_step, self._data / FOLDER)
-            self._steps.resume(last_ms, _now_ms())
+            self._intervals.resume(last_ms, _now_ms())
         except TalosError as error:
-            _log.warning("this server measures nothing: %s", error)
+            _log.warning("measuring is off until the next start: %s", error)
             return
-        if self._measured.broker.membership is None:  # in a cluster the first put makes it
-            await self._make_topic()
+        if self._measured.broker.membership is None:  # in a cluster the first put creates it
+            await self._create_topic()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Leave the last step on disk, for the next start: a put would open a partition, while
-        this server closes its own. Takes little more than ``STOP_S``, twice."""
+        """Store the last interval on disk for the next start: a put could open a partition while
+        this server closes its own. Takes little more than twice ``STOP_S``."""
         if self._task is None:
             return
         last: Sequence[bytes] = ()
@@ -98,39 +98,42 @@ class Measuring:
         await asyncio.gather(self._task, return_exceptions=True)
         try:
             async with asyncio.timeout(STOP_S):
-                last = await self._measure(*self._steps.cut(_now_ms()))
-                await self._threads.run(write_last_step, self._data / FOLDER, self._steps.last_ms)
+                last = await self._measure(*self._intervals.cut(_now_ms()))
+                await self._threads.run(
+                    write_last_step, self._data / FOLDER, self._intervals.last_ms
+                )
         except (TimeoutError, TalosError, OSError) as error:
-            _log.warning("the last step was not measured: %r", error)
+            _log.warning("could not measure the last interval: %s", str(error) or "timeout")
         await self._outbox.close(STOP_S / 2, last)
         await self._threads.close(deadline_s=0.1)
 
-    async def _make_topic(self) -> None:
+    async def _create_topic(self) -> None:
         try:
-            async with asyncio.timeout(_LOOK_S):
+            async with asyncio.timeout(_SYSTEM_S):
                 await self._measured.broker.system_topics.ensure(METRICS_TOPIC)
         except (TimeoutError, TalosError) as error:
-            _log.warning("topic %s is made later: %r", METRICS_TOPIC, error)
+            reason = str(error) or "timeout"
+            _log.warning("could not create topic %s yet: %s; retrying", METRICS_TOPIC, reason)
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._steps.wait_s(_now_ms()))
-            ended = self._steps.end(_now_ms())
+            await asyncio.sleep(self._intervals.wait_s(_now_ms()))
+            ended = self._intervals.end(_now_ms())
             if ended is None:
                 continue
             try:
                 self._outbox.offer(await self._measure(*ended))
-            except Exception:  # the task's root: the next step must be measured
-                _log.exception("a step was not measured")
+            except Exception:  # the task's root: the next interval must be measured
+                _log.exception("could not measure an interval")
 
     async def _measure(self, at_ms: int, step_ms: int) -> Sequence[bytes]:
-        """The events of a step."""
-        await self._look_at_system()
+        """The events of an interval."""
+        await self._read_system()
         broker = self._measured.broker
         lags = await group_lags(broker.context, broker.groups.directory)
         context, thrift = broker.context, self._measured.thrift
         log = context.log.figures
-        look = Look(
+        snapshot = Snapshot(
             counters=self._counters(),
             gauges=self._gauges(log),
             latencies={"put_ms": thrift.put_s, "get_ms": thrift.get_s},
@@ -139,7 +142,7 @@ class Measuring:
             lags=lags,
         )
         events: list[bytes] = []
-        for row in self._rows.step(at_ms, step_ms, look):
+        for row in self._rows.step(at_ms, step_ms, snapshot):
             if len(events) % _ROWS_AT_ONCE == _ROWS_AT_ONCE - 1:
                 await asyncio.sleep(0)
             events.append(encode_measurement(row))
@@ -148,13 +151,13 @@ class Measuring:
     async def _put(self, events: Sequence[bytes]) -> None:
         await self._measured.broker.system_topics.put(METRICS_TOPIC, events, key=self._key)
 
-    async def _look_at_system(self) -> None:
+    async def _read_system(self) -> None:
         try:
-            async with asyncio.timeout(_LOOK_S):
+            async with asyncio.timeout(_SYSTEM_S):
                 self._use = await self._threads.run(self._process.look)
                 self._space = await self._threads.run(space_of, self._data)
         except (TimeoutError, OSError) as error:
-            _log.debug("the system did not tell its figures: %r", error)
+            _log.debug("could not read figures of the system: %s", str(error) or "timeout")
 
     def _counters(self) -> dict[str, float]:
         thrift, http, watch = self._measured.thrift, self._measured.http, self._measured.watch

@@ -1,7 +1,8 @@
-"""From two looks at a server's counters to the rows of a step; pure."""
+"""Turns two snapshots of a server's counters into the measurements of an interval; pure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import NamedTuple, Protocol
 
 from opentalos.model.names import SYSTEM_TENANT
@@ -22,7 +23,7 @@ class Traffic(Protocol):
 
 
 class Lag(Protocol):
-    """Messages behind on a partition: ``broker/groups/lags.py``."""
+    """Lag of a partition's consumer groups: ``broker/groups/lags.py``."""
 
     @property
     def total(self) -> int: ...
@@ -31,14 +32,14 @@ class Lag(Protocol):
 
 
 class PartitionId(NamedTuple):
-    """Names a partition for ever."""
+    """Identifies a partition; a recreated topic has another uuid."""
 
     topic_uuid: str
     partition: int
 
 
 class Topic(Protocol):
-    """Whose topic it is: ``catalog/topics/topic.py``."""
+    """Owner and name of a topic: ``catalog/topics/topic.py``."""
 
     @property
     def owner(self) -> str: ...
@@ -47,8 +48,8 @@ class Topic(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """A server at one moment: counters since its start, and what is there."""
+class Snapshot:
+    """A server at one moment: counters since its start, and gauges."""
 
     counters: Mapping[str, float]
     gauges: Mapping[str, float]
@@ -66,7 +67,7 @@ _BYTES = (_SUMS.index("put_bytes"), _SUMS.index("get_bytes"))
 
 
 class ServerRows:
-    """Rows of one server. Args: rows_max: partitions with a row of their own in a step."""
+    """The rows of one server. Args: rows_max: partitions with their own row per interval."""
 
     def __init__(self, cluster: str, server: str, rows_max: int) -> None:
         self._cluster, self._server, self._rows_max = cluster, server, rows_max
@@ -74,75 +75,83 @@ class ServerRows:
         self._counts: dict[PartitionId, _Counts] = {}
         self._latencies: dict[str, Sequence[int]] = {}
 
-    def step(self, at_ms: int, step_ms: int, look: Look) -> list[Measurement]:
-        """What happened since the last call, or since the start: the server's row goes first."""
-        grown = self._grown(look)
-        topics = self._topics(grown, look)
-        lines, merged = self._chosen(grown, look, topics)
-        counters = self._counted(look.counters)
-        counters["put_messages"] = float(sum(one[_PUT_MESSAGES] for one in grown.values()))
+    def step(self, at_ms: int, step_ms: int, snapshot: Snapshot) -> list[Measurement]:
+        """What happened since the last call, or since the start; the server's row is first."""
+        grown = self._grown(snapshot)
+        topics = self._topics(grown, snapshot)
+        own_rows, merged = self._chosen(grown, snapshot, topics)
+        counters = self._counted(snapshot.counters)
+        counters["put_messages"] = float(sum(counts[_PUT_MESSAGES] for counts in grown.values()))
         counters["rows_merged"] = float(len(merged))
         gauges = {
-            **look.gauges,
-            "consumer_lag": float(sum(one.total for one in look.lags.values())),
-            "consumer_lag_max": float(max((one.largest for one in look.lags.values()), default=0)),
+            **snapshot.gauges,
+            "consumer_lag": float(sum(lag.total for lag in snapshot.lags.values())),
+            "consumer_lag_max": float(
+                max((lag.largest for lag in snapshot.lags.values()), default=0)
+            ),
         }
         rows = [
-            self._row((at_ms, step_ms), sums=counters, gauges=gauges, sketches=self._sketches(look))
+            self._row(
+                (at_ms, step_ms), sums=counters, gauges=gauges, sketches=self._sketches(snapshot)
+            )
         ]
-        for one in lines:
-            topic = topics[one.topic_uuid]
-            place = (topic.owner, topic.name, one.partition)
+        for partition in own_rows:
+            topic = topics[partition.topic_uuid]
+            place = (topic.owner, topic.name, partition.partition)
             rows.append(
                 self._row(
                     (at_ms, step_ms),
                     place,
-                    sums=_sums(grown.get(one, _NOTHING)),
-                    gauges=_lags(look.lags.get(one)),
+                    sums=_sums(grown.get(partition, _NOTHING)),
+                    gauges=_lags(snapshot.lags.get(partition)),
                 )
             )
         if merged:
             total = _NOTHING
-            for one in merged:
-                total = _added(total, grown.get(one, _NOTHING))
+            for partition in merged:
+                total = _added(total, grown.get(partition, _NOTHING))
             place = ("", OTHER, NO_PARTITION)
             rows.append(self._row((at_ms, step_ms), place, sums=_sums(total)))
         return rows
 
-    def _grown(self, look: Look) -> dict[PartitionId, _Counts]:
-        """What partitions of tenants took in and gave back since the last look."""
+    def _grown(self, snapshot: Snapshot) -> dict[PartitionId, _Counts]:
+        """Traffic of tenants' partitions since the last snapshot."""
         grown: dict[PartitionId, _Counts] = {}
         seen: dict[PartitionId, _Counts] = {}
-        for one, now in _counts(look.traffic):
-            before = self._counts.get(one, _NOTHING)
-            seen[one] = now
+        for partition, now in _counts(snapshot.traffic):
+            before = self._counts.get(partition, _NOTHING)
+            seen[partition] = now
             if now != before:
-                # Counters that fell belong to a topic that was forgotten and found again.
-                grown[one] = tuple(
+                # Counters that fell belong to a topic that was dropped from memory and reopened.
+                grown[partition] = tuple(
                     new - old if new >= old else new for new, old in zip(now, before, strict=True)
                 )
         self._counts = seen
-        for one in list(grown):
-            topic = look.topic_of(one.topic_uuid)
+        for partition in list(grown):
+            topic = snapshot.topic_of(partition.topic_uuid)
             if topic is not None and topic.owner == SYSTEM_TENANT:
-                del grown[one]
+                del grown[partition]
         return grown
 
-    def _topics(self, grown: Mapping[PartitionId, _Counts], look: Look) -> dict[str, Topic]:
-        uuids = {one.topic_uuid for one in grown} | {topic_uuid for topic_uuid, _ in look.lags}
-        found = {uuid: look.topic_of(uuid) for uuid in uuids}
+    def _topics(self, grown: Mapping[PartitionId, _Counts], snapshot: Snapshot) -> dict[str, Topic]:
+        uuids = {partition.topic_uuid for partition in grown} | {
+            topic_uuid for topic_uuid, _ in snapshot.lags
+        }
+        found = {uuid: snapshot.topic_of(uuid) for uuid in uuids}
         return {uuid: topic for uuid, topic in found.items() if topic is not None}
 
     def _chosen(
-        self, grown: Mapping[PartitionId, _Counts], look: Look, topics: Mapping[str, Topic]
+        self, grown: Mapping[PartitionId, _Counts], snapshot: Snapshot, topics: Mapping[str, Topic]
     ) -> tuple[list[PartitionId], list[PartitionId]]:
-        """Partitions with a row of their own, and those that share one; the busiest first."""
-        behind = {PartitionId(*one) for one, lag in look.lags.items() if lag.total}
-        known = [one for one in grown.keys() | behind if one.topic_uuid in topics]
+        """Partitions with their own row, and those that share one; the busiest first."""
+        lagging = {PartitionId(*key) for key, lag in snapshot.lags.items() if lag.total}
+        known = [
+            partition for partition in grown.keys() | lagging if partition.topic_uuid in topics
+        ]
 
-        def busiest(one: PartitionId) -> tuple[int, PartitionId]:
-            counts = grown.get(one, _NOTHING)
-            return -sum(counts[index] for index in _BYTES), one
+        def busiest(partition: PartitionId) -> tuple[int, PartitionId]:
+            counts = grown.get(partition, _NOTHING)
+            return -sum(counts[index] for index in _BYTES), partition
 
         known.sort(key=busiest)
         return known[: self._rows_max], known[self._rows_max :]
@@ -151,9 +160,9 @@ class ServerRows:
         before, self._counters = self._counters, dict(now)
         return {name: max(0.0, value - before.get(name, 0.0)) for name, value in now.items()}
 
-    def _sketches(self, look: Look) -> dict[str, dict[int, int]]:
+    def _sketches(self, snapshot: Snapshot) -> dict[str, dict[int, int]]:
         sketches: dict[str, dict[int, int]] = {}
-        for name, latency in look.latencies.items():
+        for name, latency in snapshot.latencies.items():
             now = list(latency.counts)
             found = latency.sketch_since(self._latencies.get(name) or [0] * len(now))
             self._latencies[name] = now
@@ -188,16 +197,16 @@ class ServerRows:
 
 def _counts(traffic: Mapping[str, Mapping[int, Traffic]]) -> Iterator[tuple[PartitionId, _Counts]]:
     for topic_uuid, partitions in traffic.items():
-        for number, one in partitions.items():
+        for number, counters in partitions.items():
             yield (
                 PartitionId(topic_uuid, number),
                 (
-                    one.blocks_in,
-                    one.messages_in,
-                    one.payload_in,
-                    one.gets,
-                    one.messages_out,
-                    one.bytes_out,
+                    counters.blocks_in,
+                    counters.messages_in,
+                    counters.payload_in,
+                    counters.gets,
+                    counters.messages_out,
+                    counters.bytes_out,
                 ),
             )
 
@@ -207,7 +216,7 @@ def _sums(counts: _Counts) -> dict[str, float]:
 
 
 def _added(left: _Counts, right: _Counts) -> _Counts:
-    return tuple(one + other for one, other in zip(left, right, strict=True))
+    return tuple(map(add, left, right))
 
 
 def _lags(lag: Lag | None) -> dict[str, float]:

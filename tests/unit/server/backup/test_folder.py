@@ -42,7 +42,7 @@ def test_a_list_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["../a", "/etc/passwd", "log/../../a", ""])
 def test_a_list_that_names_other_places_is_refused(tmp_path: Path, path: str) -> None:
-    with pytest.raises(CorruptLog, match="elsewhere"):
+    with pytest.raises(CorruptLog, match="outside the backup"):
         read_contents(listed(tmp_path, files={path: ONE}))
 
 
@@ -50,14 +50,14 @@ def test_a_list_that_names_other_places_is_refused(tmp_path: Path, path: str) ->
     "changes", [{"files": {"a": {"bytes": 1}}}, {"files": [1]}, {"version": "x"}, {"files": None}]
 )
 def test_a_damaged_list_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(CorruptLog, match="unreadable"):
+    with pytest.raises(CorruptLog, match="cannot read"):
         read_contents(listed(tmp_path, **changes))
 
 
 def test_what_is_no_backup_of_this_version_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no backup"):
+    with pytest.raises(ConfigError, match="not a backup"):
         read_contents(tmp_path)
-    with pytest.raises(ConfigError, match="no list of a backup"):
+    with pytest.raises(ConfigError, match="not the list of a backup"):
         read_contents(listed(tmp_path, format="other"))
     with pytest.raises(NewerFormat):
         read_contents(listed(tmp_path, version=2))
@@ -99,7 +99,7 @@ def test_only_an_empty_folder_is_replaced(tmp_path: Path) -> None:
         (folder / "a").write_text("x")
         assert list(target.iterdir()) == []
     assert (target / "a").read_text() == "x"
-    with pytest.raises(ConfigError, match="exists already"), new_folder(target):
+    with pytest.raises(ConfigError, match="already exists"), new_folder(target):
         pass
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "nowhere")

@@ -7,7 +7,7 @@ from opentalos.broker.groups.lags import Lag
 from opentalos.catalog.topics.topic import Topic
 from opentalos.log.counters import Traffic
 from opentalos.model.names import METRICS_TOPIC, SYSTEM_TENANT
-from opentalos.server.measuring.rows import Look, ServerRows
+from opentalos.server.measuring.rows import ServerRows, Snapshot
 from opentalos.wire.metrics.latency import Latency
 from opentalos.wire.metrics.measurement import Measurement
 from opentalos.wire.metrics.measures import OTHER, Kind, Scope, names
@@ -30,7 +30,7 @@ TOPICS = {
 }
 
 
-def look(**fields: Any) -> Look:
+def look(**fields: Any) -> Snapshot:
     given: dict[str, Any] = {
         "counters": {},
         "gauges": {},
@@ -39,7 +39,7 @@ def look(**fields: Any) -> Look:
         "topic_of": TOPICS.get,
         "lags": {},
     }
-    return Look(**(given | fields))
+    return Snapshot(**(given | fields))
 
 
 def rows_of(made: ServerRows, **fields: Any) -> list[Measurement]:

@@ -1,39 +1,39 @@
-"""Steps of time that end at multiples of their length by the wall clock; pure."""
+"""Intervals that end at multiples of their length by the wall clock; pure."""
 
 from typing import Final
 
-SET_BACK_MS_MAX: Final = 60_000  # a clock set back by less is waited for
+SET_BACK_MS_MAX: Final = 60_000  # if the clock is set back by less, wait until it catches up
 
 
-class Steps:
-    """Every step ends once, and later than the one before, unless the clock was set far back."""
+class Intervals:
+    """Each interval ends once, later than the one before, unless the clock was set far back."""
 
     def __init__(self, step_ms: int) -> None:
         self.step_ms = step_ms
-        self.last_ms = 0  # end of the last step; 0: there was none
-        self._measuring = False  # since the last step, and all the time
+        self.last_ms = 0  # end of the last interval; 0: none
+        self._measuring = False  # without a gap since the last interval
 
     def resume(self, last_ms: int, now_ms: int) -> None:
-        """A former process has written the step that ended, or ends, at ``last_ms`` (0: it did not
-        tell), and may have written all that ended before ``now_ms``, when this one begins."""
+        """Continue after a former process, whose last interval ended or ends at ``last_ms`` (0:
+        unknown). It may have written every interval that ended before ``now_ms``."""
         self.last_ms = last_ms
         begun_ms = now_ms - now_ms % self.step_ms
         if not self._back(begun_ms):
             self.last_ms = begun_ms
 
     def wait_s(self, now_ms: int) -> float:
-        """Until the step under way ends."""
+        """Seconds until the current interval ends."""
         return (self.step_ms - now_ms % self.step_ms) / 1_000
 
     def end(self, now_ms: int) -> tuple[int, int] | None:
-        """End and length of the step that is over; None: it was ended before."""
+        """End and length of the interval that is over; None: it ended before."""
         at_ms = now_ms - now_ms % self.step_ms
         if self._back(at_ms):
             return None
         return self._ended(at_ms)
 
     def cut(self, now_ms: int) -> tuple[int, int]:
-        """The same for the step under way, which ends early."""
+        """The same for the current interval, which ends early."""
         at_ms = now_ms - now_ms % self.step_ms + self.step_ms
         while self._back(at_ms):
             at_ms += self.step_ms
@@ -43,7 +43,7 @@ class Steps:
         return self.last_ms - SET_BACK_MS_MAX - self.step_ms < at_ms <= self.last_ms
 
     def _ended(self, at_ms: int) -> tuple[int, int]:
-        # After a time without any step, such as a suspended machine, one long step tells of it.
+        # After a gap, such as a suspended machine, one long interval covers it.
         length_ms = at_ms - self.last_ms if self._measuring else self.step_ms
         self.last_ms, self._measuring = at_ms, True
         return at_ms, max(length_ms, self.step_ms)
