@@ -198,6 +198,8 @@ async def test_topics_made_and_deleted_are_seen_by_every_server_at_once(bed: Bed
                     if error.code == 5:
                         break
                 await asyncio.sleep(0.05)
+        with pytest.raises(TalosError):
+            await asyncio.to_thread(other.get, 0, partition=1)
         here.close()
         there.close()
 

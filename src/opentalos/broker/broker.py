@@ -104,9 +104,9 @@ class Broker:
         self.context, self.catalogs, self.groups = context, catalogs, groups
         self.system_topics = SystemTopics(context)
         self.metering = _metering(context, self.system_topics)
-        self._upkeep = TopicUpkeep(context, groups.directory, self.metering)
-        self._space_upkeep = SpaceUpkeep(context)
-        self.topics = TopicService(context, quotas, reader, self._upkeep)
+        self.topic_upkeep = TopicUpkeep(context, groups.directory, self.metering)
+        self.space_upkeep = SpaceUpkeep(context)
+        self.topics = TopicService(context, quotas, reader, self.topic_upkeep)
         self.permissions = PermissionService(context)
         self.topic_groups = TopicGroupService(context, catalogs.topic_groups)
         self.messages = MessageService(context)
@@ -127,10 +127,10 @@ class Broker:
         self.shards = TableShards(
             context, stores.rows, stores.meta, catalogs.tables, catalogs.principals.get
         )
-        self._table_upkeep = TableUpkeep(context, access, self.shards, stores.meta)
+        self.table_upkeep = TableUpkeep(context, access, self.shards, stores.meta)
         self.tables = TableService(context, access, self.shards)
         self.put_fast_path = PutFastPath(context, access, self.shards)
-        self.table_admin = TableAdminService(context, access, self.shards, self._table_upkeep)
+        self.table_admin = TableAdminService(context, access, self.shards, self.table_upkeep)
         self.peer_calls = PeerDispatch()
         self.peer_calls.register(SYSTEM_PUT, self.system_topics.answer)
         self.peer_calls.register(PARTITIONS, RemoteLogs(context).answer)
@@ -166,9 +166,9 @@ class Broker:
         except BaseException:
             await self.close()
             raise
-        self._upkeep.start()
-        self._space_upkeep.start()
-        self._table_upkeep.start()
+        self.topic_upkeep.start()
+        self.space_upkeep.start()
+        self.table_upkeep.start()
         if self.metering is not None:
             self.metering.start()
 
@@ -191,9 +191,9 @@ class Broker:
         closers: tuple[Callable[[], Awaitable[None]], ...] = (
             *((self.metering.close,) if self.metering else ()),
             *((cluster.retire,) if cluster else ()),
-            self._upkeep.close,
-            self._space_upkeep.close,
-            self._table_upkeep.close,
+            self.topic_upkeep.close,
+            self.space_upkeep.close,
+            self.table_upkeep.close,
             self.groups.close,
             self.shards.close,  # before the log, since streams write there
             self.context.log.close,

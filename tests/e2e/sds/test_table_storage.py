@@ -158,7 +158,7 @@ def test_a_table_made_during_a_backup_is_there_and_empty(tmp_path: Path) -> None
     config = Config().with_server(data=str(tmp_path / "data"))
     with EmbeddedServer(tmp_path / "data") as server:
         tables = Tables(server)
-        rows = tables.broker._table_upkeep._access.rows
+        rows = tables.broker.table_upkeep.access.rows
         tables.make()
         tables.add_to_all()
         (table,) = tables.broker.catalogs.tables.all()

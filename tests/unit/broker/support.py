@@ -64,7 +64,7 @@ async def started(storage: MemoryStorage, clock: CountingClock, config: BrokerCo
         config=config,
     )
     await broker.start()
-    for upkeep in (broker._upkeep, broker._space_upkeep, broker._table_upkeep):
+    for upkeep in (broker.topic_upkeep, broker.space_upkeep, broker.table_upkeep):
         await upkeep.close()  # a test runs a pass when it wants one
     return broker
 

@@ -159,8 +159,8 @@ async def test_a_server_that_slept_through_many_grants_knows_them_all() -> None:
     approval = replace(approval, capacity_bytes_per_s=10_000 * MB, fill_max=1.0)
     async with several("a", "b", quota=QUOTA, quota_approval=approval) as s:
         asleep = s["b"].broker.catalogs.quotas
-        assert asleep._records._task is not None
-        asleep._records._task.cancel()  # no change of others arrives
+        assert asleep._records.task is not None
+        asleep._records.task.cancel()  # no change of others arrives
         for number in range(LATEST_MAX + 9):
             grant = asked(10, f"CL{number}")
             await s["a"].broker.partition_quotas.approve_quota(ROOT, grant)

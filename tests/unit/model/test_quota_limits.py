@@ -19,7 +19,7 @@ from opentalos.model.limits import QuotaApprovalLimits
         ({"slack": 0.9}, "1 <= slack"),
         ({"slack": 4.0}, "slack <= exaggeration"),
         ({"growth_max": 0.5}, "growth_max"),
-        ({"capacity_partitions": 9}, "floor_partitions <= the capacity"),
+        ({"capacity_partitions": 9}, "floor_partitions <= capacity_partitions"),
     ],
 )
 def test_limits_that_contradict_each_other_are_refused(wrong: dict[str, Any], said: str) -> None:

@@ -18,21 +18,21 @@ class SessionLock:
     def __init__(self, database: Path) -> None:
         self._database = database
         self.token = os.urandom(_TOKEN_BYTES).hex()
-        self._fd = -1
+        self.fd = -1
 
     def hold(self) -> None:
         """Take the lock; before the first record that names the token. Idempotent."""
-        if self._fd < 0:
+        if self.fd < 0:
             path = _path(self._database, self.token)
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self.fd, fcntl.LOCK_EX)
 
     def release(self) -> None:
         """End the session; its records must be gone."""
-        if self._fd >= 0:
+        if self.fd >= 0:
             _path(self._database, self.token).unlink(missing_ok=True)
-            os.close(self._fd)
-            self._fd = -1
+            os.close(self.fd)
+            self.fd = -1
 
 
 def is_dead(database: Path, token: str) -> bool:

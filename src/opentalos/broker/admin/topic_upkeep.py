@@ -30,7 +30,7 @@ class TopicUpkeep:
     ) -> None:
         self._context, self._groups, self._metering = context, groups, metering
         self._logs = RemoteLogs(context)
-        self._removing: dict[str, asyncio.Task[None]] = {}
+        self.removing: dict[str, asyncio.Task[None]] = {}
         self._loop_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -39,7 +39,7 @@ class TopicUpkeep:
 
     async def close(self) -> None:
         """Stop; what is not complete is completed after the next start."""
-        tasks = [*self._removing.values()]
+        tasks = [*self.removing.values()]
         if self._loop_task is not None:
             tasks.append(self._loop_task)
         for task in tasks:
@@ -54,17 +54,17 @@ class TopicUpkeep:
         """One pass."""
         if not self._context.ownership.leads():
             return
-        room = REMOVALS_MAX - len(self._removing)
+        room = REMOVALS_MAX - len(self.removing)
         for dead in self._context.topics.tombstones()[: max(0, room)]:
             self._remove_task(dead)
         for topic in self._context.topics.shrinking():
             await self._try_end_shrink(topic)
 
     def _remove_task(self, dead: Topic) -> asyncio.Task[None]:
-        task = self._removing.get(dead.uuid)
+        task = self.removing.get(dead.uuid)
         if task is None:
             task = asyncio.create_task(self._remove(dead), name=f"delete topic {dead.uuid}")
-            self._removing[dead.uuid] = task
+            self.removing[dead.uuid] = task
         return task
 
     async def _remove(self, dead: Topic) -> None:
@@ -78,7 +78,7 @@ class TopicUpkeep:
         except TalosError as error:
             _LOG.warning("deletion of topic %s goes on later: %s", dead.resource, error)
         finally:
-            del self._removing[dead.uuid]
+            del self.removing[dead.uuid]
 
     async def _run(self) -> None:
         while True:

@@ -64,21 +64,21 @@ class RecordIndex(Generic[T]):
         self._interval_s = interval_s  # between two looks at what other servers changed
         self._records: dict[str, _Stored[T]] = {}
         self._states_seen = 0
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Load everything, then follow. Raises: NewerFormat, CorruptLog with the record's path."""
         states = self._meta.watch(self._prefix)
         for path, record in (await anext(states)).items():
             self._apply(path, record)
-        self._task = asyncio.create_task(self._follow(states), name=f"follow {self._prefix}")
+        self.task = asyncio.create_task(self._follow(states), name=f"follow {self._prefix}")
 
     async def close(self) -> None:
         """Stop following."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+            self.task = None
 
     def get(self, path: str) -> T | None:
         """The value of a record, from memory."""

@@ -47,7 +47,7 @@ class Authenticator:
     """Turns a request into the principal that signed it; keeps HMAC states per key."""
 
     def __init__(self, principals: PrincipalService, limits: AuthLimits) -> None:
-        self._principals = principals
+        self.principals = principals
         self._skew_max_s = limits.clock_skew_max_s
         self.anonymous = limits.anonymous  # whether guests are let in
         # A request may be dated ahead by the largest skew, so its copies pass for twice that.
@@ -158,7 +158,7 @@ class Authenticator:
         _AUDIT.warning("refused a caller", extra=fields)
 
     def _state(self, key_id: str) -> _KeyState:
-        live = self._principals.key(key_id)
+        live = self.principals.key(key_id)
         if live is None or live.disabled:
             raise InvalidCredential(_NO_MATCH)
         state = self._states.get(key_id)
@@ -182,7 +182,7 @@ class Authenticator:
         if not admin.admin:
             raise InvalidCredential("Attached-Info is for service administrators")
         wanted = sent.decode("latin-1").strip()
-        info = self._principals.find(admin, wanted)
+        info = self.principals.find(admin, wanted)
         if info is None or info.disabled:
             raise InvalidCredential("Attached-Info names an unknown developer")
         return info.principal

@@ -312,8 +312,8 @@ async def test_records_of_a_process_that_died_are_swept_at_open(path: Path) -> N
     await dead.create("servers/1", b"", ephemeral=True)
     living = await open_sqlite_meta_store(path)
     await living.create("servers/2", b"", ephemeral=True)
-    os.close(dead._session._fd)  # as the kernel does when a process ends
-    dead._session._fd = -1
+    os.close(dead._session.fd)  # as the kernel does when a process ends
+    dead._session.fd = -1
     newcomer = await open_sqlite_meta_store(path)
     assert await newcomer.children("servers") == ["2"]
     await dead.close()

@@ -143,7 +143,7 @@ async def test_a_crash_in_a_deletion_is_completed_after_the_next_start(
         broker = await w.restart()
         with pytest.raises(TopicNotExist):
             broker.topics.find_topic(ALICE, "t")
-        await broker._upkeep.run_once()
+        await broker.topic_upkeep.run_once()
         for _ in range(200):
             if not broker.context.topics.tombstones():
                 break
@@ -215,10 +215,10 @@ async def test_a_shrink_keeps_removed_partitions_for_consumers_until_they_are_re
             await w.broker.topics.change_attribute(
                 ALICE, topic.resource, AttributeChange(partitions=4)
             )
-        await w.broker._upkeep.run_once()
+        await w.broker.topic_upkeep.run_once()
         assert w.broker.topics.find_topic(ALICE, "t").shrinking
         assert await w.broker.consumers.update_offset(ALICE, _commit(topic.resource, 2, 3))
-        await w.broker._upkeep.run_once()
+        await w.broker.topic_upkeep.run_once()
         assert w.broker.topics.find_topic(ALICE, "t").consumer_partitions == 1
 
 
@@ -227,14 +227,14 @@ async def test_a_shrink_of_empty_partitions_ends_at_once_and_one_nobody_reads_by
         topic = await w.topic(ALICE, partitions=3)
         await w.put(ALICE, topic, 1, 4)
         await w.broker.topics.change_attribute(ALICE, topic.resource, AttributeChange(partitions=2))
-        await w.broker._upkeep.run_once()
+        await w.broker.topic_upkeep.run_once()
         assert w.broker.topics.find_topic(ALICE, "t").consumer_partitions == 2
         w.clock.now_ms += 10_000
         await w.broker.topics.change_attribute(ALICE, topic.resource, AttributeChange(partitions=1))
-        await w.broker._upkeep.run_once()
+        await w.broker.topic_upkeep.run_once()
         assert w.broker.topics.find_topic(ALICE, "t").shrinking
         w.clock.now_ms += 61_000
-        await w.broker._upkeep.run_once()
+        await w.broker.topic_upkeep.run_once()
         assert not w.broker.topics.find_topic(ALICE, "t").shrinking
 
 

@@ -42,7 +42,7 @@ async def test_a_topic_whose_log_hangs_does_not_stop_the_others(
             type(log), "offsets", lambda self: _hang() if self is log else offsets(self)
         )
         monkeypatch.setattr("opentalos.broker.admin.topic_upkeep.LOOK_S", 0.05)
-        await w.broker._upkeep.run_once()
+        await w.broker.topic_upkeep.run_once()
         assert w.broker.topics.find_topic(ALICE, "hangs").shrinking
         assert not w.broker.topics.find_topic(ALICE, "works").shrinking
 
@@ -57,8 +57,8 @@ async def test_a_caller_does_not_wait_for_logs_that_cannot_be_removed_now(
         await w.broker.topics.delete_topic(ALICE, hanging.resource)
         assert [dead.name for dead in w.broker.context.topics.tombstones()] == ["hangs"]
         for _ in range(3):
-            await w.broker._upkeep.run_once()
-        assert len(w.broker._upkeep._removing) == 1
+            await w.broker.topic_upkeep.run_once()
+        assert len(w.broker.topic_upkeep.removing) == 1
 
 
 async def test_a_deletion_that_hangs_does_not_keep_others_from_creating(
@@ -115,7 +115,7 @@ async def test_space_is_measured_although_a_log_hangs(monkeypatch: pytest.Monkey
             type(log), "stats", lambda self: _hang() if self is log else stats(self)
         )
         monkeypatch.setattr("opentalos.broker.quota.space_upkeep.LOOK_S", 0.05)
-        await w.broker._space_upkeep.run_once()
+        await w.broker.space_upkeep.run_once()
         assert w.broker.context.spaces.used(first) == 500
         assert w.broker.context.spaces.used(second) > 500
 
@@ -135,7 +135,7 @@ async def test_a_topic_deleted_while_it_is_measured_costs_its_owner_nothing(
             return found
 
         monkeypatch.setattr(type(log), "stats", deleted_meanwhile)
-        await w.broker._space_upkeep.run_once()
+        await w.broker.space_upkeep.run_once()
         assert w.broker.context.spaces.used_by_owner("alice") == 0
 
 
@@ -158,6 +158,6 @@ async def test_idle_topics_are_measured_in_turn() -> None:
         broker = await w.restart()
         seen = []
         for _ in range(3):
-            await broker._space_upkeep.run_once()
+            await broker.space_upkeep.run_once()
             seen.append(sum(broker.context.spaces.used(topic) > 0 for topic in topics))
         assert seen == [2, 4, 4]

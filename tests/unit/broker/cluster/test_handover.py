@@ -298,7 +298,7 @@ def test_a_server_whose_assignments_are_old_takes_nothing_back(run: Run) -> None
     async def scenario(bed: ClusterBed) -> None:
         a, b, topic = await two_servers(bed)
         await a.put(topic, b"1")
-        follow = a.cluster.state.assignments._task
+        follow = a.cluster.state.assignments.task
         assert follow is not None
         follow.cancel()  # its watch lags for ever
         await bed.assign(topic.uuid, ["b"])

@@ -175,7 +175,7 @@ def test_a_stale_copy_of_a_deleted_topic_makes_no_manifest(run: Run) -> None:
     async def scenario(bed: ClusterBed) -> None:
         a, b = await bed.server("a"), await bed.server("b")
         topic = await bed.topic(a, ["a"])
-        follow = a.broker.catalogs.topics._records._task
+        follow = a.broker.catalogs.topics._records.task
         assert follow is not None
         follow.cancel()  # its watch lags for ever
         await b.run(lambda: b.broker.topics.delete_topic(ALICE, topic.resource))

@@ -303,7 +303,7 @@ async def test_two_servers_that_complete_the_same_deletion_do_no_harm() -> None:
     async with several("a", "b") as s:
         topic = await _spread(s)
         await s["a"].broker.consumers.lock_partitions(ALICE, _unit(topic, 0), "")
-        await s["b"].broker._space_upkeep.run_once()
+        await s["b"].broker.space_upkeep.run_once()
         dead = await s["a"].broker.context.topics.change(topic, tombstone)
         await s.show(topic)
         await asyncio.gather(
@@ -327,12 +327,12 @@ async def test_a_space_quota_counts_what_other_servers_store() -> None:
         topic = await _spread(s)
         s.placed.partitions[2] = "a"
         for name in ("a", "b"):
-            await s[name].broker._space_upkeep.run_once()
+            await s[name].broker.space_upkeep.run_once()
         used = [s[name].broker.context.spaces.used(topic) for name in ("a", "b")]
         assert used[0] == used[1] > 30
         s.peers.errors["b"] = StoreUnavailable("down")
         await s["a"].put(ALICE, topic, 0, 10)
-        await s["a"].broker._space_upkeep.run_once()
+        await s["a"].broker.space_upkeep.run_once()
         assert s["a"].broker.context.spaces.used(topic) > used[0]  # the known part stays
 
 

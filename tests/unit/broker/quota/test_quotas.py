@@ -88,7 +88,7 @@ async def test_a_topics_quota_is_its_owners() -> None:
         assert use.quota.space_bytes == 1_000
         assert 0 < use.remaining_bytes <= 100
         await w.restart()
-        await w.broker._space_upkeep.run_once()
+        await w.broker.space_upkeep.run_once()
         with pytest.raises(QuotaExceeded):
             await w.put(ALICE, topic, 0, 200)
         await w.broker.quotas.delete_topic_quota(ALICE, topic.resource)
@@ -99,7 +99,7 @@ async def test_measured_space_follows_the_log() -> None:
     async with world() as w:
         topic = await w.topic(ALICE, partitions=2)
         await w.put(ALICE, topic, 1, 500)
-        await w.broker._space_upkeep.run_once()
+        await w.broker.space_upkeep.run_once()
         log = w.broker.context.partition_log(topic, 1)
         assert w.broker.context.spaces.used(topic) == (await log.stats()).retained_bytes > 500
         await w.broker.topics.delete_topic(ALICE, topic.resource)

@@ -38,9 +38,9 @@ class TableUpkeep:
     def __init__(
         self, context: BrokerContext, access: TableAccess, shards: TableWriter, meta: MetaStore
     ) -> None:
-        self._context, self._access, self._shards, self._meta = context, access, shards, meta
-        self._sweep = TableSweep(context, access)
-        self._removing: dict[str, asyncio.Task[None]] = {}
+        self._context, self.access, self._shards, self._meta = context, access, shards, meta
+        self.sweep = TableSweep(context, access)
+        self.removing: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
         # Since when, on the loop's clock, this leader has seen a table on its way to a state.
         self._unfinished: dict[tuple[str, TableState], float] = {}
@@ -50,24 +50,24 @@ class TableUpkeep:
         sweep_s = self._context.config.sds.sweep_interval_s
         for name, step, pause_s in (
             ("table upkeep", self.run_once, UPKEEP_INTERVAL_S),
-            ("table sweep", self._sweep.run_once, sweep_s),
+            ("table sweep", self.sweep.run_once, sweep_s),
         ):
             self._loops.append(asyncio.create_task(_repeat(step, name, pause_s), name=name))
 
     async def close(self) -> None:
         """Stop; what is not complete is completed after the next start."""
-        tasks = [*self._removing.values(), *self._loops]
+        tasks = [*self.removing.values(), *self._loops]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def run_once(self) -> None:
         """One pass."""
-        await self._access.tables.spaces.tell()
+        await self.access.tables.spaces.tell()
         if not self._context.ownership.leads():
             return
-        tables = self._access.tables
-        room = REMOVALS_MAX - len(self._removing)
+        tables = self.access.tables
+        room = REMOVALS_MAX - len(self.removing)
         for dead in tables.dropped()[: max(0, room)]:
             self._remove_task(dead)
         now_s = asyncio.get_running_loop().time()
@@ -87,9 +87,9 @@ class TableUpkeep:
         Raises: OutcomeUnknown: it is there, and the leader goes on with it.
         """
         try:
-            await self._access.make_room(table)
+            await self.access.make_room(table)
             if table.quota_bytes is not None:
-                await self._access.tables.spaces.create(table.uuid)
+                await self.access.tables.spaces.create(table.uuid)
             return await self._settle(table, TableState.CREATING, TableState.ENABLED)
         except Unavailable as error:
             raise OutcomeUnknown(f"table {table.name} is being created: {error}") from error
@@ -116,7 +116,7 @@ class TableUpkeep:
         place is found by nobody and costs nothing but room."""
         for name in sorted(set(row_tables(before)) - set(row_tables(after))):
             try:
-                await self._access.rows.drop_table(name)
+                await self.access.rows.drop_table(name)
             except TalosError as error:
                 _LOG.warning("entries %s stay behind: %s", name, error)
 
@@ -124,7 +124,7 @@ class TableUpkeep:
         def change(now: Table) -> Table:
             return replace(now, state=after) if now.state is before else now
 
-        return await self._access.tables.change(table, change)
+        return await self.access.tables.change(table, change)
 
     async def _finish(self, table: Table) -> None:
         try:
@@ -147,7 +147,7 @@ class TableUpkeep:
     async def _stop_stream(self, table: Table, topic: str, stream_id: int) -> None:
         now_ms = self._context.clock.wall_ms()
         try:
-            changed = await self._access.tables.change(
+            changed = await self.access.tables.change(
                 table, lambda now: stopped_stream(now, topic, stream_id, now_ms, "topic deleted")
             )
             _LOG.error("stream of table %s stopped: topic %s was deleted", table.resource, topic)
@@ -156,30 +156,30 @@ class TableUpkeep:
             _LOG.warning("stream of table %s to %s: %s", table.resource, topic, error)
 
     def _remove_task(self, dead: Table) -> asyncio.Task[None]:
-        task = self._removing.get(dead.uuid)
+        task = self.removing.get(dead.uuid)
         if task is None:
             task = asyncio.create_task(self._remove(dead), name=f"drop table {dead.uuid}")
-            self._removing[dead.uuid] = task
+            self.removing[dead.uuid] = task
         return task
 
     async def _remove(self, dead: Table) -> None:
         try:
             await self._tell(dead)
             for name in row_tables(dead):
-                await self._access.rows.drop_table(name)
+                await self.access.rows.drop_table(name)
             await remove_records(self._meta, dead.uuid)
-            await self._access.tables.spaces.remove(dead.uuid)
-            await self._access.tables.remove(dead)
+            await self.access.tables.spaces.remove(dead.uuid)
+            await self.access.tables.remove(dead)
         except TalosError as error:
             _LOG.warning("drop of table %s goes on later: %s", dead.resource, error)
         finally:
-            del self._removing[dead.uuid]
+            del self.removing[dead.uuid]
 
     async def _tell(self, dead: Table) -> None:
         """Owners stop writing before the rows go; one that cannot be reached is not waited for:
         its writes fail when the rows are gone."""
         self._shards.forget(dead.uuid)
-        self._access.rates.forget(dead.uuid)
+        self.access.rates.forget(dead.uuid)
         try:
             await self._shards.table_changed(dead)
         except (Unavailable, TableNotExist) as error:

@@ -93,7 +93,7 @@ async def test_a_name_is_taken_until_its_table_is_dropped() -> None:
         await w.broker.table_admin.drop(ALICE, "people")
         with pytest.raises(TableNotExist):
             await w.broker.tables.get(ALICE, "people", key("u0", 0))
-        rows = w.broker._table_upkeep._access.rows
+        rows = w.broker.table_upkeep.access.rows
         for gone in (rows_of(first), entries_of(first, "by_city")):
             with pytest.raises(NotFound):
                 await rows.scan(gone, b"", b"", limit=1)
@@ -155,7 +155,7 @@ async def test_entries_of_an_index_go_with_it() -> None:
         await w.broker.table_admin.alter(
             ALICE, "people", TableSpec(schema=replace(HASHED, indexes={}))
         )
-        rows = w.broker._table_upkeep._access.rows
+        rows = w.broker.table_upkeep.access.rows
         with pytest.raises(NotFound):
             await rows.scan(entries_of(table, "by_city"), b"", b"", limit=1)
         await w.broker.tables.write(ALICE, "people", put("u", 1, city=string("x")))

@@ -143,7 +143,7 @@ async def test_an_index_gives_its_order_and_every_entry_is_proven() -> None:
         user = {"user": string("u0")}
         # An entry whose row never came to be, as a crash leaves it.
         name = entries_of(table, "by_city")
-        rows = w.broker._table_upkeep._access.rows
+        rows = w.broker.table_upkeep.access.rows
         (some, *_) = await rows.scan(name, b"", b"", limit=10)
         orphan = some.key[:-1] + bytes([some.key[-1] ^ 0x55])
         await rows.mutate(name, RowMutation(key=orphan, expected=0, write_id=b"w", data=some.cells))

@@ -100,7 +100,7 @@ async def test_the_sweep_does_it() -> None:
     async with world() as w:
         table = await make(w.broker)
         await w.broker.tables.write(ALICE, "people", put("u", 1))
-        store, name = w.broker._table_upkeep._access.rows, rows_of(table)
+        store, name = w.broker.table_upkeep.access.rows, rows_of(table)
         (row,) = await store.scan(name, b"", b"", limit=1)
         await store.mutate(
             name,
@@ -109,7 +109,7 @@ async def test_the_sweep_does_it() -> None:
                 pending={encode_column(1, 0): CELL},
             ),
         )  # fmt: skip
-        await w.broker._table_upkeep._sweep.run_once()
+        await w.broker.table_upkeep.sweep.run_once()
         (left,) = await store.get(name, [row.key], family=FamilyName.PENDING)
         assert left is not None
         assert left.cells == {}

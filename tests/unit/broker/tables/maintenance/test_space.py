@@ -56,12 +56,12 @@ async def told(w: World) -> int | None:
 
 async def tell(w: World) -> None:
     w.time.advance(TELL_S)
-    await w.broker._table_upkeep.run_once()
+    await w.broker.table_upkeep.run_once()
 
 
 async def sweep(w: World, steps: int = 8) -> None:
     """A pass, and as long after it as its count needs."""
-    of_tables = w.broker._table_upkeep._sweep
+    of_tables = w.broker.table_upkeep.sweep
     for _ in range(steps):
         await of_tables.run_once()
     await tell(w)
@@ -72,7 +72,7 @@ async def sweep(w: World, steps: int = 8) -> None:
 async def stored_bytes(w: World, table: Table) -> int:
     """What the rows that are there come to."""
     now_ms = w.clock.wall_ms()
-    rows = await w.broker._table_upkeep._access.rows.scan(rows_of(table), b"", b"", limit=1_000)
+    rows = await w.broker.table_upkeep.access.rows.scan(rows_of(table), b"", b"", limit=1_000)
     return sum(
         record_bytes(
             table.schema, key_of(table.schema, row.key), row.key, decode_row(row.cells), now_ms
@@ -164,7 +164,7 @@ async def test_a_mutation_that_is_not_done_counts_for_nothing(
         before = await used(w)
         with pytest.raises(ValidationFailed):
             await write(w, Mutation(Operation.INCREMENT, key("u", 1), {"count": integer(1)}))
-        rows = w.broker._table_upkeep._access.rows
+        rows = w.broker.table_upkeep.access.rows
 
         async def broken(*_: object) -> list[int]:
             raise StoreUnavailable("down")
@@ -207,7 +207,7 @@ async def test_a_pass_does_not_correct_what_was_written_meanwhile() -> None:
         table = await make(w.broker, quota_bytes=ROOMY)
         await fill(w.broker, users=1, each=5)
         await tell(w)
-        of_tables = w.broker._table_upkeep._sweep
+        of_tables = w.broker.table_upkeep.sweep
         await of_tables.run_once()
         await of_tables.run_once()  # four of five rows were seen
         await write(w, remove("u0", 0))
@@ -342,7 +342,7 @@ async def test_a_pass_that_broke_off_is_begun_anew(monkeypatch: pytest.MonkeyPat
         table = await make(w.broker, quota_bytes=ROOMY)
         await fill(w.broker, users=1, each=5)
         await tell(w)
-        spaces, of_tables = w.broker.catalogs.tables.spaces, w.broker._table_upkeep._sweep
+        spaces, of_tables = w.broker.catalogs.tables.spaces, w.broker.table_upkeep.sweep
         await spaces.begin(table.uuid, 17)
         await of_tables.run_once()
 
@@ -350,7 +350,7 @@ async def test_a_pass_that_broke_off_is_begun_anew(monkeypatch: pytest.MonkeyPat
             raise StoreUnavailable("down")
 
         with monkeypatch.context() as patch:
-            patch.setattr(w.broker._table_upkeep._access.rows, "scan", broken)
+            patch.setattr(w.broker.table_upkeep.access.rows, "scan", broken)
             with pytest.raises(StoreUnavailable):
                 await of_tables.run_once()
         w.time.advance(60.0)

@@ -33,16 +33,16 @@ DAY = SdsLimits(tombstone_s=86_400.0, sweep_rows_max=2, sweep_pause_s=100.0)
 
 
 def upkeep_of(w: World) -> TableUpkeep:
-    return w.broker._table_upkeep
+    return w.broker.table_upkeep
 
 
 def store_of(w: World) -> RowStore:
-    return upkeep_of(w)._access.rows
+    return upkeep_of(w).access.rows
 
 
 async def sweep(w: World, steps: int = 20) -> int:
     """Whole passes over what there is; rows removed so far."""
-    of_tables = upkeep_of(w)._sweep
+    of_tables = upkeep_of(w).sweep
     w.time.advance(1_000.0)
     for _ in range(steps):
         await of_tables.run_once()
@@ -91,7 +91,7 @@ async def test_a_drop_goes_on_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> 
         assert await stored(w, rows_of(table))
         await w.restart()
         await upkeep_of(w).run_once()
-        for task in list(upkeep_of(w)._removing.values()):
+        for task in list(upkeep_of(w).removing.values()):
             await task
         for name in (rows_of(table), entries_of(table, "by_city")):
             with pytest.raises(NotFound):
@@ -106,7 +106,7 @@ async def test_only_a_leader_completes_drops(monkeypatch: pytest.MonkeyPatch) ->
         await w.broker.catalogs.tables.change(table, dead_table)
         monkeypatch.setattr(w.broker.context.ownership, "leads", lambda: False)
         await upkeep_of(w).run_once()
-        assert not upkeep_of(w)._removing
+        assert not upkeep_of(w).removing
         assert await stored(w, rows_of(table)) == []
 
 

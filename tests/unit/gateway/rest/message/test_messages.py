@@ -141,7 +141,7 @@ async def test_a_repeat_after_the_window_or_a_restart_is_stored_once(call: Rest)
     again = await call("POST", PATH, sent, by="alice", headers=headers)
     assert again.document == first.document
     call.gateway._broker = await call.world.restart()
-    call.gateway._authenticator._principals = call.gateway._broker.principals
+    call.gateway._authenticator.principals = call.gateway._broker.principals
     again = await call("POST", PATH, sent, by="alice", headers=headers)
     assert again.document["messages"] == 2
     assert len((await read(call))["messages"]) == 2
