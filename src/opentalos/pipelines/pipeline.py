@@ -1,4 +1,4 @@
-"""What a pipeline is: something that the runner starts in a Spark session."""
+"""The interface of a pipeline, which the runner starts in a Spark session."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ MESSAGES_PER_TRIGGER_MAX = 500_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSettings:
-    """What a pipeline is told; ``options`` are those of one pipeline, by its own names.
+    """Settings of a run; ``options`` are those of one pipeline, by its own names.
 
     Below ``home``: checkpoints/NAME, lake/TABLE, olap, side/NAME, invoices.
     """
@@ -25,17 +25,17 @@ class PipelineSettings:
     home: Path
     olap: str = ""  # "": Parquet below home/olap; druid://COORDINATOR_HOST:PORT,BROKER_HOST:PORT
     trigger_s: float = TRIGGER_S
-    available_now: bool = False  # end when what is there now has been processed
+    available_now: bool = False  # stop after the messages that exist at the start
     max_messages_per_trigger: int = MESSAGES_PER_TRIGGER_MAX
     options: Mapping[str, str] = field(default_factory=dict)
 
     def checkpoint(self, name: str) -> Path:
-        """Where Spark keeps the progress of a stream."""
+        """The folder of a stream's Spark checkpoint."""
         return self.home / "checkpoints" / name
 
 
 class Pipeline(Protocol):
-    """What streams and batches have in common; ``options``: what each does, by its name."""
+    """Common to streams and batches; ``options``: descriptions of the options by name."""
 
     @property
     def name(self) -> str: ...
@@ -47,13 +47,13 @@ class Pipeline(Protocol):
 
 @runtime_checkable
 class StreamPipeline(Pipeline, Protocol):
-    """A pipeline that goes on. ``start``: ConfigError if an option cannot be used."""
+    """A pipeline that runs continuously. ``start``: ConfigError if an option is invalid."""
 
     def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery": ...
 
 
 @runtime_checkable
 class BatchPipeline(Pipeline, Protocol):
-    """A pipeline that ends; the runner repeats it. ``run``: ConfigError as a stream's start."""
+    """A pipeline that ends; the runner may repeat it. ``run``: ConfigError as for ``start``."""
 
     def run(self, spark: "SparkSession", settings: PipelineSettings) -> None: ...

@@ -1,4 +1,4 @@
-"""The pipelines by name, imported when they are asked for."""
+"""The pipelines by name; each is imported when it is loaded."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -34,7 +34,7 @@ def load(name: str) -> Pipeline:
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """The text that refuses a name, with the nearest known one."""
+    """The error text for an unknown name, with the nearest known one."""
     names = list(known)
     near = get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(names) or 'none'}"

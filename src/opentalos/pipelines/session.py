@@ -1,4 +1,4 @@
-"""A Spark session as the pipelines need it, with ``format("talos")``."""
+"""A Spark session with the settings that pipelines need, and with ``format("talos")``."""
 
 import os
 import sys
@@ -17,16 +17,16 @@ MISSING = "pipelines need PySpark: pip install 'opentalos[spark]'"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _LOOPBACK = "127.0.0.1"
 _LOG_FILE = Path(__file__).with_name("log4j2.properties")
-_STACK = "-Xss4m"  # Spark looks through long errors with a recursive pattern
+_STACK = "-Xss4m"  # Spark searches long errors with a recursive regular expression
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CONF = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
-    # The end of a run does not wait for ever for a query that hangs.
+    # Stopping a session does not wait indefinitely for a query that hangs.
     "spark.sql.streaming.stopTimeout": "10s",
-    # A worker that stays keeps its connections and imports from one trigger to the next.
+    # A reused worker keeps its connections and imports from one trigger to the next.
     "spark.python.worker.reuse": "true",
 }
 
@@ -34,13 +34,12 @@ _CONF = {
 def open_session(
     app: str, *, master: str = "local[*]", conf: Mapping[str, str] = _NOTHING
 ) -> "SparkSession":
-    """The session of this process, made anew unless it has one.
+    """The session of this process; created if there is none.
 
-    Python workers run this process's interpreter; times are UTC. A cluster's machines need
-    the package opentalos themselves. ``conf`` wins over what is set here; options for Java are
-    added.
+    Python workers run the same interpreter; times are UTC. Machines of a Spark cluster need the
+    package opentalos installed. ``conf`` overrides the defaults; Java options are added to them.
 
-    Raises: ConfigError: no PySpark, or no Java that it can use.
+    Raises: ConfigError: PySpark or a supported Java is missing.
     """
     try:
         import pyspark
@@ -69,6 +68,6 @@ def open_session(
 
 
 def _local_cores(master: str) -> int:
-    """Tasks at a time of ``local``, ``local[N]`` or ``local[*]``."""
+    """The number of concurrent tasks of ``local``, ``local[N]`` or ``local[*]``."""
     given = master.partition("[")[2].rstrip("]").partition(",")[0]
     return int(given) if given.isdigit() else (os.cpu_count() or 1) if given else 1

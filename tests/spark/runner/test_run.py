@@ -44,13 +44,13 @@ def test_a_run_waits_for_its_server_and_ends_with_its_topic(tmp_path: Path) -> N
     argv = ("run", "archive", "-o", f"archive.topics={TOPIC}", "--trigger", "1")
     run = PipelineProcess(server, home, *argv)
     try:
-        run.wait_for("waiting for the server")  # down at the start
+        run.wait_for("s for the server: ")  # down at the start
         process.start()
         until(lambda: len(archived(home / "archive")) == 50, run.said)
 
         other = PipelineProcess(server, home, *argv)
         assert other.wait() == 1
-        assert f"archive already runs on {home}, by pid {run.pid}" in other.said()
+        assert f"archive is already running on {home} (pid {run.pid})" in other.said()
 
         process.kill()  # down in between
         time.sleep(2)
@@ -144,7 +144,7 @@ def test_several_share_a_session_and_one_that_fails_ends_all(
             "no option of archive 'topic'; did you",
         ),
         (("archive", "-o", "archiv.topics=a"), "did you mean archive?"),
-        (("archive", "-o", "topics=a"), "need NAME.option=value"),
+        (("archive", "-o", "topics=a"), "write NAME.option=value"),
     ],
 )
 def test_what_is_unknown_is_refused_before_spark_starts(

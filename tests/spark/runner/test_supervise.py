@@ -63,7 +63,7 @@ def test_a_run_that_dies_or_hangs_is_started_again(server: TalosServer, tmp_path
         wait_archived(home, first, 100)
 
         os.kill(pid_of(first, 1), signal.SIGKILL)
-        first.wait_for("ALARM: archive: ended by SIGKILL; restart 1 of 10")
+        first.wait_for("ALARM: archive: the run was killed by SIGKILL; restart 1 of 10")
         put(server, 100)
         wait_archived(home, first, 200)
         assert '"alarm": "restart"' in hook.read_text()
@@ -73,12 +73,12 @@ def test_a_run_that_dies_or_hangs_is_started_again(server: TalosServer, tmp_path
             child for child in psutil.Process(pid_of(first, 2)).children() if "java" in child.name()
         ]
         java[0].suspend()
-        first.wait_for("shows no progress for")
+        first.wait_for("made no progress for")
         put(server, 100)
         wait_archived(home, first, 300)
 
         second = PipelineProcess(server, home, *argv)
-        second.wait_for(f"stand-by: archive is supervised by pid {first.pid}")
+        second.wait_for(f"standby: archive is supervised by pid {first.pid}")
         first.kill()
         second.wait_for("taking over archive")
         put(server, 100)

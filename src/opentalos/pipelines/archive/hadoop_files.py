@@ -1,4 +1,4 @@
-"""Files of the file system that a path is on, local or HDFS, through Spark's own Hadoop client."""
+"""Files on any file system of Hadoop, local or HDFS, through Spark's own Hadoop client."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class HadoopFiles:
-    """A few operations by full path; errors of Java come as they are."""
+    """A few operations by full path; Java's errors are not translated."""
 
     def __init__(self, spark: "SparkSession", root: str) -> None:
         context: Any = spark.sparkContext
@@ -17,32 +17,34 @@ class HadoopFiles:
         self._fs = self._path(root).getFileSystem(context._jsc.hadoopConfiguration())
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
+        """Whether the file or folder exists."""
         return bool(self._fs.exists(self._path(path)))
 
     def glob(self, pattern: str) -> list[str]:
-        """Full paths that match, in the order of their names."""
+        """Full paths that match, sorted by name."""
         found = self._fs.globStatus(self._path(pattern)) or []
-        return sorted(one.getPath().toString() for one in found)
+        return sorted(status.getPath().toString() for status in found)
 
     def delete(self, path: str) -> None:
-        """Remove a file or a folder with what is in it, if it is there."""
+        """Remove a file or a folder with its content, if it exists."""
         self._fs.delete(self._path(path), True)
 
     def delete_all(self, pattern: str) -> None:
-        """Remove what matches."""
+        """Remove all that match."""
         for path in self.glob(pattern):
             self.delete(path)
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file, making the folder. Raises: StoreUnavailable: it was not moved."""
+        """Move a file; creates the target's folder. Raises: StoreUnavailable: not moved."""
         destination = self._path(target)
         self._fs.mkdirs(destination.getParent())
         if not self._fs.rename(self._path(source), destination):
-            raise StoreUnavailable(f"{source} could not be moved to {target}")
+            raise StoreUnavailable(
+                f"could not move {source} to {target}: Hadoop refused the rename"
+            )
 
     def write_new(self, path: str, text: str) -> None:
-        """Make a small file, whole or not at all; one of that name is replaced."""
+        """Write a small file atomically; a file of that name is replaced."""
         fresh = f"{path}.fresh"
         stream = self._fs.create(self._path(fresh), True)
         stream.write(bytearray(text.encode()))

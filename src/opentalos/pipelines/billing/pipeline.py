@@ -161,7 +161,7 @@ def make_bill(spark: "SparkSession", home: Path, options: BillingOptions) -> Bil
         raise ConfigError("billing needs spark.sql.ansi.enabled=true: overflows must be errors")
     table = HourTable(home, TABLE, SCHEMA)
     month = options.month
-    hours = [one for one in table.hours() if month.begin_ms <= one < month.end_ms]
+    hours = [hour for hour in table.hours() if month.begin_ms <= hour < month.end_ms]
     partitions = partition_totals(table.read(spark, hours)).persist()
     try:
         order: Any = [(name, "ascending") for name in ("tenant", "name", "topic")]
@@ -171,7 +171,9 @@ def make_bill(spark: "SparkSession", home: Path, options: BillingOptions) -> Bil
         found = spark.createDataFrame(topics)
         prices, reserved = price_table(spark, assigned), reserved_table(spark, assigned)
         lines = invoice_lines(line_items(found, reserved, prices).toArrow(), assigned)
-        problems = [f"tenant {one.tenant}: {one.problem}" for one in assigned if one.problem]
+        problems = [
+            f"tenant {entry.tenant}: {entry.problem}" for entry in assigned if entry.problem
+        ]
         missing = sorted(gaps(partitions).collect())
     finally:
         partitions.unpersist()
@@ -187,13 +189,13 @@ def invoice_files(bill: Bill, revision: int) -> Files:
     """The content of all files of the invoices."""
     lines, topics = bill.lines.to_pylist(), bill.topics.to_pylist()
     files = {
-        page_name(one.tenant): render(one).encode()
-        for one in invoices(bill.assigned, lines, topics, bill.month, revision)
+        page_name(invoice.tenant): render(invoice).encode()
+        for invoice in invoices(bill.assigned, lines, topics, bill.month, revision)
     }
     files[LINES] = _parquet(bill.lines)
     files[TOPICS] = _parquet(bill.topics)
     files[TOTALS] = _parquet(_totals(bill, revision))
-    files[PROBLEMS] = "".join(f"{one}\n" for one in bill.problems).encode()
+    files[PROBLEMS] = "".join(f"{problem}\n" for problem in bill.problems).encode()
     return files
 
 
@@ -208,12 +210,12 @@ def _totals(bill: Bill, revision: int) -> pa.Table:
     for row in bill.lines.select(["tenant", "amount"]).to_pylist():
         amounts[row["tenant"]] = amounts.get(row["tenant"], 0) + row["amount"]
     rows = []
-    for one in bill.assigned:
-        records, count = use.get(one.tenant, (0, 0))
-        plan = one.plan
+    for entry in bill.assigned:
+        records, count = use.get(entry.tenant, (0, 0))
+        plan = entry.plan
         rows.append(
             {
-                "tenant": one.tenant,
+                "tenant": entry.tenant,
                 "month": str(bill.month),
                 "revision": revision,
                 "plan": plan and plan.name,
@@ -221,8 +223,8 @@ def _totals(bill: Bill, revision: int) -> pa.Table:
                 "currency": plan and plan.currency,
                 "records": records,
                 "bytes": count,
-                "amount": amounts.get(one.tenant, 0) if plan else None,
-                "problem": one.problem,
+                "amount": amounts.get(entry.tenant, 0) if plan else None,
+                "problem": entry.problem,
             }
         )
     return pa.Table.from_pylist(rows, _TOTALS)

@@ -117,14 +117,15 @@ def gaps(partitions: DataFrame) -> DataFrame:
 
 def price_table(spark: SparkSession, assigned: Iterable[Assigned]) -> DataFrame:
     """A row per tenant, resource and tier: counts from ``from_count`` on have ``price``."""
-    rows = [row for one in assigned if one.plan is not None for row in _price_rows(one)]
+    rows = [row for entry in assigned if entry.plan is not None for row in _price_rows(entry)]
     return spark.createDataFrame(pa.Table.from_pylist(rows, _PRICES))
 
 
 def reserved_table(spark: SparkSession, assigned: Iterable[Assigned]) -> DataFrame:
     """How many partitions are reserved for each tenant."""
     rows = [
-        {"tenant": one.tenant, "quantity": Decimal(one.reserved_partitions)} for one in assigned
+        {"tenant": entry.tenant, "quantity": Decimal(entry.reserved_partitions)}
+        for entry in assigned
     ]
     return spark.createDataFrame(pa.Table.from_pylist(rows, _RESERVED))
 
@@ -149,9 +150,9 @@ def invoice_lines(priced: pa.Table, assigned: Iterable[Assigned]) -> pa.Table:
     for row in priced.to_pylist():
         of_tenant.setdefault(row["tenant"], []).append(row)
     rows: list[dict[str, Any]] = []
-    for one in assigned:
-        used = of_tenant.get(one.tenant, [])
-        used += _minimum_row(one, sum((row["amount"] for row in used), Decimal(0)))
+    for entry in assigned:
+        used = of_tenant.get(entry.tenant, [])
+        used += _minimum_row(entry, sum((row["amount"] for row in used), Decimal(0)))
         used.sort(key=lambda row: (_ORDER.index(row["resource"]), row["tier"]))
         rows += ({**row, "line": number} for number, row in enumerate(used, 1))
     return pa.Table.from_pylist(rows, LINES)
@@ -196,28 +197,28 @@ def _goes_up() -> Column:
     )
 
 
-def _minimum_row(one: Assigned, amounts: Decimal) -> list[dict[str, Any]]:
+def _minimum_row(entry: Assigned, amounts: Decimal) -> list[dict[str, Any]]:
     """What is missing to the minimum of the plan, if something is."""
-    plan = one.plan
+    plan = entry.plan
     if plan is None or amounts >= plan.minimum:
         return []
     numbers = {name: Decimal(1) for name in ("quantity", "unit")}
     rest = {"tier": 0, "from_count": Decimal(0), "price": plan.minimum}
     amount = {"amount": plan.minimum - amounts}
-    return [_row(one, plan, Resource.MINIMUM) | numbers | rest | amount]
+    return [_row(entry, plan, Resource.MINIMUM) | numbers | rest | amount]
 
 
-def _price_rows(one: Assigned) -> Iterator[dict[str, object]]:
-    plan = one.plan
+def _price_rows(entry: Assigned) -> Iterator[dict[str, object]]:
+    plan = entry.plan
     assert plan is not None
     for resource, rate in plan.rates.items():
         for row in _rate_rows(rate):
-            yield _row(one, plan, resource) | row | _arithmetic(rate, row["price"], plan.decimals)
+            yield _row(entry, plan, resource) | row | _arithmetic(rate, row["price"], plan.decimals)
 
 
-def _row(one: Assigned, plan: PricePlan, resource: Resource) -> dict[str, object]:
+def _row(entry: Assigned, plan: PricePlan, resource: Resource) -> dict[str, object]:
     return {
-        "tenant": one.tenant,
+        "tenant": entry.tenant,
         "plan": plan.name,
         "plan_version": str(plan.valid_from),
         "currency": plan.currency,

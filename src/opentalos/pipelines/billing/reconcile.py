@@ -35,17 +35,19 @@ class Reconciliation:
     @property
     def differing(self) -> list[PartitionResult]:
         """Partitions with any deviation."""
-        return [one for one in self.partitions if one.differs]
+        return [result for result in self.partitions if result.differs]
 
     @property
     def difference(self) -> int:
         """Deviations in records and in bytes, together: 0, or the bill is wrong."""
-        return sum(one.difference_records + one.difference_bytes for one in self.partitions)
+        return sum(
+            result.difference_records + result.difference_bytes for result in self.partitions
+        )
 
     @property
     def pending(self) -> int:
         """Records of the logs that the table does not have yet."""
-        return sum(one.pending for one in self.partitions)
+        return sum(result.pending for result in self.partitions)
 
 
 def _nothing(_done: int, _total: int) -> None:
@@ -101,17 +103,17 @@ def _reconcile(call: RestClient, home: Path, topics: Sequence[str], show: Show) 
                 continue
             found.partitions.append(compare(log, lake.minutes(uuid, partition)))
         for key in sorted(left):
-            one = metered[key] if key in metered else None
-            if one is not None and (not topics or {one.name, one.topic} & set(topics)):
-                found.partitions.append(compare_deleted(key, one.name, lake.minutes(*key)))
+            known = metered[key] if key in metered else None
+            if known is not None and (not topics or {known.name, known.topic} & set(topics)):
+                found.partitions.append(compare_deleted(key, known.name, lake.minutes(*key)))
     for wanted in topics:
-        if not any(_is(wanted, one) for one in found.partitions):
+        if not any(_is(wanted, result) for result in found.partitions):
             raise TopicNotExist(f"topic {wanted} does not exist, and nothing of it was metered")
     return found
 
 
-def _is(wanted: str, one: PartitionResult) -> bool:
-    return wanted in (one.name, one.topic, f"{one.tenant}/{one.name}")
+def _is(wanted: str, result: PartitionResult) -> bool:
+    return wanted in (result.name, result.topic, f"{result.tenant}/{result.name}")
 
 
 def _places(call: RestClient, topics: Sequence[str]) -> Iterator[tuple[str, str, int]]:
@@ -134,8 +136,8 @@ def log_usage(call: RestClient, resource: str, partition: int) -> LogUsage:
     for _ in range(PAGES_MAX):
         assert offset is not None
         page = _page(call, resource, partition, offset)
-        for one in page["minutes"]:
-            _add(minutes, MinuteUse(*(one[name] for name in _MINUTE)))
+        for minute in page["minutes"]:
+            _add(minutes, MinuteUse(*(minute[name] for name in _MINUTE)))
         offset = page["next_page"]
         if offset is None:
             break
@@ -172,9 +174,9 @@ def _add(minutes: list[MinuteUse], part: MinuteUse) -> None:
 def _ends(found: Reconciliation) -> dict[tuple[str, int], tuple[str, int]]:
     """How far the table must come: name and next offset, by topic uuid and partition."""
     return {
-        (one.topic, one.partition): (f"{one.name}/{one.partition}", one.next_offset)
-        for one in found.partitions
-        if one.pending
+        (result.topic, result.partition): (f"{result.name}/{result.partition}", result.next_offset)
+        for result in found.partitions
+        if result.pending
     }
 
 

@@ -1,4 +1,4 @@
-"""Files of pipelines that are whole and survive a power cut, or are as they were before."""
+"""Small files that are replaced atomically and durably: after a power loss, the old or the new."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Put a document in the place of what was there; on return it is durable. Raises: OSError."""
+    """Replace a document; on return it is durable. Raises: OSError."""
     fresh = path.with_name(path.name + ".new")
     with fresh.open("w") as file:
         json.dump(document, file)
@@ -18,7 +18,7 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable. Raises: OSError."""
+    """Make the entries of a folder durable. Raises: OSError."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(number)

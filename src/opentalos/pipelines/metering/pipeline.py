@@ -85,8 +85,8 @@ class UsageWriter:
             rows = judged.where(F.col("outcome") == KEPT).toArrow()
         finally:
             judged.unpersist()
-        for one in sorted(hours):
-            self._replace(one, rows)
+        for hour_ms in sorted(hours):
+            self._replace(hour_ms, rows)
 
     def _replace(self, hour_ms: int, rows: pa.Table) -> None:
         """Write an hour anew, unless all of its rows are those it has already."""

@@ -107,4 +107,4 @@ class UsageLake:
 def next_offsets(home: Path) -> dict[tuple[str, int], int]:
     """How far the table is, by topic uuid and partition, now."""
     with UsageLake(home) as lake:
-        return {key: one.next_offset for key, one in lake.partitions().items()}
+        return {key: partition.next_offset for key, partition in lake.partitions().items()}

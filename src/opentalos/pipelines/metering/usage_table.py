@@ -91,7 +91,9 @@ def latest_usage(rows: DataFrame) -> DataFrame:
     """
     minute = Window.partitionBy(*KEY)
     # The table's own rows have no place and come first: nulls are the smallest.
-    order = minute.orderBy(F.desc("next_offset"), *(F.asc_nulls_first(one) for one in _ARRIVAL))
+    order = minute.orderBy(
+        F.desc("next_offset"), *(F.asc_nulls_first(column) for column in _ARRIVAL)
+    )
     content = F.struct("next_offset", *_CONTENT)
     ranked = rows.withColumn("_rank", F.row_number().over(order)).withColumn(
         "_winner", F.first(content).over(order)

@@ -118,7 +118,7 @@ class MonitoringWriter:
 def _sorted(rows: pa.Table) -> pa.Table:
     """In an order that compresses well and finds a measure's values beside each other."""
     kept = rows.drop_columns(["level"])
-    order: Any = [(one, "ascending") for one in ("measure", "service", "tenant", "topic", TIME)]
+    order: Any = [(name, "ascending") for name in ("measure", "service", "tenant", "topic", TIME)]
     return kept.sort_by(order)
 
 

@@ -62,11 +62,13 @@ class DruidStore:
     def query(self, query: Query) -> pa.Table:
         """As the interface says."""
         name = query.rows.table
-        info = next((one for one in self.tables() if one.name == name), None)
+        info = next((table for table in self.tables() if table.name == name), None)
         if info is None:
             raise NotFound(f"no table {name!r} in Druid")
         found = statement(query, info, quoted(name), _DIALECT)
-        parameters = [{"type": _PARAMETERS[type(one)], "value": one} for one in found.parameters]
+        parameters = [
+            {"type": _PARAMETERS[type(value)], "value": value} for value in found.parameters
+        ]
         return answer(query, self._sql(found.text, parameters))
 
     def tables(self) -> list[TableInfo]:
@@ -90,7 +92,7 @@ class DruidStore:
         names, kinds, *rows = self._http.broker("/druid/v2/sql", body)
         types = [_SQL_TYPES.get(kind, pa.int64()) for kind in kinds]
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-        arrays = [pa.array(one, kind) for one, kind in zip(columns, types, strict=True)]
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
         return pa.table(arrays, names=names)
 
     def _begin(self, table: str, interval: str, rows: pa.Table) -> str:
@@ -135,7 +137,7 @@ class DruidStore:
         """Versions of an hour that the broker answers from now."""
         path = f"/druid/v2/datasources/{part(table)}/candidates?intervals={part(interval)}"
         found = self._http.broker(path)
-        return {one["version"] for one in found if one["locations"]}
+        return {segment["version"] for segment in found if segment["locations"]}
 
     def _shows(self, table: str, interval: str, before: set[str], rows: pa.Table) -> bool:
         now = self._versions(table, interval)
@@ -143,7 +145,7 @@ class DruidStore:
             return not now
         if not now or now & before:
             return False
-        known = next((one.columns for one in self.tables() if one.name == table), ())
+        known = next((info.columns for info in self.tables() if info.name == table), ())
         return set(rows.schema.names) <= {*known, TIME}
 
     def _await(

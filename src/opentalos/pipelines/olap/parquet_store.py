@@ -89,9 +89,11 @@ class ParquetStore:
         files = self._table(name).files() if ours else []
         if not files:
             raise NotFound(f"no table {name!r} in {self._folder}")
-        fields = [one for one in pq.ParquetFile(files[-1]).schema_arrow if one.name != TIME]
-        numbers = frozenset(one.name for one in fields if not pa.types.is_string(one.type))
-        return TableInfo(name, tuple(one.name for one in fields), numbers)
+        fields = [
+            column for column in pq.ParquetFile(files[-1]).schema_arrow if column.name != TIME
+        ]
+        numbers = frozenset(column.name for column in fields if not pa.types.is_string(column.type))
+        return TableInfo(name, tuple(column.name for column in fields), numbers)
 
     def _files(self, rows: Selection) -> list[Path]:
         table = self._table(rows.table)

@@ -56,7 +56,7 @@ def statement(query: Query, table: TableInfo, source: str, dialect: Dialect) -> 
         keys.append(quoted(BUCKET))
         amounts = [f"SUM({quoted(COUNT)}) AS {quoted(COUNT)}"]
     else:
-        amounts = [f"{_aggregate(one)} AS {quoted(one.name)}" for one in query.measures]
+        amounts = [f"{_aggregate(measure)} AS {quoted(measure.name)}" for measure in query.measures]
     places = [str(place) for place in range(1, len(keys) + 1)]
     shown = [*keys, *amounts]
     if isinstance(query, Series | Percentile) and query.step_ms:
@@ -68,8 +68,8 @@ def statement(query: Query, table: TableInfo, source: str, dialect: Dialect) -> 
     if order:
         text += f" ORDER BY {', '.join(order)}"
     text += f" LIMIT {_limit(query)}"
-    values = [(one.column, value) for one in rows.filters for value in one.values]
-    return Statement(text, tuple(checked_value(table, *one) for one in values))
+    values = [(condition.column, value) for condition in rows.filters for value in condition.values]
+    return Statement(text, tuple(checked_value(table, *pair) for pair in values))
 
 
 def quoted(name: str) -> str:
@@ -78,12 +78,12 @@ def quoted(name: str) -> str:
 
 
 def _check(query: Query, table: TableInfo) -> None:
-    names = [*query.by, *(one.column for one in query.rows.filters)]
+    names = [*query.by, *(condition.column for condition in query.rows.filters)]
     if isinstance(query, Percentile):
         names += [BUCKET, COUNT]
     else:
-        for one in query.measures:
-            names += [name for name in (one.column, one.per) if name]
+        for measure in query.measures:
+            names += [name for name in (measure.column, measure.per) if name]
     checked_columns(table, names)
 
 
@@ -112,7 +112,7 @@ def _where(rows: Selection, dialect: Dialect) -> str:
         dialect.since.format(int(rows.start_ms)),
         dialect.before.format(int(rows.end_ms)),
     ]
-    for one in rows.filters:
-        places = ", ".join("?" for _ in one.values)
-        conditions.append(f"{quoted(one.column)} IN ({places})" if places else "1 = 0")
+    for condition in rows.filters:
+        places = ", ".join("?" for _ in condition.values)
+        conditions.append(f"{quoted(condition.column)} IN ({places})" if places else "1 = 0")
     return " AND ".join(conditions)

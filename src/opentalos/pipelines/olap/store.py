@@ -113,13 +113,13 @@ class Percentile:
     limit: int = ROWS_MAX
 
     def __post_init__(self) -> None:
-        if not self.percents or not all(0 <= one <= 100 for one in self.percents):
+        if not self.percents or not all(0 <= percent <= 100 for percent in self.percents):
             raise BadRequest("percentiles are between 0 and 100")
 
     @property
     def names(self) -> list[str]:
         """Columns of the answer's percentiles."""
-        return [f"p{one:g}" for one in self.percents]
+        return [f"p{percent:g}" for percent in self.percents]
 
 
 Query = Series | Group | Top | Percentile

@@ -1,1 +1,5 @@
-"""Runs pipelines: session, locks, progress, supervision, alarms."""
+"""Runs pipelines: one session per run, locks, progress, supervision, alarms.
+
+``runner`` runs several pipelines in one Spark session; ``supervisor`` restarts such a run. Both are
+started by ``talos pipeline``.
+"""

@@ -1,4 +1,4 @@
-"""Alarms of a supervisor: to a hook of the user's, and to ``__metrics``."""
+"""Alarms of a supervisor: sent to the user's hook and published to ``__metrics``."""
 
 import json
 import shlex
@@ -18,34 +18,35 @@ from opentalos.sdk import SimpleProducer
 from opentalos.wire.metrics.measurement import Measurement, encode_measurement
 
 SERVICE: Final = "pipelines"  # of the measurements
-_STEP_MS: Final = 10_000
+_INTERVAL_MS: Final = 10_000
 _HOOK_S: Final = 10.0
 _PUT_S: Final = 5.0
 
 
 class Alarm:
-    """Tells others of a restart. What cannot be told in time is given up, with the reason.
+    """Reports a restart. A report that fails or takes too long is abandoned, with its reason.
 
-    ``hook``: an http(s) URL that gets the alarm as JSON by POST, or a command that has it on stdin.
+    ``hook``: an http(s) URL that receives the alarm as JSON by POST, or a command that receives it
+    on stdin.
     """
 
     def __init__(self, settings: PipelineSettings, hook: str) -> None:
         self._settings, self._hook = settings, hook
-        self._step_ms = 0
+        self._interval_ms = 0
         self._counts: Counter[str] = Counter()
 
     def __call__(self, kind: str, fields: Mapping[str, Any]) -> list[str]:
-        """Tell it; ``kind`` is restart or gave-up. Returns what went wrong with that."""
+        """Report an alarm; ``kind`` is restart or gave-up. Returns the failures of doing so."""
         document = json.dumps({"alarm": kind, "machine": socket.gethostname(), **fields})
         problems = []
         try:
             self._call_hook(document.encode())
         except (OSError, subprocess.SubprocessError, ValueError) as error:
-            problems.append(f"the alarm hook failed: {error}")
+            problems.append(f"alarm hook failed: {error}")
         try:
             self._measure(kind)
         except TalosError as error:
-            problems.append(f"no measurement of the alarm: {error}")
+            problems.append(f"could not publish the alarm to {METRICS_TOPIC}: {error}")
         return problems
 
     def _call_hook(self, document: bytes) -> None:
@@ -58,16 +59,16 @@ class Alarm:
         subprocess.run(shlex.split(self._hook), input=document, timeout=_HOOK_S, check=True)
 
     def _measure(self, kind: str) -> None:
-        """A row of the step, as often as something happens in it: the last one has all of it."""
+        """Publish the counts of this interval; the last row of an interval has all of them."""
         now = SystemClock().wall_ms()
-        step_ms = now - now % _STEP_MS + _STEP_MS
-        if step_ms != self._step_ms:
-            self._step_ms = step_ms
+        end_ms = now - now % _INTERVAL_MS + _INTERVAL_MS
+        if end_ms != self._interval_ms:
+            self._interval_ms = end_ms
             self._counts.clear()
         self._counts[f"pipeline_{kind.replace('-', '_')}s"] += 1
         row = Measurement(
-            at_ms=step_ms,
-            step_ms=_STEP_MS,
+            at_ms=end_ms,
+            step_ms=_INTERVAL_MS,
             service=SERVICE,
             machine=socket.gethostname(),
             sums={name: float(count) for name, count in self._counts.items()},

@@ -1,4 +1,4 @@
-"""What a failure on Spark is about, in one line: the last link of its chain of causes."""
+"""The root cause of a failure on Spark in one line: the last link of its chain of causes."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from opentalos.model import errors
 from opentalos.model.names import SYSTEM_TOPICS
 
-_TEXT_MAX = 500  # characters of a cause that a person reads
+_TEXT_MAX = 500  # characters of a cause that are shown
 # The line that ends a Python traceback, and a link of a Java stack: "a.b.SomeError: what happened".
 _LINK = re.compile(
     r"^(?:\s*Caused by: |pyspark\.\S+: )?"
@@ -14,7 +14,7 @@ _LINK = re.compile(
     r"(?:: (?P<text>.*))?$",
     re.MULTILINE,
 )
-# A machine was too busy to start Python in the ten seconds that Spark allows, without a setting.
+# The machine was too busy to start Python within the ten seconds that Spark allows (not settable).
 _LATE_WORKER = "Python worker failed to connect back"
 _TRACEBACK = "Traceback (most recent call last):"
 _WRAPPERS = ("PythonException", "StreamingQueryException", "SparkException", "AnalysisException")
@@ -22,21 +22,21 @@ _WRAPPERS = ("PythonException", "StreamingQueryException", "SparkException", "An
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """``kind`` is the class's name; ``passing``: the same may succeed later."""
+    """``kind`` is the class's name; ``passing``: a retry may succeed."""
 
     kind: str
     text: str
 
     @property
     def passing(self) -> bool:
-        if _LATE_WORKER in self.text or self._not_made_yet:
+        if _LATE_WORKER in self.text or self._not_created_yet:
             return True
         own = _own(self.kind)
         return own is not None and issubclass(own, errors.Unavailable | errors.OutcomeUnknown)
 
     @property
-    def _not_made_yet(self) -> bool:
-        """A new server makes the service's own topics when it has something to put there."""
+    def _not_created_yet(self) -> bool:
+        """A new server creates a system topic when it first writes to it."""
         gone = self.kind == errors.TopicNotExist.__name__
         return gone and any(f"topic {name} " in self.text for name in SYSTEM_TOPICS)
 
@@ -45,7 +45,7 @@ class Cause:
 
 
 def cause_of(error: BaseException) -> Cause:
-    """The cause of what Spark or a pipeline raised."""
+    """The cause of an exception of Spark or of a pipeline."""
     if isinstance(error, errors.TalosError):
         return Cause(type(error).__name__, _line(str(error)))
     return cause_in(f"{type(error).__name__}: {error}")
@@ -54,8 +54,8 @@ def cause_of(error: BaseException) -> Cause:
 def cause_in(text: str) -> Cause:
     """The cause in a text with Java stacks and Python tracebacks.
 
-    An error of our own tells most. Else a Python traceback tells more than the Java around it, and
-    its last one more than the first: that is the error as it reached the task's root.
+    An OpenTalos error is preferred. Otherwise a Python traceback is more precise than the Java
+    stack around it, and its last one is the error as it reached the task's root.
     """
     everywhere = list(_LINK.finditer(text))
     own = [link for link in everywhere if _own(link["kind"].rpartition(".")[2])]

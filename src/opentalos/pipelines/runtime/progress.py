@@ -1,4 +1,4 @@
-"""How far a pipeline is: from Spark's own progress, for people and for its supervisor."""
+"""Progress of a pipeline, from Spark's own report, and its heartbeat for the supervisor."""
 
 import json
 import os
@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-# States of a pipeline of a run.
-WAITING: Final = "waiting"  # for a server that is away
+# States of a pipeline in a run.
+WAITING: Final = "waiting"  # for an unavailable server
 STARTING: Final = "starting"
 RUNNING: Final = "running"
-IN_A_RUN: Final = "in a run"  # of a batch pipeline: nothing else of the process is looked at
+IN_A_RUN: Final = "in a run"  # of a batch pipeline, during which the process polls nothing else
 ENDED: Final = "ended"
 
 
@@ -20,33 +20,33 @@ class Progress:
     """One finished batch of a stream, or one run of a batch pipeline."""
 
     pipeline: str
-    at: str  # when the batch began, as Spark says it
+    at: str  # when the batch began, in Spark's format
     batch: int
     rows: int
     rows_per_s: float
-    lag: int  # messages of the sources that no batch has taken yet
+    lag: int  # messages of the sources after the end of the last batch
 
     def __str__(self) -> str:
         speed = f"{self.rows_per_s:,.0f} rows/s"
         return f"{self.pipeline}  batch {self.batch}  {self.rows:,} rows  {speed}  lag {self.lag:,}"
 
 
-def progress_of(pipeline: str, told: Mapping[str, Any]) -> Progress:
-    """From what Spark tells of a batch (``StreamingQuery.lastProgress``)."""
-    sources = told.get("sources") or []
-    speeds = [float(one.get("processedRowsPerSecond") or 0.0) for one in sources]
+def progress_of(pipeline: str, report: Mapping[str, Any]) -> Progress:
+    """From Spark's report of a batch (``StreamingQuery.lastProgress``)."""
+    sources = report.get("sources") or []
+    speeds = [float(source.get("processedRowsPerSecond") or 0.0) for source in sources]
     return Progress(
         pipeline=pipeline,
-        at=str(told.get("timestamp", "")),
-        batch=int(told.get("batchId", 0)),
-        rows=sum(int(one.get("numInputRows") or 0) for one in sources),
+        at=str(report.get("timestamp", "")),
+        batch=int(report.get("batchId", 0)),
+        rows=sum(int(source.get("numInputRows") or 0) for source in sources),
         rows_per_s=round(sum(speeds), 1),
-        lag=sum(_ahead(one.get("latestOffset"), one.get("endOffset")) for one in sources),
+        lag=sum(_ahead(source.get("latestOffset"), source.get("endOffset")) for source in sources),
     )
 
 
 def _ahead(latest: Any, end: Any) -> int:
-    """How many messages lie between two offsets of ``format("talos")``; 0 of other sources."""
+    """The number of messages between two offsets of ``format("talos")``; 0 for other sources."""
     last, taken = _ends(latest), _ends(end)
     return sum(
         max(0, offset - taken.get(resource, {}).get(partition, 0))
@@ -65,14 +65,14 @@ def _ends(position: Any) -> Mapping[str, Mapping[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """A sign of life of one pipeline: ``count`` grows whenever it got on or had nothing to do."""
+    """A heartbeat of one pipeline: ``count`` grows when it makes progress or is idle."""
 
     pid: int
     count: int
     state: str
 
     def write(self, home: Path, name: str) -> None:
-        """Leave it for the supervisor, whole or not at all."""
+        """Write it atomically for the supervisor."""
         path = _beat_file(home, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name(f"{path.name}.fresh")
@@ -81,7 +81,7 @@ class Beat:
 
 
 def read_beat(home: Path, name: str) -> Beat | None:
-    """The last sign of life; None before the first."""
+    """The last heartbeat; None before the first."""
     try:
         return Beat(**json.loads(_beat_file(home, name).read_text()))
     except (OSError, ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""The right to run a pipeline on its checkpoint: one process at a time."""
+"""A lock for each pipeline and checkpoint: one process at a time may run it."""
 
 import fcntl
 import json
@@ -13,15 +13,16 @@ import psutil
 
 from opentalos.model.errors import ConfigError
 
-_ORPHAN_S = 10.0  # a killed run's Java ends when it sees that its Python is gone; then it is ended
+_ORPHAN_S = 10.0  # time for a killed run's Java to exit by itself; then it is killed
 _POLL_S = 0.1
 
 
 class RunLock:
-    """A lock that ends with its process (flock), and who has it.
+    """An flock, which the system releases when the process ends, with a note about its owner.
 
-    A killed Python lets go at once, while its Java may still finish a batch on the checkpoint. So
-    the owner notes its Java, and the next one waits for the end of that.
+    A killed Python process releases the lock at once, while its Java process may still finish a
+    batch on the checkpoint. So the owner notes its Java process, and the next owner waits until
+    that has exited.
     """
 
     def __init__(self, home: Path, name: str) -> None:
@@ -30,7 +31,7 @@ class RunLock:
         self._file: int | None = None
 
     def owner(self) -> dict[str, Any] | None:
-        """What the owner noted; None if nobody has it."""
+        """The owner's note; None if the lock is free."""
         try:
             file = os.open(self.path, os.O_RDONLY)
         except FileNotFoundError:
@@ -45,7 +46,7 @@ class RunLock:
             os.close(file)
 
     def take(self, *, supervised: bool = False) -> None:
-        """Take it. Raises: ConfigError: another process has it; the text names its pid."""
+        """Take the lock. Raises: ConfigError: another process, named by its pid, holds it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         file = os.open(self.path, os.O_RDWR | os.O_CREAT)
         try:
@@ -54,18 +55,18 @@ class RunLock:
             os.close(file)
             pid = self._noted().get("pid", "unknown")
             home = self.path.parent.parent
-            raise ConfigError(f"{self._name} already runs on {home}, by pid {pid}") from None
+            raise ConfigError(f"{self._name} is already running on {home} (pid {pid})") from None
         self._file = file
         _end_orphan(self._noted())
         me = {"pid": os.getpid(), "began": psutil.Process().create_time()}
         self._note({**me, "host": socket.gethostname(), "supervised": supervised})
 
     def note_java(self, pid: int) -> None:
-        """Say which Java works on the checkpoint."""
+        """Note the Java process that works on the checkpoint."""
         self._note({**self._noted(), "java": pid, "java_began": psutil.Process(pid).create_time()})
 
     def kill_owner(self) -> None:
-        """SIGKILL for the owner, if it is a process of this machine."""
+        """Send SIGKILL to the owner, if it is a process of this machine."""
         noted = self.owner() or {}
         if noted.get("host") == socket.gethostname():
             with suppress(psutil.NoSuchProcess, KeyError):
@@ -74,7 +75,7 @@ class RunLock:
                     owner.kill()
 
     def release(self) -> None:
-        """Give it back, after the end of this process's Java or of its use of the checkpoint."""
+        """Release it, after this process's Java has exited or no longer uses the checkpoint."""
         if self._file is not None:
             self._note({})
             os.close(self._file)

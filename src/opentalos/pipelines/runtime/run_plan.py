@@ -1,4 +1,4 @@
-"""What a run is to do, checked before Spark is started; and what it tells of itself."""
+"""The plan of a run, checked before Spark starts, and the events that the run reports."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -8,16 +8,16 @@ from opentalos.model.errors import ConfigError, TalosError
 from opentalos.pipelines.pipeline import Pipeline, PipelineSettings
 from opentalos.pipelines.registry import load, unknown
 
-OUTAGE_S = 300.0  # how long a run waits for a server that is away, at its start and later
+OUTAGE_S = 300.0  # how long a run waits for an unavailable server, at its start and later
 
 
 class PipelineFailed(TalosError):
-    """A pipeline ended; the text has its name and the cause. Its checkpoint is as it was."""
+    """A pipeline failed; the text has its name and the cause. Its checkpoint is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened: ``text`` for people, ``fields`` for programs."""
+    """An event of a run: ``text`` for people, ``fields`` for programs."""
 
     kind: str  # progress, note, restart, gave-up
     text: str
@@ -29,7 +29,7 @@ Say = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """Pipelines of one Spark session. ``every_s``: None: a batch pipeline runs once."""
+    """Pipelines of one Spark session. ``every_s`` None: a batch pipeline runs once."""
 
     names: tuple[str, ...]
     settings: PipelineSettings  # without options of a pipeline
@@ -38,10 +38,10 @@ class RunPlan:
     outage_s: float = OUTAGE_S
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
-    supervised: bool = False  # the end of stdin ends the run, so that it has no life of its own
+    supervised: bool = False  # the run ends at the end of stdin, so it cannot outlive its parent
 
     def settings_of(self, name: str) -> PipelineSettings:
-        """The settings that one pipeline gets."""
+        """The settings of one pipeline, with its options."""
         return replace(self.settings, options=self.options.get(name, {}))
 
     def load(self) -> dict[str, Pipeline]:
@@ -60,13 +60,13 @@ class RunPlan:
 
 
 def parse_options(given: Iterable[str]) -> dict[str, dict[str, str]]:
-    """``NAME.option=value``, each, by pipeline. Raises: ConfigError: it is no such text."""
+    """Options ``NAME.option=value`` by pipeline. Raises: ConfigError: a text has another form."""
     found: dict[str, dict[str, str]] = {}
     for text in given:
         target, equals, value = text.partition("=")
         name, dot, option = target.partition(".")
         if not (equals and dot and name and option):
-            raise ConfigError(f"-o {text!r}: need NAME.option=value")
+            raise ConfigError(f"-o {text!r} is invalid: write NAME.option=value")
         if option in found.setdefault(name, {}):
             raise ConfigError(f"-o {target} is given twice")
         found[name][option] = value

@@ -1,4 +1,4 @@
-"""Runs pipelines in one Spark session until they end, one of them fails, or it is told to stop."""
+"""Runs pipelines in one Spark session until they end, one of them fails, or a signal stops them."""
 
 import os
 import select
@@ -14,7 +14,7 @@ from opentalos.adapters.java_home import find_java
 from opentalos.model.errors import TalosError
 from opentalos.pipelines.pipeline import BatchPipeline, Pipeline, StreamPipeline
 from opentalos.pipelines.runtime.causes import cause_of
-from opentalos.pipelines.runtime.connection import reach
+from opentalos.pipelines.runtime.connection import outage_reason
 from opentalos.pipelines.runtime.progress import STARTING, WAITING
 from opentalos.pipelines.runtime.run_lock import RunLock
 from opentalos.pipelines.runtime.run_plan import Event, PipelineFailed, RunPlan, Say
@@ -24,16 +24,24 @@ from opentalos.pipelines.session import open_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LOOK_S = 0.2  # between two looks at the pipelines
-_STOP_GRACE_S = 5.0  # for the batch under way, when told to stop
+_POLL_S = 0.2  # between two polls of the pipelines
+_STOP_GRACE_S = 5.0  # for the batch in progress, after a signal
 
 
 class _Stopped(BaseException):
-    """Told to stop while something runs that cannot be asked to end."""
+    """A signal arrived during a call that cannot be interrupted otherwise."""
 
 
 class Runner:
-    """One run. SIGTERM and SIGINT end it between two batches, within seconds."""
+    """One run.
+
+    Theory of operation. ``run`` takes the lock of every pipeline, waits for the server, opens one
+    Spark session, and then polls each ``Run`` in turn from one thread: a stream is started and
+    watched, a batch pipeline runs to its end within its poll. SIGTERM and SIGINT set ``_stopping``,
+    which ends the loop between two batches; while a blocking call of Spark is in progress they
+    raise ``_Stopped`` instead. A failure that may pass makes its run wait; any other failure stops
+    all of them. Checkpoints make a new run continue where this one stopped.
+    """
 
     def __init__(self, plan: RunPlan, say: Say) -> None:
         self._plan, self._say = plan, say
@@ -41,13 +49,13 @@ class Runner:
         self._raises = False  # a signal interrupts what is under way
 
     def run(self) -> None:
-        """Until all ended or it was told to stop.
+        """Run until all pipelines end or a signal arrives.
 
-        Raises: ConfigError: nothing was started. PipelineFailed: one ended with that cause, and
-                the others were stopped; a new run goes on where the checkpoints are.
+        Raises: ConfigError: nothing was started. PipelineFailed: one pipeline failed with that
+                cause, and the others were stopped; a new run continues at the checkpoints.
         """
         pipelines = self._plan.load()
-        find_java()  # now, not after the wait for a server
+        find_java()  # before the wait for a server
         with ExitStack() as stack:
             locks = [RunLock(self._plan.settings.home, name) for name in pipelines]
             for lock in locks:
@@ -63,14 +71,14 @@ class Runner:
                 raise
             except _Stopped:
                 self._note("stopped")
-            except Exception as error:  # a Java that was killed
+            except Exception as error:  # for example because its Java process was killed
                 raise PipelineFailed(f"the Spark session failed: {cause_of(error)}") from error
 
     def _run_of(self, pipeline: Pipeline) -> Run:
         if isinstance(pipeline, StreamPipeline):
-            return StreamRun(pipeline, self._plan, self._say, self._reach)
+            return StreamRun(pipeline, self._plan, self._say, self._outage_reason)
         assert isinstance(pipeline, BatchPipeline)
-        return BatchRun(pipeline, self._plan, self._say, self._reach)
+        return BatchRun(pipeline, self._plan, self._say, self._outage_reason)
 
     def _session(self, stack: ExitStack, locks: list[RunLock], runs: list[Run]) -> "SparkSession":
         for run in runs:
@@ -79,7 +87,7 @@ class Runner:
             plan = self._plan
             spark = open_session("talos pipeline", master=plan.master, conf=plan.conf)
         stack.callback(self._end, spark)
-        self._listen()  # Spark took SIGINT for itself
+        self._listen()  # Spark has installed its own handler of SIGINT
         machine = spark.sparkContext._jvm
         assert machine is not None
         java = machine.java.lang.ProcessHandle.current().pid()
@@ -92,48 +100,49 @@ class Runner:
             while left := [run for run in runs if not run.ended]:
                 for run in left:
                     with self._interruptible():
-                        run.look(spark)
+                        run.poll(spark)
                 self._rest()
         finally:
             self._stop(runs)
 
     def _stop(self, runs: list[Run]) -> None:
-        """A stream that does not stop in time is left to the end of the session."""
+        """A stream that does not stop in time ends with the session."""
         wait_until = time.monotonic() + _STOP_GRACE_S
         for run in runs:
             try:
                 run.stop(wait_until)
             except Exception as error:
-                self._note(f"{run.name} did not stop in order: {cause_of(error)}")
+                self._note(f"{run.name} did not stop cleanly: {cause_of(error)}")
 
     def _end(self, spark: "SparkSession") -> None:
-        """A session whose Java is gone cannot end in order, and that is not what it died of."""
+        """Ignore errors: a session whose Java process is gone cannot stop cleanly."""
         with suppress(Exception):
             spark.stop()
 
     def _wait_for_server(self, runs: list[Run]) -> None:
         deadline = time.monotonic() + self._plan.outage_s
-        told = False
-        while reason := self._reach():
-            if not told:
-                self._note(f"waiting for the server, {self._plan.outage_s:.0f} s at most: {reason}")
-                told = True
+        noted = False
+        while reason := self._outage_reason():
+            if not noted:
+                limit_s = self._plan.outage_s
+                self._note(f"waiting up to {limit_s:.0f} s for the server: {reason}")
+                noted = True
             for run in runs:
                 run.beat(WAITING)
             if time.monotonic() > deadline:
-                raise PipelineFailed(f"the server cannot be used: {reason}")
+                raise PipelineFailed(f"the server is unavailable: {reason}")
             self._rest()
 
     def _rest(self) -> None:
         if self._stopping or self._orphaned():
             raise _Stopped
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
-    def _reach(self) -> str:
-        return reach(self._plan.settings)
+    def _outage_reason(self) -> str:
+        return outage_reason(self._plan.settings)
 
     def _orphaned(self) -> bool:
-        """A supervised run whose supervisor is gone."""
+        """Whether this is a supervised run whose supervisor has exited."""
         if not self._plan.supervised:
             return False
         stdin = sys.stdin.fileno()
@@ -152,9 +161,9 @@ class Runner:
 
     def _listen(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._told_to_stop)
+            signal.signal(number, self._on_signal)
 
-    def _told_to_stop(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._stopping = True
         if self._raises:
             self._raises = False

@@ -1,4 +1,8 @@
-"""One pipeline within a run: a stream that is watched, or a batch pipeline that is repeated."""
+"""One pipeline within a run: a stream that is watched, or a batch pipeline that is repeated.
+
+``runner`` polls each of them. Every second it leaves a heartbeat for the supervisor, unless a batch
+or a call of Spark hangs.
+"""
 
 import os
 import time
@@ -26,18 +30,24 @@ if TYPE_CHECKING:
 
 _BEAT_S = 1.0
 _POLL_S = 0.05  # for the end of a batch
-_RETRY_S = 1.0  # between two looks at a server that is away
-Reach = Callable[[], str]  # why the server cannot be used now; empty if it can
+_RETRY_S = 1.0  # between two probes of an unavailable server
+OutageReason = Callable[[], str]  # why the server is unavailable now; empty if it is available
 
 
 class Run(ABC):
-    """A pipeline of this process. A failure that may pass is waited for, ``outage_s`` at most."""
+    """A pipeline of this process, which is starting, running, waiting or ended.
 
-    def __init__(self, pipeline: Pipeline, plan: RunPlan, say: Say, reach: Reach) -> None:
+    After a failure that may pass it waits until the server is available and starts again, for up to
+    ``outage_s``; any other failure is raised. Only a finished batch or run resets that time.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, plan: RunPlan, say: Say, outage_reason: OutageReason
+    ) -> None:
         self.name = pipeline.name
         self.settings: PipelineSettings = plan.settings_of(pipeline.name)
         self.ended = False
-        self._outage_s, self._say, self._reach = plan.outage_s, say, reach
+        self._outage_s, self._say, self._outage_reason = plan.outage_s, say, outage_reason
         self._down_since: float | None = None
         self._retry_at = 0.0
         self._beats = 0
@@ -45,15 +55,15 @@ class Run(ABC):
         self._beat_at = 0.0
 
     @abstractmethod
-    def look(self, spark: "SparkSession") -> None:
-        """Start what is due, tell what happened. Raises: PipelineFailed."""
+    def poll(self, spark: "SparkSession") -> None:
+        """Start what is due and report what happened. Raises: PipelineFailed."""
 
     @abstractmethod
     def stop(self, wait_until: float) -> None:
-        """End between two batches, or within one at the monotonic time ``wait_until``."""
+        """Stop between two batches, or within one at the monotonic time ``wait_until``."""
 
     def beat(self, state: str) -> None:
-        """Leave a sign of life: at most one a second, but each change of the state."""
+        """Write a heartbeat: at most one a second, and one at each change of the state."""
         now = time.monotonic()
         if now - self._beat_at >= _BEAT_S or state != self._state:
             self._state = state
@@ -70,7 +80,7 @@ class Run(ABC):
         now = time.monotonic()
         if self._down_since is None:
             self._down_since = now
-            text = f"{self.name} waits, {self._outage_s:.0f} s at most: {cause}"
+            text = f"{self.name} waits up to {self._outage_s:.0f} s: {cause}"
             self._say(Event("note", text, {"pipeline": self.name, "cause": str(cause)}))
         if now - self._down_since > self._outage_s:
             waited_s = now - self._down_since
@@ -78,18 +88,18 @@ class Run(ABC):
         self._retry_at = now + _RETRY_S
 
     def _may_start(self) -> bool:
-        """Not before a server that was away answers again."""
+        """Whether the server is available, after a failure; always before one."""
         if self._down_since is None:
             return True
         self.beat(WAITING)
         if time.monotonic() < self._retry_at:
             return False
-        reason = self._reach()
+        reason = self._outage_reason()
         if reason:
             self._wait(Cause("Unavailable", reason))
         return not reason
 
-    def _got_on(self) -> None:
+    def _progressed(self) -> None:
         self._down_since = None
 
     def _end(self) -> None:
@@ -98,21 +108,23 @@ class Run(ABC):
 
 
 class StreamRun(Run):
-    """A streaming query. It counts as alive when it finishes batches or waits for its trigger."""
+    """A streaming query. It counts as alive while it finishes batches or waits for its trigger."""
 
-    def __init__(self, pipeline: StreamPipeline, plan: RunPlan, say: Say, reach: Reach) -> None:
-        super().__init__(pipeline, plan, say, reach)
+    def __init__(
+        self, pipeline: StreamPipeline, plan: RunPlan, say: Say, outage_reason: OutageReason
+    ) -> None:
+        super().__init__(pipeline, plan, say, outage_reason)
         self._pipeline = pipeline
         self._query: StreamingQuery | None = None
-        self._last = ("", -1)  # when the last batch that was told began, and its number
+        self._last = ("", -1)  # start time and number of the last reported batch
 
-    def look(self, spark: "SparkSession") -> None:
+    def poll(self, spark: "SparkSession") -> None:
         if self._query is None:
             if self._may_start():
                 self._start(spark)
             return
         active = self._query.isActive
-        self._tell()
+        self._report()
         if active:
             status = self._query.status
             idle = not status["isTriggerActive"] and "Initializing" not in status["message"]
@@ -142,31 +154,33 @@ class StreamRun(Run):
         except Exception as error:
             self._failed(error)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         assert self._query is not None
-        told = self._query.lastProgress
-        if told is None:
+        report = self._query.lastProgress
+        if report is None:
             return
-        progress = progress_of(self.name, told)
+        progress = progress_of(self.name, report)
         if (progress.at, progress.batch) == self._last:
             return
         self._last = progress.at, progress.batch
-        self._got_on()
+        self._progressed()
         self.beat(RUNNING)
         if progress.rows or progress.lag:
             self._say(Event("progress", str(progress), asdict(progress)))
 
 
 class BatchRun(Run):
-    """A pipeline that runs to its end, once or again and again."""
+    """A pipeline that runs to its end, once or repeatedly."""
 
-    def __init__(self, pipeline: BatchPipeline, plan: RunPlan, say: Say, reach: Reach) -> None:
-        super().__init__(pipeline, plan, say, reach)
+    def __init__(
+        self, pipeline: BatchPipeline, plan: RunPlan, say: Say, outage_reason: OutageReason
+    ) -> None:
+        super().__init__(pipeline, plan, say, outage_reason)
         self._pipeline, self._every_s = pipeline, plan.every_s
         self._due_at = time.monotonic()
         self._runs = 0
 
-    def look(self, spark: "SparkSession") -> None:
+    def poll(self, spark: "SparkSession") -> None:
         if time.monotonic() < self._due_at:
             self.beat(RUNNING)
             return
@@ -179,7 +193,7 @@ class BatchRun(Run):
         except Exception as error:
             self._failed(error)
             return
-        self._got_on()
+        self._progressed()
         self._runs += 1
         took_s = round(time.monotonic() - began, 1)
         fields = {"pipeline": self.name, "run": self._runs, "took_s": took_s}
@@ -190,4 +204,4 @@ class BatchRun(Run):
             self._due_at = max(began + self._every_s, time.monotonic())
 
     def stop(self, wait_until: float) -> None:
-        """Nothing is under way between two looks."""
+        """Nothing runs between two polls."""

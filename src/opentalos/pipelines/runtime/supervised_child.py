@@ -1,4 +1,4 @@
-"""The process of a supervised run: started, watched by its signs of life, ended."""
+"""The process of a supervised run: started, watched by its heartbeats, and stopped."""
 
 import os
 import signal
@@ -17,17 +17,17 @@ _STOP_S: Final = 30.0  # from SIGTERM to SIGKILL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifeSigns:
-    """How long a run may show none before it counts as hung, in seconds."""
+    """How long a run may go without a heartbeat before it counts as hung, in seconds."""
 
-    start_s: float = 180.0  # until the Spark session and the queries are there
-    stall_s: float = 300.0  # a stream between two batches, or in one
+    start_s: float = 180.0  # until the Spark session and the queries are started
+    stall_s: float = 300.0  # a stream between two batches, or within one
     run_s: float = 3600.0  # one run of a batch pipeline
 
 
 class Child:
-    """A run in a process group of its own, which ends when its stdin does.
+    """A run in a process group of its own, which ends at the end of its stdin.
 
-    So nothing of it outlives its supervisor, however that ends, and nothing of it survives ``end``.
+    So no process of it outlives its supervisor, however that ends, nor a call of ``end``.
     """
 
     def __init__(self, argv: Sequence[str], home: Path, names: Sequence[str]) -> None:
@@ -38,7 +38,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Of the Python process, which leads the group."""
+        """The pid of the Python process, which leads the group."""
         return self._process.pid
 
     def ended(self) -> int | None:
@@ -46,7 +46,7 @@ class Child:
         return self._process.poll()
 
     def stuck(self, signs: LifeSigns) -> str:
-        """Which pipeline shows no sign of life, and for how long; empty if all do."""
+        """Which pipeline has no heartbeat, and for how long; empty if all have one."""
         now = time.monotonic()
         in_a_run = False
         for name in self._names:
@@ -61,11 +61,11 @@ class Child:
                 allowed_s = max(allowed_s, signs.run_s)
             silent_s = now - self._since[name]
             if state != ENDED and silent_s > allowed_s:
-                return f"{name} ({state}) shows no progress for {silent_s:.0f} s"
+                return f"{name} ({state}) made no progress for {silent_s:.0f} s"
         return ""
 
     def end(self) -> None:
-        """End it in order, else with SIGKILL, with all processes of its group."""
+        """Stop it with SIGTERM, then with SIGKILL, with all processes of its group."""
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -75,7 +75,7 @@ class Child:
         self.kill()
 
     def kill(self) -> None:
-        """End what is left of the group at once."""
+        """Kill all processes of the group at once."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()

@@ -1,7 +1,7 @@
-"""Keeps a run of pipelines alive: restarts it when it dies or hangs, and raises an alarm.
+"""Keeps a run of pipelines alive: restarts it when it exits or hangs, and raises an alarm.
 
-Any number of supervisors of the same pipelines and home may be started: one of them works, the
-others stand by until its lock is free.
+Several supervisors of the same pipelines and home may be started: one of them is active, the others
+stand by until its lock is free.
 """
 
 import signal
@@ -19,40 +19,40 @@ from opentalos.pipelines.runtime.run_lock import RunLock
 from opentalos.pipelines.runtime.run_plan import Event, PipelineFailed, Say
 from opentalos.pipelines.runtime.supervised_child import Child, LifeSigns
 
-_LOOK_S: Final = 0.2
-_ORPHAN_S: Final = 30.0  # a run whose supervisor was killed ends in order by itself
+_POLL_S: Final = 0.2
+_ORPHAN_S: Final = 30.0  # time for a run whose supervisor was killed to stop by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:
-    """What to keep alive, and when to give up. ``argv``: the command of the supervised run."""
+    """The run to keep alive, and when to give up. ``argv``: the command of the supervised run."""
 
     home: Path
     names: tuple[str, ...]
     argv: tuple[str, ...]
     signs: LifeSigns = field(default_factory=LifeSigns)
-    restarts_max: int = 10  # one after the other, none of which lived for calm_s
+    restarts_max: int = 10  # in a row, each after a run shorter than calm_s
     calm_s: float = 300.0
-    backoff_s: float = 1.0  # before the first restart; doubles
+    backoff_s: float = 1.0  # before the first restart; doubles each time
     backoff_s_max: float = 60.0
 
 
 class Supervisor:
-    """One of them. SIGTERM and SIGINT end it with its run."""
+    """One supervisor: standing by, active, or ended. SIGTERM and SIGINT end it with its run."""
 
     def __init__(self, supervision: Supervision, alarm: Alarm, say: Say) -> None:
         self._of, self._alarm, self._say = supervision, alarm, say
         self._stopping = False
 
     def run(self) -> None:
-        """Until the run ends by itself with success, or it is told to stop.
+        """Run until the supervised run succeeds, or a signal arrives.
 
-        Raises: PipelineFailed: given up after ``restarts_max`` restarts. ConfigError: somebody
-                runs one of the pipelines without a supervisor.
+        Raises: PipelineFailed: ``restarts_max`` restarts did not help. ConfigError: one of the
+                pipelines already runs without a supervisor.
         """
         with ExitStack() as stack:
             stack.enter_context(self._signals())
-            for name in sorted(self._of.names):  # in one order, so that two cannot block each other
+            for name in sorted(self._of.names):  # in one order, to avoid a deadlock of two
                 lock = RunLock(self._of.home, f"{name}.supervisor")
                 if not self._stand_by(lock, name):
                     return
@@ -60,19 +60,19 @@ class Supervisor:
             self._keep_alive()
 
     def _stand_by(self, lock: RunLock, name: str) -> bool:
-        """Whether the lock was taken; False if told to stop."""
-        told = False
+        """Wait for the lock; False if a signal arrived."""
+        noted = False
         while not self._stopping:
             try:
                 lock.take()
             except ConfigError:
-                if not told:
+                if not noted:
                     pid = (lock.owner() or {}).get("pid", "unknown")
-                    self._note(f"stand-by: {name} is supervised by pid {pid}")
-                    told = True
-                self._rest(_LOOK_S)
+                    self._note(f"standby: {name} is supervised by pid {pid}")
+                    noted = True
+                self._rest(_POLL_S)
             else:
-                if told:
+                if noted:
                     self._note(f"taking over {name}")
                 return True
         return False
@@ -96,7 +96,7 @@ class Supervisor:
             self._rest(pause_s)
 
     def _one_life(self) -> str:
-        """Why a run ended that should go on; empty if it is done, or was told to stop."""
+        """Why the run ended although it should continue; empty on success or after a signal."""
         child = Child(self._of.argv, self._of.home, self._of.names)
         self._note(f"started {', '.join(self._of.names)}, pid {child.pid}")
         try:
@@ -107,23 +107,23 @@ class Supervisor:
                 stuck = child.stuck(self._of.signs)
                 if stuck:
                     return stuck
-                self._rest(_LOOK_S)
+                self._rest(_POLL_S)
             return ""
         finally:
             child.end()
 
     def _end_orphans(self) -> None:
-        """Wait for the end of what a killed supervisor left, and end what hangs."""
+        """Wait until the run of a killed supervisor has ended; kill it if it hangs."""
         deadline = time.monotonic() + _ORPHAN_S
         for name in self._of.names:
             lock = RunLock(self._of.home, name)
             while (owner := lock.owner()) is not None and not self._stopping:
                 if not owner.get("supervised", True):
                     pid = owner.get("pid", "unknown")
-                    raise ConfigError(f"{name} already runs without a supervisor, by pid {pid}")
+                    raise ConfigError(f"{name} is already running without a supervisor (pid {pid})")
                 if time.monotonic() > deadline:
                     lock.kill_owner()
-                self._rest(_LOOK_S)
+                self._rest(_POLL_S)
 
     def _raise_alarm(self, kind: str, text: str, reason: str, restarts: int) -> None:
         fields = {"pipelines": list(self._of.names), "reason": reason, "restarts": restarts}
@@ -134,20 +134,20 @@ class Supervisor:
     def _rest(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while not self._stopping and (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(left, _LOOK_S))
+            time.sleep(min(left, _POLL_S))
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         for number in before:
-            signal.signal(number, self._told_to_stop)
+            signal.signal(number, self._on_signal)
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _told_to_stop(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._stopping = True
 
     def _note(self, text: str) -> None:
@@ -158,5 +158,5 @@ def _reason(status: int) -> str:
     if status == 0:
         return ""
     if status < 0:
-        return f"ended by {signal.Signals(-status).name}"
-    return f"ended with exit status {status}"
+        return f"the run was killed by {signal.Signals(-status).name}"
+    return f"the run exited with status {status}"

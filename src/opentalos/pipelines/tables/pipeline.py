@@ -257,7 +257,7 @@ def followed_by(settings: PipelineSettings) -> Followed:
         schema = looked_at.schema()
     topic = given.get(TOPIC, "")
     if not topic:
-        streams = [name for name, one in schema.streams.items() if one.enabled]
+        streams = [name for name, spec in schema.streams.items() if spec.enabled]
         if len(streams) != 1:
             raise ConfigError(f"give sds-replay.{TOPIC}: {table} has streams into {streams}")
         topic = topic_name(table, *streams)

@@ -99,13 +99,13 @@ def _wait(place: Path, mark: StreamMark, wait_s: float) -> None:
 
 def _behind(place: Path, mark: StreamMark) -> int:
     reached = _reached(place)
-    return sum(max(0, end - reached.get(one, 0)) for one, end in mark.offsets.items())
+    return sum(max(0, end - reached.get(partition, 0)) for partition, end in mark.offsets.items())
 
 
 def _reached(place: Path) -> Mapping[int, int]:
     """The next offset by partition, of the last batch that was done entirely."""
     commits = place / "commits"
-    done = [int(one.name) for one in commits.glob("*") if one.name.isdigit()]
+    done = [int(commit.name) for commit in commits.glob("*") if commit.name.isdigit()]
     if not done:
         return {}
     told = (place / "offsets" / str(max(done))).read_text().splitlines()[-1]
@@ -124,15 +124,17 @@ def compared(
     replay: Replay, mark_ms: int, rows_max: int, sides: tuple[pa.Table, pa.Table]
 ) -> pa.Table:
     """One part's differences, at most ``rows_max``, and its counts. ``sides``: state, table."""
-    states, scanned = ({tuple(one.key.values()): one for one in replay.states(s)} for s in sides)
+    states, scanned = (
+        {tuple(state.key.values()): state for state in replay.states(s)} for s in sides
+    )
     counts = dict.fromkeys(("records", "newer", "misfits", "differing"), 0)
-    counts["misfits"] = sum(one.misfits for one in states.values())
+    counts["misfits"] = sum(state.misfits for state in states.values())
     rows: list[dict[str, Any]] = []
     for key in sorted(states.keys() | scanned.keys(), key=repr):
         state, row = states.get(key), scanned.get(key)
-        known = [one for one in (state, row) if one is not None]
+        known = [side for side in (state, row) if side is not None]
         same = state is not None and row is not None and state.timestamp_ms == row.timestamp_ms
-        if not same and max(one.timestamp_ms for one in known) > mark_ms:
+        if not same and max(side.timestamp_ms for side in known) > mark_ms:
             counts["newer"] += 1
             continue
         counts["records"] += 1

@@ -22,14 +22,14 @@ def question(days: Sequence[Mapping[PartitionKey, int]], budget: float) -> dict[
 def share_rows(proposal: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Of each server its expected share of the traffic and its virtual nodes."""
     servers = proposal["servers"]
-    total = sum(one["load_before"] for one in servers)
-    for one in servers:
+    total = sum(server["load_before"] for server in servers)
+    for server in servers:
         yield {
-            "server": one["name"],
-            "share_before": round(one["load_before"] / total, 6),
-            "share_after": round(one["load_after"] / total, 6),
-            "virtual_nodes_before": one["virtual_nodes_before"],
-            "virtual_nodes_after": one["virtual_nodes_after"],
+            "server": server["name"],
+            "share_before": round(server["load_before"] / total, 6),
+            "share_after": round(server["load_after"] / total, 6),
+            "virtual_nodes_before": server["virtual_nodes_before"],
+            "virtual_nodes_after": server["virtual_nodes_after"],
         }
 
 

@@ -21,7 +21,9 @@ def noted(java: int, began: float) -> str:
 def test_a_second_owner_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     first, second = RunLock(tmp_path, "archive"), RunLock(tmp_path, "archive")
     first.take(supervised=True)
-    with pytest.raises(ConfigError, match=f"archive already runs on .*, by pid {os.getpid()}"):
+    with pytest.raises(
+        ConfigError, match=rf"archive is already running on .* \(pid {os.getpid()}\)"
+    ):
         second.take()
     owner = second.owner()
     assert owner is not None

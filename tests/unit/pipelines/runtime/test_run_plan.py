@@ -16,7 +16,7 @@ def test_options_are_by_pipeline() -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "a=b", "a.=b", ".a=b", "a.b"])
 def test_what_names_no_option_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"need NAME\.option=value"):
+    with pytest.raises(ConfigError, match=r"write NAME\.option=value"):
         parse_options([text])
 
 

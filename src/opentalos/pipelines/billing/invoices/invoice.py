@@ -66,15 +66,15 @@ def invoices(
     Args: lines: with the columns of ``pricing.LINES``; topics: of ``topic_totals``.
     """
     lines_of, topics_of = _by_tenant(lines), _by_tenant(topics)
-    for one in assigned:
-        if one.plan is not None:
+    for entry in assigned:
+        if entry.plan is not None:
             yield Invoice(
-                tenant=one.tenant,
+                tenant=entry.tenant,
                 month=month,
                 revision=revision,
-                plan=one.plan,
-                lines=tuple(map(_line, lines_of.get(one.tenant, ()))),
-                topics=tuple(map(_topic, topics_of.get(one.tenant, ()))),
+                plan=entry.plan,
+                lines=tuple(map(_line, lines_of.get(entry.tenant, ()))),
+                topics=tuple(map(_topic, topics_of.get(entry.tenant, ()))),
             )
 
 

@@ -105,17 +105,17 @@ def _topics(invoice: Invoice) -> Iterator[str]:
     yield '<table><thead><tr><th>Topic</th><th class="n">Partitions</th>'
     yield '<th class="n">Messages</th><th class="n">Bytes</th></tr></thead><tbody>'
     yield from map(_topic, invoice.topics)
-    partitions = sum(one.partitions for one in invoice.topics)
-    records = sum(one.records for one in invoice.topics)
-    count = sum(one.bytes for one in invoice.topics)
+    partitions = sum(topic.partitions for topic in invoice.topics)
+    records = sum(topic.records for topic in invoice.topics)
+    count = sum(topic.bytes for topic in invoice.topics)
     cells = "".join(f'<td class="n">{number:,}</td>' for number in (partitions, records, count))
     yield f"</tbody><tfoot><tr><td>All</td>{cells}</tr></tfoot></table>"
 
 
-def _topic(one: TopicUse) -> str:
-    numbers = (one.partitions, one.records, one.bytes)
+def _topic(topic: TopicUse) -> str:
+    numbers = (topic.partitions, topic.records, topic.bytes)
     cells = "".join(f'<td class="n">{number:,}</td>' for number in numbers)
-    return f"<tr><td>{escape(one.name)}<small>{escape(one.topic)}</small></td>{cells}</tr>"
+    return f"<tr><td>{escape(topic.name)}<small>{escape(topic.topic)}</small></td>{cells}</tr>"
 
 
 def _range(line: InvoiceLine) -> str:
@@ -144,8 +144,8 @@ def _price(line: InvoiceLine) -> str:
         return ""
     if line.tier == FREE_TIER:
         return "free"
-    _, one, many = _NAMES[line.resource]
-    unit = escape(line.unit_name) or (one if line.unit == 1 else f"{line.unit:,} {many}")
+    _, single, many = _NAMES[line.resource]
+    unit = escape(line.unit_name) or (single if line.unit == 1 else f"{line.unit:,} {many}")
     return f"{_plain(line.price)}<small>per {unit}</small>"
 
 

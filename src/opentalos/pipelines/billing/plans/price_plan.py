@@ -79,13 +79,13 @@ class PricePlans:
     """All versions of all plans."""
 
     def __init__(self, versions: tuple[PricePlan, ...] = ()) -> None:
-        self.versions = tuple(sorted(versions, key=lambda one: (one.name, one.valid_from)))
+        self.versions = tuple(sorted(versions, key=lambda plan: (plan.name, plan.valid_from)))
 
     def names(self) -> set[str]:
         """Of plans with at least one version."""
-        return {one.name for one in self.versions}
+        return {plan.name for plan in self.versions}
 
     def at(self, name: str, month: Month) -> PricePlan | None:
         """The version in force in a month, None if there was none yet."""
-        known = [one for one in self.versions if one.name == name and one.valid_from <= month]
+        known = [plan for plan in self.versions if plan.name == name and plan.valid_from <= month]
         return known[-1] if known else None

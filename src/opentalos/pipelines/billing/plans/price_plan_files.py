@@ -125,12 +125,12 @@ def _rates(table: TomlTable) -> Iterator[tuple[Resource, Rate]]:
 def _metered(table: TomlTable, resource: Resource) -> Rate | None:
     unit = _unit(table, resource)
     free = table.integer("free", COUNT_MAX, 0)
-    read = [(_tier(one), one) for one in table.tables("tier")]
+    read = [(_tier(below), below) for below in table.tables("tier")]
     if not read:
         table.fault(f"[{resource}] has no tier: [[{resource}.tier]] with from and price")
     if len(read) > TIERS_MAX:
         table.fault(f"{len(read)} tiers, at most {TIERS_MAX}")
-    tiers = [(tier, one) for tier, one in read if tier is not None]
+    tiers = [(tier, below) for tier, below in read if tier is not None]
     if len(tiers) == len(read):
         _check_chain(tiers)
     if unit is None or free is None or not tiers:

@@ -45,8 +45,8 @@ class TenantPlans:
     def __init__(self, entries: tuple[TenantEntry, ...] = (), default: str = "") -> None:
         self._default = default
         self._entries: dict[str, list[TenantEntry]] = {}
-        for one in sorted(entries, key=lambda one: (one.tenant, one.valid_from)):
-            self._entries.setdefault(one.tenant, []).append(one)
+        for entry in sorted(entries, key=lambda entry: (entry.tenant, entry.valid_from)):
+            self._entries.setdefault(entry.tenant, []).append(entry)
 
     def assigned(self, tenants: set[str], month: Month, plans: PricePlans) -> list[Assigned]:
         """For these tenants and for those that have a plan in the month anyway, in order."""
@@ -54,7 +54,7 @@ class TenantPlans:
         return [self._one(name, month, plans) for name in sorted(tenants | known)]
 
     def _entry(self, tenant: str, month: Month) -> TenantEntry | None:
-        held = [one for one in self._entries.get(tenant, ()) if one.valid_from <= month]
+        held = [entry for entry in self._entries.get(tenant, ()) if entry.valid_from <= month]
         return held[-1] if held else None
 
     def _billed(self, tenant: str, month: Month) -> bool:
@@ -109,19 +109,19 @@ def default_only(default: str, plans: PricePlans) -> TenantPlans:
 def _entries(table: TomlTable, plans: PricePlans) -> list[TenantEntry]:
     entries = []
     seen: dict[tuple[str, Month], int] = {}
-    for one in table.tables("tenant"):
-        tenant, plan = one.text("id"), one.text("plan")
-        valid_from = one.month("valid_from", _FIRST)
-        reserved = one.integer("reserved_partitions", RESERVED_MAX, 0)
-        one.end()
+    for entry in table.tables("tenant"):
+        tenant, plan = entry.text("id"), entry.text("plan")
+        valid_from = entry.month("valid_from", _FIRST)
+        reserved = entry.integer("reserved_partitions", RESERVED_MAX, 0)
+        entry.end()
         if tenant is None or plan is None or valid_from is None or reserved is None:
             continue
         if plan != NO_PLAN and plan not in plans.names():
-            one.fault(_unknown(plan, plans), "plan")
+            entry.fault(_unknown(plan, plans), "plan")
         if (tenant, valid_from) in seen:
             line = seen[tenant, valid_from]
-            one.fault(f"tenant {tenant!r} has two entries for the same month: line {line}")
-        seen.setdefault((tenant, valid_from), one.line())
+            entry.fault(f"tenant {tenant!r} has two entries for the same month: line {line}")
+        seen.setdefault((tenant, valid_from), entry.line())
         entries.append(TenantEntry(tenant, valid_from, plan, reserved))
     return entries
 

@@ -80,5 +80,5 @@ def _check(name: str, given: types.DataType) -> None:
         known = ", ".join(_WRITTEN)
         raise ConfigError(f"a write has no column {name!r}; it may have {known}")
     if not isinstance(given, tuple(fitting)):
-        shown = " or ".join(one.typeName() for one in fitting)
+        shown = " or ".join(kind.typeName() for kind in fitting)
         raise ConfigError(f"column {name!r} is {given.simpleString()}, need {shown}; cast it")

@@ -71,7 +71,7 @@ def _compression(text: str) -> Compression:
     try:
         return Compression[text.upper()]
     except KeyError:
-        known = ", ".join(one.name.lower() for one in Compression)
+        known = ", ".join(codec.name.lower() for codec in Compression)
         raise ConfigError(f"compression is one of {known}, not {text!r}") from None
 
 
@@ -79,7 +79,7 @@ def _delivery(text: str) -> Delivery:
     try:
         return Delivery(text.lower())
     except ValueError:
-        known = ", ".join(one.value for one in Delivery)
+        known = ", ".join(choice.value for choice in Delivery)
         raise ConfigError(f"delivery is one of {known}, not {text!r}") from None
 
 

@@ -56,7 +56,7 @@ async def target_of(client: Client, name: str, *, planned: bool = False) -> Targ
         held = await client.offsets(ref, range(ref.partitions))
     except PermissionDenied:
         return Target(ref, {}, planned)
-    return Target(ref, {partition: one.next for partition, one in held.items()}, planned)
+    return Target(ref, {partition: retained.next for partition, retained in held.items()}, planned)
 
 
 async def _deduplicates(client: Client, options: WriteOptions) -> bool:

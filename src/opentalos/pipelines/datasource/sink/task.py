@@ -86,4 +86,4 @@ def _block_writer(identity: Identity | None, own_times: bool) -> Callable[[Any],
 
 
 def _found(client: Client, name: str) -> Target:
-    return client.run(lambda one: target_of(one, name))
+    return client.run(lambda connected: target_of(connected, name))

@@ -41,7 +41,7 @@ class Written(WriterCommitMessage):
     @property
     def rows(self) -> int:
         """That it has stored."""
-        return sum(one.rows for one in self.stored)
+        return sum(stored.rows for stored in self.stored)
 
 
 class TalosWriter(DataSourceArrowWriter):
@@ -131,12 +131,12 @@ def _plan(options: WriteOptions) -> WritePlan | TalosError:
 
 
 def _rows(messages: Sequence[WriterCommitMessage | None]) -> int:
-    return sum(one.rows for one in messages if isinstance(one, Written))
+    return sum(message.rows for message in messages if isinstance(message, Written))
 
 
 def aborted(what: str, messages: Sequence[WriterCommitMessage | None], again: str) -> str:
     """Text of a warning. ``again``: how many rows a second try would store twice."""
-    done = sum(one is not None for one in messages)
+    done = sum(message is not None for message in messages)
     return (
         f"{what} failed: {_rows(messages)} rows of {done} tasks are stored and stay, and maybe "
         f"some of {len(messages) - done} other tasks; the same rows written again store {again} of "

@@ -52,7 +52,7 @@ class BatchRange:
             for resource, ends in sorted(self.end.items())
             for partition, end in sorted(ends.items())
         ]
-        return [one for one in found if one.rows > 0]
+        return [span for span in found if span.rows > 0]
 
     def as_json(self) -> dict[str, Any]:
         """The offset for Spark."""

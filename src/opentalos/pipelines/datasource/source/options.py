@@ -98,7 +98,7 @@ def _topics(given: Mapping[str, str]) -> tuple[tuple[str, ...], re.Pattern[str] 
 
 
 def _listed(text: str) -> tuple[str, ...]:
-    return tuple(one.strip() for one in text.split(",") if one.strip())
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _tasks(text: str | None) -> int:

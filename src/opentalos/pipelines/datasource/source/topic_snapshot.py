@@ -42,13 +42,15 @@ async def _topic(client: Client, name: str) -> TopicRef:
 async def _matching(client: Client, pattern: re.Pattern[str]) -> list[TopicRef]:
     """Of the topics that this principal or its organisation owns."""
     listed = await TalosAdmin(client).topics.list()
-    names = sorted({one.name for one in listed if pattern.fullmatch(one.name)})
+    names = sorted({topic.name for topic in listed if pattern.fullmatch(topic.name)})
     looks = (client.topic(name, refresh=True) for name in names)
     found = await asyncio.gather(*looks, return_exceptions=True)
-    for one in found:
-        if isinstance(one, BaseException) and not isinstance(one, TopicNotExist):
-            raise one
-    return [one for one in found if isinstance(one, TopicRef)]  # one may be deleted meanwhile
+    for result in found:
+        if isinstance(result, BaseException) and not isinstance(result, TopicNotExist):
+            raise result
+    return [
+        result for result in found if isinstance(result, TopicRef)
+    ]  # one may be deleted meanwhile
 
 
 async def retained_by(client: Client, topics: Sequence[TopicRef]) -> Retained:
@@ -135,7 +137,7 @@ async def _checkpoints(
             lags = await TalosAdmin(client).groups.lag(ref, group)
         except ConsumerGroupNotExist:  # as before the first start of a query
             lags = ()
-        done = {one.partition: one.checkpoint + 1 for one in lags if one.checkpoint >= 0}
+        done = {lag.partition: lag.checkpoint + 1 for lag in lags if lag.checkpoint >= 0}
         positions[ref.resource] = {
             partition: done.get(partition, there.start)
             for partition, there in retained[ref.resource].items()
