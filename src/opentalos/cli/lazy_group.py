@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+_HELP_CHARS_MAX = 100  # of the line of a command in the list
 Entry = tuple[str, str, str]  # module, attribute, help
 
 
@@ -36,7 +37,12 @@ class LazyGroup(click.Group):
         rows = []
         for name in self.list_commands(ctx):
             entry = self._entries.get(name)
-            rows.append((name, entry[2] if entry else self.commands[name].get_short_help_str()))
+            rows.append(
+                (
+                    name,
+                    entry[2] if entry else self.commands[name].get_short_help_str(_HELP_CHARS_MAX),
+                )
+            )
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 

@@ -23,6 +23,7 @@ _MIB: Final = 1 << 20
 )
 @click.option(
     "--spool",
+    metavar="DIR",
     type=click.Path(path_type=Path),
     default=Path("talos-agent"),
     show_default=True,
@@ -30,6 +31,7 @@ _MIB: Final = 1 << 20
 )
 @click.option(
     "--spool-mib",
+    metavar="MIB",
     type=click.IntRange(1, 1 << 20),
     default=64,
     show_default=True,
@@ -38,6 +40,7 @@ _MIB: Final = 1 << 20
 @click.option(
     "--interval",
     "step_s",
+    metavar="SECONDS",
     cls=RenamedOption,
     former="--step",
     type=click.IntRange(1, _STEP_S_MAX),

@@ -34,7 +34,7 @@ def _which(command: CommandT) -> CommandT:
 
 def _home(command: CommandT) -> CommandT:
     return click.option(
-        "--home", type=click.Path(path_type=Path), default=default_home,
+        "--home", metavar="DIR", type=click.Path(path_type=Path), default=default_home,
         show_default="~/.local/share/opentalos/backends",
         help="Directory of data, configuration, logs and pid files.",
     )(command)  # fmt: skip
@@ -58,13 +58,16 @@ def backend() -> None:
 @_which
 @_home
 @click.option(
-    "--port", type=int,
+    "--port", metavar="PORT", type=int,
     help="First port; 0 picks free ports. Remembered for the next start.",
     show_default="9820 for hdfs, 2181 for zookeeper, 2191 for hbase, 8081 for druid, "
     "9092 for kafka",
 )  # fmt: skip
 @click.option(
-    "--datanodes", type=click.IntRange(1, DATANODES_MAX), help="Number of HDFS DataNodes."
+    "--datanodes",
+    metavar="N",
+    type=click.IntRange(1, DATANODES_MAX),
+    help="Number of HDFS DataNodes.",
 )
 def start(kinds: Sequence[str], home: Path, port: int | None, datanodes: int | None) -> None:
     """Fetch missing jars, start backends, and wait until they are ready.

@@ -196,11 +196,13 @@ class _View:
 
 @click.command()
 @click.option(
-    "--sdk-python", type=click.Path(path_type=Path), default=Path(".sdk-venv/bin/python"),
+    "--sdk-python", metavar="FILE",
+    type=click.Path(path_type=Path), default=Path(".sdk-venv/bin/python"),
     show_default=True, help="Python interpreter with the official SDK.",
 )  # fmt: skip
 @click.option(
-    "--traffic", type=click.Path(path_type=Path), default=Path("examples/cluster_traffic.py"),
+    "--traffic", metavar="FILE",
+    type=click.Path(path_type=Path), default=Path("examples/cluster_traffic.py"),
     show_default=True, help="Program that generates the traffic.",
 )  # fmt: skip
 @click.option("--exit", "exit_after", is_flag=True, help="Exit after the tour.")
@@ -210,6 +212,8 @@ def demo(sdk_python: Path, traffic: Path, exit_after: bool) -> None:
     Needs Java 17, pip install 'opentalos[cluster]', 2 GB of memory, one or two minutes and, the
     first time, Maven. All files are in a temporary directory, which is removed at the end and on
     Ctrl-C.
+
+    Example: talos cluster demo --exit
     """
     for path, remedy in (
         (sdk_python, "run make setup"),

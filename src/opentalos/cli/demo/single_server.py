@@ -16,7 +16,8 @@ _STOP_TIMEOUT_S = 10.0
 
 @click.command()
 @click.option(
-    "--data", type=click.Path(path_type=Path), default=Path("demo-data"), show_default=True,
+    "--data", metavar="DIR",
+    type=click.Path(path_type=Path), default=Path("demo-data"), show_default=True,
     help="Data directory of the server.",
 )  # fmt: skip
 @click.option(
@@ -24,14 +25,18 @@ _STOP_TIMEOUT_S = 10.0
     help="Address to listen on; port 0 picks a free port.",
 )  # fmt: skip
 @click.option(
-    "--sdk-python", type=click.Path(path_type=Path), default=Path(".sdk-venv/bin/python"),
+    "--sdk-python", metavar="FILE",
+    type=click.Path(path_type=Path), default=Path(".sdk-venv/bin/python"),
     show_default=True, help="Python interpreter with the official SDK.",
 )  # fmt: skip
 @click.option(
-    "--second", type=click.Path(path_type=Path), default=Path("examples/official_reader.py"),
+    "--second", metavar="FILE",
+    type=click.Path(path_type=Path), default=Path("examples/official_reader.py"),
     show_default=True, help="Program that joins the group through the official SDK.",
 )  # fmt: skip
-@click.option("--messages", default=10_000, show_default=True, help="Number of messages.")
+@click.option(
+    "--messages", metavar="N", default=10_000, show_default=True, help="Number of messages."
+)
 @click.option("--exit", "exit_after", is_flag=True, help="Exit after the tour.")
 def demo(
     data: Path, listen: str, sdk_python: Path, second: Path, messages: int, exit_after: bool
@@ -40,6 +45,8 @@ def demo(
 
     Two clients share a consumer group: one uses the SDK of this package, the other one the official
     SDK, if it is installed.
+
+    Example: talos demo --exit
     """
     from opentalos.cli.demo.traffic import Official, run_traffic
     from opentalos.sdk import ClientConfig

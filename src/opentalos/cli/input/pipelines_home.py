@@ -13,6 +13,7 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 def with_pipelines_home(command: CommandT) -> CommandT:
     """The option ``--home``: the directory that a pipeline was run with."""
     return click.option(
-        "--home", type=click.Path(path_type=Path, file_okay=False), default=_HOME_DEFAULT,
+        "--home", metavar="DIR",
+        type=click.Path(path_type=Path, file_okay=False), default=_HOME_DEFAULT,
         show_default=True, help="Directory with the pipelines' checkpoints and results.",
     )(command)  # fmt: skip

@@ -45,6 +45,7 @@ from_option = click.option(
 partitions_option = click.option(
     "--partition",
     "partitions",
+    metavar="N",
     type=click.IntRange(0),
     multiple=True,
     help="Read only this partition; repeatable.",

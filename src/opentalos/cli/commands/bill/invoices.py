@@ -86,7 +86,7 @@ def plan() -> None:
 
 @plan.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--tenants", type=click.Path(path_type=Path, dir_okay=False),
+@click.option("--tenants", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
               help="Also check this file of tenants.")  # fmt: skip
 @with_format
 def check(folder: Path, tenants: Path | None, output: Output) -> int:

@@ -30,10 +30,12 @@ _RESULT: Final = (
 
 
 @click.command()
-@click.option("--topic", "topics", multiple=True, help="Check only this topic; repeatable.")
+@click.option(
+    "--topic", "topics", metavar="TOPIC", multiple=True, help="Check only this topic; repeatable."
+)
 @click.option(
     "--wait", "wait_s", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
-    help="Longest wait for the metering of everything that the logs contain now.",
+    help="Maximum time to wait until the present contents of the logs are metered.",
 )  # fmt: skip
 @with_pipelines_home
 @with_format
@@ -105,7 +107,7 @@ def _show_sums(found: "Reconciliation", rows: list[dict[str, Any]], output: Outp
 
 @click.command()
 @with_month(required=False)
-@click.option("--tenant", help="Export only this tenant.")
+@click.option("--tenant", metavar="TENANT", help="Export only this tenant.")
 @click.option("--format", "form", type=click.Choice(("csv", "json")), default="csv",
               show_default=True, help="Output format; json: one object per line.")  # fmt: skip
 @with_pipelines_home

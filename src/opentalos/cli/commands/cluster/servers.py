@@ -39,7 +39,11 @@ def cluster() -> None:
 
 
 @cluster.command()
-@click.option("--topic", help="Also show the server and epoch of each partition of this topic.")
+@click.option(
+    "--topic",
+    metavar="TOPIC",
+    help="Also show the server and epoch of each partition of this topic.",
+)
 @click.option("--watch", is_flag=True, help="Refresh every second until Ctrl-C.")
 @with_format
 @with_server

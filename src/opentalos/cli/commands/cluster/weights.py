@@ -19,7 +19,7 @@ _COLUMNS = (
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.option(
-    "--budget", type=click.FloatRange(0, 100), default=2.0, show_default=True,
+    "--budget", metavar="PERCENT", type=click.FloatRange(0, 100), default=2.0, show_default=True,
     help="Percentage of the partitions of the cluster that may move.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the proposal, and change nothing.")

@@ -90,11 +90,15 @@ def delete(topic: str, group_name: str, yes: bool, output: Output, server: Serve
     help="Position of the next message to read.",
 )
 @click.option(
-    "--from-file", type=click.Path(path_type=Path), help="Restore the checkpoints of an undo file."
+    "--from-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Restore the checkpoints of an undo file.",
 )
 @click.option(
     "--partition",
     "chosen",
+    metavar="N",
     type=click.IntRange(0),
     multiple=True,
     help="Reset only this partition; repeatable.",
@@ -105,6 +109,7 @@ def delete(topic: str, group_name: str, yes: bool, output: Output, server: Serve
 @click.option(
     "--undo-file",
     "undo_path",
+    metavar="FILE",
     type=click.Path(path_type=Path),
     help="File for the checkpoints that are replaced.",
     show_default="talos-undo-TOPIC-GROUP-TIME.json in the current directory",

@@ -30,6 +30,7 @@ _COLUMNS: Final = (
 @click.command()
 @click.option(
     "--seconds",
+    metavar="SECONDS",
     type=click.FloatRange(0.1, _SECONDS_MAX),
     default=5.0,
     show_default=True,
@@ -38,6 +39,7 @@ _COLUMNS: Final = (
 @click.option(
     "--bytes",
     "message_bytes",
+    metavar="BYTES",
     type=click.IntRange(1, _MESSAGE_BYTES_MAX),
     default=1024,
     show_default=True,
@@ -45,6 +47,7 @@ _COLUMNS: Final = (
 )
 @click.option(
     "--partitions",
+    metavar="N",
     type=click.IntRange(1, 1024),
     default=4,
     show_default=True,
@@ -60,6 +63,7 @@ _COLUMNS: Final = (
 @click.option(
     "--max-mib",
     "mib_max",
+    metavar="MIB",
     cls=RenamedOption,
     former="--data-max",
     type=click.IntRange(1),

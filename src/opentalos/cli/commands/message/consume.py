@@ -36,16 +36,20 @@ def _as_render(_ctx: click.Context, _param: click.Parameter, value: str | None) 
 @from_option
 @partitions_option
 @click.option("--follow", "-f", is_flag=True, help="Keep waiting for new messages, until Ctrl-C.")
-@click.option("--count", "-n", type=click.IntRange(1), help="Stop after this many messages.")
+@click.option(
+    "--count", "-n", metavar="N", type=click.IntRange(1), help="Stop after this many messages."
+)
 @click.option(
     "--group",
     "group_name",
+    metavar="GROUP",
     shell_complete=groups,
     help="Read as a worker of this consumer group and commit what was written.",
 )
 @click.option(
     "--idle",
     "idle_s",
+    metavar="SECONDS",
     type=click.FloatRange(0),
     default=10.0,
     show_default=True,

@@ -40,7 +40,9 @@ _IDEMPOTENT: Final[dict[str, Any]] = {"auto": "auto", "yes": True, "no": False}
 @click.option(
     "--key-separator", metavar="TEXT", help="Text before this separator is the message key."
 )
-@click.option("--partition", type=click.IntRange(0), help="Send all messages to this partition.")
+@click.option(
+    "--partition", metavar="N", type=click.IntRange(0), help="Send all messages to this partition."
+)
 @click.option(
     "--compression",
     type=click.Choice([codec.name.lower() for codec in Compression]),
@@ -58,6 +60,7 @@ _IDEMPOTENT: Final[dict[str, Any]] = {"auto": "auto", "yes": True, "no": False}
 @click.option(
     "--timeout",
     "timeout_s",
+    metavar="SECONDS",
     type=click.FloatRange(1),
     default=60.0,
     show_default=True,

@@ -81,7 +81,7 @@ _BY: Final = click.option(
     "--by", multiple=True, metavar="COLUMN", help="Group by this column; repeatable."
 )
 _VALUES: Final = click.option(
-    "--value", "values", multiple=True, default=("sum:total",), show_default=True,
+    "--value", "values", metavar="VALUE", multiple=True, default=("sum:total",), show_default=True,
     help="Value to compute: sum:, min:, max: or avg: with a column, total/samples for a ratio of "
     "sums, or count; repeatable.",
 )  # fmt: skip
@@ -95,7 +95,7 @@ def _every(default: str | None, shown: bool | str) -> Callable[[Any], Any]:
 
 
 def _limit(default: int) -> Callable[[Any], Any]:
-    return click.option("--limit", type=click.IntRange(1, 1_000_000), default=default,
+    return click.option("--limit", metavar="N", type=click.IntRange(1, 1_000_000), default=default,
                         show_default=True, help="Maximum number of rows.")  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def group(values: tuple[str, ...], by: tuple[str, ...], **given: Any) -> None:
 @query.command()
 @with_options(
     click.option(
-        "-p", "--percent", "percents", multiple=True, type=click.FloatRange(0, 100),
+        "-p", "--percent", "percents", metavar="P", multiple=True, type=click.FloatRange(0, 100),
         default=(50.0, 90.0, 99.0), show_default=True, help="Percentile; repeatable.",
     ),
     _every(None, "the whole time range"), _BY, _limit(10_000),
@@ -166,9 +166,10 @@ def group(values: tuple[str, ...], by: tuple[str, ...], **given: Any) -> None:
 def percentile(
     percents: tuple[float, ...], by: tuple[str, ...], step_ms: int, table: str, **given: Any
 ) -> None:
-    """Show percentiles of TABLE, which has sketches: metrics_1m, for example.
+    """Show percentiles of TABLE, computed from sketches.
 
-    The relative error of a percentile is at most 1 %.
+    Tables with sketches: metrics_10s, metrics_1m, metrics_1h. The relative error of a
+    percentile is at most 1 %.
 
     Example: talos query percentile metrics_1m --measure put_ms -p 99 --by machine --since 1d
     """

@@ -59,25 +59,29 @@ def _run_options(command: CommandT) -> CommandT:
             "--conf", multiple=True, metavar="NAME=VALUE", help="Spark setting; repeatable."
         ),
         click.option(
-            "--master", default="local[*]", show_default=True, help="Spark master URL."
+            "--master", metavar="URL",
+            default="local[*]", show_default=True, help="Spark master URL."
         ),
         click.option(
-            "--outage", "outage_s", type=click.FloatRange(0), default=300.0, show_default=True,
+            "--outage", "outage_s", metavar="SECONDS",
+            type=click.FloatRange(0), default=300.0, show_default=True,
             help="Seconds a server may be unreachable before the run fails.",
         ),
         click.option(
             "--available-now", is_flag=True, help="Process existing messages, then exit."
         ),
         click.option(
-            "--every", "every_s", type=click.FloatRange(0, min_open=True),
+            "--every", "every_s", metavar="SECONDS", type=click.FloatRange(0, min_open=True),
             help="Seconds between two runs of a batch pipeline.", show_default="run once",
         ),
         click.option(
-            "--messages-per-trigger", type=click.IntRange(1), default=500_000, show_default=True,
+            "--messages-per-trigger", metavar="N",
+            type=click.IntRange(1), default=500_000, show_default=True,
             help="Maximum messages per batch of a stream pipeline.",
         ),
         click.option(
-            "--trigger", "trigger_s", type=click.FloatRange(0), default=10.0, show_default=True,
+            "--trigger", "trigger_s", metavar="SECONDS",
+            type=click.FloatRange(0), default=10.0, show_default=True,
             help="Seconds between two batches of a stream pipeline.",
         ),
         click.option("--olap", default="", metavar="URL",
@@ -133,6 +137,7 @@ def run(form: str, supervised: bool, **given: Any) -> None:
 @click.option(
     "--stall",
     "stall_s",
+    metavar="SECONDS",
     type=click.FloatRange(0, min_open=True),
     help="Seconds without progress after which a stream pipeline counts as hung.",
     show_default="30 triggers, at least 60",
@@ -140,6 +145,7 @@ def run(form: str, supervised: bool, **given: Any) -> None:
 @click.option(
     "--restarts",
     "restarts_max",
+    metavar="N",
     type=click.IntRange(0),
     default=10,
     show_default=True,

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option(
-    "--config", "config_path", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    "--config", "config_path", metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Configuration file (TOML) of the server.",
 )  # fmt: skip
-@click.option("--data", type=click.Path(file_okay=False), help="Data directory of the server.")
+@click.option(
+    "--data", metavar="DIR", type=click.Path(file_okay=False), help="Data directory of the server."
+)
 @with_format
 def backup(target: Path, config_path: Path | None, data: str | None, output: Output) -> None:
     """Copy the data of a server to the new directory TARGET while the server runs.
@@ -43,7 +46,7 @@ def backup(target: Path, config_path: Path | None, data: str | None, output: Out
 @click.command()
 @click.argument("source", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--data", type=click.Path(path_type=Path), required=True,
+    "--data", metavar="DIR", type=click.Path(path_type=Path), required=True,
     help="Data directory to create; it must be empty or absent.",
 )  # fmt: skip
 @with_format

@@ -19,10 +19,13 @@ def log() -> None:
 @click.option(
     "--config",
     "config_path",
+    metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Configuration file (TOML) of the server.",
 )
-@click.option("--data", type=click.Path(file_okay=False), help="Data directory of the server.")
+@click.option(
+    "--data", metavar="DIR", type=click.Path(file_okay=False), help="Data directory of the server."
+)
 @with_format
 def verify(config_path: Path | None, data: str | None, output: Output) -> None:
     """Verify every CRC, offset, index and manifest of a server that is stopped.

@@ -6,13 +6,21 @@ import click
 
 
 @click.command()
-@click.option("--config", "config_path", type=click.Path(path_type=Path),
+@click.option("--config", "config_path", metavar="FILE", type=click.Path(path_type=Path),
               help="Configuration file (TOML).")  # fmt: skip
-@click.option("--data", help="Data directory.")
+@click.option("--data", metavar="DIR", help="Data directory.", show_default="talos-data")
 @click.option(
-    "--listen", metavar="HOST:PORT", help="Address to listen on; port 0 picks a free port."
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address to listen on; port 0 picks a free port.",
+    show_default="127.0.0.1:9420",
 )
-@click.option("--advertise", metavar="HOST:PORT", help="Address that clients connect to.")
+@click.option(
+    "--advertise",
+    metavar="HOST:PORT",
+    help="Address that clients connect to.",
+    show_default="the listen address",
+)
 @click.option("--root-key", metavar="ID:SECRET", help="Access key of the first administrator.")
 def serve(
     config_path: Path | None,
@@ -22,6 +30,8 @@ def serve(
     root_key: str | None,
 ) -> None:
     """Run a server until SIGTERM or Ctrl-C.
+
+    Options override the configuration file; see talos config show for its keys.
 
     Prints the line "ready http://HOST:PORT" when the server accepts requests. The first start
     creates an administrator; unless --root-key is given, its key is written to DATA/root.key.

@@ -212,7 +212,7 @@ def alter(
     server: ServerOptions,
     **others: Any,
 ) -> None:
-    """Change the columns, time to live, quota, capacity or rights of TABLE, or drop an index.
+    """Change the schema, limits or rights of TABLE.
 
     Keys, hashing, shards and existing columns cannot be changed, and indexes cannot be added. For
     streams, see talos table stream.

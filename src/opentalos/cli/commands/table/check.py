@@ -25,17 +25,20 @@ _COLUMNS = ("key", "problem", "state", "table")
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Longest wait for the replay to catch up.",
+    help="Maximum time to wait for the replay to catch up.",
 )
 @click.option(
     "--rows",
     "rows_max",
+    metavar="N",
     type=click.IntRange(1, 10_000),
     default=20,
     show_default=True,
-    help="Most differing records to list.",
+    help="Maximum number of differing records to list.",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master URL.")
+@click.option(
+    "--master", metavar="URL", default="local[*]", show_default=True, help="Spark master URL."
+)
 @with_format
 @with_server
 def check(

@@ -49,7 +49,9 @@ _Show = Callable[[Mapping[str, Any]], bytes]
     is_flag=True,
     help="Keep waiting for new changes, until Ctrl-C.",
 )
-@click.option("--count", "-n", type=click.IntRange(1), help="Stop after this many changes.")
+@click.option(
+    "--count", "-n", metavar="N", type=click.IntRange(1), help="Stop after this many changes."
+)
 @click.option(
     "--format",
     "form",

@@ -28,6 +28,8 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 _row_argument = click.argument("row", nargs=-1)
 _columns_option = click.option("--column", "columns", metavar="NAME", multiple=True,
                                help="Return only this column; repeatable.")  # fmt: skip
+_removed_columns_option = click.option("--column", "columns", metavar="NAME", multiple=True,
+                                       help="Remove only this column; repeatable.")  # fmt: skip
 
 
 def _with_condition(command: CommandT) -> CommandT:
@@ -102,7 +104,7 @@ def put(
 @click.command(epilog=ROW_HELP)
 @table_argument
 @_row_argument
-@_columns_option
+@_removed_columns_option
 @_with_condition
 @with_format
 @with_server
@@ -178,6 +180,7 @@ def increment(
 @_columns_option
 @click.option(
     "--limit",
+    metavar="N",
     type=click.IntRange(1),
     default=100,
     show_default=True,

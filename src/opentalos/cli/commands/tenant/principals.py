@@ -18,8 +18,8 @@ def user() -> None:
 
 @user.command("create")
 @click.argument("name")
-@click.option("--organisation", default="", help="Organisation ID (CL...).")
-@click.option("--team", default="", help="Team ID (CI...).")
+@click.option("--organisation", metavar="ID", default="", help="Organisation ID (CL...).")
+@click.option("--team", metavar="ID", default="", help="Team ID (CI...).")
 @click.option("--admin", is_flag=True, help="Create a service administrator.")
 @with_format
 @with_server

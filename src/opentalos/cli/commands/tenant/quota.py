@@ -47,7 +47,7 @@ def _limits(command: CommandT) -> CommandT:
 def _whose(command: CommandT) -> CommandT:
     for option in (
         click.option("--user", metavar="ID", help="User; for administrators."),
-        click.option("--topic", shell_complete=topics, help="Topic."),
+        click.option("--topic", metavar="TOPIC", shell_complete=topics, help="Topic."),
     ):
         command = option(command)
     return command
@@ -55,7 +55,12 @@ def _whose(command: CommandT) -> CommandT:
 
 @quota.command()
 @click.option("--users", is_flag=True, help="Show all users that have a quota; for administrators.")
-@click.option("--topic", shell_complete=topics, help="Topic; without it, show your own quota.")
+@click.option(
+    "--topic",
+    metavar="TOPIC",
+    shell_complete=topics,
+    help="Topic; without it, show your own quota.",
+)
 @with_format
 @with_server
 def show(users: bool, topic: str | None, output: Output, server: ServerOptions) -> None:
@@ -76,7 +81,7 @@ def show(users: bool, topic: str | None, output: Output, server: ServerOptions) 
 @quota.command("set")
 @_whose
 @_limits
-@click.option("--topics", type=_COUNT, help="Maximum number of topics of the user.")
+@click.option("--topics", metavar="N", type=_COUNT, help="Maximum number of topics of the user.")
 @with_format
 @with_server
 def set_quota(
@@ -130,7 +135,9 @@ def requests(output: Output, server: ServerOptions) -> None:
 
 @quota.command()
 @click.argument("total", type=click.IntRange(1))
-@click.option("--organisation", help="Organisation.", show_default="your own")
+@click.option(
+    "--organisation", metavar="ID", help="Organisation of the request.", show_default="your own"
+)
 @click.option("--reason", default="", help="Reason, shown to the approver.")
 @click.option("--auto", is_flag=True, help="Decide immediately from past traffic where possible.")
 @with_format
@@ -190,7 +197,10 @@ def projection(tenant: str | None, output: Output, server: ServerOptions) -> Non
 @quota.command()
 @click.argument("organisation")
 @click.option(
-    "--total", type=click.IntRange(1), help="Grant this number instead of the requested one."
+    "--total",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Grant this number instead of the requested one.",
 )
 @with_format
 @with_server

@@ -74,7 +74,12 @@ add_former_name(topic, "show", describe)
 @topic.command()
 @click.argument("name")
 @click.option(
-    "--partitions", type=_COUNT, default=1, show_default=True, help="Number of partitions."
+    "--partitions",
+    metavar="N",
+    type=_COUNT,
+    default=1,
+    show_default=True,
+    help="Number of partitions.",
 )
 @click.option(
     "--retention",
@@ -82,6 +87,7 @@ add_former_name(topic, "show", describe)
     type=_COUNT,
     metavar="SECONDS",
     help="How long messages are retained.",
+    show_default="set by the server",
 )
 @click.option(
     "--attribute",
