@@ -90,3 +90,7 @@ class OffsetRange(NamedTuple):
     def end(self) -> int:
         """Offset of the last message as the protocol shows it; ``start - 1`` when empty."""
         return self.next - 1
+
+    def lag(self, checkpoint: int) -> int:
+        """Retained messages after a checkpoint, which is the last processed offset; -1: none."""
+        return max(0, self.next - max(checkpoint + 1, self.start))

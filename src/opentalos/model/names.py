@@ -51,3 +51,8 @@ class ResourceName(NamedTuple):
             shown = text[:_SHOWN_CHARS_MAX]
             raise InvalidName(f"invalid topic resource name {shown!r}: need owner#topic#uuid")
         return cls(*parts)
+
+
+def uuid_of(resource: str) -> str:
+    """The uuid of a topic's resource name; of a uuid, itself."""
+    return resource.rpartition("#")[2]

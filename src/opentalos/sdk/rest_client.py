@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from opentalos.model import errors
-from opentalos.model.errors import OutcomeUnknown, RequestError, TalosError, Unavailable
+from opentalos.model.errors import (
+    ERRORS_BY_NAME,
+    OutcomeUnknown,
+    RequestError,
+    TalosError,
+    Unavailable,
+)
 
 if TYPE_CHECKING:
     from opentalos.sdk.core.config import ClientConfig
@@ -126,8 +132,8 @@ def error_of(problem: Mapping[str, Any]) -> TalosError:
     """The error that a problem tells of. Raises: KeyError, TypeError: it is none."""
     detail, title = str(problem["detail"]), str(problem["title"])
     outcome, retry_safe = problem.get("outcome"), problem.get("retry_safe")
-    named = getattr(errors, title, None)
-    if isinstance(named, type) and issubclass(named, TalosError):
+    named = ERRORS_BY_NAME.get(title)
+    if named is not None:
         return named(detail)
     if outcome == "unknown":
         return OutcomeUnknown(detail)

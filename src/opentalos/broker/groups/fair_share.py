@@ -1,30 +1,27 @@
-"""How many partitions a worker of a group should hold, by the rule that all clients follow."""
+"""The next step of a worker to its fair share of a group's partitions.
+
+For ``members.py``, which serves workers that have no client program of their own.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from opentalos.wire.fair_share import fair_share
+
 
 class Step(NamedTuple):
-    """What a worker does next: give up these partitions, then try to take those."""
+    """What a worker does next: release these partitions, then try to take those."""
 
     release: Sequence[int]
     take: Sequence[int]
 
 
 def next_step(holdings: Mapping[str, Sequence[int]], worker: str, partitions: int) -> Step:
-    """The step of ``worker``, which is one of ``holdings``. It never takes what is held.
-
-    Workers are ranked by what they hold, then by id, both descending; the first ``partitions mod
-    workers`` of them should hold one more than the others.
-
-    Source: docs/protocol/consumers.md#balancing.
-    """
-    ranked = sorted(holdings, key=lambda name: (len(holdings[name]), name), reverse=True)
-    least, more = divmod(partitions, len(ranked))
-    target = least + (ranked.index(worker) < more)
+    """The step of ``worker``, which is one of ``holdings``. It never takes what is held."""
+    share = fair_share(holdings, worker, partitions)
     held = sorted(holdings[worker])
-    if len(held) > target:
-        return Step(held[target:], ())
-    taken = {one for others in holdings.values() for one in others}
-    free = [one for one in range(partitions) if one not in taken]
-    return Step((), free[: target - len(held)])
+    if len(held) > share:
+        return Step(held[share:], ())
+    taken = {partition for others in holdings.values() for partition in others}
+    free = [partition for partition in range(partitions) if partition not in taken]
+    return Step((), free[: share - len(held)])

@@ -53,7 +53,6 @@ async def _of_topic(
     for partition, fact in zip(partitions, facts, strict=True):
         if isinstance(fact, TalosError):
             continue
-        start, end = fact.offsets.start, fact.offsets.next
-        lags = [max(0, end - max(one + 1, start)) for one in checkpoints[partition]]
+        lags = [fact.offsets.lag(checkpoint) for checkpoint in checkpoints[partition]]
         found[topic.uuid, partition] = Lag(sum(lags), max(lags))
     return found

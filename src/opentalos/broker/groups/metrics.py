@@ -83,7 +83,7 @@ class MetricService:
         units: list[PartitionConsumeUnit] = []
         for partition, offsets in enumerate(ranges):
             worker, address, checkpoint = progress.get(partition, _NOBODY)
-            lag = max(0, offsets.next - max(checkpoint + 1, offsets.start))
+            lag = offsets.lag(checkpoint)
             units.append(PartitionConsumeUnit(partition, address, checkpoint, lag, worker))
         return units
 

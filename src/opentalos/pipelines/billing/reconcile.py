@@ -8,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from opentalos.model.errors import TopicNotExist
+from opentalos.model.names import uuid_of
 from opentalos.pipelines.billing.partition_reconciliation import (
     LogUsage,
     PartitionResult,
@@ -120,7 +121,7 @@ def _places(call: RestClient, topics: Sequence[str]) -> Iterator[tuple[str, str,
     """Resource name, uuid and number of all partitions there ever were."""
     for topic in call("GET", "topics", query={"scope": "visible"})["topics"]:
         resource = str(topic["resource"])
-        uuid = resource.rpartition("#")[2]
+        uuid = uuid_of(resource)
         if topics and not {topic["name"], f"{topic['owner']}/{topic['name']}", uuid} & set(topics):
             continue
         first = _page(call, resource, 0, 0, 1)

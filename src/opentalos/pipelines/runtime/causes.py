@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from opentalos.model import errors
+from opentalos.model.errors import ERRORS_BY_NAME
 from opentalos.model.names import SYSTEM_TOPICS
 
 _TEXT_MAX = 500  # characters of a cause that are shown
@@ -31,7 +32,7 @@ class Cause:
     def passing(self) -> bool:
         if _LATE_WORKER in self.text or self._not_created_yet:
             return True
-        own = _own(self.kind)
+        own = ERRORS_BY_NAME.get(self.kind)
         return own is not None and issubclass(own, errors.Unavailable | errors.OutcomeUnknown)
 
     @property
@@ -58,7 +59,7 @@ def cause_in(text: str) -> Cause:
     stack around it, and its last one is the error as it reached the task's root.
     """
     everywhere = list(_LINK.finditer(text))
-    own = [link for link in everywhere if _own(link["kind"].rpartition(".")[2])]
+    own = [link for link in everywhere if link["kind"].rpartition(".")[2] in ERRORS_BY_NAME]
     if own:
         return _cause(own[-1])
     _, found, python = text.rpartition(_TRACEBACK)
@@ -69,12 +70,6 @@ def cause_in(text: str) -> Cause:
         if link["text"] and link["kind"].rpartition(".")[2] not in _WRAPPERS:
             return _cause(link)
     return _cause(everywhere[-1]) if everywhere else Cause("Error", _line(text))
-
-
-def _own(kind: str) -> type[errors.TalosError] | None:
-    found = getattr(errors, kind, None)
-    is_own = isinstance(found, type) and issubclass(found, errors.TalosError)
-    return found if is_own else None
 
 
 def _cause(link: "re.Match[str]") -> Cause:

@@ -8,6 +8,7 @@ from typing import Any
 
 from opentalos.model.errors import ConfigError
 from opentalos.model.message import PartitionKey
+from opentalos.model.names import uuid_of
 
 COLUMNS = ("topic", "partition", "day", "bytes")
 _PARQUET = {".parquet", ".pq"}
@@ -26,7 +27,7 @@ def read_traffic(path: Path) -> Sequence[Mapping[PartitionKey, int]]:
         for number, row in enumerate(rows, 1):
             try:
                 topic, partition, day, amount = row
-                uuid = str(topic).rpartition("#")[2]
+                uuid = uuid_of(str(topic))
                 key = PartitionKey(uuid, int(partition))
                 found = days.setdefault(_sortable(day), {})
                 found[key] = found.get(key, 0) + int(amount)

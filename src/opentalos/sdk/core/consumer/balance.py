@@ -7,6 +7,8 @@ Java clients do.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from opentalos.wire.fair_share import fair_share
+
 
 class Move(NamedTuple):
     """What a worker does in one round; it never releases and takes at once."""
@@ -15,18 +17,6 @@ class Move(NamedTuple):
     take: tuple[int, ...] = ()
     missing: int = 0  # partitions below its part that nobody has given up yet
     stray: tuple[int, ...] = ()  # leases of ours that nobody uses: to be given back
-
-
-def targets(partitions: int, workers: int) -> list[int]:
-    """Parts by rank, descending; they differ by at most one."""
-    each, more = divmod(partitions, workers)
-    return [each + 1] * more + [each] * (workers - more)
-
-
-def rank(me: str, holdings: Mapping[str, Sequence[int]]) -> int:
-    """Place of a worker among all: most partitions first, then the larger id."""
-    order = sorted(holdings, key=lambda worker: (len(holdings[worker]), worker), reverse=True)
-    return order.index(me)
 
 
 def balance(
@@ -51,7 +41,7 @@ def balance(
     beyond = tuple(sorted(partition for partition in mine if partition >= partitions))
     if beyond:
         return Move(release=beyond)
-    target = targets(partitions, len(holdings))[rank(me, holdings)]
+    target = fair_share(holdings, me, partitions)
     if len(mine) > target:
         return Move(release=tuple(sorted(mine)[target:]))
     taken = {

@@ -11,6 +11,7 @@ from opentalos.broker.messaging.messages import GetQuery, GetResult, PutTarget
 from opentalos.model.errors import OutcomeUnknown, TalosError
 from opentalos.model.identity import Principal
 from opentalos.model.message import MessageBlock, OffsetRange, ProducerStamp
+from opentalos.model.names import uuid_of
 from opentalos.testing.simulation.clients import payload
 from opentalos.testing.simulation.history import Operation
 from opentalos.testing.simulation.world.server import ServerLost, SimulatedServer, UnansweredBug
@@ -42,7 +43,7 @@ class LiveTopic:
     @property
     def uuid(self) -> str:
         """The uuid, which no other topic ever has."""
-        return self.resource.rsplit("#", 1)[-1]
+        return uuid_of(self.resource)
 
 
 class Client:

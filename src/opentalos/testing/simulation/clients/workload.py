@@ -7,6 +7,7 @@ from opentalos.broker.admin.log_verify import verify_logs
 from opentalos.broker.broker import Broker
 from opentalos.broker.values import AttributeChange, CheckpointKey, NewTopic, Topic
 from opentalos.model.errors import TalosError
+from opentalos.model.names import uuid_of
 from opentalos.testing.simulation.clients.group_clients import Worker
 from opentalos.testing.simulation.clients.message_clients import (
     OWNER,
@@ -191,9 +192,7 @@ class Auditor(Client):
         super().__init__(world, "auditor")
         self.topics = [topic for topic in topics if not topic.deleted]
         self._dead = {
-            each.args["topic"].rsplit("#", 1)[-1]
-            for each in world.recorder.history.of("delete")
-            if each.ok
+            uuid_of(each.args["topic"]) for each in world.recorder.history.of("delete") if each.ok
         }
         self._number = 0
         self._usage = UsageAuditor(world)
@@ -227,7 +226,7 @@ class Auditor(Client):
         finals = [each for each in self.world.recorder.history.of("read", "changes") if each.ok]
         living = {topic.resource for topic in self.topics}
         ends = {
-            (each.args["topic"].rsplit("#", 1)[-1], each.args["partition"]): each.result["next"]
+            (uuid_of(each.args["topic"]), each.args["partition"]): each.result["next"]
             for each in finals
             if each.action == "changes" or (each.args.get("final") and each.args["topic"] in living)
         }
