@@ -100,7 +100,7 @@ async def test_a_request_that_was_not_written_to_its_end_is_not_done() -> None:
         port.listen()
         url = f"http://127.0.0.1:{port.getsockname()[1]}"
         async with transport(url) as http:
-            with pytest.raises(ConnectFailed, match="no connection took"):
+            with pytest.raises(ConnectFailed, match="no connection to"):
                 await http.post(url, HEADERS, b"x" * (32 << 20), HURRY_S)
 
 
@@ -121,7 +121,7 @@ async def test_a_connection_found_closed_when_it_is_written_to_is_not_done(
     async with scripted(say()) as server, transport(server.url) as http:
         await http.post(server.url, HEADERS, BODY, PATIENT_S)
         monkeypatch.setattr(_Body, "pieces", cut)
-        with pytest.raises(ConnectFailed, match="broke"):
+        with pytest.raises(ConnectFailed, match="was lost"):
             await http.post(server.url, HEADERS, b"x" * length, PATIENT_S)
         monkeypatch.undo()
         await http.post(server.url, HEADERS, BODY, PATIENT_S)
@@ -173,7 +173,7 @@ async def test_who_waits_too_long_for_a_connection_is_not_done() -> None:
     ):
         first = asyncio.create_task(http.post(server.url, HEADERS, BODY, 3 * HURRY_S))
         await asyncio.sleep(0)
-        with pytest.raises(ConnectFailed, match="no connection took"):
+        with pytest.raises(ConnectFailed, match="no connection to"):
             await http.post(server.url, HEADERS, BODY, HURRY_S)
         with pytest.raises(NoReply):
             await first

@@ -1,4 +1,4 @@
-"""The synchronous client: an asyncio one on the process's loop thread, made anew after a fork."""
+"""The synchronous client: an asyncio one on the loop thread, created again after a fork."""
 
 import weakref
 from collections.abc import Callable, Coroutine
@@ -14,8 +14,10 @@ _Inner = TypeVar("_Inner")
 
 
 class Client:
-    """Connections, clock, addresses and topics that synchronous objects share; any thread may use
-    it. In a forked child it makes its own connections."""
+    """Connections, clock offset, addresses and topics, shared by synchronous objects.
+
+    Any thread may use it. In a forked child it opens its own connections.
+    """
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
@@ -35,24 +37,24 @@ class Client:
         return self.bind(lambda client: client)(call, timeout_s)
 
     def bind(self, make: Callable[[AsyncClient], _Inner]) -> "Bound[_Inner]":
-        """An asyncio object behind a synchronous one, made on the loop thread with its first
+        """The asyncio object behind a synchronous one, created on the loop thread with the first
         call, and once more in a forked child."""
         return Bound(self, make)
 
     def on(self, thread: LoopThread) -> AsyncClient:
-        """The asyncio client of this process; to be called on its loop thread only."""
+        """The asyncio client of this process; call it on its loop thread only."""
         if self._closed:
-            raise ClientClosed("the client is closed")
+            raise ClientClosed("the client is closed; create a new one")
         if self._made is None or self._made[0] is not thread:
             made = AsyncClient(self.config)
             thread.close_at_exit(made, AsyncClient.close)
-            # Whoever forgets to close it leaves no connections behind.
+            # A client that is not closed leaves no connections behind.
             weakref.finalize(self, thread.close_soon, made).atexit = False
             self._made = thread, made
         return self._made[1]
 
     def close(self) -> None:
-        """Cut all connections; what is under way ends as unknown."""
+        """Close all connections; the outcome of calls in flight is unknown."""
         if self._closed:
             return
         self._closed = True
@@ -63,11 +65,11 @@ class Client:
 
 
 class Bound(Generic[_Inner]):
-    """Runs calls of an asyncio object on the loop thread; see ``Client.bind``."""
+    """Runs calls to an asyncio object on the loop thread; see ``Client.bind``."""
 
     def __init__(self, client: Client, make: Callable[[AsyncClient], _Inner]) -> None:
         self._client, self._make = client, make
-        self._made: tuple[LoopThread, _Inner] | None = None  # of the loop thread alone
+        self._made: tuple[LoopThread, _Inner] | None = None  # used on the loop thread only
 
     def __call__(
         self, call: Callable[[_Inner], Coroutine[Any, Any, _T]], timeout_s: float | None = None
@@ -86,7 +88,7 @@ class Bound(Generic[_Inner]):
 
 
 def attach(client: Client | ClientConfig) -> tuple[Client, bool]:
-    """The client to use, and whether whoever asks owns it and has to close it."""
+    """The client to use, and whether the caller owns it and must close it."""
     if isinstance(client, Client):
         return client, False
     return Client(client), True

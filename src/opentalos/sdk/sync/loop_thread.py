@@ -1,4 +1,4 @@
-"""The one event loop thread behind all synchronous objects of a process."""
+"""The event loop thread behind all synchronous objects of a process."""
 
 import asyncio
 import atexit
@@ -13,20 +13,22 @@ from opentalos.sdk.errors import ClientClosed, TalosError
 
 _T = TypeVar("_T")
 _Owner = TypeVar("_Owner")
-_EXIT_S: Final = 5.0  # what is open at the interpreter's exit may take so long to close, together
+_EXIT_S: Final = 5.0  # limit for closing all open objects at interpreter exit
 
 
 class LoopThread:
-    """A daemon thread that runs an event loop; ``shared`` gives the process's own.
+    """A daemon thread that runs an event loop; ``shared`` returns that of the process.
 
-    A forked child gets another one with its first call: the parent's thread does not exist there,
-    and nothing of its loop is touched. At the interpreter's exit what asked for it is closed, then
-    the loop ends.
+    A forked child starts its own with its first call: the parent's thread does not exist there,
+    and its loop is not touched. At interpreter exit, objects registered with ``close_at_exit``
+    are closed, then the loop stops.
     """
 
     _lock: ClassVar[threading.Lock] = threading.Lock()
     _shared: ClassVar["LoopThread | None"] = None
-    _inherited: ClassVar[list["LoopThread"]] = []  # the parent's, in a forked child; kept as it is
+    _inherited: ClassVar[
+        list["LoopThread"]
+    ] = []  # the parent's, in a forked child; never finalised there
 
     def __init__(self, name: str = "opentalos-sdk") -> None:
         self.loop = asyncio.new_event_loop()
@@ -38,7 +40,7 @@ class LoopThread:
 
     @classmethod
     def shared(cls) -> "LoopThread":
-        """The loop thread of this process, started with the first call."""
+        """The loop thread of this process, started by the first call."""
         found = cls._shared
         if found is not None and found.here:
             return found
@@ -49,7 +51,7 @@ class LoopThread:
 
     @classmethod
     def _after_fork(cls) -> None:
-        """In the child: another thread may have held the lock, and the loop's thread is gone."""
+        """In a forked child: another thread may have held the lock; the loop's thread is gone."""
         cls._lock = threading.Lock()
         if cls._shared is not None:
             cls._inherited.append(cls._shared)
@@ -63,7 +65,7 @@ class LoopThread:
 
     @property
     def here(self) -> bool:
-        """Whether this is the process it was started in."""
+        """Whether it was started in this process."""
         return self._pid == os.getpid()
 
     def _main(self) -> None:
@@ -75,28 +77,30 @@ class LoopThread:
             self.loop.close()
 
     def submit(self, coroutine: Coroutine[Any, Any, _T]) -> "Future[_T]":
-        """Start a coroutine on the loop; its result comes through the future.
+        """Start a coroutine on the loop; the future gets its result.
 
-        Raises: ClientClosed: the interpreter is ending and the loop has ended.
+        Raises: ClientClosed: the interpreter is shutting down and the loop has stopped.
         """
         try:
             return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         except RuntimeError as error:
             coroutine.close()
-            raise ClientClosed("the interpreter ends") from error
+            raise ClientClosed("call failed: the interpreter is shutting down") from error
 
     def run(self, coroutine: Coroutine[Any, Any, _T], timeout_s: float | None = None) -> _T:
         """Run a coroutine on the loop and wait for it.
 
-        An interrupt of the waiting thread (Ctrl-C), or a timeout, cancels the coroutine: what it
-        wrote is unknown.
+        A KeyboardInterrupt in the waiting thread, or a timeout, cancels the coroutine: the
+        outcome of its writes is unknown.
 
-        Raises: TimeoutError; RuntimeError: called on the loop's own thread, which would wait for
-        itself; what the coroutine raises.
+        Raises: TimeoutError; RuntimeError: called on the loop thread, where it would deadlock;
+        what the coroutine raises.
         """
         if threading.current_thread() is self._thread:
             coroutine.close()
-            raise RuntimeError("a blocking call of the SDK inside its own callback")
+            raise RuntimeError(
+                "blocking SDK call on the SDK's own event loop thread; use opentalos.sdk.aio there"
+            )
         future = self.submit(coroutine)
         try:
             return future.result(timeout_s)
@@ -107,15 +111,15 @@ class LoopThread:
     def close_at_exit(
         self, owner: _Owner, close: Callable[[_Owner], Coroutine[Any, Any, None]]
     ) -> None:
-        """Await ``close(owner)`` at the interpreter's exit, after that of what came later, unless
-        ``close_soon`` did it before."""
+        """Await ``close(owner)`` at interpreter exit, in reverse order of registration, unless
+        ``close_soon`` did so before."""
         self._open[id(owner)] = owner, close
 
     def close_soon(self, owner: object) -> None:
-        """Start closing what ``close_at_exit`` was told of, without waiting; from any thread, also
-        while an object is finalised. Nothing if it was closed, or belongs to a parent process."""
+        """Start closing what ``close_at_exit`` registered, without waiting; from any thread, also
+        from a finaliser. No effect if it is closed, or belongs to a parent process."""
         if self.here:
-            with suppress(RuntimeError):  # the loop has ended, and closed everything
+            with suppress(RuntimeError):  # the loop has stopped and closed everything
                 self.loop.call_soon_threadsafe(self._start_closing, owner)
 
     def _start_closing(self, owner: object) -> None:
@@ -126,7 +130,7 @@ class LoopThread:
             task.add_done_callback(self._closing.discard)
 
     def end(self) -> None:
-        """Close what asked for it, then end the loop and its thread; within a bound."""
+        """Close what is registered, then stop the loop and its thread, within a time limit."""
         if self._thread.is_alive():
             with suppress(TimeoutError):
                 self.run(self._close_all(), _EXIT_S)
@@ -135,7 +139,7 @@ class LoopThread:
 
     async def _close_all(self) -> None:
         while self._open or self._closing:
-            if self._closing:  # what is closing already may need what is still open
+            if self._closing:  # what is closing may need what is still open
                 await asyncio.wait(self._closing)
                 continue
             owner, close = self._open.popitem()[1]
@@ -144,7 +148,7 @@ class LoopThread:
 
 
 async def _cancel_rest() -> None:
-    """Tasks that are left end as cancelled, not destroyed."""
+    """Cancel remaining tasks, so that none is destroyed while pending."""
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     for task in rest:
         task.cancel()

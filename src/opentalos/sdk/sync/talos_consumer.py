@@ -25,16 +25,17 @@ _T = TypeVar("_T")
 
 
 class TalosConsumer(Synchronous[aio.TalosConsumer]):
-    """One worker of a consumer group: ``for record in consumer``.
+    """A member of a consumer group: ``for record in consumer``.
 
-    As ``opentalos.sdk.aio.TalosConsumer``: what counts as processed, and what is committed. Leases
-    are renewed in the SDK's own thread, so the application may take its time with a record; it
-    keeps its partitions as long as its process lives. Only one thread may iterate; callbacks run
-    in it while it waits for records, or in ``close``. The other methods are for any thread.
+    Delivery is at least once: records may be redelivered; make processing idempotent. A record or
+    batch counts as processed when the next one is requested; auto-commit commits processed records
+    only. Leases are renewed in the SDK's own thread, so processing a record may take any time.
 
-    Not for use in a forked child: it raises ClientClosed there.
+    Only one thread may iterate. Callbacks run in that thread while it waits for records, or in
+    ``close``. Any thread may call the other methods. In a forked child every call raises
+    ClientClosed.
 
-    Args: client: shared with other objects, or a configuration for a client of its own; topic:
+    Args: client: shared with other objects, or the configuration of a client of its own; topic:
     ``name`` or ``organisation/name``.
     """
 
@@ -80,7 +81,7 @@ class TalosConsumer(Synchronous[aio.TalosConsumer]):
     # --- life ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Register and take the first partitions; does nothing if that is done.
+        """Join the group and get the first partitions; no effect if already started.
 
         Raises: TopicNotExist, PermissionDenied, TooManyConsumers; ClientClosed.
         """
@@ -88,10 +89,11 @@ class TalosConsumer(Synchronous[aio.TalosConsumer]):
         self._user.wait(self._inner.start())
 
     def close(self) -> None:
-        """Hand out nothing more, tell ``on_revoked``, commit what is processed, give up all
-        partitions. Iterations end, also in another thread.
+        """Stop delivery, call ``on_revoked``, commit processed records, leave the group.
 
-        Raises: what ``on_revoked`` raises, when all else is done.
+        Iterations end, also in other threads.
+
+        Raises: the error of ``on_revoked``, after everything else is done.
         """
         if self._foreign:
             return
@@ -110,21 +112,23 @@ class TalosConsumer(Synchronous[aio.TalosConsumer]):
     def batches(self, *, arrow: Literal[True]) -> Iterator[Any]: ...
 
     def batches(self, *, arrow: bool = False) -> Iterator[Any]:
-        """What was fetched of one partition, at least one record, as a list or a
-        ``pyarrow.Table`` (``opentalos.sdk.arrow.SCHEMA``); without end until ``close``."""
+        """Batches of one partition each, with at least one record, until ``close``.
+
+        Args: arrow: as a ``pyarrow.Table`` of ``opentalos.sdk.arrow.SCHEMA`` instead of a list.
+        """
         while (delivery := self._next()) is not None:
             yield delivery.table() if arrow else delivery.records()
 
     def poll(self, timeout_s: float) -> list[Record]:
-        """The next batch; empty if none arrives in time, or the consumer is closed."""
+        """Poll for the next batch; empty if none arrives in time or the consumer is closed."""
         delivery = self._next(timeout_s)
         return [] if delivery is None else delivery.records()
 
     def run(self, callback: Callable[[list[Record]], None]) -> None:
-        """Call ``callback`` with one batch after the other until ``close``.
+        """Call ``callback`` with batch after batch until ``close``.
 
-        If it raises, its batch is not processed: the consumer closes, committing what was, and
-        the error goes on.
+        If it raises, its batch does not count as processed: the consumer commits the earlier
+        ones, closes and re-raises.
         """
         try:
             for records in self.batches():
@@ -158,12 +162,12 @@ class TalosConsumer(Synchronous[aio.TalosConsumer]):
 
     @property
     def worker_id(self) -> str:
-        """As the group knows this consumer; empty before the start."""
+        """The id of this worker in the group; empty before ``start``."""
         return self._inner.worker_id
 
     @property
     def counters(self) -> ConsumerCounters:
-        """What happened since the start."""
+        """Counters since the start."""
         return self._inner.counters
 
     def _run(self, call: Callable[[aio.TalosConsumer], Coroutine[Any, Any, _T]]) -> _T:
@@ -175,14 +179,14 @@ class TalosConsumer(Synchronous[aio.TalosConsumer]):
             raise ClientClosed("a consumer cannot be used in a forked child; make a new one there")
 
     def _forked(self) -> None:
-        """In the child: what was read ahead is the parent's to deliver."""
+        """In a forked child: the parent delivers what was prefetched."""
         self._foreign = True
         if self._delivery is not None:
             self._delivery.cut()
 
 
 async def _close(client: Client, inner: aio.TalosConsumer) -> None:
-    """The client, which closes with its last user, stays open until the consumer has closed."""
+    """Close the consumer; holding ``client`` keeps it open until then."""
     await inner.close()
 
 

@@ -1,4 +1,8 @@
-"""Puts that are collected and sent in the background, for synchronous code."""
+"""The buffering producer for synchronous code.
+
+Hand-written: a put takes a lock and appends, without entering the event loop. The sender runs on
+the loop thread, callbacks in a thread of this producer.
+"""
 
 import logging
 import os
@@ -22,23 +26,23 @@ from opentalos.sdk.errors import BufferFull, ClientClosed, TalosError
 from opentalos.sdk.sync.client import Client, attach
 from opentalos.sdk.sync.loop_thread import LoopThread
 
-CALLBACKS_S_MAX: Final = 5.0  # close waits so long for callbacks that do not return
+CALLBACKS_S_MAX: Final = 5.0  # close waits this long for callbacks to return
 
 _log = logging.getLogger("opentalos.sdk.producer")
 
 
 class TalosProducer:
-    """As ``opentalos.sdk.aio.TalosProducer``; any thread may use it, also in a forked child.
+    """Batches messages by partition and sends the batches in the background.
 
-    A put only takes a lock and appends: the loop thread is woken when a block is due. Callbacks run
-    in a thread of this producer, one after the other. One that blocks holds up nothing but the
-    callbacks behind it; their messages count for the buffer until then. Inside a callback a put
-    never waits for room, and flush and close are refused.
+    Delivery and order are as for ``opentalos.sdk.aio.TalosProducer``. Any thread may use it, also
+    in a forked child, which starts with an empty buffer: the parent sends what the parent put.
+    Messages that are not flushed are lost if the process dies or exits without ``close``.
 
-    What a killed process has put and not flushed is lost, and so is what is not closed at its end.
-    A forked child begins with an empty buffer; what the parent had put, the parent sends.
+    Callbacks run one after the other in a thread of this producer. A callback that blocks delays
+    only later callbacks, whose messages stay in the buffer meanwhile. Inside a callback, a put
+    never waits for space, and ``flush`` and ``close`` raise RuntimeError.
 
-    Args: client: shared with other objects, or a configuration for a client of its own; topic:
+    Args: client: shared with other objects, or the configuration of a client of its own; topic:
     ``name`` or ``organisation/name``.
     """
 
@@ -64,7 +68,7 @@ class TalosProducer:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of messages without an outcome; ``settings.waiting_bytes_max`` at most."""
+        """Bytes of messages without an outcome; at most ``settings.waiting_bytes_max``."""
         return 0 if self._core is None else self._core.accumulator.bytes_count
 
     def put(
@@ -74,10 +78,10 @@ class TalosProducer:
         on_success: OnSuccess | None = None,
         on_error: OnError | None = None,
     ) -> None:
-        """Take one message; it waits for room only if the settings say so.
+        """Buffer one message; waits for space in the buffer if ``when_full`` is "block".
 
-        Raises: BufferFull, RequestTooLarge, ClientClosed: it was not taken; with the first put
-        also what looking up the topic raises.
+        Raises: BufferFull, RequestTooLarge, ClientClosed: the message was not buffered; the first
+        put also raises the errors of looking up the topic.
         """
         core = self._core or self._start()
         taken = message_of(message, core.now_ms())
@@ -95,9 +99,9 @@ class TalosProducer:
         on_success: OnSuccess | None = None,
         on_error: OnError | None = None,
     ) -> None:
-        """Take all messages, in order, as ``put`` for each but quicker.
+        """Buffer messages in order; faster than ``put`` for each.
 
-        Raises: as ``put``. With when_full "raise" none was taken then, else maybe the first ones.
+        Raises: as ``put``. With when_full "raise" none is buffered then, with "block" some may be.
         """
         core = self._core or self._start()
         watch = watch_of(on_success, on_error)
@@ -118,9 +122,9 @@ class TalosProducer:
     ) -> None:
         """Buffer the rows of an Arrow table or record batch; see ``opentalos.sdk.arrow``.
 
-        The callbacks are called once for each block. Rows with a partition_key go where it says.
+        Callbacks are called once per block. Rows with a partition_key go to its partition.
 
-        Raises: as ``put``, maybe after the first blocks were taken; BadRequest: no such table.
+        Raises: as ``put``, possibly after some blocks were buffered; BadRequest: wrong columns.
         """
         core = self._core or self._start()
         watch = watch_of(on_success, on_error)
@@ -133,8 +137,9 @@ class TalosProducer:
                 self._wait(core, size, partial(core.accumulator.add_block, *rows, watch))
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Send everything that was put before, and wait until each message has its outcome and its
-        callback. Raises: TimeoutError; RuntimeError: inside a callback, which it would wait for.
+        """Send all buffered messages; wait until each has its outcome and its callback returned.
+
+        Raises: TimeoutError; RuntimeError: called inside a callback, where it would deadlock.
         """
         core = self._core
         if core is None:
@@ -143,11 +148,13 @@ class TalosProducer:
         ticket = core.accumulator.flush()
         core.wake()
         if not core.accumulator.wait_until_done(ticket, timeout_s):
-            raise TimeoutError(f"not everything was stored within {timeout_s} s")
+            raise TimeoutError(
+                f"flush timed out after {timeout_s} s: messages are still unsent; call flush again"
+            )
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flush for at most ``timeout_s`` (None: the settings' ``close_s``), then give up what is
-        left: its ``on_error`` says whether it was on its way. Closes the client if it is its own.
+        """Flush for at most ``timeout_s`` (None: ``settings.close_s``), then abandon the rest:
+        ``on_error`` reports whether it was in flight. Closes the client, unless it is shared.
         """
         core = self._core
         if core is not None:
@@ -177,11 +184,11 @@ class TalosProducer:
             return self._core
 
     def _wait(self, core: "_Core", size: int, add: Callable[[], bool]) -> None:
-        """Add as soon as there is room. Raises: BufferFull: the settings or time do not allow."""
+        """Add once there is space. Raises: BufferFull: not allowed to wait, or timed out."""
         until_s = time.monotonic() + self.settings.block_s_max
         waits = self.settings.when_full == "block" and not core.callbacks.inside
         while True:
-            core.accumulator.flush()  # what waits to be shared makes the room
+            core.accumulator.flush()  # send batches that linger, to free space
             core.wake()
             left_s = until_s - time.monotonic()
             if waits and left_s > 0:
@@ -195,7 +202,7 @@ class TalosProducer:
                     raise
 
     def _after_fork(self) -> None:
-        """In the child: nothing of the parent's buffer, thread or locks is used."""
+        """In a forked child: use nothing of the parent's buffer, thread or locks."""
         if self._core is not None:
             _inherited.append(self._core)
             self._core = None
@@ -203,7 +210,7 @@ class TalosProducer:
 
 
 class _Core(NamedTuple):
-    """What belongs to one process: the buffer, and what empties it on the loop thread."""
+    """The parts that belong to one process: buffer, sender on the loop thread, callbacks."""
 
     thread: LoopThread
     accumulator: Accumulator
@@ -212,11 +219,11 @@ class _Core(NamedTuple):
     now_ms: Callable[[], int]
 
     def wake(self) -> None:
-        """Let the sender look. Raises: ClientClosed: the interpreter ends."""
+        """Wake the sender. Raises: ClientClosed: the interpreter is shutting down."""
         try:
             self.thread.loop.call_soon_threadsafe(self.sender.wake)
         except RuntimeError as error:
-            raise ClientClosed("the interpreter ends") from error
+            raise ClientClosed("put failed: the interpreter is shutting down") from error
 
     def close(self, timeout_s: float) -> None:
         """See TalosProducer."""
@@ -226,7 +233,7 @@ class _Core(NamedTuple):
         self.accumulator.wait_until_done(ticket, timeout_s)
         self.thread.run(self.sender.stop())
         if not self.accumulator.wait_until_done(ticket, CALLBACKS_S_MAX):
-            _log.error("callbacks of a producer did not return within %g s", CALLBACKS_S_MAX)
+            _log.error("producer callbacks did not return within %g s", CALLBACKS_S_MAX)
         self.callbacks.close()
 
 
@@ -242,9 +249,9 @@ _Settled = tuple[Batch, int | None, TalosError | None]
 
 
 class _Callbacks:
-    """One daemon thread that calls back; it is started for the first batch that somebody watches.
+    """One daemon thread that runs callbacks, started with the first batch that has any.
 
-    Its queue is bounded by the buffer, since a batch counts until its callbacks returned.
+    Its queue is bounded by the buffer: a batch counts until its callbacks have returned.
     """
 
     def __init__(self, accumulator: Accumulator) -> None:
@@ -254,16 +261,16 @@ class _Callbacks:
 
     @property
     def inside(self) -> bool:
-        """Whether this is called by a callback."""
+        """Whether the caller is a callback."""
         return threading.current_thread() is self._thread
 
     def refuse_inside(self, what: str) -> None:
-        """Raises: RuntimeError: the call would wait for the callback that makes it."""
+        """Raises: RuntimeError: the call would wait for the callback it is called from."""
         if self.inside:
-            raise RuntimeError(f"{what} inside a callback of the same producer")
+            raise RuntimeError(f"{what} failed: called inside a callback of the same producer")
 
     def settle(self, batch: Batch, base_offset: int | None, error: TalosError | None) -> None:
-        """On the loop: a batch has its outcome."""
+        """Called on the loop: a batch has its outcome."""
         if not batch.watchers:
             self._accumulator.finish(batch)
             return
@@ -275,7 +282,7 @@ class _Callbacks:
             self._thread.start()
 
     def close(self) -> None:
-        """End the thread once it has called what it was given."""
+        """Stop the thread after the callbacks that are queued."""
         self._queue.put(None)
 
     def _run(self) -> None:
@@ -284,13 +291,13 @@ class _Callbacks:
             try:
                 batch.call_back(base_offset, error)
             except BaseException:  # such as SystemExit, which would end the thread
-                _log.exception("a callback of a producer tried to end its thread")
+                _log.exception("producer callback raised an exception that would end its thread")
             finally:
                 self._accumulator.finish(batch)
 
 
 _alive: "weakref.WeakSet[TalosProducer]" = weakref.WeakSet()
-_inherited: list[_Core] = []  # the parent's, in a forked child; kept as they are
+_inherited: list[_Core] = []  # the parent's, in a forked child; never finalised there
 
 
 def _after_fork() -> None:

@@ -1,4 +1,4 @@
-"""Callbacks of the asyncio side that run in the application's own thread, while it waits."""
+"""Runs callbacks of the asyncio consumer in the application's thread, while that waits."""
 
 import asyncio
 import logging
@@ -17,11 +17,11 @@ _Call = Callable[[], object]
 
 
 class UserThread:
-    """Where an application waits for its consumer, and is told of partitions meanwhile.
+    """Waits for the consumer in the application's thread, and runs partition callbacks there.
 
-    So a callback may block, and use the consumer: the event loop goes on.
+    A callback may therefore block and use the consumer, while the event loop keeps running.
 
-    Args: wait_s: so long giving up partitions waits for the thread to come and be told.
+    Args: wait_s: a revocation waits this long for its callback to run in this thread.
     """
 
     def __init__(self, thread: LoopThread, wait_s: float) -> None:
@@ -30,10 +30,10 @@ class UserThread:
         self._calls: deque[_Call] = deque()
 
     def wait(self, coroutine: Coroutine[Any, Any, _T], *, to_its_end: bool = False) -> _T:
-        """The coroutine's result.
+        """Wait for a coroutine and return its result.
 
         Args:    to_its_end: an error of a callback does not cancel the coroutine.
-        Raises:  what a callback, or else the coroutine, raises.
+        Raises:  the error of a callback, else that of the coroutine.
         """
         future = self._thread.submit(coroutine)
         future.add_done_callback(self._wake)
@@ -63,7 +63,7 @@ class UserThread:
             self._changed.notify_all()
 
     def callbacks(self, given: Callbacks) -> Callbacks:
-        """The same, for the asyncio consumer."""
+        """The callbacks to pass to the asyncio consumer."""
         return Callbacks(
             on_assigned=self._in_user_thread(given.on_assigned),
             on_revoked=self._in_user_thread(given.on_revoked, awaited=True),
@@ -91,6 +91,8 @@ class UserThread:
             if awaited:
                 _, late = await asyncio.wait([asyncio.wrap_future(called)], timeout=self._wait_s)
                 if late:
-                    _LOG.warning("partitions are given up before the application could be told")
+                    _LOG.warning(
+                        "partitions revoked before on_revoked ran: the application thread is busy"
+                    )
 
         return run_in_user_thread

@@ -309,7 +309,7 @@ def test_a_change_that_is_missing_is_noticed(client: Client) -> None:
         with stream_off(admin, table.name, on):
             table.put({**key, "n": 2})
         table.put({**key, "n": 3})
-        with pytest.raises(ChangeMissing, match="was off or has stopped"):
+        with pytest.raises(ChangeMissing, match="was disabled or stopped"):
             follower.catch_up()
     until(lambda: len(list(records(client, topic))) == 2)
     decoder, replica = StreamDecoder.of(on, topic), Replica(on, StreamView.MUTATE_LOG)

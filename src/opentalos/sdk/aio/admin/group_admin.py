@@ -19,14 +19,14 @@ class GroupAdmin:
         self._client = client
 
     async def list(self, name: str | TopicRef) -> tuple[str, ...]:
-        """Names of a topic's groups, sorted."""
+        """List the names of the groups of a topic, sorted."""
         ref = await find(self._client, name)
         request = metric.QueryConsumerGroupRequest(topicTalosResourceName=structs.resource(ref))
         found = await self._client.call(METRIC_SERVICE, "queryConsumerGroup", request)
         return tuple(sorted(found.consumerGroupList))
 
     async def lag(self, name: str | TopicRef, group: str) -> tuple[PartitionLag, ...]:
-        """How far a group is, by partition."""
+        """The committed offset and lag of a group, by partition."""
         ref = await find(self._client, name)
         unit = metric.ConsumerGroupAndTopic(
             consumerGroupName=group, topicTalosResourceName=structs.resource(ref)
@@ -36,14 +36,14 @@ class GroupAdmin:
         return structs.lags_of(found.partitionConsumeUnitList)
 
     async def lags(self, name: str | TopicRef) -> dict[str, tuple[PartitionLag, ...]]:
-        """How far every group is, by partition."""
+        """The committed offset and lag of every group, by partition."""
         ref = await find(self._client, name)
         request = metric.QueryTopicConsumeUnitRequest(topicTalosResourceName=structs.resource(ref))
         found = await self._client.call(METRIC_SERVICE, "queryTopicConsumeUnit", request)
         return {group: structs.lags_of(units) for group, units in found.topicConsumeUnitMap.items()}
 
     async def workers(self, name: str | TopicRef, group: str) -> dict[str, tuple[int, ...]]:
-        """Live workers of a group with the partitions they hold."""
+        """The live workers of a group with their assigned partitions."""
         ref = await find(self._client, name)
         request = consumer.QueryWorkerRequest(
             consumerGroup=group, topicTalosResourceName=structs.resource(ref)
@@ -52,9 +52,9 @@ class GroupAdmin:
         return {worker: tuple(sorted(held)) for worker, held in found.workerMap.items()}
 
     async def delete(self, name: str | TopicRef, group: str) -> None:
-        """Forget a group and its checkpoints.
+        """Delete a group and its committed offsets.
 
-        Raises: ConsumerGroupWorking: it has live workers; ConsumerGroupNotExist: not done.
+        Raises: ConsumerGroupWorking: it has live workers; ConsumerGroupNotExist: not deleted.
         """
         ref = await find(self._client, name)
         request = consumer.DeleteConsumerGroupRequest(

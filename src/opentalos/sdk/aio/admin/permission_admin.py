@@ -13,7 +13,7 @@ from opentalos.wire._generated.topic import TOPIC_SERVICE
 
 
 class PermissionAdmin:
-    """Who may do what with a topic. A grantee given as text is a developer."""
+    """Permissions on a topic. A grantee given as a string is a developer."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -21,7 +21,7 @@ class PermissionAdmin:
     async def grant(
         self, name: str | TopicRef, grantee: str | Grantee, permission: Permission
     ) -> None:
-        """Let a grantee do exactly this; overwrites what it could do before."""
+        """Set the permissions of a grantee, replacing its previous ones."""
         ref = await find(self._client, name)
         request = topic.SetPermissionRequest(
             topicResourceName=structs.resource(ref),
@@ -31,7 +31,7 @@ class PermissionAdmin:
         await self._client.call(TOPIC_SERVICE, "setPermission", request)
 
     async def revoke(self, name: str | TopicRef, grantee: str | Grantee) -> None:
-        """Take everything back from a grantee."""
+        """Revoke all permissions of a grantee."""
         ref = await find(self._client, name)
         request = topic.RevokePermissionRequest(
             topicResourceName=structs.resource(ref), grant=structs.grantee(grantee)
@@ -39,14 +39,14 @@ class PermissionAdmin:
         await self._client.call(TOPIC_SERVICE, "revokePermission", request)
 
     async def list(self, name: str | TopicRef) -> dict[str, Permission]:
-        """What each grantee may do."""
+        """List the permissions by grantee."""
         ref = await find(self._client, name)
         request = topic.ListPermissionRequest(topicResourceName=structs.resource(ref))
         found = await self._client.call(TOPIC_SERVICE, "listPermission", request)
         return structs.permissions_of(found.permissions)
 
     async def get(self, name: str | TopicRef, grantee: str | Grantee) -> Permission:
-        """What one grantee may do."""
+        """The permissions of one grantee."""
         ref = await find(self._client, name)
         request = topic.GetPermissionRequest(
             topicResourceName=structs.resource(ref), grant=structs.grantee(grantee)

@@ -17,26 +17,26 @@ from opentalos.wire._generated.topic import TOPIC_SERVICE
 class QuotaAdmin:
     """Limits of users and topics, and partition quotas of organisations.
 
-    Users' limits and decisions on requests are for service administrators.
+    Limits of users, and decisions on requests, are for service administrators.
     """
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def own(self) -> UserQuota:
-        """The caller's limits, with their use."""
+        """The limits of the caller, with their usage."""
         found = await self._client.call(QUOTA_SERVICE, "queryUserQuota", None)
         return structs.user_quota_of(found.userQuota)
 
     async def topic(self, name: str | TopicRef) -> Quota:
-        """A topic's limits in force, with their use."""
+        """The effective limits of a topic, with their usage."""
         ref = await find(self._client, name)
         request = topic.QueryTopicQuotaRequest(topicResourceName=structs.resource(ref))
         found = await self._client.call(TOPIC_SERVICE, "queryTopicQuota", request)
         return structs.quota_of(found.topicQuota)
 
     async def set_topic(self, name: str | TopicRef, limits: Quota) -> None:
-        """Set a topic's limits."""
+        """Set the limits of a topic."""
         ref = await find(self._client, name)
         request = topic.SetTopicQuotaRequest(
             topicResourceName=structs.resource(ref), topicQuota=structs.quota_struct(limits)
@@ -44,32 +44,32 @@ class QuotaAdmin:
         await self._client.call(TOPIC_SERVICE, "setTopicQuota", request)
 
     async def reset_topic(self, name: str | TopicRef) -> None:
-        """Back to the defaults."""
+        """Reset the limits to the defaults."""
         ref = await find(self._client, name)
         request = topic.DeleteTopicQuotaRequest(topicResourceName=structs.resource(ref))
         await self._client.call(TOPIC_SERVICE, "deleteTopicQuota", request)
 
     async def users(self) -> dict[str, UserQuota]:
-        """Every user's limits that were set, by developer id."""
+        """The limits that are set for users, by developer id."""
         found = await self._client.call(QUOTA_SERVICE, "listUserQuota", None)
         return {user: structs.user_quota_of(limits) for user, limits in found.userQuotaList.items()}
 
     async def set_user(self, user: str, limits: UserQuota) -> None:
-        """Set a user's limits; ``user`` is a developer id."""
+        """Set the limits of a user; ``user`` is a developer id."""
         request = quota.SetUserQuotaRequest(
             developerId=user, userQuota=structs.user_quota_struct(limits)
         )
         await self._client.call(QUOTA_SERVICE, "setUserQuota", request)
 
     async def reset_user(self, user: str) -> None:
-        """Back to the defaults."""
+        """Reset the limits to the defaults."""
         request = quota.DeleteUserQuotaRequest(developerId=user)
         await self._client.call(QUOTA_SERVICE, "deleteUserQuota", request)
 
     async def apply(self, wanted: PartitionQuota, *, automatic: bool = False) -> None:
-        """Ask for partitions of an organisation.
+        """Request a partition quota for an organisation.
 
-        Args:    automatic: grant it at once if it is small enough, else QuotaAutoApproveFailed.
+        Args:    automatic: grant it immediately if the policy allows, else QuotaAutoApproveFailed.
         """
         info = structs.partition_quota_struct(wanted)
         if automatic:
@@ -81,23 +81,23 @@ class QuotaAdmin:
             )
 
     async def list(self) -> tuple[PartitionQuota, ...]:
-        """Partition quotas of the caller's organisation."""
+        """List the partition quotas of the caller's organisation."""
         found = await self._client.call(QUOTA_SERVICE, "listQuota", None)
         return structs.partition_quotas_of(found.quotaList)
 
     async def pending(self) -> tuple[PartitionQuota, ...]:
-        """Requests that wait for a decision."""
+        """List the requests that wait for a decision."""
         found = await self._client.call(QUOTA_SERVICE, "listPendingQuota", None)
         return structs.partition_quotas_of(found.pendingQuotaList)
 
     async def approve(self, wanted: PartitionQuota) -> tuple[PartitionQuota, ...]:
-        """Grant a request; the requests that still wait."""
+        """Approve a request. Returns: the requests still pending."""
         request = quota.ApproveQuotaRequest(quotaInfo=structs.partition_quota_struct(wanted))
         found = await self._client.call(QUOTA_SERVICE, "approveQuota", request)
         return structs.partition_quotas_of(found.pendingQuotaList)
 
     async def revoke(self, wanted: PartitionQuota) -> tuple[PartitionQuota, ...]:
-        """Refuse a request or take an approval back; the requests that still wait."""
+        """Reject a request or withdraw an approval. Returns: the requests still pending."""
         request = quota.RevokeQuotaRequest(quotaInfo=structs.partition_quota_struct(wanted))
         found = await self._client.call(QUOTA_SERVICE, "revokeQuota", request)
         return structs.partition_quotas_of(found.pendingQuotaList)

@@ -22,10 +22,9 @@ from opentalos.wire._generated.topic import TOPIC_SERVICE
 
 
 class TalosAdmin:
-    """Everything but puts, gets and consuming: ``topics``, ``permissions``, ``quotas``,
-    ``groups``, and what partitions hold.
+    """Administers ``topics``, ``permissions``, ``quotas`` and ``groups``, and looks up offsets.
 
-    Args: client: shared with other objects, or a configuration for a client of its own.
+    Args: client: shared with other objects, or the configuration of a client of its own.
     """
 
     def __init__(self, client: Client | ClientConfig) -> None:
@@ -44,7 +43,7 @@ class TalosAdmin:
     async def offsets(
         self, name: str | TopicRef, partitions: Sequence[int] | None = None
     ) -> dict[int, OffsetRange]:
-        """Retained offsets by partition; of all partitions if none are named."""
+        """The retained offsets by partition; ``partitions`` None: all."""
         ref = await find(self._client, name)
         return await self._client.offsets(ref, _wanted(ref, partitions))
 
@@ -54,26 +53,26 @@ class TalosAdmin:
         time: datetime | int,
         partitions: Sequence[int] | None = None,
     ) -> dict[int, int]:
-        """By partition the offset of the first message stored at or after a time, else the next
-        offset. ``time``: with a zone, or Unix milliseconds."""
+        """By partition, the offset of the first message stored at or after a time, else the end
+        offset. ``time``: with a time zone, or Unix milliseconds."""
         ref = await find(self._client, name)
         time_ms = time if isinstance(time, int) else position_ms(time)
         return await self._client.offsets_at(ref, dict.fromkeys(_wanted(ref, partitions), time_ms))
 
     async def preview(self, name: str | TopicRef, partition: int) -> tuple[dict[str, str], ...]:
-        """The latest messages of a partition as text, by column. Raises: PreviewFailed."""
+        """The latest messages of a partition as text by column. Raises: PreviewFailed."""
         ref = await find(self._client, name)
         request = message.GetDataPreviewRequest(topicAndPartition=structs.place(ref, partition))
         found = await self._client.call(MESSAGE_SERVICE, "getDataPreview", request)
         return tuple(found.messageLists)
 
     async def server_version(self) -> str:
-        """What the server says it is."""
+        """The name and version the server reports."""
         found = await self._client.call(TOPIC_SERVICE, "getServiceVersion", None)
         return found.details or f"{found.major}.{found.minor}.{found.revision}"
 
     async def close(self) -> None:
-        """Close the client if it is this object's own."""
+        """Close the client, unless it is shared."""
         if self._owned:
             await self._client.close()
 

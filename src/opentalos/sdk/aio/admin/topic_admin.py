@@ -17,7 +17,7 @@ from opentalos.wire._generated.topic import TOPIC_SERVICE
 
 
 class TopicAdmin:
-    """Topics and their attributes. A topic is given by its name or by what ``create`` returned."""
+    """Topics and their attributes. Name a topic by its name, or by what ``create`` returned."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -32,11 +32,11 @@ class TopicAdmin:
         quota: Quota | None = None,
         permissions: Mapping[str | Grantee, Permission] | None = None,
     ) -> TopicRef:
-        """Make a topic; what is left out is the server's default.
+        """Create a topic; omitted parameters take the server's defaults.
 
         Args:    name: ``name`` or ``organisation/name``; permissions: by grantee.
-        Raises:  TopicExists, InvalidName, InvalidTopicParams, QuotaExceeded: not done.
-                 OutcomeUnknown: describe tells whether it was made.
+        Raises:  TopicExists, InvalidName, InvalidTopicParams, QuotaExceeded: not created.
+                 OutcomeUnknown: call ``describe`` to find out whether it was created.
         """
         grants = permissions or {}
         request = topic.CreateTopicRequest(
@@ -49,13 +49,13 @@ class TopicAdmin:
         return await self._client.topic(name, refresh=True)
 
     async def describe(self, name: str) -> TopicDescription:
-        """Everything about a topic. Raises: TopicNotExist, PermissionDenied."""
+        """Describe a topic. Raises: TopicNotExist, PermissionDenied."""
         request = topic.DescribeTopicRequest(topicName=name)
         found = await self._client.call(TOPIC_SERVICE, "describeTopic", request)
         return structs.description_of(found)
 
     async def list(self) -> tuple[TopicInfo, ...]:
-        """Topics that the caller or its organisation owns, by name."""
+        """List the topics that the caller or its organisation owns, by name."""
         found = await self._client.call(TOPIC_SERVICE, "listTopics", None)
         return tuple(structs.info_of(info) for info in found.topicInfos)
 
@@ -67,9 +67,9 @@ class TopicAdmin:
         retention_s: int | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Change what is given; ``attributes`` are added to those there are.
+        """Change the given settings; ``attributes`` are merged into the existing ones.
 
-        Raises: InvalidTopicParams, ChangePartitionTooFast, PermissionDenied: not done.
+        Raises: InvalidTopicParams, ChangePartitionTooFast, PermissionDenied: not changed.
         """
         ref = await find(self._client, name)
         request = topic.ChangeTopicAttributeRequest(
@@ -79,7 +79,7 @@ class TopicAdmin:
         await self._client.call(TOPIC_SERVICE, "changeTopicAttribute", request)
 
     async def delete_attribute(self, name: str | TopicRef, key: str) -> None:
-        """Remove one attribute."""
+        """Remove an attribute."""
         ref = await find(self._client, name)
         request = topic.DeleteTopicAttributeRequest(
             topicTalosResourceName=structs.resource(ref), topicAttributeKey=key
@@ -87,7 +87,7 @@ class TopicAdmin:
         await self._client.call(TOPIC_SERVICE, "deleteTopicAttribute", request)
 
     async def set_owner(self, name: str | TopicRef, owner_name: str, charge_id: str = "") -> None:
-        """Say who is responsible for a topic, and whom it is charged to."""
+        """Set the person responsible for a topic, and the account it is charged to."""
         ref = await find(self._client, name)
         request = topic.ChangeTopicOwnerInfoRequest(
             topicTalosResourceName=structs.resource(ref),
@@ -96,13 +96,13 @@ class TopicAdmin:
         await self._client.call(TOPIC_SERVICE, "changeTopicOwnerInfo", request)
 
     async def delete(self, name: str | TopicRef) -> None:
-        """Delete a topic with all its messages. Given a TopicRef, no topic that was made anew
-        under its name is deleted."""
+        """Delete a topic with all its messages. Given a TopicRef, a topic that was recreated
+        under the same name is not deleted."""
         ref = await find(self._client, name)
         request = topic.DeleteTopicRequest(topicTalosResourceName=structs.resource(ref))
         await self._client.call(TOPIC_SERVICE, "deleteTopic", request)
 
 
 async def find(client: Client, name: str | TopicRef) -> TopicRef:
-    """The topic of a name, asked for anew: another one may have its name now."""
+    """Look up a topic by name, bypassing the cache: it may have been recreated."""
     return name if isinstance(name, TopicRef) else await client.topic(name, refresh=True)

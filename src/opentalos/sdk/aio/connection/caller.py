@@ -1,4 +1,4 @@
-"""The attempts of calls: to which server, how often, by which clock."""
+"""Runs calls: picks the server, retries, and corrects clock skew."""
 
 import asyncio
 import random
@@ -25,15 +25,15 @@ from opentalos.sdk.core.retry import RetryPolicy
 from opentalos.sdk.errors import ClientClosed, ConnectFailed, NoReply
 from opentalos.wire._generated.message import MESSAGE_SERVICE
 
-CALLS_MAX: Final = 10_000  # under way at once; more are refused
-CLOCK_CORRECTIONS_MAX: Final = 2  # of one request: a clock may jump while it is corrected
-_ENDPOINTS_TRIED_MAX: Final = 4  # tried in a row before the pauses of a retry grow
+CALLS_MAX: Final = 10_000  # in flight; further calls raise ExcessivePending
+CLOCK_CORRECTIONS_MAX: Final = 2  # per request: the clock may jump while it is corrected
+_ENDPOINTS_TRIED_MAX: Final = 4  # tried in a row before the backoff grows
 
 
 class Caller:
-    """Makes the calls of one client. Belongs to the event loop of the first one.
+    """Runs the calls of one client. Belongs to the event loop of the first call.
 
-    Args: wall_s: this machine's clock; a wrong one is corrected by the server's.
+    Args: wall_s: this machine's clock; a skewed one is corrected to the server's.
     """
 
     def __init__(self, config: ClientConfig, wall_s: Callable[[], float] = time.time) -> None:
@@ -42,23 +42,25 @@ class Caller:
         self.signer = Signer(config.key_id, config.secret, wall_s)
         self._endpoints = Endpoints(config.endpoints)
         self._addressing = Addressing("https" if config.secure else "http")
-        self._refreshes: dict[str, asyncio.Task[None]] = {}  # by resource, one at a time each
+        self._refreshes: dict[str, asyncio.Task[None]] = {}  # by topic resource, one at a time each
         self._loop: asyncio.AbstractEventLoop | None = None
         self._under_way = 0
         self._closed = False
 
     async def close(self) -> None:
-        """Cut all connections; what is under way ends as unknown."""
+        """Close all connections; the outcome of calls in flight is unknown."""
         self._closed = True
         for task in list(self._refreshes.values()):
             task.cancel()
         await self.transport.close()
 
     async def run(self, operation: Operation, deadline_s: float | None = None) -> Any:
-        """The result of a call, with all the attempts that are allowed. ``deadline_s``: of them
-        together; None: the configured one."""
+        """Run a call with retries, and return its result. ``deadline_s``: including retries;
+        None: as configured."""
         if self._under_way >= CALLS_MAX:
-            raise ExcessivePending(f"{CALLS_MAX} calls of this client are under way")
+            raise ExcessivePending(
+                f"call rejected: this client has {CALLS_MAX} calls in flight; wait for some of them"
+            )
         self._under_way += 1
         try:
             return await self._try_until_done(operation, deadline_s)
@@ -94,11 +96,11 @@ class Caller:
             return result
 
     async def _attempt(self, url: str, operation: Operation, body: bytes, timeout_s: float) -> Any:
-        """One request, repeated only where the server refused it for its clock."""
+        """One request, repeated only if the server rejected its timestamp."""
         target = f"{url}{operation.service.path}?type={operation.method.name}"
         for _ in range(CLOCK_CORRECTIONS_MAX + 1):
             if self._closed:
-                raise ClientClosed("the client is closed")
+                raise ClientClosed("the client is closed; create a new one")
             headers = self.signer.headers(operation.service.path, body)
             try:
                 reply = await self.transport.post(target, headers, body, timeout_s)
@@ -110,14 +112,14 @@ class Caller:
                 if not self.signer.correct(reply.headers.get(TIMESTAMP)):
                     break
             except TalosError as error:
-                error.add_note(f"request {headers[REQUEST_ID]}")  # as the server's log names it
+                error.add_note(f"request {headers[REQUEST_ID]}")  # as in the server's log
                 raise
             else:
                 return result
         raise skewed
 
     def _learn_from(self, error: TalosError, url: str, operation: Operation) -> None:
-        """Where not to send the next attempt."""
+        """Avoid a server that failed for the next attempt."""
         silent = isinstance(error, ConnectFailed | NoReply)
         refused = isinstance(error, PartitionNotServing) or type(error) is Unavailable
         if silent:
@@ -130,8 +132,8 @@ class Caller:
     # --- addresses -------------------------------------------------------------------------------
 
     async def _url_of(self, operation: Operation, left_s: float) -> str:
-        """Server to ask next. A new map is waited for only if the partition's server is not
-        known."""
+        """The server for the next attempt. Waits for a schedule map only if the server of the
+        partition is unknown."""
         resource, partition = operation.topic, operation.partition
         if partition is None or not self._config.direct:
             return self._endpoints.url
@@ -146,7 +148,7 @@ class Caller:
         return url or self._endpoints.url
 
     async def _refresh(self, resource: str) -> None:
-        """Look at a topic's map once; without a new one, the endpoint serves what is missing."""
+        """Fetch the schedule map of a topic once; if that fails, use the endpoint."""
         method = MESSAGE_SERVICE.methods["getScheduleInfo"]
         operation = Operation(MESSAGE_SERVICE, method, messages.schedule_request(resource))
         body = operation.encode()
@@ -154,7 +156,7 @@ class Caller:
         try:
             found = await self._attempt(url, operation, body, self._config.request_timeout_s)
         except RequestError:
-            self._addressing.learn(resource, {})  # no map for us, such as of a topic that is gone
+            self._addressing.learn(resource, {})  # no map, for example of a deleted topic
         except TalosError as error:
             self._learn_from(error, url, operation)
         else:
@@ -164,10 +166,12 @@ class Caller:
             del self._refreshes[resource]
 
     def own_loop(self) -> asyncio.AbstractEventLoop:
-        """The running loop. Raises: RuntimeError: it is another one than before."""
+        """The running loop. Raises: RuntimeError: not the loop of the first call."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
         elif self._loop is not loop:
-            raise RuntimeError("a client belongs to the event loop it was first used on")
+            raise RuntimeError(
+                "call failed: the client belongs to another event loop; create one per loop"
+            )
         return loop

@@ -1,4 +1,4 @@
-"""One client: topics, puts, gets and any other call, shared by all objects made with it."""
+"""The asyncio client: topics, puts, gets and any other call, shared by the objects using it."""
 
 import itertools
 import secrets
@@ -19,29 +19,29 @@ from opentalos.wire._generated.message import MESSAGE_SERVICE
 from opentalos.wire._generated.topic import TOPIC_SERVICE
 from opentalos.wire.thrift.spec import ServiceSpec
 
-TOPICS_MAX: Final = 1_000  # topics remembered; the one named longest ago is forgotten
-TOPIC_AGE_S_MAX: Final = 60.0  # so long a topic's partition count is believed
+TOPICS_MAX: Final = 1_000  # cached topics; the oldest entry is evicted
+TOPIC_AGE_S_MAX: Final = 60.0  # a cached topic is used this long
 
 
 class _KnownTopic(NamedTuple):
     ref: TopicRef
-    asked_s: float  # by the loop's clock
+    asked_s: float  # on the loop's clock
 
 
 class Client:
-    """Connections, clock, addresses and topics that all objects made with it share.
+    """Connections, clock offset, addresses and topics, shared by the objects that use it.
 
-    Belongs to the event loop it is first used on. Every method raises by the branches of the error
-    tree: RequestError and Unavailable are not done, OutcomeUnknown may be either. Unavailable is
-    retried with full jitter until the deadline, OutcomeUnknown only where a second time does no
-    harm. After ``close`` everything raises ClientClosed.
+    Belongs to the event loop it is first used on. Every error states its outcome by its branch:
+    RequestError and Unavailable mean not done, OutcomeUnknown means done or not. Unavailable is
+    retried with full jitter until the deadline, OutcomeUnknown only for idempotent calls. After
+    ``close`` every call raises ClientClosed.
 
-    Args: wall_s: this machine's clock; a wrong one is corrected by the server's.
+    Args: wall_s: this machine's clock; a skewed one is corrected to the server's.
     """
 
     def __init__(self, config: ClientConfig, *, wall_s: Callable[[], float] = time.time) -> None:
         self.config = config
-        self.id = secrets.token_hex(4)  # shown to servers, in sequence ids
+        self.id = secrets.token_hex(4)  # part of the sequence ids servers see
         self._caller = Caller(config, wall_s)
         self._topics: dict[str, _KnownTopic] = {}
         self._numbers = itertools.count(1)
@@ -61,18 +61,18 @@ class Client:
         deadline_s: float | None = None,
         retry_unknown: bool = False,
     ) -> Any:
-        """One RPC at the endpoint; ``request`` is None for one without arguments.
+        """One RPC to the endpoint; ``request`` is None for a method without arguments.
 
-        Args:    deadline_s: with all retries; retry_unknown: also repeat what may have been done.
-                 Calls that only read always are.
+        Args:    deadline_s: including retries; retry_unknown: also retry after an unknown outcome,
+                 as is always done for calls that only read.
         Returns: the result struct, None for a void method.
         """
         operation = Operation(service, service.methods[method], request, retry_unknown)
         return await self._run(operation, deadline_s)
 
     async def topic(self, name: str, *, refresh: bool = False) -> TopicRef:
-        """The topic of that name (``name`` or ``organisation/name``); remembered for a while, or
-        until a server says that it, or a partition of it, does not exist.
+        """Look up a topic (``name`` or ``organisation/name``), cached until it expires or a server
+        reports that the topic or one of its partitions does not exist.
 
         Raises: TopicNotExist, PermissionDenied, InvalidName.
         """
@@ -98,9 +98,9 @@ class Client:
     ) -> PutReply:
         """Store one block; on return it is durable.
 
-        Args:    stamp: makes the put idempotent: also an unknown attempt is repeated, and stored
-                 once.
-        Raises:  TopicNotExist, PartitionNotExist, PermissionDenied, QuotaExceeded: not done.
+        Args:    stamp: makes the put idempotent: an attempt with unknown outcome is retried, and
+                 the block is stored once.
+        Raises:  TopicNotExist, PartitionNotExist, PermissionDenied, QuotaExceeded: not stored.
                  OutcomeUnknown: stored or not.
         """
         sequence_id = f"{self.id}#{next(self._numbers)}"
@@ -122,10 +122,10 @@ class Client:
         bytes_max: int,
         deadline_s: float | None = None,
     ) -> FetchReply:
-        """Whole blocks from the one that contains ``offset`` on; -1 is the start of the log, -2
-        its end. Empty at the end of the log, after the server waited a moment for more.
+        """Whole blocks, starting with the one that contains ``offset``; -1 is the start of the
+        log, -2 its end. Empty at the end of the log, after a short wait on the server.
 
-        Args:    messages_max, bytes_max: of the reply, but a first block is always given.
+        Args:    messages_max, bytes_max: of the reply; the first block is always returned.
         Raises:  PositionExpired: the offset is not retained.
         """
         sequence_id = f"{self.id}#{next(self._numbers)}"
@@ -142,7 +142,7 @@ class Client:
             raise PositionExpired(topic.name, partition, offset, retained) from error
 
     async def offsets(self, topic: TopicRef, partitions: Sequence[int]) -> dict[int, OffsetRange]:
-        """Retained offsets by partition. Raises: the error of the first partition that has one."""
+        """The retained offsets by partition. Raises: the error of the first failing partition."""
         request = messages.offsets_request(topic, partitions)
         method = MESSAGE_SERVICE.methods["getPartitionsOffset"]
         operation = Operation(
@@ -151,7 +151,7 @@ class Client:
         return messages.offsets_of(await self._run(operation))
 
     async def offsets_at(self, topic: TopicRef, times_ms: Mapping[int, int]) -> dict[int, int]:
-        """By partition the offset of the first message stored at or after a time, else the next
+        """By partition, the offset of the first message stored at or after a time, else the end
         offset. ``times_ms``: Unix milliseconds by partition."""
         request = messages.checkpoint_request(topic, times_ms)
         method = MESSAGE_SERVICE.methods["getTopicCheckpoint"]
@@ -159,11 +159,11 @@ class Client:
         return dict((await self._run(operation)).partitionsCheckPoint)
 
     def now_ms(self) -> int:
-        """Unix milliseconds by the server's clock, as far as it is known."""
+        """Unix milliseconds, corrected to the server's clock if the two differed."""
         return self._caller.signer.now_ms()
 
     async def close(self) -> None:
-        """Cut all connections; what is under way ends as unknown."""
+        """Close all connections; the outcome of calls in flight is unknown."""
         await self._caller.close()
 
     async def _run(self, operation: Operation, deadline_s: float | None = None) -> Any:
@@ -174,7 +174,7 @@ class Client:
             raise
 
     def _forget(self, resource: str) -> None:
-        """Whoever asks for the topic's name again learns what it means now."""
+        """Evict the topic, so that the next lookup asks the server."""
         gone = [name for name, kept in self._topics.items() if kept.ref.resource == resource]
         for name in gone:
             del self._topics[name]
@@ -198,7 +198,7 @@ class Client:
 
 
 def attach(client: Client | ClientConfig) -> tuple[Client, bool]:
-    """The client to use, and whether whoever asks owns it and has to close it."""
+    """The client to use, and whether the caller owns it and must close it."""
     if isinstance(client, Client):
         return client, False
     return Client(client), True

@@ -1,4 +1,4 @@
-"""Structs of the data path's calls: from the SDK's values, and back."""
+"""Converts between the SDK's values and the Thrift structs of the data path."""
 
 from collections.abc import Mapping, Sequence
 
@@ -32,24 +32,24 @@ def target(ref: TopicRef, partition: int) -> topic.TopicAndPartition:
 
 
 def attribute_request(name: str) -> topic.GetTopicAttributeRequest:
-    """Ask for a topic by name."""
+    """Request a topic by name."""
     return topic.GetTopicAttributeRequest(topicName=name)
 
 
 def describe_info_request(name: str) -> topic.GetDescribeInfoRequest:
-    """Ask for what consumers see of a topic."""
+    """Request a topic as consumers see it."""
     return topic.GetDescribeInfoRequest(topicName=name)
 
 
 def topic_of(found: topic.GetTopicAttributeResponse) -> TopicRef:
-    """The topic of a reply, as producers see it."""
+    """The topic as producers see it."""
     resource = found.topicTalosResourceName.topicTalosResourceName
     partitions = found.topicAttribute.partitionNumber or 0
     return TopicRef(ResourceName.parse(resource).topic, resource, partitions)
 
 
 def has_shrunk(found: topic.GetTopicAttributeResponse) -> bool:
-    """Whether consumers may still see more partitions than producers do."""
+    """Whether consumers may see more partitions than producers: a shrink is draining."""
     attribute = found.topicAttribute
     return (attribute.oldPartitionNumber or 0) > (attribute.partitionNumber or 0)
 
@@ -61,7 +61,7 @@ def put_request(
     sequence_id: str,
     stamp: ProducerStamp | None,
 ) -> message.PutMessageRequest:
-    """A put of one block."""
+    """The request to put one block."""
     extras = decode_extras(block.extras)
     sent = message.MessageBlock(
         startMessageOffset=0,
@@ -87,21 +87,21 @@ def put_request(
 
 
 def put_reply(found: message.PutMessageResponse) -> PutReply:
-    """What a put's reply tells."""
+    """The result of a put."""
     return PutReply(found.baseOffset)
 
 
 def get_request(
     ref: TopicRef, partition: int, offset: int, sequence_id: str
 ) -> message.GetMessageRequest:
-    """A get with the default bounds."""
+    """The request to get messages, with default limits."""
     return message.GetMessageRequest(
         topicAndPartition=target(ref, partition), messageOffset=offset, sequenceId=sequence_id
     )
 
 
 def fetch_reply(found: message.GetMessageResponse) -> FetchReply:
-    """Stored blocks of a get's reply."""
+    """The blocks in the reply to a get."""
     blocks = [_stored(block) for block in found.messageBlocks]
     return FetchReply(blocks, found.unHandledMessageNumber or 0)
 
@@ -125,13 +125,13 @@ def _stored(block: message.MessageBlock) -> StoredBlock:
 
 
 def offsets_request(ref: TopicRef, partitions: Sequence[int]) -> message.GetPartitionsOffsetRequest:
-    """Ask for the retained offsets of partitions."""
+    """Request the retained offsets of partitions."""
     wanted = [target(ref, partition) for partition in partitions]
     return message.GetPartitionsOffsetRequest(topicAndPartitionList=wanted)
 
 
 def check_offsets(found: message.GetPartitionsOffsetResponse) -> None:
-    """Raise the error of the first partition that has one."""
+    """Raise the error of the first failing partition."""
     for info in found.offsetInfoList:
         if info.errorCode is not None:
             raise error_of_code("getPartitionsOffset", info.errorCode, info.errorMsg or "")
@@ -150,14 +150,14 @@ def _next_of(info: message.OffsetInfo) -> int:
 
 
 def checkpoint_request(ref: TopicRef, times_ms: Mapping[int, int]) -> message.GetCheckpointRequest:
-    """Ask for offsets by time."""
+    """Request offsets by time."""
     return message.GetCheckpointRequest(
         topicTalosResourceName=resource_name(ref.resource), partitionTimeIndexMap=dict(times_ms)
     )
 
 
 def schedule_request(resource: str) -> message.GetScheduleInfoRequest:
-    """Ask which server serves each partition."""
+    """Request the server of each partition."""
     return message.GetScheduleInfoRequest(topicTalosResourceName=resource_name(resource))
 
 

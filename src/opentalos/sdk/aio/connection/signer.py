@@ -1,4 +1,4 @@
-"""Signed headers of a request, by the server's clock as far as it is known.
+"""Signs the headers of a request, with the time corrected to the server's clock.
 
 Source: docs/protocol/wire.md, docs/protocol/signatures.md.
 """
@@ -16,25 +16,24 @@ from opentalos.wire.signing import HmacState, string_to_sign
 from opentalos.wire.thrift.message import ThriftProtocol
 
 TIMESTAMP: Final = "X-Xiaomi-Timestamp"
-REQUEST_ID: Final = "X-Request-Id"  # what a server's log calls a request
+REQUEST_ID: Final = "X-Request-Id"  # identifies the request in the server's log
 _CONTENT_TYPE: Final = ThriftProtocol.COMPACT.value
-_SERVER_SECONDS_MAX: Final = 1 << 37  # far below what a date can show
+_SERVER_SECONDS_MAX: Final = 1 << 37  # far below the largest date
 _PYTHON: Final = ".".join(map(str, sys.version_info[:2]))
 _AGENT: Final = f"OpenTalos-SDK/{opentalos.__version__} Python/{_PYTHON}"
 
 
 class Signer:
-    """Signs requests with one key. ``wall_s``: this machine's clock, which may be wrong or jump."""
+    """Signs requests with one key. ``wall_s``: local clock; may be skewed or jump."""
 
     def __init__(self, key_id: str, secret: str, wall_s: Callable[[], float] = time.time) -> None:
         self._prefix = f"Galaxy-V3 {key_id}:"
         self._hmac = HmacState(secret.encode())
         self._wall_s = wall_s
-        self.offset_s = 0  # the server's clock minus this one
+        self.offset_s = 0  # server clock minus local clock
 
     def headers(self, path: str, body: bytes) -> dict[str, str]:
-        """All headers of one POST. Each has an id of its own, so that a server can refuse a copy
-        that somebody else sends."""
+        """All headers of one POST. Each has a unique id, so that a server can reject a replay."""
         now_s = int(self._wall_s()) + self.offset_s
         request_id = secrets.token_hex(16)
         signed = {
@@ -60,9 +59,9 @@ class Signer:
         return int(self._wall_s() * 1000) + self.offset_s * 1000
 
     def correct(self, header: str | None) -> bool:
-        """Take the server's time over from a reply that says ours is wrong (status 412).
+        """Adopt the server's time from the header of a reply with status 412 (clock skewed).
 
-        Returns: whether it told a time, so that another attempt has a chance.
+        Returns: whether the header has a valid time, so that a retry can succeed.
         """
         if header is None or not header.isascii() or not header.isdigit():
             return False

@@ -1,6 +1,6 @@
-"""HTTP/1.1 over a pool of kept-alive connections; every error says whether anything was written.
+"""HTTP/1.1 over pooled connections; each error states whether the request was written.
 
-aiohttp is imported with the first request: importing the SDK stays cheap.
+aiohttp is imported with the first request, so that importing the SDK stays fast.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from opentalos.sdk.errors import ConnectFailed, NoReply
 if TYPE_CHECKING:
     import aiohttp
 
-IDLE_S_MAX: Final = 60.0  # below a server's idle_timeout_s, so that it seldom closes first
-_READ_BUFFER_BYTES: Final = 1 << 20  # of a reply, before the connection is paused
-_SMALL_BYTES: Final = 32 << 10  # with the header below aiohttp's 64 KiB, so written in one go
-_PIECE_BYTES: Final = 256 << 10  # of a larger body, written at a time
+IDLE_S_MAX: Final = 60.0  # below the server's idle_timeout_s, so that the client closes first
+_READ_BUFFER_BYTES: Final = 1 << 20  # of a reply, before reading pauses
+_SMALL_BYTES: Final = 32 << 10  # with headers below aiohttp's 64 KiB buffer, so written at once
+_PIECE_BYTES: Final = 256 << 10  # of a larger body, per write
 
 
 class Transport:
-    """Sends requests of one client. Belongs to the loop of its first request.
+    """Sends the requests of one client. Belongs to the loop of its first request.
 
-    A forked child must not use or finalise the connections it inherited: they are the parent's.
+    A forked child must not use or finalise inherited connections: the parent uses them.
     """
 
     def __init__(self, config: ClientConfig) -> None:
@@ -41,18 +41,18 @@ class Transport:
     async def post(
         self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
     ) -> Reply:
-        """Send one request, once, and wait for its whole reply.
+        """Send one request once, and wait for the complete reply.
 
-        Raises: ConnectFailed, ConfigError (its certificate or ours): not done, the request was
-        not written, or not to its end. NoReply: written, and no whole reply within ``timeout_s``
-        or ``reply_bytes_max``.
+        Raises: ConnectFailed, ConfigError (a certificate): not done, the request was not written
+        completely. NoReply: written, but no complete reply within ``timeout_s`` or
+        ``reply_bytes_max``.
         """
         session = self._session or await self._open()
         import aiohttp
 
         request = _Body(body)
         headers = {**headers, "Content-Length": str(len(body))}
-        # One turn of the loop, so that a connection the server closed meanwhile is noticed.
+        # One pass of the loop, to notice connections that the server closed meanwhile.
         await asyncio.sleep(0)
         try:
             async with asyncio.timeout(timeout_s):
@@ -62,17 +62,19 @@ class Transport:
                     return Reply(reply.status, reply.headers, await self._read(url, reply))
         except aiohttp.ClientConnectorCertificateError as error:
             reason = _reason(error.certificate_error)
-            text = f"the certificate of {_server(url)} cannot be trusted: {reason}"
+            text = (
+                f"the certificate of {_server(url)} cannot be trusted: {reason}; check tls.ca_file"
+            )
             raise ConfigError(text) from error
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise ConnectFailed(f"cannot connect to {_server(url)}: {_reason(error)}") from error
         except TimeoutError as error:
             if request.sent:
-                raise NoReply(f"no reply of {_server(url)} within {timeout_s:.3g} s") from error
-            text = f"no connection took the request to {_server(url)} within {timeout_s:.3g} s"
+                raise NoReply(f"no reply from {_server(url)} within {timeout_s:.3g} s") from error
+            text = f"no connection to {_server(url)} within {timeout_s:.3g} s"
             raise ConnectFailed(text) from error
         except (aiohttp.ClientError, OSError) as error:
-            text = f"the connection to {_server(url)} broke: {_reason(error)}"
+            text = f"the connection to {_server(url)} was lost: {_reason(error)}"
             raise (NoReply if request.sent else ConnectFailed)(text) from error
 
     async def _read(self, url: str, reply: "aiohttp.ClientResponse") -> bytes:
@@ -87,13 +89,15 @@ class Transport:
             else:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
         reply.close()
-        raise NoReply(f"the reply of {_server(url)} is larger than {limit} bytes")
+        raise NoReply(
+            f"the reply from {_server(url)} is larger than reply_bytes_max ({limit} bytes)"
+        )
 
     async def _open(self) -> "aiohttp.ClientSession":
-        # Half a second of imports and certificates: in a thread, as the loop may be the user's.
+        # Imports and certificates take half a second: load in a thread, off the user's loop.
         try:
             context = await asyncio.to_thread(_load, self._config)
-        except RuntimeError:  # no more threads: the interpreter ends, with something to send
+        except RuntimeError:  # no new threads at interpreter shutdown
             context = _load(self._config)
         if self._closed:
             raise ConnectFailed("the client is closed")
@@ -102,36 +106,36 @@ class Transport:
         return self._session
 
     async def close(self) -> None:
-        """Cut every connection; what is under way is unknown."""
+        """Close all connections; the outcome of requests in flight is unknown."""
         self._closed = True
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
     def abandon(self) -> None:
-        """In a forked child: forget the connections without touching what the parent shares."""
+        """In a forked child: drop the connections without touching the parent's sockets."""
         session, self._session = self._session, None
         if session is None:
             return
         connector = session.connector
         session.detach()
-        # A connector that ends would take the sockets out of the epoll set shared with the
-        # parent, and say good-bye on its TLS connections. So it is kept and told it had ended.
+        # Finalising a connector removes the sockets from the epoll set shared with the parent and
+        # sends close_notify on its TLS connections. So it is kept, and marked as closed.
         connector._closed = True  # type: ignore[union-attr]
         _inherited.append(connector)
 
 
 class _Body:
-    """A request's body. ``sent`` tells whether a server may have all of it, and with it a request
-    that it can process: a part of one is never done."""
+    """A request body. ``sent`` is true once the server may have all of it; a server never processes
+    a partial request."""
 
     def __init__(self, data: bytes) -> None:
         self._data = memoryview(data)
         self.sent = False
 
     async def pieces(self) -> AsyncIterator[memoryview]:
-        """What to write. The writer comes back for more once it has taken a piece, without a pause
-        for a small one; if the connection is found to be closed instead, it does not."""
+        """The pieces to write. The writer requests the next piece once it has written one, and
+        stops if the connection is closed."""
         length = len(self._data)
         if length <= _SMALL_BYTES:
             yield self._data
@@ -157,7 +161,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _load(config: ClientConfig) -> ssl.SSLContext | None:
-    """What takes long before the first connection. Raises: ConfigError."""
+    """The slow part of opening a session: imports and TLS files. Raises: ConfigError."""
     importlib.import_module("aiohttp")
     return _ssl_context(config.tls or TlsSettings()) if config.secure else None
 
@@ -186,7 +190,7 @@ def _resolver() -> "aiohttp.abc.AbstractResolver":
     from aiohttp.abc import AbstractResolver, ResolveResult
 
     class Resolver(AbstractResolver):
-        """Looks names up in a thread, and while the interpreter ends without one."""
+        """Resolves names in a thread, or without one at interpreter shutdown."""
 
         def __init__(self) -> None:
             self._threaded = ThreadedResolver()
@@ -230,7 +234,7 @@ def _server(url: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Why, in a few words of the system rather than of the libraries in between."""
+    """The reason in the words of the operating system, not of the libraries in between."""
     cause = getattr(error, "os_error", error)
     if isinstance(cause, ssl.SSLError):
         return getattr(cause, "verify_message", "") or cause.reason or str(cause)

@@ -1,4 +1,4 @@
-"""One partition while a worker holds it: what is read ahead of it, and how far it is; no I/O."""
+"""One assigned partition: its positions and what is prefetched; no I/O."""
 
 import asyncio
 from collections import deque
@@ -8,11 +8,20 @@ from opentalos.sdk.core.consumer.delivery import Chunk, Delivery
 
 
 class AssignedPartition:
-    """Positions are offsets: fetched before ``position``, handed out up to ``handed``, processed
-    up to ``processed``, committed up to ``committed`` (all inclusive but the first).
+    """A partition from its assignment until it is revoked or its lease is lost.
 
-    Args: start: first offset wanted; committed: what the group's checkpoint is, -1 for none;
-    earliest: the start is wherever the log starts.
+    Its positions are offsets: ``position`` is the next to fetch; ``handed``, ``processed`` and
+    ``committed`` are the last delivered, processed and committed ones. ``committed`` <=
+    ``processed`` <= ``handed`` < ``position`` holds unless the start, or a seek, precedes the
+    committed offset, or the log was truncated; ``floor`` is the first offset since then.
+    Prefetched chunks are delivered in order; the application holds at most one delivery.
+
+    ``leaving`` is set by the worker when the partition is to be released, ``lost`` when its lease
+    expired or a commit was rejected; both are final. Every seek and release starts a new
+    ``fetch_epoch``, so that the reply to an earlier fetch is discarded.
+
+    Args: start: the first offset to fetch; committed: the committed offset, -1 for none; earliest:
+    start wherever the log starts.
     """
 
     def __init__(
@@ -22,9 +31,9 @@ class AssignedPartition:
         self.committed = committed
         self.paused = self.fetching = False
         self.leaving = self.lost = False
-        self.failures = 0  # fetches in a row
-        self.waiting: object | None = None  # for a moment that has not come; no fetch before
-        self.idle = asyncio.Event()  # nothing of it is in the application's hands
+        self.failures = 0  # consecutive failed fetches
+        self.waiting: object | None = None  # the current pause; no fetch before it ends
+        self.idle = asyncio.Event()  # the application holds no delivery of it
         self.commit_lock = asyncio.Lock()
         self.delivery: Delivery | None = None
         self.chunks: deque[Chunk] = deque()
@@ -32,18 +41,18 @@ class AssignedPartition:
         self.seek(start, earliest=earliest)
 
     def seek(self, offset: int, *, earliest: bool = False) -> None:
-        """Go on at ``offset``; what was fetched or is being handed out is given up."""
+        """Continue at ``offset``; discard what is prefetched or being delivered."""
         self.discard_prefetched()
         self.release_delivery()
         self.position = self.floor = offset
         self.handed = self.processed = offset - 1
-        self.fetch_epoch = object()  # a fetch begun before belongs to another stay
+        self.fetch_epoch = object()  # replies to earlier fetches are discarded
         self.at_earliest = earliest
         self.error = None
         self.failures, self.waiting = 0, None
 
     def skip_to(self, offset: int) -> None:
-        """Fetch on at ``offset``, since what was next is not retained."""
+        """Continue fetching at ``offset``: the next records are not retained."""
         self.position, self.at_earliest = offset, False
         self.floor = min(self.floor, offset)
         if not self.chunks and self.delivery is None:
@@ -51,7 +60,7 @@ class AssignedPartition:
             self.handed = self.processed = offset - 1
 
     def discard_prefetched(self) -> list[Chunk]:
-        """Hand out nothing more; what was read ahead."""
+        """Stop delivery. Returns: the prefetched chunks."""
         if self.delivery is not None:
             self.delivery.cut()
         chunks = list(self.chunks)
@@ -59,45 +68,45 @@ class AssignedPartition:
         return chunks
 
     def add(self, chunk: Chunk) -> None:
-        """A fetch was answered."""
+        """Add a fetched chunk."""
         self.chunks.append(chunk)
         self.position = chunk.last_offset + 1
         self.at_earliest = False
         self.failures = 0
 
     def deliver(self) -> Delivery:
-        """The next chunk goes to the application."""
+        """Deliver the next chunk to the application."""
         chunk = self.chunks.popleft()
-        if chunk.first_offset <= self.handed:  # the log was shorter than it had been
+        if chunk.first_offset <= self.handed:  # the log was truncated
             self.handed = self.processed = chunk.first_offset - 1
         self.delivery = Delivery(chunk)
         self.idle.clear()
         return self.delivery
 
     def read_progress(self) -> None:
-        """See how far the application is."""
+        """Update ``handed`` and ``processed`` from the current delivery."""
         if self.delivery is not None:
             handed, processed = self.delivery.handed, self.delivery.processed
             self.handed = self.handed if handed is None else max(self.handed, handed)
             self.processed = self.processed if processed is None else max(self.processed, processed)
 
     def finish(self, delivery: Delivery) -> None:
-        """The application asked for more, so it is through with what it was given."""
+        """The application requests more: its current delivery counts as processed."""
         if delivery is self.delivery:
             self.read_progress()
             self.processed = self.handed
-            if left := delivery.left:  # it changed the way it iterates
+            if left := delivery.left:  # it switched between records and batches
                 self.chunks.appendleft(left)
             self.release_delivery()
 
     def release_delivery(self) -> None:
-        """Whatever the application does with what it has, it counts no more."""
+        """Ignore the current delivery from now on."""
         self.delivery = None
         self.idle.set()
 
     @property
     def uncommitted(self) -> int:
-        """Records processed since the last commit; after a step back those from there on."""
+        """Number of records processed since the last commit, or since a seek backwards."""
         self.read_progress()
         if self.processed < self.floor or self.processed == self.committed:
             return 0
@@ -105,10 +114,10 @@ class AssignedPartition:
         return self.processed - (self.committed if known else self.floor - 1)
 
     def check_commit(self, offset: int) -> None:
-        """Raises: BadRequest: not handed out since the start, or the last seek."""
+        """Raises: BadRequest: not delivered since the assignment or the last seek."""
         self.read_progress()
         if not self.floor <= offset <= self.handed:
             raise BadRequest(
-                f"commit {offset} of partition {self.partition}: records handed out end at "
-                f"{self.handed} and began at {self.floor}"
+                f"cannot commit partition {self.partition} at {offset}: delivered records are "
+                f"{self.floor} to {self.handed}"
             )

@@ -1,4 +1,4 @@
-"""Commits: by time, by count, by hand, and the last ones of partitions that go."""
+"""Commits offsets: at intervals, after a number of records, on request, before a release."""
 
 import asyncio
 import logging
@@ -13,9 +13,9 @@ _LOG = logging.getLogger("opentalos.sdk.consumer")
 
 
 class Committer:
-    """Commits what the application has processed, one commit of a partition after the other.
+    """Commits what the application has processed, one commit per partition at a time.
 
-    Args: lost: called with a partition whose commit the server refused: the lease is gone.
+    Args: lost: called with a partition whose commit the server rejected: the lease is lost.
     """
 
     def __init__(
@@ -28,13 +28,13 @@ class Committer:
         self._full = asyncio.Event()
 
     def wake(self) -> None:
-        """Some partition may have enough for a commit."""
+        """A partition may have enough records for a commit."""
         self._full.set()
 
     async def run(
         self, assigned: Mapping[int, AssignedPartition], interval_s: float, records: int
     ) -> None:
-        """Until cancelled: at each interval everything, between them whatever has ``records``."""
+        """Commit everything at each interval, and in between partitions with ``records`` more."""
         loop = asyncio.get_running_loop()
         next_s = loop.time() + interval_s
         while True:
@@ -49,24 +49,26 @@ class Committer:
             await self.commit_processed([held for held in staying if held.uncommitted >= enough])
 
     async def commit_processed(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Commit each as far as it is processed; what fails is logged, and done again later."""
+        """Commit the processed offset of each partition; a failure is logged and retried later."""
         await asyncio.gather(*(self._try(held) for held in partitions if held.uncommitted))
 
     async def _try(self, held: AssignedPartition) -> None:
         try:
             await self.commit(held, None)
         except TalosError as error:
-            _LOG.warning("commit of partition %d failed: %s", held.partition, error)
+            _LOG.warning("commit failed: partition=%d error=%s", held.partition, error)
 
     async def commit(self, held: AssignedPartition, offset: int | None) -> None:
-        """Commit ``offset``, or None: what is processed by then.
+        """Commit ``offset``; None: the processed offset at that time.
 
-        Raises: LeaseNotHeld: not done, and it is lost; Unavailable: not done; OutcomeUnknown.
+        Raises: LeaseNotHeld: lease lost, not committed; Unavailable: not committed; OutcomeUnknown.
         """
         async with held.commit_lock:
             wanted = held.processed if offset is None else offset
             if held.lost:
-                raise LeaseNotHeld(f"the lease on partition {held.partition} is lost")
+                raise LeaseNotHeld(
+                    f"commit of partition {held.partition} failed: the lease is lost"
+                )
             if wanted == held.committed:
                 return
             try:
@@ -78,7 +80,7 @@ class Committer:
                 self._counters.commits_failed += 1
                 self._lost(held)
                 raise LeaseNotHeld(
-                    f"commit {wanted} of partition {held.partition} is refused: the lease is lost"
+                    f"commit of partition {held.partition} at {wanted} rejected: the lease is lost"
                 )
             held.committed = wanted
             held.processed = max(held.processed, wanted)

@@ -1,7 +1,7 @@
-"""Reads ahead of the application: which partition is fetched when, within bounds.
+"""Prefetches the assigned partitions, round-robin and within limits, for ``GroupWorker``.
 
-One fetch per partition, some at once, each partition in its turn. A server holds a fetch at the
-log's end for a moment, so there is no pause after an empty answer unless it came at once.
+At most one fetch per partition is in flight. At the end of the log the server holds a fetch for a
+moment, so the client pauses after an empty reply only if that came at once.
 """
 
 import asyncio
@@ -27,23 +27,23 @@ from opentalos.wire.message import MessageFormatError
 
 _LOG = logging.getLogger("opentalos.sdk.consumer")
 EMPTY_PAUSE_S: Final = 0.2  # Source: docs/protocol/consumers.md#client-settings
-FAILED_PAUSE_S: Final = 0.2  # after a fetch that its own retries did not save; doubles
+FAILED_PAUSE_S: Final = 0.2  # after a fetch failed with all its retries; doubles
 FAILED_PAUSE_S_MAX: Final = 5.0
 _DOUBLINGS_MAX: Final = 10
-_FAILING_PART: Final = 4  # partitions that failed last time get one place in so many
+_FAILING_PART: Final = 4  # failing partitions get one in this many fetch slots
 
 
 class Budget:
-    """What is read ahead of all partitions together, and how many fetches are under way."""
+    """The prefetch limits over all partitions, and the number of fetches in flight."""
 
     def __init__(self, settings: ConsumerSettings, connections_max: int) -> None:
         self._settings = settings
-        # Renewals and commits must not wait for fetches that a server holds.
+        # Renewals and commits must not wait for connections of long-polling fetches.
         self._fetches_max = max(1, min(settings.fetches_max, connections_max // 2))
         self.records = self.bytes_count = self.fetches = self.failing = 0
 
     def allows(self, held: AssignedPartition) -> bool:
-        """Whether one more fetch, of this partition, stays within the bounds."""
+        """Whether one more fetch, from this partition, stays within the limits."""
         bounds = self._settings
         if self.fetches >= self._fetches_max:
             return False
@@ -61,21 +61,21 @@ class Budget:
         )
 
     def add(self, chunk: Chunk) -> None:
-        """It waits for the application."""
+        """Count a prefetched chunk."""
         self.records += chunk.records_count
         self.bytes_count += chunk.bytes_count
 
     def remove(self, chunk: Chunk) -> None:
-        """It was handed out or given up."""
+        """A chunk was delivered or discarded."""
         self.records -= chunk.records_count
         self.bytes_count -= chunk.bytes_count
 
 
 class Fetcher:
-    """Fetches for the partitions it is given.
+    """Fetches from the partitions it is given.
 
-    Args: changed: called when there is something for the application; failed: called with an error
-    that ends the whole consumer.
+    Args: changed: called when there is a chunk or an error for the application; failed: called
+    with an error that ends the consumer.
     """
 
     def __init__(
@@ -90,20 +90,18 @@ class Fetcher:
         self._client, self._ref, self._settings = client, ref, settings
         self._counters, self._changed, self._failed = counters, changed, failed
         self._budget = Budget(settings, client.config.connections_max)
-        self._to_fetch: deque[AssignedPartition] = (
-            deque()
-        )  # all partitions; whose turn it is comes first
-        self._to_deliver: deque[AssignedPartition] = deque()  # the same ones
+        self._to_fetch: deque[AssignedPartition] = deque()  # all partitions; next one first
+        self._to_deliver: deque[AssignedPartition] = deque()  # the same, in delivery order
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, held: AssignedPartition) -> None:
-        """Begin to fetch a partition."""
+        """Start fetching a partition."""
         self._to_fetch.append(held)
         self._to_deliver.append(held)
         self.pump()
 
     def drop(self, held: AssignedPartition) -> None:
-        """Fetch no more of it, and give up what is here."""
+        """Stop fetching a partition, and discard what is prefetched."""
         self._discard(held)
         held.fetch_epoch = object()
         if held in self._to_fetch:
@@ -112,7 +110,7 @@ class Fetcher:
         self.pump()
 
     def seek(self, held: AssignedPartition, offset: int) -> None:
-        """Go on elsewhere."""
+        """Continue at another offset."""
         self._discard(held)
         held.seek(offset)
         self.pump()
@@ -122,14 +120,14 @@ class Fetcher:
             self._budget.remove(chunk)
 
     def finish(self, held: AssignedPartition, delivery: Delivery) -> None:
-        """The application asked for more; what it left of the delivery is handed out again."""
+        """The application requests more; what it left of the delivery is delivered again."""
         chunks = len(held.chunks)
         held.finish(delivery)
         if len(held.chunks) > chunks:
             self._budget.add(held.chunks[0])
 
     def next(self) -> AssignedPartition | None:
-        """The partition whose turn it is to be handed out, if any has something."""
+        """The next partition with a chunk to deliver, round-robin; None: there is none."""
         for held in list(self._to_deliver):
             if held.error is not None:
                 raise held.error
@@ -141,7 +139,7 @@ class Fetcher:
         return None
 
     def pump(self) -> None:
-        """Begin every fetch that may begin now."""
+        """Start every fetch that the limits allow."""
         for held in list(self._to_fetch):
             ready = not (held.fetching or held.paused or held.waiting or held.error)
             if ready and self._budget.allows(held):
@@ -200,7 +198,7 @@ class Fetcher:
             self._wait(held, max(0.0, EMPTY_PAUSE_S - took_s))
             return
         first = reply.blocks[0].base_offset
-        if first > offset:  # the records between are gone
+        if first > offset:  # the records in between are not retained
             retained = OffsetRange(first, chunk.last_offset + 1)
             raise PositionExpired(self._ref.name, held.partition, offset, retained)
         held.add(chunk)
@@ -215,7 +213,12 @@ class Fetcher:
             self._counters.fetches_failed += 1
             pause_s = FAILED_PAUSE_S * float(1 << min(held.failures, _DOUBLINGS_MAX))
             held.failures += 1
-            _LOG.info("fetch of %s[%d] failed: %s", self._ref.name, held.partition, error)
+            _LOG.info(
+                "fetch failed: topic=%s partition=%d error=%s",
+                self._ref.name,
+                held.partition,
+                error,
+            )
             self._wait(held, min(pause_s, FAILED_PAUSE_S_MAX))
         else:
             self._failed(error)
@@ -234,7 +237,7 @@ class Fetcher:
         offset = error.retained.start if to_start else error.retained.next
         if not held.at_earliest:
             self._counters.positions_expired += 1
-            _LOG.warning("%s: goes on at %d, policy %s", error, offset, policy.value)
+            _LOG.warning("%s; continuing at %d by policy %s", error, offset, policy.value)
         held.skip_to(offset)
 
     def _wait(self, held: AssignedPartition, pause_s: float) -> None:
@@ -248,7 +251,7 @@ class Fetcher:
             self.pump()
 
     async def close(self) -> None:
-        """End the fetches under way."""
+        """Cancel the fetches in flight."""
         for held in list(self._to_fetch):
             self.drop(held)
         tasks = list(self._tasks)

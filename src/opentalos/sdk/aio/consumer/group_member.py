@@ -1,4 +1,4 @@
-"""The calls of one worker of a consumer group; each may be repeated without harm."""
+"""The group coordinator calls of one worker; all are idempotent."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ from opentalos.sdk.core.values import TopicRef
 from opentalos.wire._generated import consumer
 from opentalos.wire._generated.consumer import CONSUMER_SERVICE
 
-CALLS_MAX: Final = 8  # of single partitions, at once
-CALL_S: Final = 10.0  # one call with its retries; far below a lease
+CALLS_MAX: Final = 8  # calls per partition in flight
+CALL_S: Final = 10.0  # one call including retries; far below a lease
 
 
 class GroupMember:
-    """One worker. Raises in every call: PermissionDenied, TopicNotExist: for good; Unavailable,
-    OutcomeUnknown: for now."""
+    """One worker. Every call may raise PermissionDenied or TopicNotExist (permanent), Unavailable
+    or OutcomeUnknown (transient)."""
 
     def __init__(self, client: Client, ref: TopicRef, group: str, worker: str) -> None:
         self._client, self._ref = client, ref
@@ -25,21 +25,23 @@ class GroupMember:
         self._single_calls = asyncio.Semaphore(CALLS_MAX)
 
     async def register(self) -> None:
-        """Become a worker of the group. Raises: TooManyConsumers."""
+        """Join the group. Raises: TooManyConsumers."""
         request = consumer.LockWorkerRequest(consumeUnit=self._unit(()))
         if not (await self._call("lockWorker", request)).registerSuccess:
-            raise TooManyConsumers(f"the server refuses one more worker of {self._group}")
+            raise TooManyConsumers(
+                f"cannot join {self._group}: the server accepts no more workers; stop one first"
+            )
 
     async def renew(
         self, partitions: Sequence[int], deadline_s: float
     ) -> tuple[bool, Sequence[int]]:
-        """Go on: whether this is still a worker, and which of the partitions it has lost."""
+        """Renew the leases. Returns: whether this is still a worker, and the lost partitions."""
         request = consumer.RenewRequest(consumeUnit=self._unit(partitions))
         found = await self._call("renew", request, deadline_s)
         return found.heartbeatSuccess, found.failedPartitionList
 
     async def workers(self) -> Mapping[str, Sequence[int]]:
-        """All live workers and what they hold."""
+        """All live workers with their assigned partitions."""
         request = consumer.QueryWorkerRequest(
             consumerGroup=self._group, topicTalosResourceName=resource_name(self._ref.resource)
         )
@@ -47,18 +49,18 @@ class GroupMember:
         return found
 
     async def lock(self, partitions: Sequence[int]) -> list[int]:
-        """Take what is free of the partitions, in one call; what is ours now."""
+        """Lock the free ones of these partitions in one call. Returns: those locked now."""
         request = consumer.LockPartitionRequest(consumeUnit=self._unit(partitions))
         found = await self._call("lockPartition", request)
         return [partition for partition in found.successPartitions if partition in partitions]
 
     async def unlock(self, partitions: Sequence[int]) -> None:
-        """Give partitions back, in one call."""
+        """Unlock partitions in one call."""
         request = consumer.UnlockPartitionRequest(consumeUnit=self._unit(partitions))
         await self._call("unlockPartition", request)
 
     async def checkpoints(self, partitions: Sequence[int]) -> dict[int, int]:
-        """Last processed offset of each, -1 if none."""
+        """The committed offset of each partition (the last processed one), -1 if none."""
         found = await asyncio.gather(*(self._checkpoint(partition) for partition in partitions))
         return dict(zip(partitions, found, strict=True))
 
@@ -70,7 +72,7 @@ class GroupMember:
             return int((await self._call("queryOffset", request)).msgOffset)
 
     async def commit(self, partition: int, offset: int) -> bool:
-        """Store the last processed offset; False: this worker does not hold the partition."""
+        """Commit the last processed offset; False: the partition is not locked by this worker."""
         checkpoint = consumer.CheckPoint(
             consumerGroup=self._group,
             topicAndPartition=target(self._ref, partition),

@@ -1,6 +1,6 @@
-"""A worker of a consumer group: takes, keeps and gives up partitions, and reads and commits them.
+"""A worker of a consumer group: joins, rebalances, renews leases, fetches and commits.
 
-Partitions that stay are never touched while others come or go.
+Rebalancing is incremental: partitions that stay assigned are not interrupted.
 """
 
 import asyncio
@@ -35,18 +35,24 @@ from opentalos.sdk.core.consumer.settings import (
 from opentalos.sdk.core.values import Position, TopicRef
 
 _LOG = logging.getLogger("opentalos.sdk.consumer")
-REBALANCE_RETRY_S: Final = 0.5  # between looks at the group while partitions are missing
-# Part of the interval after which the workers are looked at: not all at once, and early enough
-# that what is given up then changes hands within the interval.
+REBALANCE_RETRY_S: Final = 0.5  # between rebalances while partitions are missing
+# Rebalance after this part of the interval: not all workers at once, and early enough that a
+# released partition gets its new owner within the interval.
 REBALANCE_JITTER: Final = (0.6, 0.8)
-RETRY_S: Final = 1.0  # after a call that its own retries did not save
+RETRY_S: Final = 1.0  # after a call failed with all its retries
 
 
 class GroupWorker:
-    """One worker from its registration to its end.
+    """One worker of a group, from joining to leaving.
 
-    Renewals, balance, commits and the look at the topic each have a task; whatever one of them
-    raises ends the consumer: the application gets it with the next record it asks for.
+    Background tasks renew leases, rebalance, commit and watch the topic. An error in one of them
+    ends the consumer: the next request for a record raises it.
+
+    A partition (``AssignedPartition``) is locked, gets its start position, and is then fetched and
+    delivered. Releasing it takes these steps, while its lease is renewed: stop delivery, wait for
+    the application to finish the current delivery (at most ``revoke_wait_s``), ``on_revoked``,
+    last commit, unlock. If the lease is lost, delivery stops at once, ``on_lost`` is called, and
+    nothing is committed.
     """
 
     def __init__(
@@ -68,23 +74,25 @@ class GroupWorker:
         self._committer = Committer(self.member, self.counters, self._refused)
         self._fetcher = Fetcher(client, ref, settings, self.counters, self._notify, self.fail)
         self._taking: set[int] = set()
-        # A renewal that overtakes an unlock would take the partition again.
+        # A renewal that overtakes an unlock would lock the partition again.
         self._leases = asyncio.Lock()
         self._seen: set[int] = set()
         self._changed = asyncio.Event()
         self._rebalance_now = asyncio.Event()
         self._current: Delivery | None = None
         self._failure: BaseException | None = None
-        self._callback_error: Exception | None = None  # of a callback, while this closes
+        self._callback_error: Exception | None = None  # raised by a callback during close
         self._tasks: set[asyncio.Task[None]] = set()
-        self._releases: set[asyncio.Task[None]] = set()  # of them, those that give up partitions
+        self._releases: set[asyncio.Task[None]] = (
+            set()
+        )  # of these, the ones that release partitions
         self._renewed_s = 0.0
         self.closed = False
 
     # --- life ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Register, take the first partitions. Raises: what the server refuses it with."""
+        """Join the group, get the first partitions. Raises: the error of the server."""
         self._renewed_s = asyncio.get_running_loop().time()
         await self.member.register()
         missing = await self._rebalance()
@@ -99,15 +107,15 @@ class GroupWorker:
             self._spawn(commits, "commit")
 
     def fail(self, error: BaseException) -> None:
-        """The application is told with the next record it asks for; the first error counts."""
+        """End the consumer: the next request for a record raises the first such error."""
         if self._failure is None and not self.closed:
             self._failure = error
         self._notify()
 
     async def close(self) -> None:
-        """Hand out nothing more, commit, unlock, end. Waits for no record in hand.
+        """Stop delivery, commit, unlock, leave. Does not wait for the current delivery.
 
-        Raises: what a callback raises meanwhile, when all else is done.
+        Raises: the error of a callback, after everything else is done.
         """
         if self.closed:
             return
@@ -135,7 +143,7 @@ class GroupWorker:
                 await work
             except Exception as error:
                 if not self.closed:
-                    _LOG.exception("the consumer's task %s failed", name)
+                    _LOG.exception("consumer task failed: task=%s", name)
                 self.fail(error)
 
         task = asyncio.create_task(root(), name=f"consumer {name}")
@@ -149,16 +157,16 @@ class GroupWorker:
     # --- records ---------------------------------------------------------------------------------
 
     async def next_delivery(self, done: Delivery | None) -> Delivery | None:
-        """What is to be handed out next, waiting for it; None: the consumer is closed.
+        """Wait for the next delivery; None: the consumer is closed.
 
-        One that was chosen and never arrived, because the caller was cancelled, comes again.
+        If the caller is cancelled, the same delivery is returned again.
 
-        Args:    done: the one that the application is through with.
-        Raises:  what ended the consumer; PositionExpired, again and again until a seek.
+        Args:    done: the delivery that the application has finished.
+        Raises:  the error that ended the consumer; PositionExpired: repeatedly, until a seek.
         """
         if done is not None and done is self._current:
             self._finish(done)
-        await asyncio.sleep(0)  # fetches, renewals and commits get their turn
+        await asyncio.sleep(0)  # let fetches, renewals and commits run
         while not self.closed:
             if self._failure is not None:
                 raise self._failure
@@ -187,27 +195,27 @@ class GroupWorker:
                 self._committer.wake()
 
     def of(self, partition: int) -> AssignedPartition:
-        """A partition of ours. Raises: LeaseNotHeld."""
+        """An assigned partition. Raises: LeaseNotHeld."""
         held = self.assigned.get(partition)
         if held is None:
-            raise LeaseNotHeld(f"this consumer does not hold partition {partition}")
+            raise LeaseNotHeld(f"partition {partition} is not assigned to this consumer")
         return held
 
     async def seek(self, partition: int, position: Position) -> None:
-        """Hand out from there on; what is in the application's hands is not counted any more."""
+        """Continue at a position; the current delivery no longer counts."""
         self.of(partition)
         offset = (await offsets_of(self._client, self._ref, {partition: position}))[partition]
         self._fetcher.seek(self.of(partition), offset)
 
     def pause(self, partitions: Iterable[int], paused: bool) -> None:
-        """Hand out nothing of them, or go on."""
+        """Pause or resume delivery from partitions."""
         for partition in partitions:
             self.of(partition).paused = paused
         self._fetcher.pump()
         self._notify()
 
     async def commit(self, offsets: Mapping[int, int] | None) -> None:
-        """Commit these, or all that was handed out. Raises: the first error; others are done."""
+        """Commit these, or all delivered offsets. Raises: the first error, after all commits."""
         if offsets is None:
             for held in self.assigned.values():
                 held.read_progress()
@@ -225,10 +233,10 @@ class GroupWorker:
             if isinstance(outcome, BaseException):
                 raise outcome
 
-    # --- partitions come and go ------------------------------------------------------------------
+    # --- rebalancing -----------------------------------------------------------------------------
 
     async def _rebalances(self, missing: int) -> None:
-        """Balance at each interval, and often while partitions are missing."""
+        """Rebalance at each interval, and more often while partitions are missing."""
         while True:
             pause_s = self._settings.check_workers_interval_s * random.uniform(*REBALANCE_JITTER)
             try:
@@ -240,16 +248,16 @@ class GroupWorker:
             try:
                 missing = await self._rebalance()
             except (Unavailable, OutcomeUnknown) as error:
-                _LOG.warning("a look at the group failed: %s", error)
+                _LOG.warning("rebalance failed: %s", error)
                 missing = 1
 
     async def _rebalance(self) -> int:
-        """One round of balance; how many partitions are missing after it."""
+        """Rebalance once. Returns: how many partitions are still missing."""
         holdings = await self.member.workers()
         if self.member.worker not in holdings:
             _LOG.warning(
-                "the server has forgotten this worker; if that goes on, its leases are shorter "
-                "than lease_s = %g: lower lease_s and renew_interval_s",
+                "this worker is no longer in the group; if this repeats, the server's leases are "
+                "shorter than lease_s=%g: lower lease_s and renew_interval_s",
                 self._settings.lease_s,
             )
         mine = [partition for partition, held in self.assigned.items() if not held.leaving]
@@ -262,7 +270,7 @@ class GroupWorker:
         return move.missing + len(move.take) - taken
 
     async def _take(self, partitions: Sequence[int]) -> int:
-        """Lock, look where to start, begin; how many are ours now."""
+        """Lock partitions, resolve their start positions, start fetching. Returns: how many."""
         locked = await self.member.lock(partitions)
         self._taking.update(locked)
         try:
@@ -289,7 +297,7 @@ class GroupWorker:
         return len(ours)
 
     def _revoke(self, partitions: Sequence[AssignedPartition]) -> None:
-        """Release: at once what is idle, the rest when the application is through with it."""
+        """Release idle partitions at once, the others when their delivery is finished."""
         for held in partitions:
             held.leaving = True
             self._fetcher.drop(held)
@@ -301,7 +309,7 @@ class GroupWorker:
                 task.add_done_callback(self._releases.discard)
 
     async def _release(self, partitions: Sequence[AssignedPartition]) -> None:
-        """Tell, commit, unlock, in this order. The lease is renewed meanwhile."""
+        """Call ``on_revoked``, commit, unlock, in this order. Leases are renewed meanwhile."""
         if not partitions:
             return
         for held in partitions:
@@ -312,7 +320,9 @@ class GroupWorker:
                 for held in partitions:
                     await held.idle.wait() if held.delivery is not None else None
         except TimeoutError:
-            _LOG.warning("partitions are given up while records of them are in hand")
+            _LOG.warning(
+                "partitions released before their records were processed; they are redelivered"
+            )
         ours = [held for held in partitions if not held.lost]
         await self._call(self._callbacks.on_revoked, ours)
         if self._settings.auto_commit:
@@ -324,7 +334,7 @@ class GroupWorker:
     async def _unlock(
         self, partitions: Sequence[int], leaving: Sequence[AssignedPartition] = ()
     ) -> None:
-        """Give back leases, and partitions that are ``leaving``."""
+        """Unlock partitions, and those ``leaving``."""
         if not partitions and not leaving:
             return
         async with self._leases:
@@ -337,10 +347,10 @@ class GroupWorker:
             try:
                 await self.member.unlock(given)
             except TalosError as error:
-                _LOG.warning("unlock failed, the leases run out by themselves: %s", error)
+                _LOG.warning("unlock failed, the leases will expire: %s", error)
 
     async def _lose(self, partitions: Iterable[int]) -> None:
-        """Somebody else may have them: stop at once, commit nothing."""
+        """Another worker may own them: stop at once, commit nothing."""
         gone = [
             self.assigned.pop(partition) for partition in partitions if partition in self.assigned
         ]
@@ -350,12 +360,12 @@ class GroupWorker:
             held.release_delivery()
         if gone:
             self.counters.partitions_lost += len(gone)
-            _LOG.warning("lost the lease on %s", [held.partition for held in gone])
+            _LOG.warning("leases lost: partitions=%s", [held.partition for held in gone])
             await self._call(self._callbacks.on_lost, gone)
             self._rebalance_now.set()
 
     def _refused(self, held: AssignedPartition) -> None:
-        """The server refused a commit."""
+        """The server rejected a commit."""
         held.lost = True
         self._spawn(self._lose([held.partition]), "lost")
 
@@ -388,7 +398,7 @@ class GroupWorker:
                     listed = [*self.assigned, *self._taking]
                     alive, lost = await self.member.renew(listed, allowed_s)
             except (Unavailable, OutcomeUnknown) as error:
-                _LOG.warning("renewal failed: %s", error)
+                _LOG.warning("lease renewal failed: %s", error)
                 if loop.time() >= lapses_s:
                     self._spawn(self._lose(listed), "lost")
                 pause_s = min(RETRY_S, settings.renew_interval_s)
@@ -400,16 +410,18 @@ class GroupWorker:
                 self._spawn(self._lose(gone), "lost")
 
     async def _topic_checks(self) -> None:
-        """Raises: TopicNotExist: it is gone, or made anew."""
+        """Raises: TopicNotExist: it was deleted, or deleted and recreated."""
         while True:
             await asyncio.sleep(self._settings.check_partitions_interval_s)
             try:
                 found = await self._client.topic(self._topic, refresh=True)
             except (Unavailable, OutcomeUnknown) as error:
-                _LOG.warning("a look at the topic failed: %s", error)
+                _LOG.warning("topic lookup failed: %s", error)
                 continue
             if found.resource != self._ref.resource:
-                raise TopicNotExist(f"topic {self._ref.name} was deleted and made anew")
+                raise TopicNotExist(
+                    f"topic {self._ref.name} was deleted and recreated; start a new consumer"
+                )
             if found.consumer_partitions != self._partitions:
                 self._partitions = found.consumer_partitions
                 self._rebalance_now.set()

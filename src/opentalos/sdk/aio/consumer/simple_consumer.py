@@ -1,4 +1,4 @@
-"""Reads by offset, without a consumer group."""
+"""Reads by offset, without a consumer group, for asyncio."""
 
 from datetime import datetime
 from typing import Any, Final, Self
@@ -21,10 +21,11 @@ FETCH_BYTES: Final = 10 << 20
 
 
 class SimpleConsumer:
-    """Reads the partitions of a topic from any position. It keeps no position: the next one is the
-    last record's offset + 1.
+    """Reads the partitions of a topic from any position, without a consumer group.
 
-    Args: client: shared with other objects, or a configuration for a client of its own; topic:
+    It keeps no position: continue with the offset after that of the last record.
+
+    Args: client: shared with other objects, or the configuration of a client of its own; topic:
     ``name`` or ``organisation/name``.
     """
 
@@ -46,14 +47,14 @@ class SimpleConsumer:
         messages_max: int = FETCH_MESSAGES,
         bytes_max: int = FETCH_BYTES,
     ) -> list[Record]:
-        """Records from a position on, at least one if there is any; empty at the end of the log,
-        after the server waited a moment for more.
+        """Fetch records from a position on: at least one if there is any.
 
-        Args:    position: an offset, Start.EARLIEST or LATEST, or a time with a zone: the first
-                 record stored then or later; messages_max, bytes_max: what the server is asked
-                 for. Blocks come whole, so there may be more.
-        Raises:  PositionExpired: the offset is not retained; MessageFormatError: a block is no
-                 valid messages.
+        Returns: the records; empty at the end of the log, after a short wait on the server.
+        Args:    position: an offset, Start.EARLIEST, Start.LATEST, or a time with a time zone for
+                 the first record stored then or later; messages_max, bytes_max: requested limits;
+                 blocks arrive whole, so there may be more.
+        Raises:  PositionExpired: the offset is not retained; MessageFormatError: a block is
+                 damaged.
         """
         ref = await self._client.topic(self._name)
         offset = await self.offset_of(partition, position)
@@ -72,14 +73,13 @@ class SimpleConsumer:
         messages_max: int = FETCH_MESSAGES,
         bytes_max: int = FETCH_BYTES,
     ) -> Any:
-        """The same records as a ``pyarrow.Table``, without an object for each.
+        """Fetch the same records as a ``pyarrow.Table``, without an object per record.
 
-        Its columns are those of ``SCHEMA`` in ``opentalos.sdk.arrow``; no rows where ``fetch`` has
-        no records.
+        The columns are those of ``opentalos.sdk.arrow.SCHEMA``.
 
-        Raises: as ``fetch``, and ImportError without the extra ``arrow``.
+        Raises: as ``fetch``; ImportError: the extra ``arrow`` is not installed.
         """
-        from opentalos.sdk.arrow import decode_table  # pyarrow is heavy, and an extra
+        from opentalos.sdk.arrow import decode_table  # pyarrow is large and optional
 
         ref = await self._client.topic(self._name)
         offset = await self.offset_of(partition, position)
@@ -94,7 +94,7 @@ class SimpleConsumer:
         )
 
     async def offset_of(self, partition: int, position: Position) -> int:
-        """The offset that a position means now."""
+        """Resolve a position to an offset."""
         if isinstance(position, int):
             return position
         ref = await self._client.topic(self._name)
@@ -106,11 +106,11 @@ class SimpleConsumer:
         return retained.start if position is Start.EARLIEST else retained.next
 
     async def offsets(self) -> dict[int, OffsetRange]:
-        """Retained offsets of every partition."""
+        """The retained offsets of every partition."""
         ref = await self._client.topic(self._name)
         return await self._client.offsets(ref, range(ref.consumer_partitions))
 
     async def close(self) -> None:
-        """Close the client if it is this object's own."""
+        """Close the client, unless it is shared."""
         if self._owned:
             await self._client.close()

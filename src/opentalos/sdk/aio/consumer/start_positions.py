@@ -1,4 +1,4 @@
-"""Where the partitions begin that a worker has just taken."""
+"""Start positions of newly assigned partitions."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -10,9 +10,9 @@ from opentalos.sdk.core.values import Start, TopicRef, position_ms
 
 
 def start_of(settings: ConsumerSettings, checkpoint: int, *, first_time: bool) -> StartAt | None:
-    """Where a partition starts; None: behind its last commit.
+    """Where a partition starts; None: after its committed offset.
 
-    Args: first_time: this consumer has not had the partition before.
+    Args: first_time: the partition was never assigned to this consumer before.
     """
     if settings.reset_to is not None and first_time:
         return settings.reset_to
@@ -26,9 +26,9 @@ async def at_start(
     checkpoints: Mapping[int, int],
     seen: set[int],
 ) -> list[AssignedPartition]:
-    """The partitions of ``checkpoints``, each at its start; one look for all that need one.
+    """The partitions of ``checkpoints`` at their start positions, resolved in one request.
 
-    Args: seen: partitions that this consumer has had before.
+    Args: seen: partitions assigned to this consumer before.
     """
     places = {
         partition: start_of(settings, checkpoint, first_time=partition not in seen)
@@ -49,7 +49,7 @@ async def at_start(
 async def offsets_of(
     client: Client, ref: TopicRef, places: Mapping[int, StartAt]
 ) -> dict[int, int]:
-    """What the places mean now. Raises: ValueError: a time without a zone; TalosError."""
+    """Resolve positions to offsets. Raises: ValueError: a time without a time zone; TalosError."""
     found = {
         partition: at if isinstance(at, int) else at[partition]
         for partition, at in places.items()

@@ -1,4 +1,4 @@
-"""Reads a topic as one of a group of workers, which share its partitions and their checkpoints."""
+"""Reads a topic as a member of a consumer group, for asyncio."""
 
 import asyncio
 import os
@@ -19,20 +19,22 @@ Processed = Callable[[list[Record]], Awaitable[None]]
 
 
 class TalosConsumer:
-    """One worker of a consumer group: ``async for record in consumer``.
+    """A member of a consumer group: ``async for record in consumer``.
 
-    It starts with the first record that is asked for, or ``start``, or ``async with``. Partitions
-    come and go as workers do; each record is delivered at least once. A record counts as processed
-    when the next one is asked for, a batch likewise; only what is processed is committed by
-    itself. So the record during which a loop is left is delivered again, to the next holder, unless
-    ``commit`` is called.
+    It joins the group with ``start``, ``async with`` or the first record requested. The group
+    rebalances partitions as workers join and leave. Delivery is at least once: records may be
+    redelivered; make processing idempotent.
 
-    Leases are renewed in the event loop: code that blocks it for longer than a lease loses its
-    partitions, is told so by ``on_lost``, and cannot commit over the next holder.
+    A record or batch counts as processed when the next one is requested. Auto-commit commits
+    processed records only, so leaving a loop at a record redelivers that record, unless ``commit``
+    is called.
 
-    Not for use in a forked child, nor by two tasks that iterate at once.
+    Leases are renewed in the event loop. Code that blocks the loop for longer than a lease loses
+    its partitions: ``on_lost`` is called, and it cannot commit over the new owner.
 
-    Args: client: shared with other objects, or a configuration for a client of its own; topic:
+    Do not use it in a forked child, and do not iterate in two tasks at once.
+
+    Args: client: shared with other objects, or the configuration of a client of its own; topic:
     ``name`` or ``organisation/name``.
     """
 
@@ -77,7 +79,7 @@ class TalosConsumer:
     # --- life ----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Register and take the first partitions; does nothing if that is done.
+        """Join the group and get the first partitions; no effect if already started.
 
         Raises: TopicNotExist, PermissionDenied, TooManyConsumers; ClientClosed.
         """
@@ -97,11 +99,11 @@ class TalosConsumer:
             self._worker = worker
 
     async def close(self) -> None:
-        """Hand out nothing more, tell ``on_revoked``, commit what is processed, give up all
-        partitions. Iterations end. A commit that fails now is logged, and its records are
-        delivered again.
+        """Stop delivery, call ``on_revoked``, commit processed records, leave the group.
 
-        Raises: what ``on_revoked`` raises, when all else is done.
+        Iterations end. A commit that fails here is logged, and its records are redelivered.
+
+        Raises: the error of ``on_revoked``, after everything else is done.
         """
         if self._ending or self._pid != os.getpid():
             return
@@ -123,15 +125,17 @@ class TalosConsumer:
     def batches(self, *, arrow: Literal[True]) -> AsyncGenerator[Any, None]: ...
 
     async def batches(self, *, arrow: bool = False) -> AsyncGenerator[Any, None]:
-        """What was fetched of one partition, at least one record, as a list or a
-        ``pyarrow.Table`` (``opentalos.sdk.arrow.SCHEMA``); without end until ``close``."""
+        """Batches of one partition each, with at least one record, until ``close``.
+
+        Args: arrow: as a ``pyarrow.Table`` of ``opentalos.sdk.arrow.SCHEMA`` instead of a list.
+        """
         while (delivery := await self._next_delivery(self._delivery)) is not None:
             self._rest = iter(())
             self._delivery = delivery
             yield delivery.table() if arrow else delivery.records()
 
     async def poll(self, timeout_s: float) -> list[Record]:
-        """The next batch; empty if none arrives in time, or the consumer is closed."""
+        """Poll for the next batch; empty if none arrives in time or the consumer is closed."""
         delivery = await self._next_delivery(self._delivery, timeout_s)
         if delivery is None:
             return []
@@ -139,10 +143,10 @@ class TalosConsumer:
         return delivery.records()
 
     async def run(self, callback: Processed) -> None:
-        """Await ``callback`` with one batch after the other until ``close``.
+        """Await ``callback`` with batch after batch until ``close``.
 
-        If it raises, its batch is not processed: the consumer closes, committing what was, and
-        the error goes on.
+        If it raises, its batch does not count as processed: the consumer commits the earlier
+        ones, closes and re-raises.
         """
         try:
             async with aclosing(self.batches()) as batches:
@@ -154,8 +158,8 @@ class TalosConsumer:
     async def _next_delivery(
         self, done: Delivery | None, timeout_s: float | None = None
     ) -> Delivery | None:
-        """Also for the synchronous class: see ``GroupWorker.next_delivery``; None as well if
-        nothing arrives in time."""
+        """See ``GroupWorker.next_delivery``; None also if nothing arrives in time. The
+        synchronous class calls it too."""
         if self._ending:
             return None
         if self._worker is None:
@@ -169,56 +173,57 @@ class TalosConsumer:
     # --- positions -----------------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[int, int] | None = None) -> None:
-        """Commit all records handed out so far, also the last one; or the given offsets.
+        """Commit all records delivered so far, the current one included, or the given offsets.
 
-        Args:    offsets: of the last processed record by partition, among those handed out since
-                 the partition was taken or sought.
-        Raises:  LeaseNotHeld: not done, the partition is not ours (any more); BadRequest: not
-                 handed out; Unavailable; OutcomeUnknown. Commits of other partitions are done.
+        Args:    offsets: of the last processed record by partition, among those delivered since
+                 the partition was assigned or sought.
+        Raises:  LeaseNotHeld: not committed, the partition is not assigned (any more);
+                 BadRequest: not delivered yet; Unavailable; OutcomeUnknown. Commits of other
+                 partitions succeed regardless.
         """
         await self._at_work().commit(offsets)
 
     def position(self, partition: int) -> int:
-        """Offset behind the last record handed out. Raises: LeaseNotHeld."""
+        """The offset after that of the last record delivered. Raises: LeaseNotHeld."""
         held = self._at_work().of(partition)
         held.read_progress()
         return held.handed + 1
 
     async def seek(self, partition: int, position: Position) -> None:
-        """Go on elsewhere; what was handed out before and is not committed counts no more.
+        """Continue at another position; records delivered before are not auto-committed.
 
-        Raises: LeaseNotHeld: the partition is not ours.
+        Raises: LeaseNotHeld: the partition is not assigned to this consumer.
         """
         await self._at_work().seek(partition, position)
 
     def pause(self, *partitions: int) -> None:
-        """Hand out nothing more of them until ``resume``, but keep them. A batch in hand goes
-        on. Raises: LeaseNotHeld."""
+        """Stop delivery from these partitions until ``resume``, and keep them assigned. The
+        current batch is not interrupted. Raises: LeaseNotHeld."""
         self._at_work().pause(partitions, True)
 
     def resume(self, *partitions: int) -> None:
-        """End of a pause. Raises: LeaseNotHeld."""
+        """Resume delivery from paused partitions. Raises: LeaseNotHeld."""
         self._at_work().pause(partitions, False)
 
     @property
     def assignment(self) -> tuple[int, ...]:
-        """Partitions held now, also those on their way out."""
+        """The partitions assigned now, including those about to be released."""
         return () if self._worker is None else tuple(sorted(self._worker.assigned))
 
     @property
     def worker_id(self) -> str:
-        """As the group knows this consumer; empty before the start."""
+        """The id of this worker in the group; empty before ``start``."""
         return "" if self._worker is None else self._worker.member.worker
 
     @property
     def counters(self) -> ConsumerCounters:
-        """What happened since the start."""
+        """Counters since the start."""
         return ConsumerCounters() if self._worker is None else self._worker.counters
 
     def _at_work(self) -> GroupWorker:
         self._check()
         if self._worker is None:
-            raise ClientClosed("the consumer has not been started")
+            raise ClientClosed("the consumer is not started; call start() first")
         return self._worker
 
     def _check(self) -> None:

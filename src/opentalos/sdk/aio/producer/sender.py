@@ -1,4 +1,4 @@
-"""Sends a producer's batches: one at a time to each partition, repeated until their outcome."""
+"""Sends the batches of a producer, one in flight per partition, until their outcome is known."""
 
 import asyncio
 import logging
@@ -27,15 +27,15 @@ from opentalos.sdk.errors import ClientClosed
 from opentalos.wire._generated.topic import TOPIC_SERVICE
 from opentalos.wire.message import MessageFormatError
 
-TOPIC_REFRESH_S: Final = 180.0  # how often the number of partitions is looked up, as in Java
-RENEWALS_MAX: Final = 3  # of one batch: looks at the topic, or new epochs, in a row
-AFTER_BUG_S: Final = 1.0  # then sending goes on
-ATTEMPT_S_MIN: Final = 0.1  # a batch whose deadline passed while it waited gets so long
-_OUR_SERVERS: Final = "opentalos "  # how their version begins
-_SLOW: Final = frozenset((Compression.GZIP, Compression.ZSTD))  # milliseconds for a batch
+TOPIC_REFRESH_S: Final = 180.0  # how often the topic is looked up, as in the Java client
+RENEWALS_MAX: Final = 3  # per batch: consecutive lookups of the topic, or new epochs
+AFTER_BUG_S: Final = 1.0  # after an unexpected error; then continue
+ATTEMPT_S_MIN: Final = 0.1  # for a batch whose deadline passed while it waited
+_OUR_SERVERS: Final = "opentalos "  # prefix of their version
+_SLOW: Final = frozenset((Compression.GZIP, Compression.ZSTD))  # takes milliseconds per batch
 
-# Takes a batch that has its outcome: base offset or None, and the error. It has to tell whoever
-# watches it and to finish it.
+# Takes a batch with its outcome: base offset or None, and the error. It runs the callbacks and
+# finishes the batch.
 Settle = Callable[[Batch, int | None, TalosError | None], None]
 
 _log = logging.getLogger("opentalos.sdk.producer")
@@ -43,20 +43,20 @@ _log = logging.getLogger("opentalos.sdk.producer")
 
 @dataclass(slots=True)
 class _SequenceState:
-    """What an idempotent producer has stored in one partition of one topic."""
+    """Epoch and next sequence number of an idempotent producer in one partition."""
 
     resource: str
     epoch: int = 0
     sequence: int = 0  # of the next message
 
     def next_epoch(self) -> None:
-        """It is not known which sequence is next: begin anew, and fence what is on its way."""
+        """The next sequence is unknown: start a new epoch, which fences puts in flight."""
         self.epoch += 1
         self.sequence = 0
 
 
 class Sender:
-    """Belongs to the loop of ``start``; see TalosProducer for what it promises."""
+    """Belongs to the loop of ``start``; ``TalosProducer`` documents the guarantees."""
 
     def __init__(
         self, client: Client, topic: str, accumulator: Accumulator, settle: Settle
@@ -64,18 +64,18 @@ class Sender:
         self._client, self._name, self._accumulator = client, topic, accumulator
         self._settings: ProducerSettings = accumulator.settings
         self._settle = settle
-        self._id: int | None = None  # None: at least once
+        self._id: int | None = None  # None: not idempotent, at-least-once delivery
         self._sequences: dict[int, _SequenceState] = {}
         self._sending: dict[asyncio.Task[None], Batch] = {}
         self._slots = asyncio.Semaphore(self._settings.requests_max)
         self._wake = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
-        self._refreshing: asyncio.Task[None] | None = None  # at the topic
+        self._refreshing: asyncio.Task[None] | None = None  # lookup of the topic
         self._ref: TopicRef | None = None
         self._refreshed_s = 0.0
 
     async def start(self) -> None:
-        """Look the topic up and begin to send. Raises: TopicNotExist, NotSupported and others."""
+        """Look up the topic and start sending. Raises: TopicNotExist, NotSupported and others."""
         await self._refresh()
         if self._settings.idempotent is not False and await self._deduplicates():
             self._id = secrets.randbelow(PRODUCER_ID_MAX) + 1
@@ -85,18 +85,18 @@ class Sender:
         found = await self._client.call(TOPIC_SERVICE, "getServiceVersion", None)
         if (found.details or "").startswith(_OUR_SERVERS):
             return True
-        text = f"the server ({found.details or 'no OpenTalos'}) cannot tell repeated puts"
+        text = f"no idempotent puts: server {found.details or 'of unknown version'} lacks them"
         if self._settings.idempotent is True:
             raise NotSupported(text)
-        _log.warning("%s: messages of %s may be stored twice", text, self._name)
+        _log.warning("%s; messages of topic %s may be stored twice", text, self._name)
         return False
 
     def wake(self) -> None:
-        """Look at the accumulator; to be called on the loop."""
+        """Check the accumulator; call it on the loop."""
         self._wake.set()
 
     async def stop(self) -> None:
-        """Send nothing more: what is on its way is unknown, what still waits is not done."""
+        """Stop sending: batches in flight end as unknown, waiting ones as not done."""
         await _end([task for task in (self._pump, self._refreshing) if task is not None])
         await _end(list(self._sending))
         self._accumulator.flush()
@@ -104,7 +104,7 @@ class Sender:
             for partition in ready:
                 batch = self._accumulator.take(partition)
                 if batch is not None:
-                    unsent = ClientClosed("the producer was closed before it was sent")
+                    unsent = ClientClosed("not sent: the producer was closed")
                     self._accumulator.release(batch)
                     self._settle(batch, None, unsent)
 
@@ -115,11 +115,11 @@ class Sender:
             try:
                 await self._step()
             except Exception:
-                _log.exception("looking for what to send failed unexpectedly")
+                _log.exception("producer loop failed unexpectedly")
                 await asyncio.sleep(AFTER_BUG_S)
 
     async def _step(self) -> None:
-        """Begin to send all that is due, or wait until something may be."""
+        """Send all batches that are due, or wait until one may be."""
         loop = asyncio.get_running_loop()
         self._wake.clear()
         ready, next_s = self._accumulator.due()
@@ -150,12 +150,14 @@ class Sender:
         self._slots.release()
         self._wake.set()
         if task.cancelled():
-            error: TalosError = OutcomeUnknown("the producer was closed while it was on its way")
+            error: TalosError = OutcomeUnknown(
+                "the producer was closed while the put was in flight"
+            )
         elif task.exception() is None:
             return
         else:
-            error = OutcomeUnknown(f"sending broke: {task.exception()!r}")
-            _log.error("sending a batch failed unexpectedly", exc_info=task.exception())
+            error = OutcomeUnknown(f"put failed unexpectedly: {task.exception()}")
+            _log.error("put failed unexpectedly", exc_info=task.exception())
         self._accumulator.release(batch)
         self._settle(batch, None, error)
 
@@ -186,13 +188,13 @@ class Sender:
             raise MessageFormatError(f"a message cannot be encoded: {error}") from error
 
     async def _put(self, batch: Batch) -> int | None:
-        """The base offset once it is stored. Raises: what it ends with; _Moved."""
+        """Put until stored. Returns: the base offset. Raises: the final error; _Moved."""
         renewals = 0
         while True:
             state = self._sequence_of(batch.partition)
             try:
                 base_offset = await self._attempts(batch, state)
-            except SequenceGap:  # the log has lost or forgotten this producer
+            except SequenceGap:  # the server no longer knows this producer
                 state.next_epoch()
                 if renewals == RENEWALS_MAX:
                     raise
@@ -210,7 +212,7 @@ class Sender:
                     raise
             except (RequestError, Unavailable):
                 raise
-            except BaseException:  # unknown, a bug or the end: it may be stored
+            except BaseException:  # unknown outcome, bug or cancellation: it may be stored
                 state.next_epoch()
                 raise
             else:
@@ -219,7 +221,7 @@ class Sender:
             renewals += 1
 
     async def _attempts(self, batch: Batch, state: _SequenceState) -> int | None:
-        """Put until the deadline; without de-duplication an unknown attempt is followed by more."""
+        """Put until the deadline; without idempotence, also retry after an unknown outcome."""
         assert batch.block is not None
         stamp = None
         if self._id is not None:
@@ -251,7 +253,7 @@ class Sender:
         state = self._sequences.get(partition)
         if state is None:
             state = self._sequences[partition] = _SequenceState(self._topic.resource)
-        elif state.resource != self._topic.resource:  # made anew: it knows no producer
+        elif state.resource != self._topic.resource:  # recreated: it knows no producer
             state.resource = self._topic.resource
             state.next_epoch()
         return state
@@ -272,7 +274,7 @@ class Sender:
         try:
             await self._refresh()
         except TalosError as error:
-            _log.warning("the partitions of %s could not be looked up: %s", self._name, error)
+            _log.warning("topic lookup failed: topic=%s error=%s", self._name, error)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:
@@ -282,4 +284,4 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
 
 
 class _Moved(Exception):
-    """The batch's partition is gone, and its messages have others."""
+    """The partition of the batch is gone; its messages move to other partitions."""

@@ -1,4 +1,4 @@
-"""Puts that return when they are stored."""
+"""Puts that return once the messages are stored, for asyncio."""
 
 from collections.abc import Sequence
 from typing import Final, Self
@@ -9,18 +9,16 @@ from opentalos.sdk.core.config import ClientConfig
 from opentalos.sdk.core.values import Compression, Message, PutReply, TopicRef
 from opentalos.sdk.errors import NothingThere
 
-COMPRESSION_DEFAULT: Final = Compression.SNAPPY  # as the official clients
+COMPRESSION_DEFAULT: Final = Compression.SNAPPY  # the default of the official clients
 
 
 class SimpleProducer:
-    """Stores messages block by block: when ``put`` returns, they are durable.
+    """Stores messages synchronously: when ``put`` returns, they are durable.
 
-    Nothing is buffered, so nothing is lost with the process but what a ``put`` under way had. For
-    many small messages TalosProducer is quicker.
+    Nothing is buffered. For many small messages ``TalosProducer`` is faster.
 
-    Args: client: shared with other objects, or a configuration for a client of its own; topic:
-    ``name`` or ``organisation/name``; partition: of puts that name none; None: the partitions in
-    turn.
+    Args: client: shared with other objects, or the configuration of a client of its own; topic:
+    ``name`` or ``organisation/name``; partition: for puts that name none; None: round-robin.
     """
 
     def __init__(
@@ -44,11 +42,11 @@ class SimpleProducer:
     async def put(
         self, messages: Sequence[Message | bytes], *, partition: int | None = None
     ) -> PutReply:
-        """Store messages as one block of one partition, in this order.
+        """Store messages as one block of one partition, in this order, atomically.
 
-        Returns: once all are durable: the offset of the first one, if the server tells it.
-        Raises:  by branch. RequestError, Unavailable: none is stored. OutcomeUnknown: all are or
-                 none is, and a second put may store them twice.
+        Returns: the offset of the first message, if the server reports it.
+        Raises:  RequestError, Unavailable: not stored. OutcomeUnknown: stored or not; a second
+                 put may store the messages twice.
         """
         now_ms = self._client.now_ms()
         block = encode_records(
@@ -58,7 +56,7 @@ class SimpleProducer:
         try:
             return await self._client.put(ref, self._place(ref, partition), block)
         except NothingThere:
-            found = await self._client.topic(self._name)  # asked for anew after such an error
+            found = await self._client.topic(self._name)  # looked up again after such an error
             if found == ref:
                 raise
             return await self._client.put(found, self._place(found, partition), block)
@@ -72,6 +70,6 @@ class SimpleProducer:
         return (self._turn - 1) % ref.partitions
 
     async def close(self) -> None:
-        """Close the client if it is this object's own."""
+        """Close the client, unless it is shared."""
         if self._owned:
             await self._client.close()

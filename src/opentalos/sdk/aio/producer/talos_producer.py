@@ -1,4 +1,4 @@
-"""Puts that are collected and sent in the background, for asyncio."""
+"""The buffering producer for asyncio: batches messages by partition and sends in background."""
 
 import asyncio
 import random
@@ -25,24 +25,25 @@ from opentalos.sdk.errors import BufferFull, ClientClosed, TalosError
 
 
 class TalosProducer:
-    """Collects messages by partition and sends them as blocks: quick for many small ones.
+    """Batches messages by partition and sends the batches in the background.
 
-    A message is stored when its ``on_success`` is called, not when ``put`` returns. What a killed
-    process has put and not flushed is lost; so ``flush`` where it counts, and ``close`` at the end.
-    Messages of one partition are stored in the order of their puts. Against an OpenTalos server
-    each is stored once, though a put is repeated until its outcome is known or its deadline has
-    passed; other servers may store it twice. With ``idempotent=False`` or such a server, a block
-    may also be stored behind the next one after its connection broke.
+    A message is stored when its ``on_success`` is called, not when ``put`` returns. Messages that
+    are not flushed are lost if the process dies: call ``flush`` where it matters and ``close`` at
+    the end. Messages of one partition are stored in the order of their puts.
 
-    A message that cannot be encoded, such as one with a number above 64 bits, fails its block.
-    Every message ends in one call of ``on_success(message, partition, offset)`` or
-    ``on_error(message, error, outcome)``; for rows of a table their numbers stand for the message.
-    They are called on the loop and must not block it; one that raises is logged.
+    Puts are retried until their outcome is known or the delivery deadline passes. An OpenTalos
+    server stores each message once (idempotent puts). With ``idempotent=False``, or with another
+    server, delivery is at least once, and batches may be reordered after a broken connection.
 
-    The first put looks the topic up. A topic that is deleted fails what is put, one that is made
-    anew gets it. Messages without a key go to the partitions in turns, block by block.
+    Each message ends in exactly one call of ``on_success(message, partition, offset)`` or
+    ``on_error(message, error, outcome)``; for rows of an Arrow table, the row numbers replace the
+    message. Callbacks run on the event loop and must not block it; their errors are logged. A
+    message that cannot be encoded fails its whole batch.
 
-    Args: client: shared with other objects, or a configuration for a client of its own; topic:
+    The first put looks up the topic. Puts to a deleted topic fail; if it is recreated, they go to
+    the new one. Messages without a key go round-robin to the partitions, batch by batch.
+
+    Args: client: shared with other objects, or the configuration of a client of its own; topic:
     ``name`` or ``organisation/name``.
     """
 
@@ -70,7 +71,7 @@ class TalosProducer:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of messages without an outcome; ``settings.waiting_bytes_max`` at most."""
+        """Bytes of messages without an outcome; at most ``settings.waiting_bytes_max``."""
         return self._accumulator.bytes_count
 
     async def put(
@@ -80,10 +81,10 @@ class TalosProducer:
         on_success: OnSuccess | None = None,
         on_error: OnError | None = None,
     ) -> None:
-        """Take one message; it waits for room only if the settings say so.
+        """Buffer one message; waits for space in the buffer if ``when_full`` is "block".
 
-        Raises: BufferFull, RequestTooLarge, ClientClosed: it was not taken; with the first put
-        also what looking up the topic raises.
+        Raises: BufferFull, RequestTooLarge, ClientClosed: the message was not buffered; the first
+        put also raises the errors of looking up the topic.
         """
         if not self._started:
             await self._start()
@@ -98,9 +99,9 @@ class TalosProducer:
         on_success: OnSuccess | None = None,
         on_error: OnError | None = None,
     ) -> None:
-        """Take all messages, in order, as ``put`` for each but quicker.
+        """Buffer messages in order; faster than ``put`` for each.
 
-        Raises: as ``put``. With when_full "raise" none was taken then, else maybe the first ones.
+        Raises: as ``put``. With when_full "raise" none is buffered then, with "block" some may be.
         """
         if not self._started:
             await self._start()
@@ -117,9 +118,9 @@ class TalosProducer:
     ) -> None:
         """Buffer the rows of an Arrow table or record batch; see ``opentalos.sdk.arrow``.
 
-        The callbacks are called once for each block. Rows with a partition_key go where it says.
+        Callbacks are called once per block. Rows with a partition_key go to its partition.
 
-        Raises: as ``put``, maybe after the first blocks were taken; BadRequest: no such table.
+        Raises: as ``put``, possibly after some blocks were buffered; BadRequest: wrong columns.
         """
         if not self._started:
             await self._start()
@@ -129,15 +130,15 @@ class TalosProducer:
             await self._add(size, partial(self._accumulator.add_block, *rows, watch))
 
     async def flush(self) -> None:
-        """Send everything that was put before, and wait until each message has its outcome."""
+        """Send all buffered messages, and wait until each one has its outcome."""
         ticket = self._accumulator.flush()
         self._sender.wake()
         while not self._accumulator.wait_until_done(ticket, 0.0):
             await self._next_progress()
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Flush for at most ``timeout_s`` (None: the settings' ``close_s``), then give up what is
-        left: its ``on_error`` says whether it was on its way. Closes the client if it is its own.
+        """Flush for at most ``timeout_s`` (None: ``settings.close_s``), then abandon the rest:
+        ``on_error`` reports whether it was in flight. Closes the client, unless it is shared.
         """
         if self._closed:
             return
@@ -169,7 +170,7 @@ class TalosProducer:
         await self._add(size, partial(self._accumulator.add_all, part, watch))
 
     async def _add(self, size: int, add: Callable[[], bool]) -> None:
-        """Add at once or as soon as there is room, as the settings say."""
+        """Add, waiting for space if ``when_full`` is "block"."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + self.settings.block_s_max
         while True:
@@ -181,7 +182,7 @@ class TalosProducer:
                 left_s = until_s - loop.time()
                 if self.settings.when_full == "raise" or left_s <= 0:
                     raise
-            self._accumulator.flush()  # what waits to be shared makes the room
+            self._accumulator.flush()  # send batches that linger, to free space
             self._sender.wake()
             try:
                 await asyncio.wait_for(self._next_progress(), left_s)

@@ -17,14 +17,14 @@ from opentalos.sdk.core.table.stream_decode import (
 
 
 class ChangeReader:
-    """The changes of a table as one worker of a consumer group: ``async for change in reader``.
+    """Reads the changes of a table as a member of a consumer group: ``async for change in reader``.
 
-    As ``TalosConsumer``: what counts as processed, and what is committed. Changes come at least
-    once; those of one row in order, each that comes again with those after it. ``Replica`` sorts
-    that out, or whoever keeps timestamp and sequence of each row's last change.
+    What counts as processed, and what is committed, is as for ``TalosConsumer``. Delivery is
+    at least once, in order per row; redelivery repeats a change and those after it. Use
+    ``Replica`` to discard duplicates, or compare timestamp and sequence per row.
 
-    Args: client: shared with other objects, or a configuration for a client of its own; topic: as
-    the table's schema names it, or OWNER/TOPIC if the table is OWNER/TABLE.
+    Args: client: shared with other objects, or the configuration of a client of its own; topic:
+    as in the table's schema, or OWNER/TOPIC if the table is OWNER/TABLE.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ChangeReader:
                 yield change
 
     async def batches(self) -> AsyncGenerator[list[StreamChange], None]:
-        """What was fetched of one partition, as a list; without end until ``close``."""
+        """The changes fetched from one partition, as a list; ends with ``close``."""
         decoder = StreamDecoder.of(await self._table.schema(), self._topic, self._table.name)
         table = published_name(self._table.name)
         async with aclosing(self.consumer.batches()) as batches:
@@ -65,11 +65,11 @@ class ChangeReader:
                 yield [change for change in found if change.table == table]
 
     async def commit(self) -> None:
-        """Commit all that was handed out so far, also the last one. Raises: LeaseNotHeld."""
+        """Commit the positions after everything delivered so far. Raises: LeaseNotHeld."""
         await self.consumer.commit()
 
     async def close(self) -> None:
-        """Commit what is processed, and give the partitions up."""
+        """Commit what is processed, and release the partitions."""
         await self.consumer.close()
         if self._owned:
             await self._client.close()

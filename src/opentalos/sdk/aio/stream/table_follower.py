@@ -18,28 +18,27 @@ from opentalos.sdk.core.table.stream_decode import (
 from opentalos.sdk.core.table.stream_state import Replica, StreamMark
 from opentalos.sdk.errors import ChangeMissing, ClientClosed
 
-CLOCK_SPREAD_MS: Final = 1_000  # clocks of a service's servers differ by less
-MARK_PAUSE_S: Final = 0.2  # at least, between two looks at a mark that is not far enough
+CLOCK_SPREAD_MS: Final = 1_000  # clocks of the servers differ by less
+MARK_PAUSE_S: Final = 0.2  # at least, between two polls for a mark
 MARK_PAUSE_S_MAX: Final = 5.0
-MARK_WAIT_S: Final = 60.0  # for a mark that is
-TABLE_CHECK_S: Final = 10.0  # between two looks at the table
-TABLE_CHECK_WAIT_S: Final = 2.0  # for what a look asks
-WAITING_MAX: Final = 10_000  # changes that wait for the one before them, once the topic has grown
+MARK_WAIT_S: Final = 60.0  # for a mark that is recent enough
+TABLE_CHECK_S: Final = 10.0  # between two checks of the table
+TABLE_CHECK_WAIT_S: Final = 2.0  # for one check
+WAITING_MAX: Final = 10_000  # changes whose predecessor is missing, after partitions were added
 _MS: Final = 1000
 
 
 class TableFollower:
-    """Keeps a replica of a table in memory, of its records as they are or of the stream from its
-    start.
+    """Keeps a replica of a table in memory, from a scan and then the table's change stream.
 
-    A scan is joined with the stream so that nothing is missing and nothing counts twice: the scan
-    tells the last change of each record, the stream is read from a mark that is older than the
-    scan, and ``consistent`` says when everything up to a mark that is younger than the scan has
-    been applied. Memory: the table's records, and the number of each row's last change.
+    Scan and stream are joined so that no change is lost or applied twice: the scan returns the
+    sequence number of the last change per row, the stream is read from a mark taken before the
+    scan, and ``consistent`` turns true once everything up to a mark taken after the scan has been
+    applied. Memory: all rows, and the last sequence number of each row ever seen.
 
-    Args: client: shared with other objects, or a configuration for a client of its own; topic: as
-    the table's schema names it, or OWNER/TOPIC if the table is OWNER/TABLE; complete: no scan: the
-    stream is as old as the table, and all of it is retained.
+    Args: client: shared with other objects, or the configuration of a client of its own; topic:
+    as in the table's schema, or OWNER/TOPIC if the table is OWNER/TABLE; complete: skip the scan;
+    the stream must be as old as the table and fully retained.
     """
 
     def __init__(
@@ -52,13 +51,13 @@ class TableFollower:
         self._consumer = SimpleConsumer(self._client, topic)
         self._state: tuple[StreamDecoder, Replica] | None = None
         self._uuid = ""  # of the table
-        self._stream = topic  # as its schema names it
-        self._enabling: int | None = None  # of the stream
+        self._stream = topic  # its key in the schema
+        self._enabling: int | None = None  # generation of the stream; grows each time it is enabled
         self._checked_s = 0.0
         self._positions: dict[int, int] = {}
         self._initial_partitions = 0  # partitions
-        self._waiting: list[Change] = []  # read before those that they follow
-        self._goal: StreamMark | None = None  # behind which the replica is consistent
+        self._waiting: list[Change] = []  # read before their predecessors
+        self._goal: StreamMark | None = None  # once reached, the replica is consistent
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -69,25 +68,25 @@ class TableFollower:
 
     @property
     def replica(self) -> Replica:
-        """The table as it is known here. Raises: ClientClosed: before ``start``."""
+        """The table as known so far. Raises: ClientClosed: before ``start``."""
         return self._started()[1]
 
     @property
     def consistent(self) -> bool:
-        """Whether the replica is the table as it was at some time, row by row, and only follows
-        it from now on."""
+        """Whether each row of the replica has been a row of the table at some time. Once true, it
+        stays true."""
         return self._state is not None and self._goal is None
 
     @property
     def positions(self) -> Mapping[int, int]:
-        """The offset to read next, by partition."""
+        """The next offset to read, by partition."""
         return dict(self._positions)
 
     async def start(self) -> None:
-        """Take a mark and scan the table; does nothing if that is done.
+        """Take a mark and scan the table; no effect if already done.
 
-        Raises: TableNotExist, PermissionDenied; ValidationFailed: no such stream; NotSupported: a
-                stream that tells no values.
+        Raises: TableNotExist, PermissionDenied; ValidationFailed: no such stream; NotSupported:
+                the stream carries keys only.
         """
         if self._state is not None:
             return
@@ -111,13 +110,13 @@ class TableFollower:
         self._state = decoder, replica
 
     async def step(self) -> int:
-        """Apply what the topic's partitions have next; waits a moment if that is nothing. Now and
-        then it looks at the table, and takes new columns and partitions over.
+        """Fetch once from every partition and apply the changes; waits briefly if there are none.
+        Periodically checks the table for new columns and partitions.
 
-        Returns: how many changes were new.
-        Raises:  ChangeMissing, ChangeContradicts: begin anew with another follower;
-                 TableNotExist: also if another table has its name; ValidationFailed: the stream is
-                 off or has stopped; PositionExpired: it came too late; MessageFormatError.
+        Returns: the number of new changes.
+        Raises:  ChangeMissing, ChangeContradicts: start again with a new follower; TableNotExist:
+                 dropped, or recreated; ValidationFailed: the stream is disabled or has stopped;
+                 PositionExpired: fell behind retention; MessageFormatError.
         """
         decoder, replica = self._started()
         await self._check_if_due()
@@ -137,11 +136,10 @@ class TableFollower:
         return replica.counters.applied - before
 
     async def catch_up(self) -> int:
-        """Apply everything that was written before this call; the replica is consistent then.
+        """Apply everything written before this call; the replica is consistent afterwards.
 
-        Returns: the time, in Unix ms, up to which nothing is missing.
-        Raises:  as ``step``; Unavailable: the stream itself is behind, or cannot tell how far it
-                 is.
+        Returns: the time, in Unix ms, up to which the replica is complete.
+        Raises:  as ``step``; Unavailable: the stream lags, or its progress is unknown.
         """
         await self._check_table()
         mark = await self._mark()
@@ -151,12 +149,12 @@ class TableFollower:
         return mark.timestamp_ms
 
     async def close(self) -> None:
-        """Close the client if it is this object's own."""
+        """Close the client, unless it is shared."""
         if self._owned:
             await self._client.close()
 
     async def _mark(self) -> StreamMark:
-        """A mark that is younger than everything written before this call."""
+        """A mark taken after everything written before this call."""
         now_s = await self._admin.server_time_s()
         wanted_ms = (now_s + 1) * _MS + CLOCK_SPREAD_MS
         loop = asyncio.get_running_loop()
@@ -168,25 +166,25 @@ class TableFollower:
                 return mark
             late_ms = wanted_ms - mark.timestamp_ms
             if loop.time() > until_s:
-                text = f"the stream of {self._table} into {self._topic} is {late_ms} ms behind"
-                raise Unavailable(text)
-            # A mark costs servers a write for each shard, so it is not asked for in vain.
+                stream = f"the stream of {self._table} into {self._topic}"
+                raise Unavailable(f"no recent mark: {stream} lags {late_ms} ms; try again")
+            # A mark costs a write per shard: wait as long as the stream lags.
             await asyncio.sleep(min(max(MARK_PAUSE_S, late_ms / _MS), MARK_PAUSE_S_MAX))
 
     async def _latest_mark(self) -> StreamMark:
-        """Any mark of the same enabling of the stream. Raises: ChangeMissing: of a later one."""
+        """The current mark. Raises: ChangeMissing: the stream was disabled meanwhile."""
         mark = await self._admin.mark(self._table, self._stream)
         if self._enabling is None:
             self._enabling = mark.enabling
         elif mark.enabling != self._enabling:
             raise ChangeMissing(
-                f"the stream of {self._table} into {self._topic} was off or has stopped in "
-                "between: changes are missing; begin anew with a scan"
+                f"the stream of {self._table} into {self._topic} was disabled or stopped "
+                "meanwhile: changes are missing; start a new follower"
             )
         return mark
 
     async def _check_if_due(self) -> None:
-        """See whether table and stream are still the same."""
+        """Check at intervals that table and stream are unchanged."""
         now_s = asyncio.get_running_loop().time()
         if now_s - self._checked_s < TABLE_CHECK_S:
             return
@@ -196,22 +194,23 @@ class TableFollower:
                 await self._check_table()
                 self._extend((await self._latest_mark()).offsets)
         except (Unavailable, TimeoutError):  # such as a shard that has just moved
-            return  # reading goes on meanwhile; the next look tells
+            return  # keep reading; the next check decides
 
     async def _check_table(self) -> None:
         uuid, schema = await self._followed.identity()
         if uuid != self._uuid:
             raise TableNotExist(
-                f"the table {self._table} that was followed does not exist; another one has its "
-                "name: begin anew with another follower"
+                f"the table {self._table} was dropped and recreated; start a new follower"
             )
         decoder, replica = self._started()
         if StreamDecoder.of(schema, self._topic, self._table).view is not decoder.view:
-            raise ValidationFailed(f"the stream into {self._topic} has another view now")
+            raise ValidationFailed(
+                f"the view of the stream into {self._topic} has changed; start a new follower"
+            )
         replica.schema = schema
 
     async def _apply(self, change: Change) -> None:
-        """Apply it; if the topic has grown, the one before it may lie in another partition."""
+        """Apply a change; if partitions were added, its predecessor may be in another one."""
         replica = self.replica
         try:
             replica.apply(change)
@@ -221,7 +220,7 @@ class TableFollower:
             self._waiting.append(change)
 
     def _apply_waiting(self) -> None:
-        """Those whose turn it is now."""
+        """Apply waiting changes whose predecessor has arrived."""
         waiting, self._waiting = sorted(self._waiting, key=lambda change: change.timestamp_ms), []
         for change in waiting:
             try:
@@ -230,7 +229,7 @@ class TableFollower:
                 self._waiting.append(change)
 
     def _resolve(self, mark: StreamMark) -> None:
-        """Everything below the mark was read. Raises: ChangeMissing: one is not there."""
+        """Everything before the mark was read. Raises: ChangeMissing: a change is not there."""
         for change in self._waiting:
             if change.timestamp_ms <= mark.timestamp_ms:
                 self.replica.apply(change)
@@ -254,5 +253,5 @@ class TableFollower:
 
     def _started(self) -> tuple[StreamDecoder, Replica]:
         if self._state is None:
-            raise ClientClosed("the follower has not been started")
+            raise ClientClosed("the follower is not started; call start() first")
         return self._state

@@ -1,4 +1,4 @@
-"""Pages of a scan: what is asked for, where the next one begins, and how long to wait for it."""
+"""Pages of a scan: the request, the position of the next page, the pause when throttled."""
 
 import asyncio
 import random
@@ -13,13 +13,13 @@ from opentalos.sdk.core.table.values import Given, Row
 from opentalos.wire._generated import sds
 from opentalos.wire.sds.datum import columns_to
 
-PAGE_ROWS: Final = 500  # asked for in one call; a server may give fewer
-_DOUBLINGS_MAX: Final = 30  # of a pause; its bound is reached long before
+PAGE_ROWS: Final = 500  # requested per call; a server may return fewer
+_DOUBLINGS_MAX: Final = 30  # of a pause; far beyond its upper limit
 
 
 @dataclass(frozen=True, slots=True)
 class ScanQuery:
-    """What a scan was called with."""
+    """The parameters of a scan."""
 
     start: Mapping[str, Given] = field(default_factory=dict)
     stop: Mapping[str, Given] = field(default_factory=dict)
@@ -27,20 +27,20 @@ class ScanQuery:
     columns: Sequence[str] = ()
     condition: str | None = None
     reverse: bool = False
-    versions: bool = False  # also of removed records
+    versions: bool = False  # include removed rows
 
 
 class ScanPosition(NamedTuple):
-    """Where a page begins, and how the pages before it fared."""
+    """Where a page starts, and how often the scan was throttled before it."""
 
-    key: Any = None  # as the server gave it; None: the scan's start
-    throttled: int = 0  # pages in a row that the rate left without a record
-    waited_s: float = 0.0  # for them together
+    key: Any = None  # as returned by the server; None: the start of the scan
+    throttled: int = 0  # consecutive throttled pages without a row
+    waited_s: float = 0.0  # in total for these pages
 
 
 class ScanPage(NamedTuple):
-    """Some records, and where the next page begins; None: there is none. ``versions``: if they
-    were asked for, of each record: time, number, whether it is removed."""
+    """Rows, and where the next page starts; None: the end. ``versions``, if requested: per row
+    its time, sequence number, and whether it is removed."""
 
     records: list[Row]
     following: ScanPosition | None
@@ -50,7 +50,7 @@ class ScanPage(NamedTuple):
 def page_request(
     table: str, query: ScanQuery, limits: tuple[Columns, Columns], position: ScanPosition
 ) -> sds.ScanRequest:
-    """The call for a page. ``limits``: start and stop with their types."""
+    """The request for a page. ``limits``: typed start and stop."""
     start, stop = (columns_to(key) or None for key in limits)
     return sds.ScanRequest(
         tableName=table,
@@ -66,18 +66,20 @@ def page_request(
 
 
 def versions_of(page: sds.ScanResult, query: ScanQuery) -> list[tuple[int, int, bool]]:
-    """The versions of a page's records. Raises: NotSupported: the server does not tell them."""
+    """The versions of the rows of a page. Raises: NotSupported: the server returns none."""
     if not query.versions:
         return []
     lists = page.timestamps, page.sequences, page.removed
     count = len(page.records or ())
     if any(values is None or len(values) != count for values in lists):
-        raise NotSupported("scans of this server do not tell when records were changed")
+        raise NotSupported(
+            "scan with versions failed: this server does not return them; use an OpenTalos server"
+        )
     return list(zip(*(values or () for values in lists), strict=True))
 
 
 def following(page: sds.ScanResult, position: ScanPosition) -> ScanPosition | None:
-    """Where the page after this one begins; ``position``: where this one did."""
+    """Where the next page starts; ``position``: where this one started."""
     if not page.nextStartKey:
         return None
     if page.throttled and not page.records:
@@ -86,15 +88,15 @@ def following(page: sds.ScanResult, position: ScanPosition) -> ScanPosition | No
 
 
 async def pause(config: ClientConfig, position: ScanPosition) -> ScanPosition:
-    """Wait before a page if the rate cut the one before it short; with full jitter.
+    """Wait, with full jitter, if the previous page was throttled.
 
-    Raises: ThrottleRejected: it let no record through for ``deadline_s``.
+    Raises: ThrottleRejected: no row for ``deadline_s``.
     """
     if not position.throttled:
         return position
     if position.waited_s > config.deadline_s:
         raise ThrottleRejected(
-            f"the table's rate let the scan no further for {position.waited_s:.0f} s"
+            f"scan throttled: no row for {position.waited_s:.0f} s; raise the table's read capacity"
         )
     doublings = min(position.throttled - 1, _DOUBLINGS_MAX)
     pause_s = random.random() * min(config.backoff_s_max, config.backoff_s * float(1 << doublings))

@@ -15,9 +15,9 @@ from opentalos.wire.sds.table_schema import spec_from, spec_to
 
 
 class TableAdmin:
-    """Tables: made, changed, enabled and described.
+    """Creates, alters, enables and describes tables.
 
-    Args: client: shared with other objects, or a configuration for a client of its own.
+    Args: client: shared with other objects, or the configuration of a client of its own.
     """
 
     def __init__(self, client: Client | ClientConfig) -> None:
@@ -30,11 +30,11 @@ class TableAdmin:
         await self.close()
 
     async def create(self, name: str, spec: TableSpec | TableSchema) -> TableInfo:
-        """Make a table, enabled. Every topic of its streams must be there, and the owner allowed
-        to put into it.
+        """Create a table, enabled. The topics of its streams must exist, and the owner must have
+        permission to put into them.
 
         Raises: TableExists, ValidationFailed, TopicNotExist, PermissionDenied, QuotaExceeded: not
-                done. OutcomeUnknown: describe tells whether it was made.
+                created. OutcomeUnknown: call ``describe`` to find out whether it was created.
         """
         found = await self._client.call(ADMIN_SERVICE, "createTable", (name, spec_to(_spec(spec))))
         return structs.info_of(found)
@@ -42,58 +42,57 @@ class TableAdmin:
     async def alter(
         self, name: str, spec: TableSpec | TableSchema, *, version: int | None = None
     ) -> None:
-        """Give a table another schema, as a whole: what is not in it goes, its streams too. Keys,
+        """Replace the schema of a table; columns and streams that are left out are dropped. Keys,
         hashing and shards cannot change.
 
-        Args:   version: the schema's, as ``describe`` gave it; of a table that was changed since
-                nothing is changed. None: whatever it is now.
-        Raises: as ``create``; TableNotExist; VersionConflict: not done.
+        Args:   version: the expected schema version, as returned by ``describe``; None: any.
+        Raises: as ``create``; TableNotExist; VersionConflict: altered meanwhile, not done.
         """
         wanted = spec_to(_spec(spec))
         wanted.expectedVersion = version
         await self._client.call(ADMIN_SERVICE, "alterTable", (name, wanted))
 
     async def drop(self, name: str) -> None:
-        """Delete a table with all its records. Raises: TableNotExist, PermissionDenied."""
+        """Drop a table with all its rows. Raises: TableNotExist, PermissionDenied."""
         await self._client.call(ADMIN_SERVICE, "dropTable", name)
 
     async def enable(self, name: str) -> None:
-        """Let a disabled table be used again."""
+        """Enable a disabled table."""
         await self._client.call(ADMIN_SERVICE, "enableTable", name)
 
     async def disable(self, name: str) -> None:
-        """Let a table refuse reads and writes; its records stay."""
+        """Disable a table: it rejects reads and writes and keeps its rows."""
         await self._client.call(ADMIN_SERVICE, "disableTable", name)
 
     async def describe(self, name: str) -> TableSpec:
-        """Schema and settings of a table. Raises: TableNotExist, PermissionDenied."""
+        """The schema and settings of a table. Raises: TableNotExist, PermissionDenied."""
         return spec_from(await self._client.call(ADMIN_SERVICE, "describeTable", name))
 
     async def list(self) -> tuple[TableInfo, ...]:
-        """The caller's tables, by name."""
+        """List the tables of the caller, by name."""
         found = await self._client.call(ADMIN_SERVICE, "findAllTables", None)
         return tuple(sorted(map(structs.info_of, found), key=lambda info: info.name))
 
     async def state(self, name: str) -> TableState:
-        """Where a table is in its life."""
+        """The lifecycle state of a table."""
         found = await self._client.call(ADMIN_SERVICE, "getTableState", name)
         return structs.state_of(found)
 
     async def mark(self, name: str, topic: str) -> StreamMark:
-        """A moment of a table's stream: every change up to then lies before these offsets of the
-        topic.
+        """A mark in the stream of a table: a time, and the offsets of the topic that every
+        change up to that time precedes.
 
-        Raises: Unavailable: a part of the table has just moved to another server.
+        Raises: Unavailable: a shard of the table is moving to another server; try again.
         """
         method = "getLatestStreamCheckpoint"
         return structs.mark_of(await self._client.call(ADMIN_SERVICE, method, (name, topic)))
 
     async def server_time_s(self) -> int:
-        """Unix time by the clock of the server that answers, cut to seconds."""
+        """Unix time in seconds by the clock of the server that replies."""
         return int(await self._client.call(ADMIN_SERVICE, "getServerTime", None))
 
     async def close(self) -> None:
-        """Close the client if it is this object's own."""
+        """Close the client, unless it is shared."""
         if self._owned:
             await self._client.close()
 

@@ -35,19 +35,19 @@ from opentalos.wire._generated.sds import ADMIN_SERVICE, TABLE_SERVICE
 from opentalos.wire.sds.datum import columns_from
 from opentalos.wire.sds.table_schema import spec_from
 
-SCHEMA_AGE_S_MAX: Final = 60.0  # so long a table's column types are believed
+SCHEMA_AGE_S_MAX: Final = 60.0  # a cached schema is used this long
 _NO_KEY: Final[Mapping[str, Given]] = {}
 
 
 class TalosTable:
-    """The records of one table, as plain Python values by column.
+    """Reads and writes the rows of one table, as plain Python values by column.
 
-    A value takes the type of its column, for which the schema is asked for now and then; a
-    ``Datum`` says its type itself. An operation that a server may have done is repeated only where
-    that makes no difference: a get, and a put or remove without condition. An increment or a
-    conditional write whose answer is lost raises OutcomeUnknown.
+    Each value is converted to the type of its column; the schema is cached. A ``Datum`` carries
+    its own type. Reads, and puts and removes without a condition, are retried even if their
+    outcome is unknown. An increment or a conditional write whose reply is lost raises
+    OutcomeUnknown.
 
-    Args: client: shared with other objects, or a configuration for a client of its own.
+    Args: client: shared with other objects, or the configuration of a client of its own.
     """
 
     def __init__(self, client: Client | ClientConfig, name: str) -> None:
@@ -63,22 +63,22 @@ class TalosTable:
         await self.close()
 
     async def schema(self, *, refresh: bool = False) -> TableSchema:
-        """The table's schema; remembered for a while. Raises: TableNotExist, PermissionDenied."""
+        """The schema of the table, cached. Raises: TableNotExist, PermissionDenied."""
         now_s = asyncio.get_running_loop().time()
         if self._schema is None or refresh or now_s - self._asked_s > SCHEMA_AGE_S_MAX:
             return (await self.identity())[1]
         return self._schema
 
     async def identity(self) -> tuple[str, TableSchema]:
-        """The uuid of the table that has this name now, another one after a drop and a new
-        creation, and its schema. Raises: as ``schema``."""
+        """The uuid of the table, which changes if it is dropped and recreated, and its schema.
+        Raises: as ``schema``."""
         found = await self._client.call(ADMIN_SERVICE, "describeTable", self.name)
         self._asked_s = asyncio.get_running_loop().time()
         self._schema = spec_from(found).schema
         return (found.metadata and found.metadata.tableId) or "", self._schema
 
     async def get(self, key: Mapping[str, Given], columns: Sequence[str] = ()) -> Row | None:
-        """The record of a key, or None. ``columns``: only these; empty: all.
+        """The row with this key, or None. ``columns``: only these; empty: all.
 
         Raises: TableNotExist, TableNotEnabled, PermissionDenied, ValidationFailed.
         """
@@ -88,15 +88,15 @@ class TalosTable:
         return structs.row_of(found.item) or None
 
     async def put(self, record: Mapping[str, Given], condition: Condition | None = None) -> bool:
-        """Write these columns of a record, which has its key's columns too; others stay.
+        """Write these columns of a row, given with the columns of its key; others are kept.
 
         Returns: False: the condition did not hold, nothing was written.
-        Raises:  as ``get``, QuotaExceeded, SizeExceeded: not done; OutcomeUnknown.
+        Raises:  as ``get``; QuotaExceeded, SizeExceeded: not written; OutcomeUnknown.
         """
         return await self._write(Put(record, condition)) is True
 
     async def increment(self, key: Mapping[str, Given], amounts: Mapping[str, Given]) -> Row:
-        """Add to columns of whole numbers; their new values. Raises: as ``put``."""
+        """Add to integer columns. Returns: their new values. Raises: as ``put``."""
         found = await self._write(Increment(key, amounts))
         return found if isinstance(found, dict) else {}
 
@@ -106,18 +106,19 @@ class TalosTable:
         columns: Sequence[str] = (),
         condition: Condition | None = None,
     ) -> bool:
-        """Remove columns of a record; none named: the record. Returns and raises: as ``put``."""
+        """Remove columns of a row, or the row if none are named. Returns and raises: as ``put``."""
         return await self._write(Remove(key, columns, condition)) is True
 
     async def batch(
         self, items: Sequence[BatchItem], *, partial: bool = False
     ) -> list[BatchOutcome]:
-        """Do each item by itself. An item that failed has the error as its outcome.
+        """Execute items independently; a failed item returns its error as its outcome.
 
-        Args:    partial: as many as the table's rate allows; else all, or ThrottleRejected.
-        Returns: by item: of a get the record or None, of an increment the new values, of a put or
+        Args:    partial: as many items as the rate of the table allows; else all, or
+                 ThrottleRejected.
+        Returns: per item: for a get the row or None, for an increment the new values, for a put or
                  remove whether its condition held, or a TalosError.
-        Raises:  as ``put``: of the batch as a whole.
+        Raises:  as ``put``, for the batch as a whole.
         """
         if not items:
             return []
@@ -140,14 +141,14 @@ class TalosTable:
         condition: str | None = None,
         reverse: bool = False,
     ) -> AsyncGenerator[Row, None]:
-        """Records from ``start`` on, up to but without ``stop``, in the order of the key or index.
+        """Rows from ``start`` up to but excluding ``stop``, in the order of the key or index.
 
-        Either may have only the first columns of the key. Pages are asked for as records are
-        taken; one that the table's rate cut short is followed by a pause, at most ``deadline_s``
-        of them in a row.
+        Both may be a prefix of the key. Pages are fetched as rows are consumed. After a page that
+        was throttled the scan pauses, for at most ``ClientConfig.deadline_s`` without progress.
 
-        Args:   condition: such as ``age > 30 AND city = 'Beijing'``; reverse: ``start`` is above.
-        Raises: as ``get``; ThrottleRejected: the rate was used up for too long.
+        Args:   condition: such as ``age > 30 AND city = 'Beijing'``; reverse: descending, with
+                ``start`` above ``stop``.
+        Raises: as ``get``; ThrottleRejected: throttled for too long.
         """
         query = ScanQuery(start, stop, index, columns, condition, reverse)
         position: ScanPosition | None = ScanPosition()
@@ -160,11 +161,12 @@ class TalosTable:
     async def states(
         self, part: TableRange | None = None, columns: Sequence[str] = ()
     ) -> AsyncGenerator[StoredState, None]:
-        """Every record with time and number of its last change, also those that were removed and,
-        as they were, those that have expired: what ``Replica.restore`` takes, page by page.
+        """Every row with time and sequence number of its last change, for ``Replica.restore``.
 
-        Args:   part: one of ``splits``; None: all; columns: only these beside the key; empty: all.
-        Raises: as ``scan``; NotSupported: the server does not tell versions.
+        Removed rows are included, and expired rows with their last values.
+
+        Args:   part: one of ``splits``; None: all; columns: only these and the key; empty: all.
+        Raises: as ``scan``; NotSupported: the server does not return versions.
         """
         position: ScanPosition | None = ScanPosition()
         query = await self._states_query(part, columns)
@@ -175,12 +177,12 @@ class TalosTable:
             position = page.following
 
     async def splits(self) -> list[TableRange]:
-        """Parts of the table that can be scanned side by side: about one for each shard."""
+        """Ranges of the table to scan in parallel, about one per shard."""
         found = await self._client.call(ADMIN_SERVICE, "getTableSplits", (self.name, {}, {}))
         return [TableRange(*map(columns_from, (split.startKey, split.stopKey))) for split in found]
 
     async def close(self) -> None:
-        """Close the client if it is this object's own."""
+        """Close the client, unless it is shared."""
         if self._owned:
             await self._client.close()
 
@@ -228,7 +230,7 @@ class TalosTable:
                 TABLE_SERVICE, method, request, retry_unknown=retry_unknown
             )
         except (TableNotExist, ValidationFailed):
-            self._schema = None  # it may be another one by now
+            self._schema = None  # it may have changed
             raise
 
     async def _typed(self, values: Mapping[str, Given]) -> Columns:
@@ -238,7 +240,7 @@ class TalosTable:
         return typed_columns((await self.schema()).attributes, values)
 
     async def _types_for(self, items: Sequence[BatchItem]) -> structs.Typed:
-        """How to type the values of these items; the schema only if a value needs it."""
+        """How to type the values of these items; reads the schema only if a value needs it."""
         if all(map(structs.is_typed, items)):
             return lambda values: typed_columns({}, values)
         attributes = (await self.schema()).attributes

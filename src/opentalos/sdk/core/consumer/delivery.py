@@ -52,7 +52,7 @@ class Chunk:
 
     def table(self) -> Any:
         """The same as a ``pyarrow.Table``. Raises: MessageFormatError; ImportError."""
-        from opentalos.sdk.arrow import decode_table  # pyarrow is heavy, and an extra
+        from opentalos.sdk.arrow import decode_table  # pyarrow is large and optional
 
         return decode_table(self.topic, self.partition, self.blocks, self.first_offset)
 

@@ -1,4 +1,4 @@
-"""Messages that wait to be sent, by partition: bounded in bytes, safe for threads, without I/O."""
+"""The buffer of a producer: batches by partition, bounded in bytes, thread-safe; no I/O."""
 
 import logging
 import threading
@@ -12,14 +12,14 @@ from opentalos.sdk.core.producer.settings import OnError, OnSuccess, ProducerSet
 from opentalos.sdk.core.values import Message, MessageBlock
 from opentalos.sdk.errors import BufferFull, ClientClosed
 
-MESSAGE_BYTES: Final = 250  # that the objects of one message take besides its data; measured
-WATCH_BYTES: Final = 120  # that its callbacks take
+MESSAGE_BYTES: Final = 250  # memory of a message beside its data; measured
+WATCH_BYTES: Final = 120  # memory of its callbacks
 
 _log = logging.getLogger("opentalos.sdk.producer")
 
 
 class Watcher(NamedTuple):
-    """Whom to tell about one message of a batch, or about all its rows."""
+    """The callbacks of one message of a batch, or of all its rows."""
 
     place: int  # of the message in the batch
     on_success: OnSuccess | None
@@ -30,7 +30,7 @@ Watch = tuple[OnSuccess | None, OnError | None]
 
 
 class Batch:
-    """What becomes one block: messages, or rows of a table that are encoded already."""
+    """A future block: messages, or already encoded rows of an Arrow table."""
 
     __slots__ = (
         "block",
@@ -49,16 +49,16 @@ class Batch:
     def __init__(self, partition: int, ticket: int, born_s: float, room: int) -> None:
         self.partition, self.ticket, self.born_s = partition, ticket, born_s
         self.messages: list[Message] = []
-        self.block: MessageBlock | None = None  # encoded with the first attempt
+        self.block: MessageBlock | None = None  # encoded for the first attempt
         self.rows: Sequence[int] = ()
-        self.keyed = False  # of rows: their key chose the partition
-        self.bytes_count = 0  # that count for the buffer
-        self.room = room  # bytes of data that it still takes
-        self.sealed = False  # takes no more messages
+        self.keyed = False  # rows whose keys chose the partition
+        self.bytes_count = 0  # counted for the buffer
+        self.room = room  # bytes of data it still accepts
+        self.sealed = False  # accepts no more messages
         self.watchers: list[Watcher] = []
 
     def call_back(self, base_offset: int | None, error: TalosError | None) -> None:
-        """Call everybody who wants to know. A callback that raises is logged and harms no other."""
+        """Run the callbacks. An error in a callback is logged and does not stop the others."""
         failures = 0
         for place, on_success, on_error in self.watchers:
             sent = self.rows or self.messages[place]
@@ -72,9 +72,9 @@ class Batch:
             except Exception:
                 failures += 1
                 if failures == 1:
-                    _log.exception("a callback of a producer raised")
+                    _log.exception("producer callback failed")
         if failures > 1:
-            _log.error("callbacks of a producer raised %d times in this batch", failures)
+            _log.error("producer callbacks failed: count=%d", failures)
 
 
 class _Queue:
@@ -84,16 +84,19 @@ class _Queue:
 
     def __init__(self) -> None:
         self.batches: deque[Batch] = deque()
-        self.busy = False  # one of them is on its way
+        self.busy = False  # one of them is in flight
 
 
 class Accumulator:
-    """Takes messages from any thread, gives batches to the one sender.
+    """Takes messages from any thread, and gives batches to the one sender.
 
-    A batch is due when it is full, has waited ``linger_s``, or is flushed. Messages count until
-    ``finish``, so the bound holds for what is on its way and what waits for its callbacks, too.
+    A batch is open, then sealed: when it is full, has lingered for ``linger_s``, or is flushed. The
+    sender takes it (``take``), at most one per partition is in flight, and ends that with
+    ``release``, or with ``move`` if its partition is gone. ``finish`` frees its bytes once its
+    callbacks have returned, so the limit covers batches in flight and pending callbacks. One lock
+    guards all state.
 
-    Args: now_s: a steady clock; random: of the first partition of messages without a key.
+    Args: now_s: a monotonic clock; random: chooses the first partition of messages without key.
     """
 
     def __init__(
@@ -106,18 +109,18 @@ class Accumulator:
         self._now_s = now_s
         self._changed = threading.Condition(threading.Lock())
         self._round_robin = RoundRobin(random)
-        self._queues: dict[int, _Queue] = {}  # of partitions with batches that wait or are sent
-        self._keyless: Batch | None = None  # takes messages without a key, until it is sealed
+        self._queues: dict[int, _Queue] = {}  # partitions with waiting or sent batches
+        self._keyless: Batch | None = None  # the open batch for messages without a key
         self._unfinished: dict[Batch, None] = {}
         self._tickets = 0
-        self._flushed = 0  # batches up to this ticket are due at once
-        self.bytes_count = 0  # that count for the buffer now
+        self._flushed = 0  # batches up to this ticket are due
+        self.bytes_count = 0  # counted for the buffer now
         self._closed = False
 
     # --- the putting side -----------------------------------------------------------------------
 
     def add(self, message: Message, watch: Watch | None = None) -> bool:
-        """Take one message. True: the sender has to look.
+        """Add one message. Returns: whether to wake the sender.
 
         Raises: BufferFull, RequestTooLarge, ClientClosed.
         """
@@ -128,7 +131,7 @@ class Accumulator:
             return self._add(message, size, watch)
 
     def add_all(self, messages: Sequence[Message], watch: Watch | None = None) -> bool:
-        """Take all messages or none, in order; otherwise like ``add``."""
+        """Add all messages or none, in order; otherwise like ``add``."""
         sizes = [size_of(message, watch) for message in messages]
         total = sum(sizes)
         alike = watch is None and not [message for message in messages if message[1] is not None]
@@ -145,9 +148,9 @@ class Accumulator:
     def add_block(
         self, block: MessageBlock, rows: Sequence[int], partition: int | None, watch: Watch | None
     ) -> bool:
-        """Take rows of a table as the block they are; otherwise like ``add``.
+        """Add an encoded block of rows; otherwise like ``add``.
 
-        Args: partition: that their keys chose; None: the one whose turn it is.
+        Args: partition: chosen by their keys; None: round-robin.
         """
         size = len(block.payload) + MESSAGE_BYTES
         with self._changed:
@@ -166,10 +169,15 @@ class Accumulator:
     def _refuse(self, size: int) -> None:
         limit = self._bytes_max
         if self._closed:
-            raise ClientClosed("the producer is closed")
+            raise ClientClosed("put failed: the producer is closed")
         if size > limit:
-            raise RequestTooLarge(f"{size} bytes at once are above the buffer's {limit}")
-        raise BufferFull(f"{self.bytes_count} of {limit} bytes are waiting to be stored")
+            raise RequestTooLarge(
+                f"put of {size} bytes exceeds the producer buffer of {limit} bytes; "
+                "raise buffer_bytes_max"
+            )
+        raise BufferFull(
+            f"producer buffer full: {self.bytes_count} of {limit} bytes are waiting; put later"
+        )
 
     def _add(self, message: Message, size: int, watch: Watch | None) -> bool:
         made = self._tickets
@@ -190,10 +198,10 @@ class Accumulator:
         if len(messages) >= self.settings.batch_messages_max or batch.room <= 0:
             batch.sealed = True
             return True
-        return self._tickets != made  # another may be full, and its own time is to be watched
+        return self._tickets != made  # a new batch: the previous one may be full, this one lingers
 
     def _add_run(self, messages: Sequence[Message], sizes: list[int]) -> None:
-        """The same for messages without keys and watches, as many at once as fit."""
+        """The same for messages without keys and callbacks, as many at once as fit."""
         at, total = 0, len(messages)
         while at < total:
             batch = self._keyless_batch(sizes[at] - MESSAGE_BYTES)
@@ -212,7 +220,7 @@ class Accumulator:
             at = end
 
     def _keyless_batch(self, data_bytes: int) -> Batch:
-        """The batch for messages without a key: the same until one has no room in it."""
+        """The batch for messages without a key: the same until it is full."""
         turn = self._keyless
         if turn is not None and not turn.sealed:
             if data_bytes <= turn.room:
@@ -222,11 +230,11 @@ class Accumulator:
         return self._keyless
 
     def _place(self, key: str) -> int:
-        """The partition of a key. A partitioner of the user's may give any number."""
+        """The partition of a key. A custom partitioner may return any number."""
         return self.settings.partitioner(key, self.partitions) % self.partitions
 
     def _open_batch(self, partition: int, data_bytes: int) -> Batch:
-        """The partition's batch that has room for a message; a new one takes any."""
+        """The open batch of the partition, if the message fits; else a new batch."""
         queue = self._queues.get(partition)
         if queue is not None and queue.batches:
             last = queue.batches[-1]
@@ -253,7 +261,7 @@ class Accumulator:
         return batch
 
     def wait_for_room(self, size: int, timeout_s: float) -> bool:
-        """Block this thread until so many bytes have room, or it is closed; False: no room."""
+        """Block this thread until there is space, or it is closed; False: timed out."""
         limit = self._bytes_max
 
         def usable() -> bool:
@@ -265,7 +273,7 @@ class Accumulator:
     # --- flush and close ------------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Make everything due that is in here; the ticket for ``wait_until_done``."""
+        """Make all batches due. Returns: the ticket for ``wait_until_done``."""
         with self._changed:
             self._flushed = self._tickets
             return self._flushed
@@ -274,12 +282,12 @@ class Accumulator:
         return any(batch.ticket <= ticket for batch in self._unfinished)
 
     def wait_until_done(self, ticket: int, timeout_s: float | None) -> bool:
-        """Block this thread until everything up to the ticket is finished; False: it is not."""
+        """Block this thread until all batches up to the ticket are finished; False: timed out."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._pending(ticket), timeout_s)
 
     def close(self) -> None:
-        """Take nothing more; who waits for room is refused."""
+        """Accept nothing more; waiting puts raise ClientClosed."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -287,7 +295,7 @@ class Accumulator:
     # --- the sending side -----------------------------------------------------------------------
 
     def due(self) -> tuple[list[int], float | None]:
-        """Partitions to send to now, and the time at which to look again; None: on a wake-up."""
+        """Partitions with due batches, and when to check again; None: when woken."""
         now_s, linger_s = self._now_s(), self.settings.linger_s
         ready: list[int] = []
         next_s: float | None = None
@@ -304,8 +312,8 @@ class Accumulator:
         return ready, next_s
 
     def take(self, partition: int) -> Batch | None:
-        """The partition's next batch that is due; it stays the only one on its way until
-        ``finish``, ``move`` or ``release``."""
+        """Take the next due batch of a partition; no other one is taken until ``release`` or
+        ``move``."""
         now_s = self._now_s()
         with self._changed:
             queue = self._queues.get(partition)
@@ -322,12 +330,12 @@ class Accumulator:
             return batch
 
     def release(self, batch: Batch) -> None:
-        """The batch has its outcome, though its callbacks are still to be called."""
+        """The batch has its outcome; its callbacks may still be pending."""
         with self._changed:
             self._idle(batch.partition)
 
     def finish(self, batch: Batch) -> None:
-        """Nobody needs the batch any more: its bytes are free."""
+        """Free the bytes of a batch after its callbacks have returned."""
         with self._changed:
             self.bytes_count -= batch.bytes_count
             del self._unfinished[batch]
@@ -341,13 +349,13 @@ class Accumulator:
             del self._queues[partition]
 
     def move(self, batch: Batch) -> None:
-        """The batch's partition is gone: its messages go to those there are, by key as before,
-        and so do all that wait for partitions that are gone."""
+        """The partition of the batch is gone: distribute its messages over the remaining ones, by
+        key as before, and those of all waiting batches of removed partitions."""
         with self._changed:
             spread = [(batch, self._places(batch))]
             for queue in self._gone(first=batch.partition):
                 spread += [(moved, self._places(moved)) for moved in queue]
-            # From here on nothing raises: places are the user's partitioner's.
+            # Nothing raises from here on; a custom partitioner may raise above.
             self._idle(batch.partition)
             for moved, places in spread:
                 if moved is not batch:
@@ -359,7 +367,7 @@ class Accumulator:
                 self._spread(moved, places)
 
     def _gone(self, first: int) -> list[list[Batch]]:
-        """Waiting batches by partition that is no more, those of partition ``first`` first."""
+        """Waiting batches of removed partitions, those of partition ``first`` first."""
         found = []
         for partition, queue in sorted(self._queues.items(), key=lambda item: item[0] != first):
             gone = partition >= self.partitions and (partition == first or not queue.busy)
@@ -368,7 +376,7 @@ class Accumulator:
         return found
 
     def _places(self, batch: Batch) -> list[int]:
-        """Where the messages of a batch go, or all its rows."""
+        """The partitions of the messages of a batch, or of all its rows."""
         turn = self._round_robin.next(self.partitions)
         if batch.rows:
             return [turn]
@@ -397,7 +405,7 @@ class Accumulator:
 
 
 def size_of(message: Message, watch: object = None) -> int:
-    """Bytes that a message counts for the buffer, with its callbacks if it has any."""
+    """Bytes that a message, with its callbacks, counts for the buffer."""
     size = len(message[0]) + MESSAGE_BYTES
     if message[1] is not None:
         size += len(message[1])
@@ -405,4 +413,4 @@ def size_of(message: Message, watch: object = None) -> int:
 
 
 def _nothing() -> None:
-    """Nobody waits for progress."""
+    """No one waits for progress."""

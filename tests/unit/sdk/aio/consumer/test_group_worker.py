@@ -219,7 +219,7 @@ def test_a_lost_lease_is_told_and_never_committed_over() -> None:
     run(test())
 
 
-def test_a_refused_commit_is_a_lost_lease() -> None:
+def test_a_rejected_commit_is_a_lost_lease() -> None:
     async def test() -> None:
         group = FakeGroup(partitions=1)
         group.put(0, 5)
@@ -227,7 +227,7 @@ def test_a_refused_commit_is_a_lost_lease() -> None:
         async with told_consumer(group, told) as source:
             await take(source, 5)
             group.owners[0] = "robber", 1e9
-            with pytest.raises(LeaseNotHeld, match="refused"):
+            with pytest.raises(LeaseNotHeld, match="rejected"):
                 await source.commit()
             await asyncio.sleep(0.1)
             assert told.events[-1] == ("lost", [0])
@@ -364,12 +364,12 @@ def test_a_lease_that_nobody_uses_is_given_back() -> None:
 # --- the topic ---------------------------------------------------------------------------------
 
 
-def test_a_topic_made_anew_ends_it() -> None:
+def test_a_recreated_topic_ends_it() -> None:
     async def test() -> None:
         group = FakeGroup(partitions=1)
         async with consumer(group) as source:
             group.resource = "root#demo#0b"
-            with pytest.raises(TopicNotExist, match="anew"):
+            with pytest.raises(TopicNotExist, match="recreated"):
                 await anext(source)
 
     run(test())

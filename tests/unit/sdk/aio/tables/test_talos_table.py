@@ -291,7 +291,7 @@ def test_a_scan_that_the_rate_stops_ends(servers: FakeTables) -> None:
         nextStartKey=columns_to({"id": Datum(DataType.INT64, 1)}), records=[], throttled=True
     )
     servers.on(S1, "scan", lambda _: throttled)
-    with pytest.raises(errors.ThrottleRejected, match="let the scan no further"):
+    with pytest.raises(errors.ThrottleRejected, match="scan throttled"):
         run(rows_of(table_of(servers, deadline_s=10.0)))
 
 

@@ -94,7 +94,7 @@ def test_the_bound_holds_until_a_batch_is_finished_not_only_sent() -> None:
     for refused in ([message], [message] * 2):
         with pytest.raises(BufferFull, match="520 of 520 bytes"):
             bench.buffer.add_all(refused)
-    with pytest.raises(RequestTooLarge, match="above the buffer's 520"):
+    with pytest.raises(RequestTooLarge, match="exceeds the producer buffer of 520"):
         bench.buffer.add_all([message] * 3)
     (batch,) = bench.take_due()
     bench.buffer.release(batch)
