@@ -14,21 +14,38 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.simulation.cluster_mutants import CRASHES as CLUSTER_CRASHES
-from tests.simulation.mutants import CRASHES, Mutant, _names
+from tests.simulation.mutants import Mutant, _names
+from tests.simulation.table_worlds import (
+    AFTER_CLEARS,
+    AFTER_WRITES,
+    BEFORE_WRITES,
+    CALM_ROWS,
+    FEW_CRASHES,
+    GAPPED,
+    HASTE,
+    JUMPS,
+    LATE,
+    RECREATED,
+    RIVALS,
+    SLOW,
+    TAKE_OVERS,
+    UNKNOWN,
+)
 
 from opentalos.broker.tables.api import admin as table_admin
 from opentalos.broker.tables.maintenance import upkeep as table_upkeep
-from opentalos.broker.tables.shard import row_work
-from opentalos.broker.tables.shard import shard as shard_module
-from opentalos.broker.tables.shard.hold import ShardHold
+from opentalos.broker.tables.rows import row_work
+from opentalos.broker.tables.rows.row_work import RowWork
+from opentalos.broker.tables.rows.writer import ShardWriter
+from opentalos.broker.tables.shard.claim import ShardClaim
 from opentalos.broker.tables.shard.record import HeldRecord, claim
-from opentalos.broker.tables.shard.row_work import RowWork
 from opentalos.broker.tables.shard.shard import TableShard
-from opentalos.broker.tables.shard.writer import ShardWriter
+from opentalos.broker.tables.stream import delivery as delivery_module
 from opentalos.broker.tables.stream.gap import stop_stream
+from opentalos.broker.tables.stream.marks import Marks
 from opentalos.broker.tables.stream.outbox import Outbox
-from opentalos.broker.tables.stream.publisher import PublishLane
+from opentalos.broker.tables.stream.pending_scan import PendingScan
+from opentalos.broker.tables.stream.publish_lane import PublishLane
 from opentalos.catalog.tables.change import new_table
 from opentalos.model.change import ChangeKind, StreamView
 from opentalos.model.errors import OutcomeUnknown, VersionConflict
@@ -37,70 +54,8 @@ from opentalos.sds import mutation as mutation_module
 from opentalos.sds.cell_format import HEADER_CELL, encode_header
 from opentalos.sds.mutation import apply
 from opentalos.testing.simulation.stores.faults import (
-    ClusterFaults,
-    FileFaults,
-    MetaFaults,
-    RowFaults,
     WorldFaults,
 )
-from opentalos.testing.simulation.stores.kill_points import KillPoint
-from opentalos.testing.simulation.stores.kills import Kill
-
-TABLED = replace(
-    CRASHES,
-    chaos_s=8.0,
-    tabled=1.0,
-    kills=(),
-    recreated=0.0,
-    gapped=0.0,
-    expiring=0.0,
-    keyed=0.0,
-    messages=False,
-    think_s=0.1,
-    files=FileFaults(commit_slow=0.1),
-    meta=MetaFaults(),
-    rows=RowFaults(unknown=0.1, unknown_later=0.5, slow=0.05),
-    world=WorldFaults(process_crash=0.4),
-)
-CALM_ROWS = replace(TABLED, rows=RowFaults())
-HASTE = replace(TABLED, rows=RowFaults(slow=0.6), world=WorldFaults(process_crash=0.8))
-UNKNOWN = replace(TABLED, rows=RowFaults(unknown=0.3), world=WorldFaults())
-LATE = replace(
-    TABLED,
-    rows=RowFaults(unknown=0.4, unknown_later=1.0),
-    world=WorldFaults(process_crash=0.6),
-)
-RIVALS = replace(CALM_ROWS, chaos_s=14.0, world=WorldFaults(usurped=0.5, pause_s=1.0))
-FEW_CRASHES = replace(CALM_ROWS, chaos_s=5.0, world=WorldFaults(process_crash=0.3))
-SLOW = replace(CALM_ROWS, files=FileFaults(commit_slow=0.5))
-JUMPS = replace(CALM_ROWS, world=WorldFaults(clock_jump=0.6, clock_jump_s=5.0))
-# A server is killed at named steps, and nothing else happens; see test_named_kills.py.
-NAMED = replace(CALM_ROWS, chaos_s=5.0, files=FileFaults(), world=WorldFaults())
-AFTER_WRITES = replace(NAMED, kills=(Kill(KillPoint.WRITE, after=True, nth=3),) * 4)
-BEFORE_WRITES = replace(NAMED, kills=(Kill(KillPoint.WRITE, after=False, nth=3),) * 4)
-AFTER_CLEARS = replace(
-    NAMED,
-    files=FileFaults(commit_slow=0.5),
-    kills=(Kill(KillPoint.CLEAR, after=True, nth=2),) * 4,
-)
-GAPPED = replace(CALM_ROWS, chaos_s=16.0, gapped=1.0)
-RECREATED = replace(NAMED, recreated=1.0)
-TAKE_OVERS = replace(
-    CLUSTER_CRASHES,
-    tabled=1.0,
-    kills=(),
-    recreated=0.0,
-    gapped=0.0,
-    expiring=0.0,
-    keyed=0.0,
-    messages=False,
-    think_s=0.1,
-    files=FileFaults(commit_slow=0.1),
-    meta=MetaFaults(),
-    rows=RowFaults(slow=0.2),
-    cluster=ClusterFaults(crash=0.6),
-)
-
 
 # --- order of writing, publishing and clearing ----------------------------------------------------
 
@@ -113,7 +68,7 @@ def publish_before_the_row_is_durable(patch: pytest.MonkeyPatch) -> None:
             entries, work.entries = work.entries, []
             for entry in entries:
                 self._outbox.add(entry)
-            self._steps.pending(entries)
+            self._opening.publish(entries)
         return await real(self, works, *rest)
 
     patch.setattr(ShardWriter, "_written", written)
@@ -173,10 +128,11 @@ def ignore_what_another_owner_left(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_look_at_opening(patch: pytest.MonkeyPatch) -> None:
-    async def look(self: Any) -> None:
-        self._look_at, self._next_look_s = None, float("inf")
+    async def nothing(self: Any, rows: Any, table: Any) -> Any:
+        self._next_key, self.next_s = None, float("inf")
+        return []
 
-    patch.setattr(TableShard, "_look", look)
+    patch.setattr(PendingScan, "page", nothing)
 
 
 def epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
@@ -188,7 +144,7 @@ def epoch_not_raised(patch: pytest.MonkeyPatch) -> None:
             held = HeldRecord(held.record._replace(epoch=former.epoch), held.version)
         return held, former
 
-    patch.setattr("opentalos.broker.tables.shard.hold.claim", not_raised)
+    patch.setattr("opentalos.broker.tables.shard.claim.claim", not_raised)
 
 
 # --- expiry and keys ------------------------------------------------------------------------------
@@ -226,7 +182,7 @@ def gap_from_the_newest_change_on(patch: pytest.MonkeyPatch) -> None:
         newest = sorted(waiting, key=lambda entry: entry.timestamp_ms)[-1:]
         return await real(tables, table, lane, newest)
 
-    patch.setattr(shard_module, "stop_stream", stop)
+    patch.setattr(delivery_module, "stop_stream", stop)
     forget_what_other_shards_drop(patch)
 
 
@@ -234,7 +190,7 @@ def forget_what_other_shards_drop(patch: pytest.MonkeyPatch) -> None:
     async def record(*args: Any) -> None:
         return
 
-    patch.setattr(shard_module, "record_gaps", record)
+    patch.setattr(delivery_module, "record_gaps", record)
 
 
 # --- drops ----------------------------------------------------------------------------------------
@@ -342,13 +298,12 @@ def stale_row_after_a_conflict(patch: pytest.MonkeyPatch) -> None:
 
 
 def mark_without_settling(patch: pytest.MonkeyPatch) -> None:
-    real = TableShard.mark
+    real = Marks.issue
 
-    async def mark(self: Any, stream: int) -> int:
-        self._settled_s = 0.0
-        return await real(self, stream)
+    async def issue(self: Any, stream: int) -> int:
+        return await real(replace(self, settled_s=0.0), stream)
 
-    patch.setattr(TableShard, "mark", mark)
+    patch.setattr(Marks, "issue", issue)
 
 
 def mark_by_the_clock(patch: pytest.MonkeyPatch) -> None:
@@ -367,7 +322,7 @@ def mark_forgotten_by_the_next_owner(patch: pytest.MonkeyPatch) -> None:
     async def write_mark(self: Any, mark_ms: int) -> None:
         return
 
-    patch.setattr(ShardHold, "write_mark", write_mark)
+    patch.setattr(ShardClaim, "write_mark", write_mark)
 
 
 TABLE_MUTANTS = (

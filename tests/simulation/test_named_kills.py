@@ -6,7 +6,7 @@ What it leaves is found by whoever comes next: nothing is missing, invented or o
 from dataclasses import replace
 
 import pytest
-from tests.simulation.table_mutants import CALM_ROWS, TAKE_OVERS
+from tests.simulation.table_worlds import CALM_ROWS, TAKE_OVERS
 
 from opentalos.testing.simulation.cluster.world import ClusterConfig
 from opentalos.testing.simulation.seed_run import Report, run_cluster_seed, run_seed

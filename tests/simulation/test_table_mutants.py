@@ -6,7 +6,8 @@ A share of the seeds of test_seeds.py and test_cluster_seeds.py has a table as w
 import pytest
 from tests.simulation.mutants import Mutant
 from tests.simulation.proof import check_enough, prove_caught
-from tests.simulation.table_mutants import CALM_ROWS, TABLE_CLUSTER_MUTANTS, TABLE_MUTANTS
+from tests.simulation.table_mutants import TABLE_CLUSTER_MUTANTS, TABLE_MUTANTS
+from tests.simulation.table_worlds import CALM_ROWS
 
 from opentalos.testing.simulation.cluster.world import ClusterConfig
 from opentalos.testing.simulation.seed_run import run_cluster_seed, run_seed

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.simulation.table_mutants import GAPPED, RIVALS
+from tests.simulation.table_worlds import GAPPED, RIVALS
 
 from opentalos.testing.simulation.seed_run import run_seed
 from opentalos.testing.simulation.stores.faults import WorldFaults

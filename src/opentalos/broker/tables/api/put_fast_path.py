@@ -12,7 +12,7 @@ from typing import Protocol
 from opentalos.broker.context import BrokerContext
 from opentalos.broker.tables.api.access import TableAccess
 from opentalos.broker.tables.api.values import Table, Written
-from opentalos.broker.tables.shard.row_work import Answer, Outcome
+from opentalos.broker.tables.rows.row_work import Answer, Outcome
 from opentalos.catalog.access.authorize import permissions_of
 from opentalos.model.datum import Columns
 from opentalos.model.errors import (

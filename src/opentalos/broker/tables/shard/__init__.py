@@ -1,1 +1,1 @@
-"""One shard of a table: claim, groups of mutations, rows, indexes."""
+"""One shard of a table: its states, its claim, and the task that writes its groups."""

@@ -1,13 +1,14 @@
 """What all shards of a server share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.tables.rows.writer import Stores
 from opentalos.broker.tables.shard.counts import ShardCounts
-from opentalos.broker.tables.shard.writer import Stores
 from opentalos.broker.tables.stream.outbox_budget import OutboxBudget
 from opentalos.broker.tables.stream.stream_puts import StreamPuts
+from opentalos.catalog.tables.table import Table
 from opentalos.catalog.tables.tables import TableCatalog
 from opentalos.model.identity import Principal
 from opentalos.ports.meta_store import MetaStore
@@ -22,6 +23,13 @@ class Server:
     meta: MetaStore
     tables: TableCatalog
     puts: StreamPuts
-    pending: OutboxBudget
+    budget: OutboxBudget
     counts: ShardCounts = field(default_factory=ShardCounts)
     principal_of: Callable[[str], Principal | None] = lambda _owner: None
+
+    def owner_of(self, table: Table) -> Principal:
+        """Whose right to put into topics counts: a table's owner never acts as administrator."""
+        found = self.principal_of(table.owner)
+        if found is None:
+            return Principal(id=table.owner, number=0, organisation=table.owner)
+        return replace(found, admin=False) if found.admin else found

@@ -1,90 +1,79 @@
-"""Shard: one part of a table at the server that owns it now.
+"""TableShard: one opening of a part of a table, at the server that owns it now.
 
-One task opens it, writes its groups, clears cells and looks for what another owner left. So
-between two awaits of that task nothing else changes a row here, and an entry is known before any
-later one of its row. What another server still writes is found by the version of each row.
+``shards.py`` makes one when a mutation or a stream needs it, and drops it when it has stopped. One
+task runs all its work: it claims the shard, reads what is pending, writes groups, clears cells.
+Between two awaits of that task nothing else changes a row here, so an entry is known before any
+later one of its row. What another server still writes is detected by the version of each row, and
+its blocks are rejected by the logs, which know the epoch of the claim (I2).
+
+The states are in ``state.py``. A mutation that is not written when the shard stops is not done; an
+outcome that cannot be found out ends the opening, and the next one finds in the rows what happened
+(I7). A defect, such as an illegal transition, fences the shard in the same way.
 """
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from enum import Enum
+from collections.abc import Callable
+from typing import Final
 
 from opentalos.broker.tables.row_tables import rows_of
-from opentalos.broker.tables.shard.hold import ShardHold, hold
-from opentalos.broker.tables.shard.record import shard_path
-from opentalos.broker.tables.shard.row_work import TableView, Waiting, settle, view_of
+from opentalos.broker.tables.rows.row_work import TableView, Waiting, settle, view_of
+from opentalos.broker.tables.rows.writer import Opening, ShardWriter
+from opentalos.broker.tables.shard.group_clock import GroupClock
+from opentalos.broker.tables.shard.group_queue import GroupQueue
 from opentalos.broker.tables.shard.server import Server
-from opentalos.broker.tables.shard.writer import Opening, ShardWriter
-from opentalos.broker.tables.stream.gap import record_gaps, stop_stream
-from opentalos.broker.tables.stream.outbox import Entry, Outbox
-from opentalos.broker.tables.stream.publisher import Publisher, Publishing, PublishLane
+from opentalos.broker.tables.shard.state import Event, IllegalTransition, ShardLife, State
+from opentalos.broker.tables.stream.delivery import (
+    ShardCalls,
+    StreamDelivery,
+    claim_delivery,
+)
+from opentalos.broker.tables.stream.outbox import Outbox
 from opentalos.catalog.access.authorize import table_not_exist
 from opentalos.catalog.tables.table import Table
 from opentalos.model.errors import (
-    ExcessivePending,
     PartitionNotServing,
     StoreUnavailable,
     TableNotEnabled,
     TalosError,
-    Unavailable,
-    VersionConflict,
 )
-from opentalos.model.identity import Principal
-from opentalos.model.table import TableState, WhenFull
-from opentalos.ports.row_store import FamilyName
+from opentalos.model.table import TableState
 from opentalos.sds.key_format import shard_range
 
 _log = logging.getLogger("opentalos.tables")
 
-CLEAR_AFTER_S = 0.05  # cells wait so long for more, or for the next mutation of their row
-CLEAR_ROWS_MAX = 256  # rows cleared with one group
-LOOK_ROWS = 500  # rows with pending cells that one step of a look or an opening reads
-REFUSED_LOOK_S = 1.0  # between two looks whether a topic has refused for long
-DRAIN_S = 1.0  # a shard that is given up publishes and clears so long
-
-
-class State(Enum):
-    """Where a shard is in its life. It never goes back."""
-
-    OPENING = "opening"
-    OPEN = "open"
-    ENDED = "ended"
+DRAIN_S: Final = 1.0  # a shard that leaves publishes and clears for this long
+_OPENING: Final = frozenset({State.OPENING, State.CLAIMING, State.READING})
 
 
 class TableShard:
-    """See the module; the Steps and Listener of its parts. ``ended`` is called once, when it takes
-    nothing more."""
+    """See the module. ``stopped`` is called once, when it takes and writes nothing more.
+
+    | State | What the task does |
+    | --- | --- |
+    | OPENING, CLAIMING, READING | ``_advance``: one method for each, until the shard serves |
+    | SERVING, LEAVING | ``_step``: a group, clears, a page of the pending scan |
+    | RELEASING, FENCED, CLOSED | nothing: ``_stop`` answered what waited |
+
+    Others call ``put``, ``mark``, ``leave`` and ``close``; all else happens in the task.
+    """
 
     def __init__(
-        self, server: Server, table: Table, number: int, ended: Callable[["TableShard"], None]
+        self, server: Server, table: Table, number: int, stopped: Callable[["TableShard"], None]
     ) -> None:
         self._server, self.table_uuid, self.number = server, table.uuid, number
         self.place = (table.owner, table.name)
-        self._path = shard_path(table.uuid, number)
-        self._ended = ended
+        self._stopped = stopped
         self._limits = server.stores.limits
-        self.state = State.OPENING
-        self._error: TalosError | None = None  # why it ended
-        self._queue: deque[Waiting] = deque()
+        self._life = ShardLife()
+        self._error: TalosError | None = None  # why it stopped
+        self._queue = GroupQueue(self._limits)
+        self._clock = GroupClock(server.context.clock)
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()  # held by each step of the task
         self._view: TableView = view_of(table)
-        self._hold: ShardHold | None = None  # while the table has streams
-        self.outbox: Outbox | None = None
-        self._publisher: Publisher | None = None
+        self._delivery: StreamDelivery | None = None  # while the table has streams
         self._writer = self._new_writer()
-        self._group_ms: int | None = None  # time of the group under way
-        self._floor_ms = 0  # all changes to come are later
-        self._settled_s = 0.0  # from then on no former owner writes
-        self._look_at: bytes | None = None  # where a look goes on; None: none is under way
-        self._next_look_s = 0.0
-        self._clear_due = self._unwanted = False
-        self._clear_timer: asyncio.TimerHandle | None = None
-        self._full_since_s: float | None = None
-        self._renewals: dict[asyncio.Task[None], None] = {}
         self._used_s = asyncio.get_running_loop().time()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="shard")
 
@@ -92,165 +81,172 @@ class TableShard:
 
     def put(self, waiting: Waiting) -> None:
         """Queue a mutation. Raises: Unavailable: not done."""
-        if self.state is State.ENDED:
-            raise self._error or PartitionNotServing("the shard has another owner")
-        if len(self._queue) >= self._limits.waiting_max:
-            raise ExcessivePending(f"{len(self._queue)} mutations of this shard wait")
-        self._queue.append(waiting)
+        if not self._life.accepts:
+            raise self._why_stopped()
+        self._queue.put(waiting)
         self._wake.set()
 
     @property
-    def full(self) -> bool:
-        """``put`` would raise."""
-        return self.state is State.ENDED or len(self._queue) >= self._limits.waiting_max
+    def accepts(self) -> bool:
+        """``put`` would not raise."""
+        return self._life.accepts and not self._queue.full
 
-    def end(self, error: TalosError) -> None:
+    @property
+    def opening(self) -> bool:
+        """It does not serve yet."""
+        return self._life.state in _OPENING
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits, nothing was written for long, and the table has no stream."""
+        idle_s = asyncio.get_running_loop().time() - self._used_s
+        return self._delivery is None and not self._queue and idle_s > self._limits.idle_close_s
+
+    @property
+    def outbox(self) -> Outbox | None:
+        """What is pending; None: it has not claimed the shard."""
+        return None if self._delivery is None else self._delivery.outbox
+
+    def close(self, error: TalosError) -> None:
         """Take and write nothing more, at once; what waits is not done."""
-        if self.state is State.ENDED:
-            return
-        self.state, self._error = State.ENDED, error
-        while self._queue:
-            settle(self._queue.popleft(), error)
-        if self._publisher is not None:
-            self._publisher.end(lambda _: False)
-        if self._clear_timer is not None:
-            self._clear_timer.cancel()
-        self._wake.set()
-        self._ended(self)
+        if not self._life.stopped:
+            self._on(Event.CLOSE, error)
 
-    async def retire(self, error: TalosError) -> None:
-        """End, but publish and clear first what can be within a bound."""
-        loop = asyncio.get_running_loop()
-        until_s = loop.time() + DRAIN_S
-        while self._queue:
-            settle(self._queue.popleft(), error)
-        try:
-            async with asyncio.timeout_at(until_s):
-                while self.state is State.OPEN and not self._drained():
-                    self._clear_due = True
-                    self._wake.set()
-                    await asyncio.sleep(CLEAR_AFTER_S / 5)
-        except TimeoutError:
-            pass
-        in_order = self.state is State.OPEN
-        self.end(error)
-        for task in list(self._renewals):
-            task.cancel()
-        await asyncio.gather(self._task, *self._renewals, return_exceptions=True)
-        if in_order and not self._writer.doubt and self._hold is not None:
-            await self._hold.leave()
+    async def leave(self, error: TalosError) -> None:
+        """Stop in order: publish and clear what is possible in ``DRAIN_S``, release the claim."""
+        if self._life.stopped or self._life.at(State.LEAVING):
+            return
+        self._queue.refuse(error)
+        self._on(Event.LEAVE, error)
+        if self._life.at(State.LEAVING):
+            await self._drain()
+        if self._life.at(State.LEAVING):
+            self._on(Event.DRAINED, error)
+        await asyncio.gather(self._task, return_exceptions=True)
+        if self._delivery is not None:
+            await self._delivery.stopped()
+        if self._life.at(State.RELEASING):
+            await self._release(error)
 
     async def settled(self) -> None:
-        """Return when no group by an older state of the table is under way."""
+        """Return when no group by an older record of the table is being written."""
         async with self._turn:
             self._wake.set()
 
     async def mark(self, stream: int) -> int:
         """Every change not after this time is in the stream's topic. Raises: Unavailable."""
-        hold_ = self._hold
-        if hold_ is None:
+        if self._delivery is None:
             raise StoreUnavailable("the shard is being opened")
-        async with hold_.turn:
-            outbox = self.outbox
-            if self.state is not State.OPEN or outbox is None:
-                raise StoreUnavailable("the shard is being opened")
-            left_s = self._settled_s - asyncio.get_running_loop().time()
-            if left_s > 0:
-                raise StoreUnavailable(f"a former owner may still write for {left_s:.1f} s")
-            mark_ms = self._server.context.clock.wall_ms()
-            if self._group_ms is not None:
-                mark_ms = min(mark_ms, self._group_ms - 1)
-            oldest = [entry.timestamp_ms - 1 for entry in outbox.waiting((stream,))]
-            mark_ms = max(0, min([mark_ms, *oldest]))
-            self._floor_ms = max(self._floor_ms, mark_ms)
-            try:
-                await hold_.write_mark(mark_ms)
-            except VersionConflict as error:
-                self.end(PartitionNotServing(f"shard {self.number}: {error}"))
-                raise StoreUnavailable(str(error)) from error
-            return mark_ms
+        return await self._delivery.marks.issue(stream)
 
-    @property
-    def idle(self) -> bool:
-        """Nothing waits, and the table has no stream."""
-        idle_s = asyncio.get_running_loop().time() - self._used_s
-        return self.outbox is None and not self._queue and idle_s > self._limits.idle_close_s
+    # --- transitions ----------------------------------------------------------------------------
 
-    # --- Steps: what the writer and the publisher call ------------------------------------------
+    def _on(self, event: Event, error: TalosError | None = None) -> None:
+        """Take a transition. ``error``: for those who wait, if the shard stops by it."""
+        try:
+            self._life.on(event)
+        finally:
+            if self._life.stopped:
+                self._stop(error or PartitionNotServing("the shard has stopped"))
 
-    def now_ms(self) -> int:
-        """See Steps."""
-        now_ms = max(self._server.context.clock.wall_ms(), self._floor_ms + 1)
-        if self._group_ms is None:
-            self._group_ms = now_ms
-        return now_ms
-
-    def check(self) -> None:
-        """See Steps."""
-        if self.state is State.ENDED:
-            raise self._error or PartitionNotServing("the shard has another owner")
-        self._server.context.ownership.check_shard(self.table_uuid, self.number)
-
-    def pending(self, entries: Iterable[Entry]) -> None:
-        """See Steps."""
-        if self._publisher is None or self.state is State.ENDED:
-            return  # its lanes are gone: new ones would leave out what those did not tell
-        if self._publisher.push(self._view.streams, entries):
-            self._unwanted = True  # some; the next step drops them
-            self._wake.set()
-
-    def published(self, entries: list[Entry]) -> None:
-        """See Listener."""
-        if self.outbox is None or self.state is State.ENDED:
+    def _stop(self, error: TalosError) -> None:
+        """Answer what waits; nothing is accepted, written or published from now on."""
+        if self._error is not None:
             return
-        self.outbox.published(entries)
-        if self._full_since_s is not None:
-            self._clear_now()  # makes room
-        elif self._clear_timer is None and not self._clear_due:
-            loop = asyncio.get_running_loop()
-            self._clear_timer = loop.call_later(CLEAR_AFTER_S, self._clear_now)
+        self._error = error
+        self._queue.refuse(error)
+        if self._delivery is not None:
+            self._delivery.stop()
+        self._wake.set()
+        self._stopped(self)
 
-    def fenced(self, error: TalosError) -> None:
-        """See Listener: another server has opened the shard."""
-        self.end(PartitionNotServing(f"shard {self.number}: {error}"))
+    def _fail(self, error: TalosError) -> None:
+        if not self._life.stopped:
+            self._on(Event.FAIL, error)
 
-    def renew(self, lane: PublishLane) -> None:
-        """See Listener."""
-        task = asyncio.get_running_loop().create_task(self._renew(lane), name="shard-epoch")
-        self._renewals[task] = None
-        task.add_done_callback(lambda done: self._renewals.pop(done, None))
+    def _defect(self, error: IllegalTransition) -> None:
+        """The state is FENCED now. The defect is reported as an error that reached nobody: servers
+        log it, simulations fail by it."""
+        text = f"shard {self.number} of table {self.table_uuid} fenced, illegal transition: {error}"
+        self._stop(StoreUnavailable(text))
+        loop = asyncio.get_running_loop()
+        loop.call_exception_handler({"message": text, "exception": error})
+
+    def _why_stopped(self) -> TalosError:
+        return self._error or PartitionNotServing("another server owns the shard")
 
     # --- the task -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        error: TalosError = PartitionNotServing("the shard has ended")
         try:
             async with self._turn:
-                await self._open()
-            if self.state is State.OPENING:
-                self.state = State.OPEN
-                self._wake.set()
-            while self.state is State.OPEN:
+                await self._advance()
+            self._wake.set()
+            while self._life.writes:
                 await self._wait()
-                await asyncio.sleep(0)  # requests that have come in already make the group larger
+                await asyncio.sleep(0)  # requests that have arrived already join the group
                 async with self._turn:
                     await self._step()
-        except TalosError as raised:
-            error = raised
-        except Exception as raised:
+        except TalosError as error:
+            self._fail(error)
+        except IllegalTransition as error:
+            self._defect(error)
+        except Exception as error:
             _log.exception("shard %d of table %s failed", self.number, self.table_uuid)
-            error = StoreUnavailable(f"shard {self.number}: {raised!r}")
+            self._fail(StoreUnavailable(f"shard {self.number}: {error!r}"))
         finally:
-            self.end(error)
+            self._fail(PartitionNotServing("the shard has stopped"))
+
+    async def _advance(self) -> None:
+        """Do what the state asks for until the shard serves or has stopped."""
+        while self._life.state in _OPENING:
+            if self._life.at(State.OPENING):
+                await self._open()
+            elif self._life.at(State.CLAIMING):
+                await self._claim()
+            elif self._delivery is not None:
+                under_way = await self._delivery.scan(opening=True)
+                if not under_way and self._life.at(State.READING):
+                    self._on(Event.PENDING_READ)
+
+    async def _open(self) -> None:
+        self._server.counts.opened += 1
+        if self._server.context.peers is not None:
+            await self._server.tables.refresh(*self.place)
+        self._check()
+        await self._follow_table()
+        if self._life.at(State.OPENING):
+            self._on(Event.STREAMS if self._view.table.streams else Event.NO_STREAMS)
+
+    async def _claim(self) -> None:
+        # Each claim raises the epoch: none is made while the rows cannot be read anyway.
+        start, _ = shard_range(self._view.table.schema, self.number)
+        await self._server.stores.rows.get(rows_of(self._view.table), [start or b"\0"])
+        calls = ShardCalls(
+            view=lambda: self._view,
+            wake=self._wake.set,
+            on=self._on,
+            defect=self._defect,
+            follow_table=self._follow_table,
+        )
+        place = (self.table_uuid, self.number)
+        delivery = await claim_delivery(self._server, calls, place, self._life, self._clock)
+        if not self._life.at(State.CLAIMING):
+            return  # it stopped meanwhile
+        self._life.claimed(delivery.claim.record.epoch)
+        self._delivery = delivery
+        self._writer = self._new_writer()
 
     async def _wait(self) -> None:
         """Until there is something to do."""
-        if self._look_at is not None or self._writer.doubt:
+        if self._writer.doubt:
             return
-        now_s = asyncio.get_running_loop().time()
-        until_s = now_s + self._limits.pending_scan_interval_s
-        if self._publisher is not None:
-            until_s = self._next_look_s if self._publisher.idle else now_s + REFUSED_LOOK_S
+        until_s = asyncio.get_running_loop().time() + self._limits.pending_scan_interval_s
+        if self._delivery is not None:
+            at_s = self._delivery.wake_at_s()
+            if at_s is None:
+                return
+            until_s = at_s
         try:
             async with asyncio.timeout_at(until_s):
                 await self._wake.wait()
@@ -259,45 +255,41 @@ class TableShard:
         self._wake.clear()
 
     async def _step(self) -> None:
-        """One group, and some of the other work. Raises: TalosError: the shard is opened anew."""
+        """One group, and some of the other work. Raises: TalosError: the shard has to reopen."""
         await self._follow_table()
+        if self._delivery is None and self._view.table.streams:
+            self._on(Event.STREAMS)
+            await self._advance()
+            if not self._life.writes:
+                return
         if self._writer.doubt:
-            raise StoreUnavailable("a write's outcome is not known: the shard is opened anew")
-        await self._check_full()
+            raise StoreUnavailable("write outcome unknown; reopening the shard")
+        delivery, clear_max = self._delivery, 0
+        if delivery is not None:
+            rejected = await delivery.relieve()
+            if rejected is not None:
+                self._server.counts.refused_full += self._queue.refuse(rejected)
         group = self._take()
-        clear_max = 0
-        if self.outbox is not None:
-            clear_max = CLEAR_ROWS_MAX if self._clears_now() else 0
-            self._clear_due = False  # with nothing to clear it would never wait again
+        if delivery is not None:
+            clear_max = delivery.rows_to_clear()
         if group or clear_max:
             try:
                 await self._writer.commit(self._view, group, clear_max)
             finally:
-                self._group_ms = None
+                self._clock.group_ended()
             self._count(group)
-        self._plan_next()
-        if self._look_is_due():
-            try:
-                await self._look()
-            except Unavailable:  # what is known goes on
-                self._look_at = None
-                self._next_look_s = (
-                    asyncio.get_running_loop().time() + self._limits.opened_scan_interval_s
-                )
+        if self._queue and not (delivery is not None and delivery.delaying):
+            self._wake.set()
+        if delivery is not None:
+            await delivery.scan()
 
     def _take(self) -> list[Waiting]:
-        group: list[Waiting] = []
-        size, queue, limits = 0, self._queue, self._limits
-        if self._full_since_s is not None:
-            return group
-        while queue and len(group) < limits.group_rows_max:
-            size += queue[0].bytes
-            if group and size > limits.group_bytes_max:
-                break
-            group.append(queue.popleft())
-        state = self._view.table.state
-        if group and state is not TableState.ENABLED:
-            error = TableNotEnabled(f"table {self._view.table.name} is {state.name.lower()}")
+        """The next group; none while mutations are delayed or the table is disabled."""
+        if self._delivery is not None and self._delivery.delaying:
+            return []
+        group, table = self._queue.take(), self._view.table
+        if group and table.state is not TableState.ENABLED:
+            error = TableNotEnabled(f"table {table.name} is {table.state.name.lower()}")
             for waiting in group:
                 settle(waiting, error)
             return []
@@ -309,183 +301,53 @@ class TableShard:
             self._server.counts.groups += 1
             self._server.counts.mutations += len(group)
 
-    def _plan_next(self) -> None:
-        """Come back at once if something is left to be done."""
-        if self._queue and self._full_since_s is None:
-            self._wake.set()
-        if self.outbox is not None and self._clear_due:
-            self._wake.set()
-
-    def _clears_now(self) -> bool:
-        assert self.outbox is not None
-        return self.outbox.clearable >= (1 if self._clear_due else CLEAR_ROWS_MAX)
-
-    def _clear_now(self) -> None:
-        if self._clear_timer is not None:
-            self._clear_timer.cancel()
-            self._clear_timer = None
-        self._clear_due = True
-        self._wake.set()
-
-    def _drained(self) -> bool:
-        outbox = self.outbox
-        return self._publisher is None or outbox is None or outbox.entries == 0
-
-    # --- opening --------------------------------------------------------------------------------
-
-    async def _open(self) -> None:
-        """Know every change of the table that was made before this opening."""
-        self._server.counts.opened += 1
-        if self._server.context.peers is not None:
-            await self._server.tables.refresh(*self.place)
-        self.check()
-        await self._follow_table()
-
     async def _follow_table(self) -> None:
-        """Work by the newest record; begin an outbox if the table has its first stream now."""
+        """Work by the newest record of the table. Raises: TalosError: it cannot be followed."""
         table = self._server.tables.by_uuid(self.table_uuid)
         if table is None:
             raise table_not_exist(self.place[1])
-        if table is not self._view.table or self.state is State.OPENING or self._unwanted:
-            self._unwanted = False
-            self._view = view_of(table, await self._server.tables.spaces.of(table))
-            if self._publisher is not None and self.outbox is not None:
-                live = self._view.streams
-                self._publisher.end(lambda stream: stream in live)
-                gone = [one for one in self.outbox.waiting() if one.stream not in live]
-                await record_gaps(self._server.tables, table, gone)
-                self.published(gone)
-        if self.outbox is None and table.streams:
-            await self._open_outbox()
+        delivery = self._delivery
+        unwanted = delivery is not None and delivery.has_unwanted
+        if table is self._view.table and not unwanted and not self._life.at(State.OPENING):
+            return
+        self._view = view_of(table, await self._server.tables.spaces.of(table))
+        if delivery is not None:
+            await delivery.drop_gone(self._view)
 
-    async def _open_outbox(self) -> None:
-        """Take the shard from whoever had it, and all that is pending in it."""
-        server, table = self._server, self._view.table
-        # Each claim raises the epoch: none is made while the rows cannot be read anyway.
-        start, _ = shard_range(table.schema, self.number)
-        await server.stores.rows.get(rows_of(table), [start or b"\0"])
-        me = server.context.config.server
-        self._hold, former = await hold(server.meta, self._path, me)
-        now_s = asyncio.get_running_loop().time()
-        self._floor_ms = self._hold.record.mark_ms
-        self._settled_s = now_s
-        if former is not None and former.owner:
-            # A lone server has no rival, but a write of its own may still be on its way.
-            alone = server.context.peers is None
-            limits = self._limits
-            self._settled_s += limits.write_deadline_s if alone else limits.settle_s
-        self.outbox = Outbox()
-        publishing = Publishing(
-            context=server.context,
-            puts=server.puts,
-            listener=self,
-            counts=server.counts,
-            owner=self._owner,
-            table_uuid=self.table_uuid,
-            number=self.number,
-            schema=self._view.table.schema,
-        )
-        self._publisher = Publisher(publishing, self._hold.record.epoch)
-        self._writer = self._new_writer()
-        self._look_at = b""
-        while self._look_at is not None:
-            await self._look()
+    def _check(self) -> None:
+        """Raises: Unavailable: this server must not write to the shard now."""
+        if self._life.stopped:
+            raise self._why_stopped()
+        self._server.context.ownership.check_shard(self.table_uuid, self.number)
 
     def _new_writer(self) -> ShardWriter:
-        number = self._server.stores.cache.new_opening()
-        return ShardWriter(self._server.stores, self, Opening(number, self.outbox))
-
-    def _owner(self) -> Principal:
-        """Whose right to put counts: as an administrator nobody owns a table."""
-        owner = self._view.table.owner
-        found = self._server.principal_of(owner)
-        if found is None:
-            return Principal(id=owner, number=0, organisation=owner)
-        return replace(found, admin=False) if found.admin else found
-
-    # --- looks at what another owner left -------------------------------------------------------
-
-    def _look_is_due(self) -> bool:
-        if self.outbox is None:
-            return False
-        if self._look_at is None and asyncio.get_running_loop().time() >= self._next_look_s:
-            self._look_at = b""
-        return self._look_at is not None
-
-    async def _look(self) -> None:
-        """Find entries that are not known here, in some rows; often while a former owner may
-        still write, seldom later."""
-        assert self.outbox is not None
-        table = self._view.table
-        start, stop = shard_range(table.schema, self.number)
-        rows = await self._server.stores.rows.scan(
-            rows_of(table),
-            max(start, self._look_at or b""),
-            stop,
-            limit=LOOK_ROWS,
-            family=FamilyName.PENDING,
+        stores, delivery = self._server.stores, self._delivery
+        opening = Opening(
+            number=stores.cache.new_opening(),
+            now_ms=self._clock.now_ms,
+            check=self._check,
+            outbox=None if delivery is None else delivery.outbox,
+            publish=(lambda _: None) if delivery is None else delivery.publish,
         )
-        for row in rows:
-            self.pending(self.outbox.add_found(row.key, row.cells))
-        if len(rows) == LOOK_ROWS:
-            self._look_at = rows[-1].key + b"\0"
-            return
-        self._look_at = None
-        now_s = asyncio.get_running_loop().time()
-        fresh = now_s < self._settled_s
-        self._next_look_s = now_s + (
-            self._limits.opened_scan_interval_s if fresh else self._limits.pending_scan_interval_s
-        )
+        return ShardWriter(stores, opening)
 
-    # --- bounds ---------------------------------------------------------------------------------
+    # --- leaving --------------------------------------------------------------------------------
 
-    async def _check_full(self) -> None:
-        """Hold mutations while too much is pending; then the table's choice counts."""
-        outbox, publisher, limits = self.outbox, self._publisher, self._limits
-        if outbox is None or publisher is None:
-            return
-        now_s = asyncio.get_running_loop().time()
-        full = self._server.pending.why_full(outbox)
-        refused = publisher.refused()
-        gap = self._view.table.when_full is WhenFull.GAP
-        late_s = now_s - limits.refused_max_s
-        for lane in refused:
-            since_s = lane.refused_since_s
-            if gap and since_s is not None and (since_s <= late_s or full):
-                await self._stop_stream(lane)
-        if not full:
-            self._full_since_s = None
-        elif self._full_since_s is None:
-            self._full_since_s = now_s
-            asyncio.get_running_loop().call_later(limits.throttle_max_s, self._wake.set)
-        elif now_s - self._full_since_s >= limits.throttle_max_s:
-            self._refuse_waiting(refused[0].refusal if refused else full)
-
-    def _refuse_waiting(self, why: TalosError | str | None) -> None:
-        count = self.outbox.entries if self.outbox is not None else 0
-        error = ExcessivePending(f"{count} changes of this shard wait for their stream: {why}")
-        self._server.counts.refused_full += len(self._queue)
-        while self._queue:
-            settle(self._queue.popleft(), error)
-
-    async def _stop_stream(self, lane: PublishLane) -> None:
-        """The table prefers a gap. It is recorded before anything is dropped."""
-        assert self.outbox is not None
-        waiting = self.outbox.waiting((lane.stream.id,))
-        if await stop_stream(self._server.tables, self._view.table, lane, waiting):
-            self._server.counts.gaps += 1
-            await self._follow_table()
-
-    async def _renew(self, lane: PublishLane) -> None:
-        """The log has forgotten what a lane sent, so it goes on with a larger epoch."""
-        hold_, publisher = self._hold, self._publisher
-        if hold_ is None or publisher is None:
+    async def _drain(self) -> None:
+        """Until everything is published and cleared, or for ``DRAIN_S``."""
+        if self._delivery is None:
             return
         try:
-            async with hold_.turn:
-                if self.state is State.ENDED:
-                    return
-                publisher.epoch = epoch = await hold_.raise_epoch(publisher.epoch)
-            lane.renewed(epoch)
-        except TalosError as error:
-            self.end(PartitionNotServing(f"shard {self.number}: {error}"))
+            async with asyncio.timeout(DRAIN_S):
+                await self._delivery.drain()
+        except TimeoutError:
+            pass
+
+    async def _release(self, error: TalosError) -> None:
+        """No write is under way, so the next owner need not wait before it issues marks."""
+        if self._writer.doubt:
+            self._on(Event.FAIL, error)
+            return
+        if self._delivery is not None:
+            await self._delivery.claim.release()
+        self._on(Event.RELEASED, error)

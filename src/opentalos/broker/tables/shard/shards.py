@@ -9,21 +9,21 @@ from opentalos.broker.context import BrokerContext
 from opentalos.broker.peer_rpc.calls import STREAM_PUT
 from opentalos.broker.peer_rpc.dispatch import PeerDispatch
 from opentalos.broker.peer_rpc.remote_logs import RemoteLogs
-from opentalos.broker.tables.shard.index_writes import IndexWrites
+from opentalos.broker.tables.rows.index_writes import IndexWrites
+from opentalos.broker.tables.rows.row_cache import RowCache
+from opentalos.broker.tables.rows.row_work import Answer, Outcome, waiting_of
+from opentalos.broker.tables.rows.writer import Stores
 from opentalos.broker.tables.shard.remote import (
     ask_changed,
     ask_mark,
     ask_mutations,
     register_calls,
 )
-from opentalos.broker.tables.shard.row_cache import RowCache
-from opentalos.broker.tables.shard.row_work import Answer, Outcome, waiting_of
 from opentalos.broker.tables.shard.server import Server
-from opentalos.broker.tables.shard.shard import State, TableShard
-from opentalos.broker.tables.shard.writer import Stores
+from opentalos.broker.tables.shard.shard import TableShard
 from opentalos.broker.tables.stream.outbox import Outbox
 from opentalos.broker.tables.stream.outbox_budget import OutboxBudget
-from opentalos.broker.tables.stream.publisher import topic_of
+from opentalos.broker.tables.stream.publish_lane import topic_of
 from opentalos.broker.tables.stream.stream_puts import StreamPuts
 from opentalos.catalog.access.authorize import table_not_exist
 from opentalos.catalog.tables.table import Table
@@ -100,7 +100,7 @@ class TableShards:
             meta=meta,
             tables=tables,
             puts=self._puts,
-            pending=OutboxBudget(limits, self._outboxes),
+            budget=OutboxBudget(limits, self._outboxes),
             principal_of=principal_of,
         )
         self._logs = RemoteLogs(context)
@@ -187,7 +187,7 @@ class TableShards:
     def forget(self, table_uuid: str) -> None:
         """The table is being dropped: nothing more is written to it here."""
         for one in [one for key, one in self._shards.items() if key[0] == table_uuid]:
-            one.end(table_not_exist(one.place[1]))
+            one.close(table_not_exist(one.place[1]))
 
     def ownership_changed(self) -> None:
         """Shards came or left."""
@@ -197,7 +197,7 @@ class TableShards:
     def forget_all(self) -> None:
         """This server's session has lapsed: nothing more is written."""
         for shard in list(self._shards.values()):
-            shard.end(PartitionNotServing("this server has lost its session with the cluster"))
+            shard.close(PartitionNotServing("this server has lost its session with the cluster"))
 
     def figures(self) -> ShardFigures:
         """Sums over the shards of this server."""
@@ -290,7 +290,7 @@ class TableShards:
         except TalosError:
             return False
         found = self._shards.get((table.uuid, number))
-        if found is None or found.full or not admit():
+        if found is None or not found.accepts or not admit():
             return False
         found.put(waiting_of(mutation, key, answer))
         return True
@@ -366,7 +366,7 @@ class TableShards:
 
     def _retire(self, shards: Sequence[TableShard], why: str) -> None:
         for shard in shards:
-            retiring = shard.retire(PartitionNotServing(f"shard {shard.number}: {why}"))
+            retiring = shard.leave(PartitionNotServing(f"shard {shard.number}: {why}"))
             task = asyncio.get_running_loop().create_task(retiring, name="shard-close")
             self._retiring[task] = None
             task.add_done_callback(lambda done: self._retiring.pop(done, None))
@@ -388,11 +388,9 @@ class TableShards:
 
     async def _open_own(self) -> None:
         for shard in [one for one in self._shards.values() if one.idle]:
-            shard.end(PartitionNotServing("the shard was idle"))
+            shard.close(PartitionNotServing("the shard was idle"))
         check = self._context.ownership.check_shard
-        room = OPENINGS_AT_ONCE - sum(
-            1 for one in self._shards.values() if one.state is State.OPENING
-        )
+        room = OPENINGS_AT_ONCE - sum(1 for one in self._shards.values() if one.opening)
         for table in [table for table in self._tables.all() if table.streams]:
             for number in range(table.schema.shards):
                 if (table.uuid, number) in self._shards:

@@ -1,1 +1,1 @@
-"""Streams of a table: the outbox and its publishers."""
+"""Streams of a table: from the outbox in the rows to the topics."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from opentalos.broker.tables.stream.outbox import Entry
-from opentalos.broker.tables.stream.publisher import PublishLane
+from opentalos.broker.tables.stream.publish_lane import PublishLane
 from opentalos.catalog.tables.table import Table, stopped_stream
 from opentalos.catalog.tables.tables import TableCatalog
 

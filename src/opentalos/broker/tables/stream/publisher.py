@@ -1,241 +1,24 @@
-"""Publisher: brings the entries of one shard into its streams' topics, each row's in order.
+"""Publisher: puts the entries of one shard into its streams' topics, each row's in order.
 
-A shard and stream together are one idempotent producer. Each partition has a lane with one block
-on its way; what comes meanwhile, or soon after the last one began, is the next block.
+A shard and stream together are one idempotent producer, whose epoch is that of the shard's claim.
+Each partition of a stream has a lane; see ``publish_lane.py`` for what happens there.
 """
 
-import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
 
-from opentalos.broker.context import BrokerContext
-from opentalos.broker.messaging.keyed_puts import digest_of
-from opentalos.broker.tables.shard.counts import ShardCounts
 from opentalos.broker.tables.stream.outbox import Entry
-from opentalos.broker.tables.stream.stream_puts import StreamPuts, stamped_block
-from opentalos.catalog.access.authorize import permissions_of, topic_not_exist
-from opentalos.catalog.tables.table import StreamState
-from opentalos.catalog.topics.topic import Topic
-from opentalos.model.errors import (
-    OutcomeUnknown,
-    PermissionDenied,
-    ProducerFenced,
-    SequenceGap,
-    TalosError,
+from opentalos.broker.tables.stream.publish_lane import (
+    UNPLACED,
+    Publishing,
+    PublishLane,
+    resource_of,
 )
-from opentalos.model.identity import Permission, Principal
-from opentalos.model.message import PRODUCER_ID_MAX, Compression, MessageBlock, ProducerStamp
-from opentalos.model.names import ResourceName
-from opentalos.model.table import TableSchema
+from opentalos.catalog.tables.table import StreamState
 from opentalos.sds.key_format import share_of
-from opentalos.wire.message import Message, encode_block
-
-BLOCK_ENTRIES_MAX = 2_000  # of one block
-BLOCK_BYTES_MAX = 1 << 20  # of one block, unless its first entry is larger
-COMPRESSED_BYTES_MIN = 4 << 10  # a smaller block costs more time than it saves room
-KEY_BYTES_SHOWN = 128  # of a row's key in its messages' partition key
-PACE_S = 0.02  # between blocks of a lane: fewer and larger ones under load
-RETRY_S = 0.02  # before the first repeat; doubles, and some more or less of it
-RETRY_MAX_S = 1.0
-THRIFT_MESSAGE = 3  # source: message.thrift MessageType
-_ID_MARK = PRODUCER_ID_MAX + 1  # apart from ids that producers choose, as those of keys are
-UNPLACED = -1  # partition of entries whose topic this server does not see
-_JITTER_BYTES = 2
-
-
-def producer_id(table_uuid: str, number: int, stream: int) -> int:
-    """The id of a shard as the producer of one stream."""
-    parts = (table_uuid.encode(), str(number).encode(), str(stream).encode())
-    return _ID_MARK | digest_of(parts) & PRODUCER_ID_MAX
-
-
-class Listener(Protocol):
-    """What lanes report to their shard, without waiting.
-
-    ``published``: the topic has these entries. ``fenced``: another server has opened the shard.
-    ``renew``: a lane needs a larger epoch and waits for ``PublishLane.renewed``.
-    """
-
-    def published(self, entries: list[Entry]) -> None: ...
-    def fenced(self, error: TalosError) -> None: ...
-    def renew(self, lane: "PublishLane") -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publishing:
-    """What the lanes of a publisher share."""
-
-    context: BrokerContext
-    puts: StreamPuts
-    listener: Listener
-    counts: ShardCounts
-    owner: Callable[[], Principal]  # of the table: its right to put counts
-    table_uuid: str
-    number: int
-    schema: TableSchema  # of the table, for its keys: they never change
-
-
-class PublishLane:
-    """One partition of one stream; ``moved`` takes its entries when they belong elsewhere."""
-
-    def __init__(
-        self,
-        publishing: Publishing,
-        stream: StreamState,
-        partition: int,
-        epoch: int,
-        moved: "Callable[[PublishLane], None]",
-    ) -> None:
-        self._with, self.stream, self.partition = publishing, stream, partition
-        self._moved = moved
-        self._producer = producer_id(publishing.table_uuid, publishing.number, stream.id)
-        self._epoch, self._sequence = epoch, 0
-        self._announced = False
-        self._queue: deque[Entry] = deque()
-        self._entries: list[Entry] = []  # of the block on its way
-        self._block: MessageBlock | None = None
-        self._busy = False  # a put, a pause or a larger epoch is awaited
-        self._timer: asyncio.TimerHandle | None = None
-        self._attempts = 0
-        self._next_s = 0.0  # on the loop's clock: a new block begins then at the earliest
-        self._closed = False
-        self.refused_since_s: float | None = None  # on the loop's clock
-        self.refusal: TalosError | None = None
-
-    def add(self, entry: Entry) -> None:
-        """Queue an entry; ``kick`` sends."""
-        self._queue.append(entry)
-
-    def kick(self) -> None:
-        """Send what there is, unless something is on its way or was a moment ago."""
-        if self._busy or self._closed or not (self._block or self._queue):
-            return
-        loop = asyncio.get_running_loop()
-        if loop.time() < self._next_s:
-            self._busy = True
-            self._timer = loop.call_at(self._next_s, self._again)
-            return
-        try:
-            topic = topic_of(self._with.context, self._with.owner(), self.stream)
-        except TalosError as error:
-            self._refused(error)
-            return
-        if not 0 <= self.partition < topic.consumer_partitions:
-            self._moved(self)
-            return
-        self._busy = True
-        self._with.puts.put(topic, self.partition, self._next_block(), self._answered)
-
-    def close(self) -> list[Entry]:
-        """Send nothing more; what was not told."""
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        left = [*self._entries, *self._queue]
-        self._queue.clear()
-        self._entries = []
-        return left
-
-    def renewed(self, epoch: int) -> None:
-        """Begin anew with a larger epoch."""
-        self._epoch, self._sequence, self._announced = epoch, 0, False
-        self._queue.extendleft(reversed(self._entries))
-        self._entries, self._block, self._busy = [], None, False
-        self.kick()
-
-    @property
-    def idle(self) -> bool:
-        """Nothing waits and nothing is on its way."""
-        return not self._queue and not self._entries
-
-    def _next_block(self) -> MessageBlock:
-        if not self._announced:
-            return stamped_block(b"", 0, ProducerStamp(self._producer, self._epoch, 0))
-        if self._block is None:
-            self._next_s = asyncio.get_running_loop().time() + PACE_S
-            self._block = self._take()
-        return self._block
-
-    def _take(self) -> MessageBlock:
-        entries, queue, size = self._entries, self._queue, 0
-        while queue and len(entries) < BLOCK_ENTRIES_MAX:
-            size += queue[0].bytes
-            if entries and size > BLOCK_BYTES_MAX:
-                break
-            entries.append(queue.popleft())
-        messages = [
-            Message(
-                entry.message,
-                partition_key=entry.key[:KEY_BYTES_SHOWN].hex(),
-                sequence_number=str(entry.sequence),
-                create_ms=entry.timestamp_ms,
-                message_type=THRIFT_MESSAGE,
-            )
-            for entry in entries
-        ]
-        small = size < COMPRESSED_BYTES_MIN
-        compression = Compression.NONE if small else Compression.SNAPPY
-        return stamped_block(
-            encode_block(messages, compression),
-            len(messages),
-            ProducerStamp(self._producer, self._epoch, self._sequence),
-            compression=compression,
-            create_ms=entries[-1].timestamp_ms,
-        )
-
-    def _answered(self, _: int, error: TalosError | None) -> None:
-        if self._closed:
-            return
-        if error is None:
-            self._done()
-        elif isinstance(error, ProducerFenced):
-            self._with.counts.fenced += 1
-            self._with.listener.fenced(error)
-        elif isinstance(error, SequenceGap):
-            self._with.counts.resent += len(self._entries)
-            self._with.listener.renew(self)  # busy until then
-        else:
-            block = self._block
-            unknown = isinstance(error, OutcomeUnknown)
-            if block is not None and block.producer is not None and unknown:
-                self._with.counts.resent += len(self._entries)
-                self._block = block._replace(producer=block.producer._replace(repeated=True))
-            self._refused(error)
-
-    def _done(self) -> None:
-        self._busy, self._attempts = False, 0
-        self.refused_since_s = self.refusal = None
-        if not self._announced:
-            self._announced = True
-        else:
-            entries, self._entries, self._block = self._entries, [], None
-            self._sequence += len(entries)
-            self._with.counts.published += len(entries)
-            self._with.counts.blocks += 1
-            self._with.listener.published(entries)
-        self.kick()
-
-    def _refused(self, error: TalosError) -> None:
-        """Try again after a while."""
-        loop = asyncio.get_running_loop()
-        if self.refused_since_s is None:
-            self.refused_since_s = loop.time()
-        self.refusal = error
-        self._busy = True
-        pause_s = min(RETRY_S * 2 ** min(self._attempts, 10), RETRY_MAX_S)
-        self._attempts += 1
-        jitter = int.from_bytes(self._with.context.clock.token(_JITTER_BYTES)) / (1 << 16)
-        self._timer = loop.call_later(pause_s * (0.5 + jitter), self._again)
-
-    def _again(self) -> None:
-        self._busy, self._timer = False, None
-        self.kick()
 
 
 class Publisher:
-    """The lanes of one opening of a shard."""
+    """The lanes of one opening of a shard; ``epoch`` is that of lanes to come."""
 
     def __init__(self, publishing: Publishing, epoch: int) -> None:
         self._with = publishing
@@ -243,7 +26,7 @@ class Publisher:
         self._lanes: dict[tuple[int, int], PublishLane] = {}  # by stream id and partition
 
     def push(self, streams: Mapping[int, StreamState], entries: Iterable[Entry]) -> list[Entry]:
-        """Send entries, each row's in their order; those of streams that are no more come back."""
+        """Queue and send entries, each row's in order; return those whose stream is gone."""
         touched: dict[PublishLane, None] = {}
         unwanted: list[Entry] = []
         for entry in entries:
@@ -259,23 +42,31 @@ class Publisher:
         return unwanted
 
     def end(self, wanted: Callable[[int], bool]) -> list[Entry]:
-        """Stop the lanes of streams that are not wanted any more; what they had not told."""
+        """Close the lanes of streams that are not wanted; return what they had not published."""
         left: list[Entry] = []
         for place in [place for place in self._lanes if not wanted(place[0])]:
             left += self._lanes.pop(place).close()
         return left
 
+    def renew(self, lane: PublishLane, epoch: int) -> None:
+        """A lane needed a larger epoch; lanes to come use it as well."""
+        self.epoch = epoch
+        lane.renewed(epoch)
+
     def refused(self) -> list[PublishLane]:
-        """Lanes whose topic takes nothing now."""
+        """Lanes whose topic rejects puts now."""
         return [lane for lane in self._lanes.values() if lane.refused_since_s is not None]
 
     @property
     def idle(self) -> bool:
-        """Everything is told."""
+        """Everything is published."""
         return all(lane.idle for lane in self._lanes.values())
 
     def _lane(self, stream: StreamState, key: bytes) -> PublishLane:
-        """Where an entry belongs; while some wait for the topic to be seen, behind those."""
+        """The lane of an entry; while some of the stream wait for its topic, the one they are in.
+
+        So an entry never overtakes an earlier one of its row.
+        """
         topic = self._with.context.topics.by_resource(resource_of(stream))
         unplaced = self._lanes.get((stream.id, UNPLACED))
         partition = UNPLACED
@@ -288,24 +79,6 @@ class Publisher:
         return lane
 
     def _moved(self, lane: PublishLane) -> None:
-        """The topic is seen now, or has no such partition any more."""
+        """The topic is visible now, or no longer has this partition."""
         del self._lanes[lane.stream.id, lane.partition]
         self.push({lane.stream.id: lane.stream}, lane.close())
-
-
-def resource_of(stream: StreamState) -> str:
-    """The resource name of a stream's topic."""
-    return str(ResourceName(stream.topic_owner, stream.topic_name, stream.topic_uuid))
-
-
-def topic_of(context: BrokerContext, owner: Principal, stream: StreamState) -> Topic:
-    """The topic of a stream, if the table's owner may put into it.
-
-    Raises: TopicNotExist: it was deleted. PermissionDenied: it may not any more.
-    """
-    topic = context.topics.by_resource(resource_of(stream))
-    if topic is None:
-        raise topic_not_exist(f"{stream.topic_owner}/{stream.topic_name}")
-    if not permissions_of(owner, topic) & int(Permission.PUT_MESSAGE):
-        raise PermissionDenied(f"{owner.id} may not put into topic {stream.topic_name} any more")
-    return topic

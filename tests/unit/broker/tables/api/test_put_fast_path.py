@@ -19,7 +19,7 @@ from tests.unit.broker.tables.support import (
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.tables.api.values import Written
-from opentalos.broker.tables.shard.row_work import Outcome, RowWork, waiting_of
+from opentalos.broker.tables.rows.row_work import Outcome, RowWork, waiting_of
 from opentalos.model.datum import Columns, DataType, Datum
 from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, QuotaExceeded, TalosError
 from opentalos.model.identity import GUEST, Principal
@@ -130,7 +130,7 @@ async def test_errors_of_the_row_are_told_and_a_moved_shard_is_not_one() -> None
         taken, answers = quick(w.broker)
         assert taken
         for shard in list(w.broker.shards._shards.values()):
-            shard.end(PartitionNotServing("it moved"))
+            shard.close(PartitionNotServing("it moved"))
         assert answers == [None]
         assert await w.broker.tables.get(ALICE, "people", key("u", 1)) is None
 

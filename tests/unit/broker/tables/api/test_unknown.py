@@ -238,36 +238,37 @@ async def test_a_lost_right_to_put_holds_messages_back(one: World) -> None:
     server = one.broker.shards._server
     await apply(one.broker, table, put("a", 1))
     (shard,) = one.broker.shards._shards.values()
-    shard._owner = lambda: replace(ALICE, id="mallory")  # type: ignore[method-assign]
-    object.__setattr__(shard._publisher._with, "owner", shard._owner)  # type: ignore[union-attr]
+    assert shard._delivery is not None
+    publisher = shard._delivery._publisher
+    object.__setattr__(publisher._with, "owner", lambda: replace(ALICE, id="mallory"))
     await apply(one.broker, table, put("u", 1))
-    assert shard._publisher is not None
     async with asyncio.timeout(PATIENCE_S):
-        while not shard._publisher.refused():
+        while not publisher.refused():
             await apply(one.broker, table, put("v", 1))
-    object.__setattr__(shard._publisher._with, "owner", lambda: ALICE)
+    object.__setattr__(publisher._with, "owner", lambda: ALICE)
     await until_heard(one.broker, topic, 1, PLAIN)
     await until_cleared(one.broker)
     assert server.counts.gaps == 0
 
 
-async def test_a_look_that_the_store_does_not_answer_is_repeated(one: World) -> None:
+async def test_a_scan_that_the_store_does_not_answer_is_repeated(one: World) -> None:
     table, topic = await streaming(one)
     await apply(one.broker, table, add())
     (shard,) = one.broker.shards._shards.values()
     server = one.broker.shards._server
     rows = break_rows(one.broker)
-    looked = asyncio.Event()
+    scanned = asyncio.Event()
 
     async def refuse(*_: object, **__: object) -> None:
-        looked.set()
+        scanned.set()
         raise StoreUnavailable("away")
 
     rows.scan = refuse  # type: ignore[attr-defined]
-    shard._next_look_s = 0.0
+    assert shard._delivery is not None
+    shard._delivery._scan.next_s = 0.0
     await apply(one.broker, table, add())
     async with asyncio.timeout(PATIENCE_S):
-        await looked.wait()
+        await scanned.wait()
     await apply(one.broker, table, add())
     messages = await until_heard(one.broker, topic, 3)
     assert [m.sequence for m in messages] == [1, 2, 3]

@@ -108,8 +108,8 @@ def break_puts(broker: Broker) -> BreakingPuts:
     puts = BreakingPuts(server.puts)
     object.__setattr__(server, "puts", puts)
     for shard in broker.shards._shards.values():
-        if shard._publisher is not None:
-            object.__setattr__(shard._publisher._with, "puts", puts)
+        if shard._delivery is not None:
+            object.__setattr__(shard._delivery._publisher._with, "puts", puts)
     return puts
 
 
@@ -127,8 +127,8 @@ async def dead(broker: Broker) -> None:
         shards._follower.cancel()
     for shard in list(shards._shards.values()):
         shard._task.cancel()
-        if shard._publisher is not None:
-            shard._publisher.end(lambda _: False)
+        if shard._delivery is not None:
+            shard._delivery.stop()
         await asyncio.gather(shard._task, return_exceptions=True)
     shards._shards.clear()
     broker.context.log.drop_all(PartitionNotServing("the server is dead"))

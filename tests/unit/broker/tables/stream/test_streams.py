@@ -148,7 +148,7 @@ async def test_a_topic_that_grows_gets_new_changes_in_new_partitions() -> None:
 async def test_changes_that_come_soon_after_a_block_share_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("opentalos.broker.tables.stream.publisher.PACE_S", 0.5)
+    monkeypatch.setattr("opentalos.broker.tables.stream.publish_lane.PACE_S", 0.5)
     async with world() as one:
         table, topic = await streaming(one, partitions=1)
         for number in range(60):
@@ -157,15 +157,15 @@ async def test_changes_that_come_soon_after_a_block_share_the_next_one(
         assert one.broker.shards._server.counts.blocks < 60
 
 
-async def test_a_shard_that_has_ended_publishes_nothing_more() -> None:
-    """New lanes would leave out what the former ones had not told."""
+async def test_a_shard_that_has_stopped_publishes_nothing_more() -> None:
+    """New lanes would leave out what the former ones had not published."""
     async with world() as one:
         table, topic = await streaming(one)
         await apply(one.broker, table, put("u", 1))
         await until_heard(one.broker, topic, 1)
         (shard,) = one.broker.shards._shards.values()
-        shard.end(PartitionNotServing("another server has opened it"))
-        assert shard._publisher is not None
+        shard.close(PartitionNotServing("another server has opened it"))
+        assert shard._delivery is not None
         late = Entry(b"k", encode_column(2, 1), Pending(2, 1, 2, b"later"))
-        shard.pending([late])
-        assert shard._publisher.idle
+        shard._delivery.publish([late])
+        assert shard._delivery._publisher.idle

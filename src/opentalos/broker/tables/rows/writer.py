@@ -1,13 +1,14 @@
 """ShardWriter: the groups of one shard, from the rows they read to the answers they give."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from opentalos.broker.tables.row_tables import rows_of
-from opentalos.broker.tables.shard.index_writes import IndexWrites, Item
-from opentalos.broker.tables.shard.row_cache import CachedRow, RowCache
-from opentalos.broker.tables.shard.row_work import RowWork, TableView, Waiting
+from opentalos.broker.tables.rows.index_writes import IndexWrites, Item
+from opentalos.broker.tables.rows.row_cache import CachedRow, RowCache
+from opentalos.broker.tables.rows.row_work import RowWork, TableView, Waiting
 from opentalos.broker.tables.stream.outbox import Entry, Outbox
 from opentalos.model.errors import (
     OutcomeUnknown,
@@ -38,30 +39,30 @@ class Stores(NamedTuple):
     limits: SdsLimits
 
 
-class Opening(NamedTuple):
-    """One opening of a shard. ``outbox``: None while the table has no stream."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What a writer needs of its shard.
 
-    number: int  # of the cache
+    ``number``: of the opening, for the cache. ``now_ms``: time of the group's changes, later than
+    every mark that was issued. ``check`` raises Unavailable if this server must not write now.
+    ``outbox``: None while the table has no stream. ``publish``: these are durable and have to be
+    published, each row's in order.
+    """
+
+    number: int
+    now_ms: Callable[[], int]
+    check: Callable[[], None]
     outbox: Outbox | None
-
-
-class Steps(Protocol):
-    """What a writer asks and tells its shard, sync. ``now_ms``: time of the group's changes, later
-    than every mark that was given. ``check`` raises Unavailable if this server must not write now.
-    ``pending``: these are durable and have to be published, each row's in order."""
-
-    def now_ms(self) -> int: ...
-    def check(self) -> None: ...
-    def pending(self, entries: Iterable[Entry]) -> None: ...
+    publish: Callable[[Iterable[Entry]], None]
 
 
 class ShardWriter:
-    """Writes one group at a time. ``doubt``: an outcome could not be found out, so the shard has
-    to be opened anew before its next group."""
+    """Writes one group at a time. ``doubt``: the outcome of a write could not be found out, so the
+    shard has to reopen before its next group."""
 
-    def __init__(self, stores: Stores, steps: Steps, opening: Opening) -> None:
-        self._stores, self._steps = stores, steps
-        self._number, self._outbox = opening
+    def __init__(self, stores: Stores, opening: Opening) -> None:
+        self._stores, self._opening = stores, opening
+        self._number, self._outbox = opening.number, opening.outbox
         self._view: TableView
         self._token, self._writes = stores.clock.token(TOKEN_BYTES), 0
         self.doubt = False
@@ -84,7 +85,7 @@ class ShardWriter:
                 if not left and not clears:
                     return
                 former = await self._put_entries(left)
-                self._steps.check()
+                self._opening.check()
                 started = True
                 left = await self._written(left, clears, former)
                 started, clears = False, []
@@ -109,7 +110,7 @@ class ShardWriter:
         may be older than another server's write, which a write would find out.
         """
         await self._load(works)
-        now_ms = max(self._steps.now_ms(), self._view.gap_ms)
+        now_ms = max(self._opening.now_ms(), self._view.gap_ms)
         bytes_max = self._stores.limits.record_bytes_max
         for work in works:
             work.decide(self._view, now_ms, bytes_max)
@@ -179,7 +180,7 @@ class ShardWriter:
     def _take_found(self, row: Row | None) -> None:
         """Entries of another owner go out before anything that is written after them."""
         if row is not None and self._outbox is not None:
-            self._steps.pending(self._outbox.add_found(row.key, row.cells))
+            self._opening.publish(self._outbox.add_found(row.key, row.cells))
 
     def _keep(self, work: RowWork) -> None:
         cached = CachedRow(work.version, work.before, work.bytes)
@@ -236,7 +237,7 @@ class ShardWriter:
         for mutation, outcome in zip(clears, outcomes[len(works) :], strict=True):
             self._cleared(mutation, outcome)
         if self._outbox is not None and written:
-            self._steps.pending([entry for work in written for entry in work.entries])
+            self._opening.publish([entry for work in written for entry in work.entries])
         for work in written:
             work.answer()
         if removals:
@@ -313,7 +314,7 @@ class ShardWriter:
 
     def _must_stop(self) -> bool:
         try:
-            self._steps.check()
+            self._opening.check()
         except TalosError:
             return True
         return False

@@ -9,7 +9,7 @@ from tests.unit.broker.tables.support import HASHED, make, pages, put, remove, s
 
 from opentalos.broker.broker import Broker
 from opentalos.broker.tables.row_tables import entries_of, rows_of
-from opentalos.broker.tables.shard.index_writes import IndexWrites
+from opentalos.broker.tables.rows.index_writes import IndexWrites
 from opentalos.catalog.tables.table import Table
 from opentalos.model.errors import TalosError
 from opentalos.ports.row_store import RowMutation, RowStore

@@ -1,0 +1,1 @@
+"""Groups of mutations as reads and writes of rows: what a row becomes, and its one write."""
