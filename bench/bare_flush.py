@@ -1,9 +1,9 @@
-"""The Java client alone: how long hflush of 1 KiB takes, in a process of its own.
+"""The Java client alone: how long hflush of 1 KiB takes, in a separate process.
 
     python -m bench.bare_flush HDFS_FILE CONF_DIR JARS
 
 For each line on stdin, a number of seconds, one line of JSON: flushes per second and the P99. One
-thread writes to one file and flushes, again and again.
+thread writes to one file and flushes continuously.
 """
 
 import json
@@ -23,7 +23,7 @@ STOP_TIMEOUT_S = 20.0
 
 
 class BareFlush:
-    """The program, asked from another process."""
+    """The program, driven by another process."""
 
     def __init__(self, file: str, conf_dir: str, jars: str) -> None:
         command = [sys.executable, "-m", "bench.bare_flush", file, conf_dir, jars]
@@ -57,12 +57,12 @@ class BareFlush:
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError("the bare flush loop ended")
-        told = json.loads(line)
-        return told["per_s"], told["p99_ms"]
+        report = json.loads(line)
+        return report["per_s"], report["p99_ms"]
 
 
 def open_stream(url: str, conf_dir: str, jars: str) -> tuple[Any, Any]:
-    """A stream with a pipeline, and one record as Java has it."""
+    """A stream with an open pipeline, and a record as a Java array."""
     import jpype
 
     start_jvm(JvmLimits(jars=jars), [])
@@ -78,7 +78,7 @@ def open_stream(url: str, conf_dir: str, jars: str) -> tuple[Any, Any]:
 
 
 def flush_times_ms(stream: Any, record: Any, seconds: float) -> list[float]:
-    """Write and flush until the time is over."""
+    """Write and flush for some seconds."""
     times_ms: list[float] = []
     until_s = time.perf_counter() + seconds
     while not times_ms or time.perf_counter() < until_s:
@@ -90,7 +90,7 @@ def flush_times_ms(stream: Any, record: Any, seconds: float) -> list[float]:
 
 
 def main() -> None:
-    """Answer until stdin ends."""
+    """Serve requests until stdin ends."""
     stream, record = open_stream(*sys.argv[1:])
     for line in sys.stdin:
         seconds = float(line)

@@ -1,9 +1,9 @@
-"""How long the pipeline ``billing`` takes for 10 million rows of usage, with two cores.
+"""Run time of the pipeline ``billing`` for 10 million rows of usage on two cores.
 
     python -m bench.billing_figures [--quick]
 
-The rows lie as the pipeline ``metering`` leaves them, one Parquet file an hour of one month. Timed
-is the whole run in a session that is there: read, sum, price, write Parquet and a page per tenant.
+The rows are laid out as by the pipeline ``metering``: one Parquet file per hour of one month. The
+time covers a run in an existing session: read, sum, price, write Parquet and a page per tenant.
 """
 
 import argparse
@@ -67,15 +67,15 @@ price = 0.085
 
 
 def make_usage(home: Path, rows: int) -> int:
-    """A month of usage whose minutes chain; how many rows it has, at least ``rows``."""
+    """Write a month of contiguous usage; return its number of rows, at least ``rows``."""
     hours = range(MONTH.begin_ms, MONTH.end_ms, HOUR_MS)
     partitions = -(-rows // (len(hours) * MINUTES_PER_HOUR))
     tenants = np.arange(partitions) // PARTITIONS_PER_TENANT
     number = np.repeat(np.arange(partitions), MINUTES_PER_HOUR)
     minute = np.tile(np.arange(MINUTES_PER_HOUR), partitions)
     records = 100 + number % 1_000  # of each minute of a partition
-    names = pa.array([f"CLtenant{one:06}" for one in tenants[number]])
-    topics = pa.array([f"{one:032x}" for one in tenants[number]])
+    names = pa.array([f"CLtenant{tenant:06}" for tenant in tenants[number]])
+    topics = pa.array([f"{tenant:032x}" for tenant in tenants[number]])
     table = HourTable(home, "usage", SCHEMA)
     for index, hour_ms in enumerate(hours):
         first = (index * MINUTES_PER_HOUR + minute) * records
@@ -101,7 +101,7 @@ def make_usage(home: Path, rows: int) -> int:
 
 
 def measure(rows: int, repeats: int) -> Figure:
-    """Bill so many rows again and again; the first run is a warm session's, too."""
+    """Bill the rows repeatedly; the session is warm from the first run."""
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         began = time.perf_counter()
@@ -139,31 +139,31 @@ def _bill(spark: SparkSession, home: Path) -> float:
 
 
 def _cpu_s() -> float:
-    """CPU seconds of this process and its Java: on a busy machine they tell more than time."""
+    """CPU seconds of this process and its JVM, which a busy machine distorts less than time."""
     me = psutil.Process()
-    times = [one.cpu_times() for one in (me, *me.children(recursive=True))]
-    return sum(one.user + one.system for one in times)
+    times = [cpu.cpu_times() for cpu in (me, *me.children(recursive=True))]
+    return sum(cpu.user + cpu.system for cpu in times)
 
 
 def _check(home: Path, rows: int) -> None:
-    """What was billed is what was made; else the time would say nothing."""
+    """Verify that the billed usage equals the generated usage."""
     totals = pq.read_table(
         (home / "invoices" / str(MONTH) / "current").resolve() / "totals.parquet"
     )
     made = HourTable(home, "usage", SCHEMA).files()
-    wanted = sum(Decimal(pq.read_table(one, columns=["bytes"])["bytes"].to_numpy().sum().item())
-                 for one in made)  # fmt: skip
+    wanted = sum(Decimal(pq.read_table(file, columns=["bytes"])["bytes"].to_numpy().sum().item())
+                 for file in made)  # fmt: skip
     billed = sum(totals["bytes"].to_pylist())
     assert billed == wanted, f"{billed} bytes billed of {wanted} in {rows} rows"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print the figure, and 1 if its goal was missed."""
+    """Measure and print; exit with 1 if the goal is missed."""
     parser = argparse.ArgumentParser(description="time of billing")
     parser.add_argument("--quick", action="store_true", help="fewer rows, no goal")
     quick = parser.parse_args(argv).quick
     found = measure(QUICK_ROWS, 1) if quick else measure(ROWS, REPEATS)
-    runs = " ".join(f"{one:.1f}" for one in found.values)
+    runs = " ".join(f"{seconds:.1f}" for seconds in found.values)
     rows, invoices = found.notes["rows"], found.notes["invoices"]
     cpu_s = found.notes["cpu_s"]
     print(f"billing of {rows:,} rows, {invoices:,} invoices, local[2]: {runs} s  {found.goal}")

@@ -1,4 +1,4 @@
-"""Signed requests for the benchmarks: a plain blocking client and requests to be replayed."""
+"""Signed requests for benchmarks: a blocking client and requests for replay."""
 
 import hashlib
 import http.client
@@ -29,7 +29,7 @@ from opentalos.wire.signing import HmacState, string_to_sign
 from opentalos.wire.thrift import ServiceSpec, ThriftProtocol, decode_reply, encode_call
 
 CALL_TIMEOUT_S = 60.0
-IDLE_S = 20.0  # a connection that rested longer may be closed by the server: a new one is made
+IDLE_S = 20.0  # the server may have closed a connection that was idle longer; reconnect
 
 
 def signed_request(
@@ -173,7 +173,7 @@ class BenchTopic:
         return signed_request(MESSAGE_SERVICE.path, body)
 
     def stored_messages(self, client: Client) -> int:
-        """Messages in the log by its own count, to hold against what the generator was told."""
+        """The number of messages in the log, to verify the count of the load generator."""
         return sum(self.stored_by_partition(client))
 
     def stored_by_partition(self, client: Client) -> list[int]:

@@ -1,4 +1,4 @@
-"""``make bench-cluster``: figures of a cluster over real backends, a table and JSON."""
+"""``make bench-cluster``: benchmarks of a cluster over real backends."""
 
 import argparse
 import http.client
@@ -39,7 +39,7 @@ PLACEMENT = "placement"  # needs no backend
 
 
 def main() -> int:
-    """Exit 0 when everything could be measured, whatever the figures are."""
+    """Exit with 0 if everything was measured, whether or not goals were met."""
     names = [*GROUPS, PLACEMENT]
     parser = argparse.ArgumentParser(description="Benchmarks of a cluster on this machine.")
     parser.add_argument("group", nargs="*", help=f"some of: {', '.join(names)} (default: all)")
@@ -54,7 +54,7 @@ def main() -> int:
         command = [sys.executable, "-m", "bench.placement_figures"]
         done = subprocess.run([*command, *(["--quick"] if arguments.quick else [])])
         failed += [PLACEMENT] if done.returncode else []
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops the child processes too
     groups = [name for name in chosen if name != PLACEMENT]
     if groups:
         try:
@@ -63,12 +63,12 @@ def main() -> int:
             print(error, file=sys.stderr)
             return 1
         except KeyboardInterrupt:
-            return 130  # as a shell reports an interrupt
+            return 130  # as a shell reports Ctrl-C
     return 1 if failed else 0
 
 
 def _measure(groups: list[str], *, short: bool) -> list[str]:
-    """Print and write the figures; returns the groups that could not be measured."""
+    """Print and write the figures; return the groups that failed."""
     figures: list[Figure] = []
     failed = []
     with (

@@ -1,4 +1,4 @@
-"""How long and how often the figures of a cluster are measured, and with what."""
+"""Durations and repeats of the cluster benchmarks."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,11 @@ class ClusterPlan:
     kills: int = 20
     drains: int = 8
     idle_seal_s: int = 5
-    partitions: int = 1_000  # that a new owner takes at once
+    partitions: int = 1_000  # that a new owner takes over at once
 
 
 def quick(plan: ClusterPlan) -> ClusterPlan:
-    """The same, short: to see that it works."""
+    """A short variant, as a smoke test."""
     return ClusterPlan(
         work=plan.work,
         backends=plan.backends,

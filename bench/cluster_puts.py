@@ -1,4 +1,4 @@
-"""Figures of the write path over real HDFS."""
+"""Benchmarks of the write path over real HDFS."""
 
 import statistics
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ from bench.report import Figure, at_least, at_most
 
 MESSAGE_BYTES = 1024
 PARTITIONS = 8
-CONNECTIONS_GROUPED = 256  # enough that a group is always waiting
+CONNECTIONS_GROUPED = 256  # enough to keep a commit group waiting
 CONNECTIONS = 64
 OPEN_LOOP_SHARE = 0.5  # of the rate of the closed loop
-WARM_UP_S = 6  # Java compiles what is used; 50 to 140 us a put in the first seconds
+WARM_UP_S = 6  # JIT warm-up: 50 to 140 us per put in the first seconds
 
 
 def group_commit_gain(plan: ClusterPlan) -> Iterator[Figure]:
@@ -29,14 +29,14 @@ def group_commit_gain(plan: ClusterPlan) -> Iterator[Figure]:
     }
     with clusters[True], clusters[False]:
         topics = {
-            grouped: one.create_topic("puts", 1, durability="synced")
-            for grouped, one in clusters.items()
+            grouped: cluster.create_topic("puts", 1, durability="synced")
+            for grouped, cluster in clusters.items()
         }
-        for grouped, one in clusters.items():
-            _closed(plan, one, topics[grouped], CONNECTIONS_GROUPED, WARM_UP_S)
+        for grouped, cluster in clusters.items():
+            _closed(plan, cluster, topics[grouped], CONNECTIONS_GROUPED, WARM_UP_S)
         for _ in range(plan.repeats):
-            for grouped, one in clusters.items():
-                run = _closed(plan, one, topics[grouped], CONNECTIONS_GROUPED, plan.seconds)
+            for grouped, cluster in clusters.items():
+                run = _closed(plan, cluster, topics[grouped], CONNECTIONS_GROUPED, plan.seconds)
                 rates[grouped].append(run.requests_per_s)
     ratios = [on / off for on, off in zip(rates[True], rates[False], strict=True)]
     notes = {
@@ -79,7 +79,7 @@ def flushed_puts(plan: ClusterPlan) -> Iterator[Figure]:
 def _latency(
     plan: ClusterPlan, cluster: Cluster, topic: BenchTopic, bare: BareFlush, rate: float
 ) -> Figure:
-    """The two loops in turn, so that a slow minute of the machine meets both."""
+    """Alternate the two loops, so that noise of the machine affects both."""
     ratios, p99s_ms, bare_ms = [], [], []
     for _ in range(plan.repeats):
         _, flush_ms = bare.run(plan.seconds)
@@ -101,7 +101,7 @@ def _latency(
 def _closed(
     plan: ClusterPlan, cluster: Cluster, topic: BenchTopic, connections: int, seconds: int
 ) -> LoadResult:
-    """A closed loop; the log's own count must cover every reply."""
+    """A closed loop; verifies that the log contains every acknowledged message."""
     client = Client(cluster.ports[0])
     before = topic.stored_messages(client)
     run = _replayed(plan, cluster, topic, connections=connections, seconds=seconds)

@@ -1,4 +1,4 @@
-"""Several server processes that make one cluster over real backends, for figures."""
+"""A cluster of server processes over real backends, for benchmarks."""
 
 import base64
 import http.client
@@ -19,12 +19,12 @@ from bench.server import KEY_ID, SECRET, ServerProcess
 from opentalos.backends.ports import free_ports
 from opentalos.wire._generated.message import MESSAGE_SERVICE, GetScheduleInfoRequest
 
-READY_TIMEOUT_S = 150.0  # several Java machines start at once
+READY_TIMEOUT_S = 150.0  # several JVMs start at once
 STOP_TIMEOUT_S = 25.0  # above [cluster] stop_s
 SETTLE_TIMEOUT_S = 120.0
 REST_TIMEOUT_S = 10.0
 POLL_S = 0.1
-STABLE_S = 1.0  # a server that was killed is to have its share again soon
+STABLE_S = 1.0  # a killed server gets its share back soon
 Settings = Mapping[str, Mapping[str, object]]
 UNLIMITED: Settings = {
     "quota": {
@@ -38,7 +38,7 @@ _LOG_LINE = re.compile(r"(\S+)Z \w+ \S+ (.*)")
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float) -> float:
-    """Wait, and return how long it took. RuntimeError when time is over."""
+    """Wait and return the seconds it took. Raises: RuntimeError: timeout."""
     began_s = time.monotonic()
     while not condition():
         waited_s = time.monotonic() - began_s
@@ -49,7 +49,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float) -> fl
 
 
 class Cluster:
-    """Servers by name; each keeps its port. A context manager that starts and ends all."""
+    """Servers by name, which keep their ports; a context manager that starts and stops all."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Cluster:
         names: Sequence[str] = ("s1", "s2", "s3"),
         settings: Settings | None = None,
     ) -> None:
-        self.name = f"b{os.urandom(5).hex()}"  # of HDFS folder, chroot and namespace
+        self.name = f"b{os.urandom(5).hex()}"  # of HDFS directory, chroot and namespace
         self.backends, self.names = backends, names
         folder = folder / self.name
         folder.mkdir(parents=True)
@@ -106,29 +106,29 @@ class Cluster:
         self.end()
 
     def start(self, *names: str) -> None:
-        """Start servers, all unless named, at the same time."""
+        """Start servers concurrently, all unless named."""
         chosen = [self.servers[name] for name in names or self.names]
         with ThreadPoolExecutor(len(chosen)) as pool:
             list(pool.map(ServerProcess.start, chosen))
 
     def end(self) -> None:
-        """kill -9 of all; nobody needs their data again."""
+        """kill -9 all servers; their data is not needed again."""
         for server in self.servers.values():
             if server.running:
                 server.kill()
 
     @property
     def running(self) -> list[str]:
-        """Names of servers whose process runs."""
-        return [name for name, one in self.servers.items() if one.running]
+        """The names of running servers."""
+        return [name for name, server in self.servers.items() if server.running]
 
     @property
     def ports(self) -> list[int]:
-        """Of servers whose process runs."""
+        """The ports of running servers."""
         return [self.servers[name].port for name in self.running]
 
     def call(self, method: str, path: str, name: str = "") -> Any:
-        """One REST call to a server, by default the first that runs."""
+        """Call REST of a server, by default the first running one."""
         port = self.servers[name or self.running[0]].port
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=REST_TIMEOUT_S)
         pair = base64.b64encode(f"{KEY_ID}:{SECRET}".encode()).decode()
@@ -143,25 +143,25 @@ class Cluster:
         return json.loads(text) if text else None
 
     def status(self) -> Any:
-        """What a server says of the cluster."""
+        """The cluster status that a server reports."""
         return self.call("GET", "/rest/v1/cluster")
 
     def settled(self) -> bool:
-        """All running servers serve, see each other, and nothing moves."""
+        """Whether all running servers serve, see each other, and nothing moves."""
         try:
             status = self.status()
         except (OSError, http.client.HTTPException, RuntimeError):
             return False
-        serving = {one["name"] for one in status["servers"] if one["state"] == "serving"}
+        serving = {server["name"] for server in status["servers"] if server["state"] == "serving"}
         quiet = not status["moving"] and not status["unassigned"]
         return serving == set(self.running) and quiet and bool(status["leader"])
 
     def wait_settled(self) -> float:
-        """Wait until it is settled; returns the seconds that took."""
+        """Wait until settled; return the seconds it took."""
         return wait_until(self.settled, "the cluster settles", SETTLE_TIMEOUT_S)
 
     def create_topic(self, name: str, partitions: int, **attributes: str) -> BenchTopic:
-        """A topic whose every partition has a server."""
+        """Create a topic and wait until every partition has a server."""
         client = Client(self.ports[0])
         topic = client.create_topic(name, partitions, **attributes)
         wait_until(
@@ -170,16 +170,18 @@ class Cluster:
         return topic
 
     def owners(self, topic: BenchTopic, name: str = "") -> dict[int, str]:
-        """Which server serves each partition, as a server, by default the first, tells clients."""
-        by_address = {f"127.0.0.1:{one.port}": key for key, one in self.servers.items()}
+        """The server of each partition, as published by a server, by default the first."""
+        by_address = {f"127.0.0.1:{server.port}": key for key, server in self.servers.items()}
         client = Client(self.servers[name or self.running[0]].port)
         request = GetScheduleInfoRequest(topicTalosResourceName=topic.resource)
-        told = client.call(MESSAGE_SERVICE, "getScheduleInfo", request).scheduleInfo
-        known = ((place.partitionId, by_address.get(host)) for place, host in told.items())
+        published = client.call(MESSAGE_SERVICE, "getScheduleInfo", request).scheduleInfo
+        known = (
+            (partition.partitionId, by_address.get(host)) for partition, host in published.items()
+        )
         return {partition: owner for partition, owner in known if owner is not None}
 
     def log_lines(self, since_s: float) -> Iterator[tuple[float, str]]:
-        """Time and text of what all servers logged from then on."""
+        """Time and text of the log lines of all servers since a time."""
         for server in self.servers.values():
             path = server.data.parent / f"{server.data.name}.log"
             for line in path.read_text(errors="replace").splitlines():

@@ -1,4 +1,4 @@
-"""Figures of the SDK's codec alone, without a server: messages per second of one core."""
+"""Benchmark of the SDK's codec without a server: messages per second per core."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,11 +19,11 @@ _TIME_MS: Final = 1_700_000_000_000
 
 
 def codec(plan: Plan) -> Iterator[Figure]:
-    """Records and tables to blocks and back: raw, and with the default compression."""
+    """Encode and decode records and tables: uncompressed and with the default compression."""
     for size in SIZES:
         messages = [
-            one._replace(create_ms=_TIME_MS + number // 50, partition_key=f"key-{number:05}")
-            for number, one in enumerate(messages_of(size)[:BLOCK_MESSAGES])
+            message._replace(create_ms=_TIME_MS + number // 50, partition_key=f"key-{number:05}")
+            for number, message in enumerate(messages_of(size)[:BLOCK_MESSAGES])
         ]
         for compression in (Compression.NONE, Compression.SNAPPY):
             for name, call, count in _calls(size, messages, compression):
@@ -67,7 +67,7 @@ def _calls(
 
 
 def _cpu_s(call: Callable[[], object]) -> float:
-    """CPU seconds of one call, the best of five: a neighbour's cache misses are not the codec's."""
+    """CPU seconds of one call, the best of five, to exclude noise of other processes."""
     call()
     best = float("inf")
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Where the CPU goes while a figure is measured: by part, and what the rest of the machine took."""
+"""CPU usage during a measurement: by component, and of the rest of the machine."""
 
 import os
 from dataclasses import asdict, dataclass
@@ -11,10 +11,10 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuSplit:
-    """CPU seconds, user and system, since each part's start."""
+    """CPU seconds, user and system, since the start of each component."""
 
     server_s: float
-    loop_s: float  # of the server: the thread of its event loop; the rest is Java's and commits'
+    loop_s: float  # of the server: the event loop thread; the rest is the JVM and commits
     datanodes_s: float
     namenode_s: float
     idle_s: float  # of all cores
@@ -25,7 +25,7 @@ class CpuSplit:
         return CpuSplit(**{name: now - then[name] for name, now in asdict(self).items()})
 
     def notes(self, puts: int, generator_s: float) -> dict[str, float]:
-        """Of each put, in microseconds, and the share of the machine that others took."""
+        """Microseconds per put, and the CPU share of other processes."""
         hdfs_s = self.datanodes_s + self.namenode_s
         others_s = self.all_s - self.idle_s - self.server_s - hdfs_s - generator_s
         return {
@@ -40,7 +40,7 @@ class CpuSplit:
 
 
 def cpu_split(server_pid: int, backends: Backends) -> CpuSplit:
-    """As it is now."""
+    """The current values."""
     hdfs = backends.fleet.hdfs
     spent_s = {name: _cpu_s(f"{hdfs.daemon(name).pid}") for name in hdfs.names()}
     namenode_s = spent_s.pop("nn")

@@ -1,4 +1,4 @@
-"""What the disk itself gives, measured in the same run: the yardstick for durable figures."""
+"""Raw disk performance, measured in the same run as the baseline for durable writes."""
 
 import os
 import time
@@ -9,7 +9,7 @@ LARGE_BYTES = 1 << 20
 
 
 def synced_append_latencies_s(folder: Path, *, seconds: float) -> list[float]:
-    """Latency of each append + fdatasync of a bare loop, in seconds, sorted."""
+    """Sorted latencies of append + fdatasync in a bare loop, in seconds."""
     record = os.urandom(RECORD_BYTES)
     descriptor = os.open(folder / "fdatasync.bin", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     latencies = []
@@ -26,7 +26,7 @@ def synced_append_latencies_s(folder: Path, *, seconds: float) -> list[float]:
 
 
 def synced_write_bytes_per_s(folder: Path, *, seconds: float) -> float:
-    """Rate of 1 MiB appends to one file, each synced before the next."""
+    """Throughput of synced 1 MiB appends to one file."""
     record = os.urandom(LARGE_BYTES)
     descriptor = os.open(folder / "large.bin", os.O_CREAT | os.O_WRONLY, 0o600)
     written = 0
@@ -53,7 +53,7 @@ def cat_bytes_per_s(files: list[Path]) -> float:
 
 
 def drop_from_page_cache(files: list[Path]) -> None:
-    """Ask the kernel to forget the files' pages, so that the next read is cold."""
+    """Drop the files from the page cache, so that the next read is cold."""
     for path in files:
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Figures of partitions that change their server after a kill."""
+"""Benchmark of failover: partitions whose server is killed."""
 
 import re
 import statistics
@@ -21,25 +21,25 @@ _RECOVERED = re.compile(
     r"claimed in ([\d.]+) s, recovered in ([\d.]+) s, open in ([\d.]+) s"
 )
 GOAL_S = 4.0
-SLOW = Path(__file__).parent / "out" / "slow-kills.log"  # what servers logged of slower kills
+SLOW = Path(__file__).parent / "out" / "slow-kills.log"  # log lines of servers for slow failovers
 _PHASES = ("detect", "plan", "claim", "recover", "open", "ack")
 
 
 @dataclass
 class Kills:
-    """What was seen of each partition whose server was killed."""
+    """The measured phases of each partition whose server was killed."""
 
     whole_s: list[float] = field(default_factory=list)
     phases_s: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, phases_s: Mapping[str, float]) -> None:
-        """Note the phases of one partition."""
+        """Add the phases of one partition."""
         for name, seconds in phases_s.items():
             self.phases_s.setdefault(name, []).append(seconds)
 
 
 def kill_of_an_owner(plan: ClusterPlan) -> Iterator[Figure]:
-    """kill -9 of each server in turn: until the next acknowledgement on each of its partitions."""
+    """kill -9 each server in turn: time to the next acknowledgement on each of its partitions."""
     kills = Kills()
     SLOW.unlink(missing_ok=True)
     with Cluster(plan.work, plan.backends) as cluster:
@@ -115,7 +115,7 @@ def _kill(cluster: Cluster, topic: BenchTopic, prober: Prober, victim: str, kill
 
 
 def wait_load(prober: Prober) -> None:
-    """Wait until every partition acknowledges, and a little longer."""
+    """Wait until every partition acknowledges, then a little longer."""
     since_s = time.time()
     wait_until(
         lambda: all(prober.first_after(number, since_s) for number in prober.acks),
@@ -130,6 +130,6 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def p99(name: str, unit: str, goal: float, values: Sequence[float]) -> Figure:
-    """The P99 is judged; the median and the largest of all are notes."""
+    """A figure of the P99; median and maximum are notes."""
     notes = {"median": statistics.median(values), "max": max(values), "samples": len(values)}
     return at_most(name, unit, goal, [percentile(values, 0.99)], **notes)

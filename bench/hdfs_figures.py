@@ -1,9 +1,9 @@
-"""Commits through the HDFS adapter against a bare loop on the Java client, in one run.
+"""Commits through the HDFS adapter compared with a bare loop on the Java client.
 
     python -m bench.hdfs_figures URL [--conf-dir DIR] [--jars DIR] [--seconds 5]
 
-URL: hdfs://HOST:PORT/FOLDER; the folder is removed afterwards. Both sides write the same bytes to
-files of the same settings; turns alternate, so that a slow minute of the machine meets both.
+URL: hdfs://HOST:PORT/FOLDER; the directory is removed afterwards. Both sides write the same bytes
+to files with the same settings; runs alternate, so that noise of the machine affects both.
 """
 
 import argparse
@@ -30,13 +30,13 @@ STEPS = 30  # creates, recoveries and closes that are timed
 
 
 class Times:
-    """Durations of one kind, in milliseconds."""
+    """The durations of one operation, in milliseconds."""
 
     def __init__(self) -> None:
         self.ms: list[float] = []
 
     def add(self, began_s: float) -> None:
-        """Note what began at ``began_s`` of the monotonic clock and ends now."""
+        """Add an operation that began at ``began_s`` (monotonic) and ends now."""
         self.ms.append((time.perf_counter() - began_s) * 1e3)
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Times:
 
 
 class Bare:
-    """The Java client as a plain program would use it: one thread per file, three calls."""
+    """The Java client as a simple program uses it: one thread per file, three calls."""
 
     def __init__(self, url: str, limits: HdfsLimits) -> None:
         import jpype
@@ -82,7 +82,7 @@ class Bare:
             stream.hsync if durability is Durability.SYNCED else stream.hflush
         )
         stream.write(self._bytes(payload))
-        sync()  # the first one makes the pipeline
+        sync()  # the first sync creates the pipeline
         while (began_s := time.perf_counter()) < until_s:
             stream.write(self._bytes(payload))
             sync()
@@ -111,7 +111,7 @@ async def adapter(
 
 
 async def steps(store: HdfsFileStore, other: HdfsFileStore) -> None:
-    """What happens once per file: create, first commit, close, take-over, read, delete."""
+    """Operations that happen once per file: create, first commit, close, takeover, read, delete."""
     names = ("create", "first commit", "close", "take-over", "recover closed", "read closed 4 KiB",
              "read open 4 KiB", "list 2", "delete")  # fmt: skip
     all_times = {name: Times() for name in names}
@@ -136,8 +136,8 @@ async def steps(store: HdfsFileStore, other: HdfsFileStore) -> None:
         await other.read(path, position=0, bytes_max=4096)
         await timed("read closed 4 KiB", other.read(path, position=0, bytes_max=4096))
         await timed("list 2", other.list(folder))
-        for one in (path, left):
-            await timed("delete", other.delete(one))
+        for file in (path, left):
+            await timed("delete", other.delete(file))
     for name, times in all_times.items():
         print(f"{name:18} {times}")
 
@@ -166,7 +166,7 @@ async def measure(url: str, jvm: JvmLimits, limits: HdfsLimits, seconds: float) 
 
 
 def rss_mb() -> int:
-    """Resident memory now, in MiB."""
+    """The current resident memory, in MiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() >> 20
 

@@ -1,4 +1,4 @@
-"""Load generators that are not Python: wrk for closed loops, openloop.c for open ones."""
+"""Native load generators: wrk for closed loops, openloop.c for open loops."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _SCALE_US = {"us": 1.0, "ms": 1e3, "s": 1e6, "m": 6e7}
 
 
 class MissingTool(Exception):
-    """A tool that the benchmarks need is not installed; the text says how to get it."""
+    """A required tool is not installed; the text names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,18 @@ class LoadResult:
     p99_us: float
     max_us: float
     client_cpu_s: float
-    p95_us: float = 0.0  # this and the bytes: of openloop only
+    p95_us: float = 0.0  # p95_us and the bytes: only from openloop
     bytes_out: int = 0
     bytes_in: int = 0
 
     def as_json(self) -> dict[str, float]:
-        """For the result file."""
+        """The result as JSON values."""
         return asdict(self)
 
 
 def write_request_file(path: Path, requests: list[bytes]) -> Path:
     """Write whole HTTP requests in the format that both generators read."""
-    path.write_bytes(b"".join(len(one).to_bytes(4, "big") + one for one in requests))
+    path.write_bytes(b"".join(len(request).to_bytes(4, "big") + request for request in requests))
     return path
 
 
@@ -77,7 +77,7 @@ def parse_wrk(text: str, client_cpu_s: float) -> LoadResult:
 def open_loop(
     binary: Path, port: int, requests: Path, *, connections: int, rate: float, seconds: float
 ) -> LoadResult:
-    """Send at a fixed rate; latencies count from when each request was due."""
+    """Send at a fixed rate; latency is measured from the scheduled time of each request."""
     return replay(binary, {port: requests}, connections=connections, rate=rate, seconds=seconds)
 
 

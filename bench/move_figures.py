@@ -1,4 +1,4 @@
-"""Figures of partitions that change their server as planned."""
+"""Benchmark of planned moves of partitions."""
 
 import re
 import time
@@ -13,7 +13,7 @@ from bench.failover_figures import ACK_TIMEOUT_S, LOOK_S, PARTITIONS, p99, perce
 from bench.prober import Prober
 from bench.report import Figure
 
-# What a server says of a partition that it sealed or opened: three spans, up to now.
+# The log line of a sealed or opened partition: three spans that end at the line.
 _SPANS = re.compile(
     r"topic (\S+) partition (\d+) is (sealed|open|recovered) at epoch \d+: "
     r"\w+ in ([\d.]+) s, \w+ in ([\d.]+) s, \w+ in ([\d.]+) s"
@@ -24,18 +24,18 @@ _MS = 1e3
 
 @dataclass
 class Moves:
-    """What was seen of each partition that moved, in ms."""
+    """The measured phases of each moved partition, in ms."""
 
     pauses_ms: list[float] = field(default_factory=list)
     phases_ms: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, name: str, seconds: float) -> None:
-        """Note one phase of one partition."""
+        """Add a phase of a partition."""
         self.phases_ms.setdefault(name, []).append(seconds * _MS)
 
 
 def planned_moves(plan: ClusterPlan) -> Iterator[Figure]:
-    """Drain a server and take it back: the longest pause of each partition that moved."""
+    """Drain and undrain a server: the longest pause of each moved partition."""
     moves = Moves()
     with Cluster(plan.work, plan.backends) as cluster:
         topic = cluster.create_topic("probed", PARTITIONS, durability="synced")
@@ -66,7 +66,7 @@ def _move(
         return (name not in cluster.owners(topic).values()) == draining and not _moving(cluster)
 
     wait_until(over, f"{method} {path} is done", ACK_TIMEOUT_S)
-    time.sleep(LOOK_S)  # the last one opens
+    time.sleep(LOOK_S)  # until the last partition is open
     ended_s = time.time()
     after = cluster.owners(topic)
     spans = _spans(cluster, topic, began_s)
@@ -74,7 +74,7 @@ def _move(
         if after[number] == before[number]:
             continue
         moves.pauses_ms.append(prober.longest_pause_s(number, began_s, ended_s) * _MS)
-        inside = [one.acked_s for one in prober.acks[number] if began_s <= one.acked_s <= ended_s]
+        inside = [ack.acked_s for ack in prober.acks[number] if began_s <= ack.acked_s <= ended_s]
         times = pairwise([began_s, *inside, ended_s])
         pause = max(times, key=lambda pair: pair[1] - pair[0])
         if number in spans["sealed"] and number in spans["open"]:
@@ -99,7 +99,7 @@ def _add_phases(
 def _spans(
     cluster: Cluster, topic: BenchTopic, began_s: float
 ) -> dict[str, dict[int, list[float]]]:
-    """By kind and partition: wall time of the line, then its spans."""
+    """By kind and partition: wall-clock time of the log line, then its spans."""
     uuid = str(topic.resource.topicTalosResourceName).rsplit("#", 1)[1]
     found: dict[str, dict[int, list[float]]] = {"sealed": {}, "open": {}, "recovered": {}}
     for at_s, text in sorted(cluster.log_lines(began_s)):

@@ -1,4 +1,4 @@
-"""What placement moves and how even it makes the servers; pure computation, no server runs.
+"""Moves and balance of placement; pure computation without servers.
 
     python -m bench.placement_figures [--quick]
 
@@ -28,7 +28,7 @@ SERVERS = 10
 PARTITIONS = 2_000
 PARTITIONS_PER_TOPIC = 10
 DAYS = 30
-LEARNED_DAYS = 7  # after them the worst of the plain ring is gone
+LEARNED_DAYS = 7  # warm-up: the initial imbalance of the plain ring is gone
 MOVED_MAX = 0.02  # of all partitions, a day
 DRIFT = 0.1  # sigma of the logarithm of a partition's popularity, a day
 BYTES_PER_DAY = 10**15
@@ -39,7 +39,7 @@ Traffic = Mapping[PartitionKey, int]
 
 @dataclass
 class Month:
-    """Thirty days of one cluster: variance of the following day, and what was moved for it."""
+    """Thirty days of one cluster: variance of the following day, and the moves for it."""
 
     plain: list[float] = field(default_factory=list)
     weighted: list[float] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Month:
     heaviest: int = 0  # traffic of one partition on the last day
 
     def lower_by(self, first_day: int = 0) -> float:
-        """How much lower the variance is, in percent."""
+        """The reduction of the variance, in percent."""
         return 100 * (1 - sum(self.weighted[first_day:]) / sum(self.plain[first_day:]))
 
 
@@ -72,7 +72,7 @@ def main() -> int:
 
 
 def weight_figures(months: Sequence[Month]) -> Iterator[Figure]:
-    """Weights from past days only, judged on the following day; one value per cluster."""
+    """Weights from past days, evaluated on the following day; one value per cluster."""
     lower = [month.lower_by() for month in months]
     learned = [month.lower_by(LEARNED_DAYS) for month in months]
     yield at_least("variance across servers, lower by", "%", 90, lower)
@@ -86,7 +86,7 @@ def weight_figures(months: Sequence[Month]) -> Iterator[Figure]:
 
 
 def simulate(number: int) -> Month:
-    """Zipf traffic (s = 1) that drifts: each day every popularity is multiplied at random."""
+    """Zipf traffic (s = 1) with drift: each day every popularity has a random factor."""
     keys = keys_of(number)
     days = list(traffic_of(keys, random.Random(number)))
     servers = {f"server-{number}-{place}": True for place in range(SERVERS)}
@@ -107,7 +107,7 @@ def simulate(number: int) -> Month:
 
 
 def traffic_of(keys: Sequence[PartitionKey], lots: random.Random) -> Iterator[Traffic]:
-    """One more day than there are: the last one is only judged."""
+    """Traffic by day; one more day than simulated, for the evaluation of the last one."""
     harmonic = sum(1 / rank for rank in range(1, len(keys) + 1))
     by_rank = [round(BYTES_PER_DAY / rank / harmonic) for rank in range(1, len(keys) + 1)]
     popularity = [1 / rank for rank in range(1, len(keys) + 1)]
@@ -116,11 +116,11 @@ def traffic_of(keys: Sequence[PartitionKey], lots: random.Random) -> Iterator[Tr
         order = sorted(range(len(keys)), key=lambda place: -popularity[place])
         found = {keys[place]: traffic for place, traffic in zip(order, by_rank, strict=True)}
         yield {key: found[key] for key in keys}
-        popularity = [one * math.exp(lots.gauss(0, DRIFT)) for one in popularity]
+        popularity = [share * math.exp(lots.gauss(0, DRIFT)) for share in popularity]
 
 
 def movement_figures(clusters: int) -> Iterator[Figure]:
-    """How many partitions a join and a leave move; one value per server and cluster."""
+    """The partitions moved by a join and a leave; one value per server and cluster."""
     joins, leaves, crashes = [], [], []
     for number in range(clusters):
         keys = keys_of(number)
@@ -145,7 +145,7 @@ def assign(
     now: Assignment | None = None,
     weights: Mapping[str, Nodes] | None = None,
 ) -> Assignment:
-    """The plan for servers that are alive (True) or dead, after what was published."""
+    """The plan for servers that are alive (True) or dead, given the published assignment."""
     candidates = {
         name: Candidate(name=name, alive=alive, since_s=0.0) for name, alive in servers.items()
     }
@@ -161,7 +161,7 @@ def assign(
 
 
 def keys_of(number: int) -> list[PartitionKey]:
-    """Partitions of topics that only this cluster has."""
+    """The partitions of topics of this cluster."""
     return [
         PartitionKey(
             f"topic-{number}-{place // PARTITIONS_PER_TOPIC}", place % PARTITIONS_PER_TOPIC
@@ -171,7 +171,7 @@ def keys_of(number: int) -> list[PartitionKey]:
 
 
 def moved(before: Assignment, after: Assignment) -> list[PartitionKey]:
-    """Partitions with another owner."""
+    """The number of partitions with another owner."""
     return [key for key, owner in before.owners.items() if after.owners[key] != owner]
 
 
@@ -184,7 +184,7 @@ def loads(traffic: Traffic, assignment: Assignment) -> dict[str, int]:
 
 
 def draw(month: Month, path: Path) -> None:
-    """Load per server on the last day, with and without weights, and the variance of each day."""
+    """Draw the load per server on the last day, with and without weights, and daily variance."""
     mpl.use("Agg")
     shown, axes = plt.subplots(1, 2, figsize=(12, 4.5), layout="constrained")
     bars, days = axes
@@ -207,8 +207,12 @@ def draw(month: Month, path: Path) -> None:
     bars.legend(fontsize=8)
     numbers = range(1, DAYS + 1)
     scale = (total / 100) ** 2
-    days.plot(numbers, [one / scale for one in month.plain], color="#8a93a3", label="equal")
-    days.plot(numbers, [one / scale for one in month.weighted], color="#1f6feb", label="weights")
+    days.plot(
+        numbers, [variance / scale for variance in month.plain], color="#8a93a3", label="equal"
+    )
+    days.plot(
+        numbers, [variance / scale for variance in month.weighted], color="#1f6feb", label="weights"
+    )
     days.set(
         title="Variance across servers, judged on the following day",
         xlabel="day",

@@ -1,4 +1,4 @@
-"""Puts into every partition again and again, to see when each is acknowledged."""
+"""A prober that puts to every partition continuously and records the acknowledgements."""
 
 import asyncio
 import threading
@@ -13,33 +13,33 @@ from opentalos.wire._generated.message import MESSAGE_SERVICE, GetScheduleInfoRe
 from opentalos.wire.thrift import ThriftProtocol, decode_reply, encode_call
 
 MESSAGE_BYTES = 256
-PAUSE_S = 0.02  # between two puts of one partition: two cores carry servers and backends too
+PAUSE_S = 0.02  # between two puts to one partition: servers and backends share two cores
 RETRY_S = 0.01
 CALL_TIMEOUT_S = 10.0
-SIGNED_ANEW_S = 60.0
-PLACES_EVERY_S = 0.25
+RESIGN_S = 60.0
+ADDRESSES_S = 0.25
 END_TIMEOUT_S = 15.0
 
 
 class Ack(NamedTuple):
-    """One acknowledged put; wall time, to be held against log lines of servers."""
+    """An acknowledged put, in wall-clock time to compare with log lines of servers."""
 
     sent_s: float
     acked_s: float
 
 
 class Prober:
-    """One put after the other for each partition, in a thread of its own.
+    """Puts to each partition sequentially, in a background thread.
 
-    It asks a server for the address of each partition a few times a second, as clients do when a
-    reply says that it was forwarded; while an address does not answer, it goes to the next server.
+    It refreshes the addresses of partitions a few times per second, as clients do after a forwarded
+    reply, and tries the next server if an address does not reply.
     """
 
     def __init__(self, topic: BenchTopic, ports: Callable[[], Sequence[int]]) -> None:
         self._topic, self._ports = topic, ports
         self.acks: dict[int, list[Ack]] = {number: [] for number in range(topic.partitions)}
         self.failures = 0
-        self._places: dict[int, int] = {}  # port by partition
+        self._addresses: dict[int, int] = {}  # port by partition
         self._ended = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
 
@@ -57,7 +57,7 @@ class Prober:
         self._thread.join(END_TIMEOUT_S)
 
     def first_after(self, partition: int, moment_s: float) -> Ack | None:
-        """The first acknowledged put that was sent after a moment."""
+        """The first acknowledged put that was sent at or after a time."""
         return next((ack for ack in self.acks[partition] if ack.sent_s >= moment_s), None)
 
     def longest_pause_s(self, partition: int, since_s: float, until_s: float) -> float:
@@ -68,9 +68,9 @@ class Prober:
 
     async def _run(self) -> None:
         probes = (self._probe(number) for number in self.acks)
-        await asyncio.gather(self._follow_places(), *probes)
+        await asyncio.gather(self._refresh_addresses(), *probes)
 
-    async def _follow_places(self) -> None:
+    async def _refresh_addresses(self) -> None:
         connection = _Connection()
         body = encode_call(
             ThriftProtocol.COMPACT,
@@ -89,35 +89,35 @@ class Prober:
                 )
                 if reply.error is not None:
                     raise ConnectionError(str(reply.error))
-                for place, address in reply.result.scheduleInfo.items():
-                    self._places[place.partitionId] = int(address.rpartition(":")[2] or 0)
+                for partition, address in reply.result.scheduleInfo.items():
+                    self._addresses[partition.partitionId] = int(address.rpartition(":")[2] or 0)
             except (OSError, EOFError, ValueError):
                 turn += 1
                 await asyncio.sleep(RETRY_S)
                 continue
-            await asyncio.sleep(PLACES_EVERY_S)
+            await asyncio.sleep(ADDRESSES_S)
         connection.close()
 
     async def _probe(self, partition: int) -> None:
         connection, turn = _Connection(), partition
         body = self._topic.put_body(partition, MESSAGE_BYTES)
         request, signed_s = b"", 0.0
-        astray = False  # the last try failed: ask any server
+        lost = False  # the last attempt failed: try any server
         while not self._ended.is_set():
-            if time.time() > signed_s + SIGNED_ANEW_S:
+            if time.time() > signed_s + RESIGN_S:
                 request, signed_s = signed_request(MESSAGE_SERVICE.path, body), time.time()
             ports = self._ports()
-            port = 0 if astray else self._places.get(partition, 0)
+            port = 0 if lost else self._addresses.get(partition, 0)
             sent_s = time.time()
             try:
                 content = await connection.send(port or ports[turn % len(ports)], request)
                 reply = decode_reply(
                     ThriftProtocol.COMPACT, MESSAGE_SERVICE.methods["putMessage"], content
                 )
-                astray = reply.error is not None
+                lost = reply.error is not None
             except (OSError, EOFError, ValueError):
-                astray = True
-            if astray:
+                lost = True
+            if lost:
                 self.failures += 1
                 turn += 1
                 await asyncio.sleep(RETRY_S)
@@ -128,14 +128,14 @@ class Prober:
 
 
 class _Connection:
-    """One kept connection, to the server that was asked last."""
+    """A persistent connection to the server that was used last."""
 
     def __init__(self) -> None:
         self._port = 0
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def send(self, port: int, request: bytes) -> bytes:
-        """The body of the reply. Raises: OSError, EOFError, ValueError: there is none."""
+        """The body of the reply. Raises: OSError, EOFError, ValueError: no valid reply."""
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 return await self._send(port, request)
@@ -158,7 +158,7 @@ class _Connection:
         return body
 
     def close(self) -> None:
-        """Cut it."""
+        """Close the connection."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None

@@ -1,4 +1,4 @@
-"""Figures of the write path."""
+"""Benchmarks of the write path."""
 
 import statistics
 from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ def closed_loop_puts(plan: Plan) -> Iterator[Figure]:
 def _closed(
     plan: Plan, server: ServerProcess, topic: BenchTopic, connections: int
 ) -> dict[str, float]:
-    """One closed-loop run; the log's own count must cover every reply."""
+    """One closed-loop run; verifies that the log contains every acknowledged message."""
     client = Client(server.port)
     requests = load.write_request_file(
         plan.work / "put.bin", topic.put_requests(block_bytes=MESSAGE_BYTES)
@@ -133,7 +133,7 @@ def open_loop_latency(plan: Plan) -> Iterator[Figure]:
 
 
 def batched_puts(plan: Plan) -> Iterator[Figure]:
-    """1 MiB blocks against the disk's own synced write rate in the same run."""
+    """1 MiB blocks compared with the raw synced write rate of the disk."""
     shares, notes = [], {}
     with ServerProcess(plan.folder("batched"), settings=UNLIMITED) as server:
         client = Client(server.port)
@@ -152,7 +152,7 @@ def batched_puts(plan: Plan) -> Iterator[Figure]:
 
 
 def hanging_topic(plan: Plan) -> Iterator[Figure]:
-    """How much a topic whose storage hangs slows another one."""
+    """The slowdown of a topic while the storage of another one hangs."""
     binary = load.build_open_loop(plan.work)
     changes, notes = [], {}
     for _ in range(plan.repeats):

@@ -13,12 +13,12 @@ decided from projections of the days before it, by the code that the server runs
 - *wrongly refused*: rejected although the traffic of the following 30 days needs, with the
   configured reserve, at least 80 % of the partitions that were asked for.
 
-Tenants that are no liars know their next 30 days within some 15 %. Whoever is rejected asks again
-a week later. A person answers after two days and knows the tenant's plans. Another 30 % of
-capacity is ordered when 70 % of the partitions are granted, and comes five days later.
+Honest tenants know their next 30 days within some 15 %. A rejected tenant asks again a week later.
+A person decides after two days and knows the tenant's plans. Another 30 % of capacity is ordered
+when 70 % of the partitions are granted, and arrives five days later.
 
-Growth that nothing in the history announces cannot be told from exaggeration; a line of its own
-says what becomes of tenants that send several times as much from one day to the next.
+Growth without any sign in the history cannot be distinguished from exaggeration; a separate line
+shows the outcome for tenants whose traffic multiplies from one day to the next.
 """
 
 import argparse
@@ -80,7 +80,7 @@ Policy = Callable[[Request, Projection | None, Taken, QuotaApprovalLimits], Deci
 
 @dataclass(frozen=True, kw_only=True)
 class Decided:
-    """A request and what became of it."""
+    """A request and its outcome."""
 
     tenant: Tenant
     day: int
@@ -99,7 +99,7 @@ class Decided:
 
 @dataclass
 class Cluster:
-    """What the replay changes day by day."""
+    """The state that the replay changes day by day."""
 
     limits: QuotaApprovalLimits
     grants: dict[str, PartitionQuota]
@@ -127,10 +127,10 @@ class Population:
         self.tenants = tenants(count, np.random.default_rng(seed))
         random = np.random.default_rng([seed, 2])
         self.tenants = [
-            surprised(one, random)
-            if one.kind is Kind.STEADY and random.random() < surprises
-            else one
-            for one in self.tenants
+            surprised(tenant, random)
+            if tenant.kind is Kind.STEADY and random.random() < surprises
+            else tenant
+            for tenant in self.tenants
         ]
         self._known: dict[int, dict[str, Projection]] = {}  # by day
 
@@ -141,12 +141,12 @@ class Population:
         return self._known[day]
 
     def _projected(self, day: int) -> Iterator[tuple[str, Projection]]:
-        for one in self.tenants:
-            first = max(one.start, day - HISTORY_DAYS_MAX)
+        for tenant in self.tenants:
+            first = max(tenant.start, day - HISTORY_DAYS_MAX)
             if first < day:
-                peaks = one.offered[first:day]
-                fields = projected(one.name, peaks, peaks / 3, day * DAY_MS)
-                yield one.name, Projection(**{**fields, "season": tuple(fields["season"])})
+                peaks = tenant.offered[first:day]
+                fields = projected(tenant.name, peaks, peaks / 3, day * DAY_MS)
+                yield tenant.name, Projection(**{**fields, "season": tuple(fields["season"])})
 
 
 class Replay:
@@ -167,9 +167,9 @@ class Replay:
         self._cluster = self._first_day(SCARCE if scarce else ROOM[seed % len(ROOM)])
         self._claims = Claims(self._cluster.limits)
         self._exaggerates = {
-            one.name: self._random.uniform(*EXAGGERATED)
-            for one in self._tenants
-            if one.kind is Kind.LIAR
+            tenant.name: self._random.uniform(*EXAGGERATED)
+            for tenant in self._tenants
+            if tenant.kind is Kind.LIAR
         }
 
     def run(self) -> Cluster:
@@ -177,10 +177,10 @@ class Replay:
         for day in range(HISTORY_DAYS, HISTORY_DAYS + self._days):
             projections = self._population.projections(day)
             self._answer(day)
-            for one in self._tenants:
-                total = self._wanted(one, day)
+            for tenant in self._tenants:
+                total = self._wanted(tenant, day)
                 if total is not None:
-                    self._decide(one, total, day, projections)
+                    self._decide(tenant, total, day, projections)
             self._carry(day)
         for day in range(HISTORY_DAYS + self._days, DAYS):
             self._carry(day)
@@ -190,10 +190,10 @@ class Replay:
         """Everybody who is there has what it needs, granted long ago."""
         limits = QuotaApprovalLimits()
         cluster = Cluster(limits, {})
-        for one in self._tenants:
-            if one.start < HISTORY_DAYS:
-                highest = one.highest(HISTORY_DAYS - 14, 14)
-                cluster.grant(one, needed(int(highest), limits) + 1, 0)
+        for tenant in self._tenants:
+            if tenant.start < HISTORY_DAYS:
+                highest = tenant.highest(HISTORY_DAYS - 14, 14)
+                cluster.grant(tenant, needed(int(highest), limits) + 1, 0)
         partitions = sum(grant.total for grant in cluster.grants.values())
         cluster.limits = replace(
             limits,
@@ -202,40 +202,40 @@ class Replay:
         )
         return cluster
 
-    def _wanted(self, one: Tenant, day: int) -> int | None:
+    def _wanted(self, tenant: Tenant, day: int) -> int | None:
         """What a tenant asks for today, if it asks."""
         cluster, limits = self._cluster, self._cluster.limits
-        if day < one.start - 1 or day - cluster.asked_on.get(one.name, -DAYS) < AGAIN_DAYS:
+        if day < tenant.start - 1 or day - cluster.asked_on.get(tenant.name, -DAYS) < AGAIN_DAYS:
             return None
-        total, need = cluster.total(one), needed(int(one.offered[day]), limits)
+        total, need = cluster.total(tenant), needed(int(tenant.offered[day]), limits)
         if need <= ASKS_BELOW * total and self._random.random() > PLANS_A_DAY:
             return None
-        estimate = one.highest(day) * self._random.lognormal(0.0, ESTIMATE_SIGMA)
-        asked = needed(int(estimate * self._exaggerates.get(one.name, 1.0)), limits)
+        estimate = tenant.highest(day) * self._random.lognormal(0.0, ESTIMATE_SIGMA)
+        asked = needed(int(estimate * self._exaggerates.get(tenant.name, 1.0)), limits)
         return asked if asked > total else None
 
     def _decide(
-        self, one: Tenant, asked: int, day: int, projections: dict[str, Projection]
+        self, tenant: Tenant, asked: int, day: int, projections: dict[str, Projection]
     ) -> None:
         cluster, now_ms = self._cluster, day * DAY_MS
-        projection, before = projections.get(one.name), cluster.total(one)
+        projection, before = projections.get(tenant.name), cluster.total(tenant)
         request = Request(total=asked, in_force=before, at_ms=now_ms)
         began, began_cpu = time.perf_counter(), time.thread_time()
-        taken = self._claims.taken(one.name, cluster.grants, {}, projections, now_ms)
+        taken = self._claims.taken(tenant.name, cluster.grants, {}, projections, now_ms)
         decision = self._policy(request, projection, taken, cluster.limits)
         seconds, cpu_s = time.perf_counter() - began, time.thread_time() - began_cpu
         decided = Decided(
-            tenant=one, day=day, asked=asked, before=before, decision=decision,
+            tenant=tenant, day=day, asked=asked, before=before, decision=decision,
             seconds=seconds, cpu_s=cpu_s,
-            needs=needed(int(one.highest(day)), cluster.limits),
+            needs=needed(int(tenant.highest(day)), cluster.limits),
             projected=projection is not None
             and projection.days >= cluster.limits.history_days_min,
         )  # fmt: skip
-        cluster.asked_on[one.name] = day
+        cluster.asked_on[tenant.name] = day
         cluster.decided.append(decided)
         match decision.outcome:
             case Outcome.APPROVE:
-                cluster.grant(one, asked, day, max(1, decision.bytes_per_s))
+                cluster.grant(tenant, asked, day, max(1, decision.bytes_per_s))
             case Outcome.HUMAN:
                 cluster.waiting.append(decided)
 
@@ -243,16 +243,16 @@ class Replay:
         """A person decides what has waited long enough; what was ordered comes."""
         cluster = self._cluster
         limits = cluster.limits
-        for one in [one for one in cluster.waiting if one.day + PERSON_DAYS <= day]:
-            cluster.waiting.remove(one)
+        for request in [request for request in cluster.waiting if request.day + PERSON_DAYS <= day]:
+            cluster.waiting.remove(request)
             others = sum(
-                grant.total for name, grant in cluster.grants.items() if name != one.tenant.name
+                grant.total for name, grant in cluster.grants.items() if name != request.tenant.name
             )
             offered = sum(other.highest(day) for other in self._tenants)
-            fits = others + one.asked <= limits.capacity_partitions * limits.fill_max
+            fits = others + request.asked <= limits.capacity_partitions * limits.fill_max
             fits = fits and offered <= limits.capacity_bytes_per_s * limits.fill_max
-            if fits and one.asked <= 1.5 * one.needs:
-                cluster.grant(one.tenant, one.asked, day)
+            if fits and request.asked <= 1.5 * request.needs:
+                cluster.grant(request.tenant, request.asked, day)
         granted = sum(grant.total for grant in cluster.grants.values())
         if (
             not self._scarce
@@ -272,7 +272,8 @@ class Replay:
     def _carry(self, day: int) -> None:
         cluster, a_partition = self._cluster, self._cluster.limits.partition_bytes_per_s
         sent = sum(
-            min(float(one.offered[day]), cluster.total(one) * a_partition) for one in self._tenants
+            min(float(tenant.offered[day]), cluster.total(tenant) * a_partition)
+            for tenant in self._tenants
         )
         partitions = sum(grant.total for grant in cluster.grants.values())
         cluster.carried.append((sent, partitions, cluster.limits))
@@ -287,36 +288,36 @@ def overloads(cluster: Cluster) -> list[Decided]:
     }
     a_partition = cluster.limits.partition_bytes_per_s
     return [
-        one
-        for one in cluster.decided
-        if one.outcome is Outcome.APPROVE
+        request
+        for request in cluster.decided
+        if request.outcome is Outcome.APPROVE
         and any(
-            day in days and one.tenant.offered[day] > one.before * a_partition
-            for day in range(one.day, one.day + HORIZON_DAYS)
+            day in days and request.tenant.offered[day] > request.before * a_partition
+            for day in range(request.day, request.day + HORIZON_DAYS)
         )
     ]
 
 
 def wrongly_refused(decided: Sequence[Decided]) -> list[Decided]:
-    """Rejected, though most of it was needed then."""
+    """Rejected requests of which most was needed."""
     return [
-        one
-        for one in decided
-        if one.outcome is Outcome.REJECT and one.needs >= (1 - TOLERANCE) * one.asked
+        request
+        for request in decided
+        if request.outcome is Outcome.REJECT and request.needs >= (1 - TOLERANCE) * request.asked
     ]
 
 
 def approve_all(
     request: Request, projection: Projection | None, taken: Taken, limits: QuotaApprovalLimits
 ) -> Decision:
-    """For comparison: everybody gets everything."""
+    """For comparison: approve every request."""
     return Decision(outcome=Outcome.APPROVE, reason="", approvable=0, granted=request.total)
 
 
 def reject_all(
     request: Request, projection: Projection | None, taken: Taken, limits: QuotaApprovalLimits
 ) -> Decision:
-    """For comparison: nobody gets anything."""
+    """For comparison: reject every request."""
     return Decision(outcome=Outcome.REJECT, reason="", approvable=0)
 
 
@@ -346,19 +347,19 @@ def largest_decision_ms() -> float:
 
 
 def figures(clusters: Sequence[Cluster], scarce: Sequence[Cluster]) -> list[Figure]:
-    """All seeds together, and what of the same holds where no capacity is ever added."""
-    decided = [one for cluster in clusters for one in cluster.decided]
+    """The figures over all seeds, with and without added capacity."""
+    decided = [request for cluster in clusters for request in cluster.decided]
     count = len(decided)
-    outcomes = Counter(one.outcome for one in decided)
+    outcomes = Counter(request.outcome for request in decided)
     floor = QuotaApprovalLimits().floor_partitions
-    large = [one for one in decided if one.asked > floor]
-    large_automatic = sum(one.outcome is not Outcome.HUMAN for one in large)
-    wrong, bad = wrongly_refused(decided), sum(len(overloads(one)) for one in clusters)
-    bad_scarce = sum(len(overloads(one)) for one in scarce)
+    large = [request for request in decided if request.asked > floor]
+    large_automatic = sum(request.outcome is not Outcome.HUMAN for request in large)
+    wrong, bad = wrongly_refused(decided), sum(len(overloads(cluster)) for cluster in clusters)
+    bad_scarce = sum(len(overloads(cluster)) for cluster in scarce)
     refused = max(outcomes[Outcome.REJECT], 1)
     automatic = 100 * (1 - outcomes[Outcome.HUMAN] / count)
-    p99_ms = 1_000 * float(np.quantile([one.seconds for one in decided], 0.99))
-    longest_ms = 1_000 * max(one.cpu_s for one in decided)
+    p99_ms = 1_000 * float(np.quantile([request.seconds for request in decided], 0.99))
+    longest_ms = 1_000 * max(request.cpu_s for request in decided)
     return [
         at_least(
             "decided without a person", "%", 90, [automatic], requests=count,
@@ -381,25 +382,27 @@ def figures(clusters: Sequence[Cluster], scarce: Sequence[Cluster]) -> list[Figu
 
 
 def _left(clusters: Sequence[Cluster]) -> float:
-    """Percent of requests that a person has to decide."""
-    decided = [one for cluster in clusters for one in cluster.decided]
-    return 100 * sum(one.outcome is Outcome.HUMAN for one in decided) / len(decided)
+    """Percentage of requests that require manual approval."""
+    decided = [request for cluster in clusters for request in cluster.decided]
+    return 100 * sum(request.outcome is Outcome.HUMAN for request in decided) / len(decided)
 
 
 def by_kind(clusters: Sequence[Cluster]) -> str:
     """Requests by kind of tenant and outcome."""
     rows = []
-    decided = [one for cluster in clusters for one in cluster.decided]
+    decided = [request for cluster in clusters for request in cluster.decided]
     for kind in Kind:
-        outcomes = Counter(one.outcome for one in decided if one.tenant.kind is kind)
-        wrong = len(wrongly_refused([one for one in decided if one.tenant.kind is kind]))
+        outcomes = Counter(request.outcome for request in decided if request.tenant.kind is kind)
+        wrong = len(
+            wrongly_refused([request for request in decided if request.tenant.kind is kind])
+        )
         counts = ", ".join(f"{outcomes[outcome]} {outcome.value}" for outcome in Outcome)
         rows.append(f"  {kind.value:<10} {counts}, {wrong} wrongly refused")
     return "\n".join(rows)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Replay, print, write; 1 if a goal is not met."""
+    """Replay, print and write; exit with 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description="Ninety days of requests for partitions.")
     parser.add_argument("--quick", action="store_true", help="few seeds, to see it work")
     parser.add_argument("--seed", type=int, help="of one replay instead of all")
@@ -417,10 +420,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             shaken.append(Replay(Population(seed, surprises=SURPRISES)).run())
         print(f"seed {seed}: {len(clusters[-1].decided)} requests", file=sys.stderr, flush=True)
     measured = figures(clusters, scarce)
-    led = sum(len(overloads(one)) for one in wild)
-    shaken_decided = [one for cluster in shaken for one in cluster.decided]
+    led = sum(len(overloads(cluster)) for cluster in wild)
+    shaken_decided = [request for cluster in shaken for request in cluster.decided]
     shaken_wrong = 100 * len(wrongly_refused(shaken_decided)) / len(shaken_decided)
-    shaken_led = sum(len(overloads(one)) for one in shaken)
+    shaken_led = sum(len(overloads(cluster)) for cluster in shaken)
     print(f"{len(seeds)} seeds of {TENANTS} tenants, {REPLAY_DAYS} days")
     print(table(measured))
     print(by_kind(clusters))
@@ -435,7 +438,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     print(by_kind(shaken))
     write_json(OUT / "quota_replay.json", measured)
-    return 0 if all(one.met is not False for one in measured) else 1
+    return 0 if all(figure.met is not False for figure in measured) else 1
 
 
 if __name__ == "__main__":

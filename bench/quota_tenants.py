@@ -18,7 +18,7 @@ Series = NDArray[np.float64]
 
 
 class Kind(StrEnum):
-    """How a tenant's traffic goes, or that it asks for far too much."""
+    """The traffic pattern of a tenant, or that it asks for far too much."""
 
     STEADY = "steady"
     GROWING = "growing"
@@ -45,7 +45,7 @@ SHARES = {
 class Tenant:
     """``offered``: bytes/s of the busiest minute of each day; 0 before day ``start``.
 
-    ``planned`` is the same without accidents, which nobody foresees or needs partitions for.
+    ``planned`` is the same without accidents, which cannot be foreseen and need no partitions.
     """
 
     name: str
@@ -60,16 +60,18 @@ class Tenant:
 
 
 def tenants(count: int, random: np.random.Generator) -> list[Tenant]:
-    """So many, in the shares of ``SHARES``."""
+    """Generate tenants in the proportions of ``SHARES``."""
     kinds = random.choice(list(SHARES), size=count, p=list(SHARES.values()))
     return [_tenant(f"CL{number}", Kind(kind), random) for number, kind in enumerate(kinds)]
 
 
-def surprised(one: Tenant, random: np.random.Generator) -> Tenant:
-    """The same tenant, with a multiple of its traffic from some day on that nothing announces."""
+def surprised(tenant: Tenant, random: np.random.Generator) -> Tenant:
+    """The same tenant, with multiplied traffic from a random day on, without a sign before."""
     days = np.arange(DAYS)
     jump = np.where(days >= random.integers(HISTORY_DAYS + 10, DAYS - 10), random.uniform(3, 15), 1)
-    return Tenant(one.name, Kind.SURPRISING, one.start, one.offered * jump, one.planned * jump)
+    return Tenant(
+        tenant.name, Kind.SURPRISING, tenant.start, tenant.offered * jump, tenant.planned * jump
+    )
 
 
 def _tenant(name: str, kind: Kind, random: np.random.Generator) -> Tenant:

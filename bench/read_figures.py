@@ -1,4 +1,4 @@
-"""Figures of the read path: tail fetches from memory, cold fetches from disk."""
+"""Benchmarks of the read path: tail fetches from memory, cold fetches from disk."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from bench.report import Figure, at_least
 from bench.server import ServerProcess
 
 BLOCK_BYTES = 1 << 20
-TAIL_BLOCKS = 32  # well inside the tail cache
+TAIL_BLOCKS = 32  # fits in the tail cache
 FETCH_BYTES = 8 << 20
 
 
@@ -48,7 +48,7 @@ def tail_fetch(plan: Plan) -> Iterator[Figure]:
 
 
 def cold_fetch(plan: Plan) -> Iterator[Figure]:
-    """A partition read once from end to end, page cache dropped, against cat of its files."""
+    """A full read of a partition with a cold page cache, compared with cat of its files."""
     shares, notes = [], {}
     data = plan.folder("cold")
     blocks = plan.cold_blocks

@@ -1,4 +1,4 @@
-"""Figures of one run: a table for people, JSON for machines."""
+"""The figures of a benchmark run, as a table and as JSON."""
 
 import json
 import platform
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One measured figure with its goal. ``met`` is None where there is only a report."""
+    """A measured figure and its goal; ``met`` is None without a goal."""
 
     name: str
     unit: str
@@ -21,12 +21,12 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """The value to quote."""
+        """The median of the values."""
         return statistics.median(self.values)
 
 
 def at_least(name: str, unit: str, goal: float, values: Sequence[float], **notes: float) -> Figure:
-    """A figure whose median should reach ``goal``."""
+    """A figure whose median should be at least ``goal``."""
     met = statistics.median(values) >= goal
     return Figure(
         name=name,
@@ -39,7 +39,7 @@ def at_least(name: str, unit: str, goal: float, values: Sequence[float], **notes
 
 
 def at_most(name: str, unit: str, goal: float, values: Sequence[float], **notes: float) -> Figure:
-    """A figure whose median should not exceed ``goal``."""
+    """A figure whose median should be at most ``goal``."""
     met = statistics.median(values) <= goal
     return Figure(
         name=name,
@@ -54,15 +54,17 @@ def at_most(name: str, unit: str, goal: float, values: Sequence[float], **notes:
 def table(figures: Sequence[Figure]) -> str:
     """Columns: figure, goal, median, range, met, notes."""
     rows = [("figure", "goal", "median", "min .. max", "met", "notes")]
-    for one in figures:
+    for figure in figures:
         notes = ", ".join(
             f"{key} {_number(value) if isinstance(value, int | float) else value}"
-            for key, value in one.notes.items()
+            for key, value in figure.notes.items()
         )
-        met = {True: "yes", False: "NO", None: "-"}[one.met]
-        span = f"{_number(min(one.values))} .. {_number(max(one.values))}"
-        goal = f"{one.goal} {one.unit}" if one.goal else "report"
-        rows.append((one.name, goal, f"{_number(one.median)} {one.unit}", span, met, notes))
+        met = {True: "yes", False: "NO", None: "-"}[figure.met]
+        span = f"{_number(min(figure.values))} .. {_number(max(figure.values))}"
+        goal = f"{figure.goal} {figure.unit}" if figure.goal else "report"
+        rows.append(
+            (figure.name, goal, f"{_number(figure.median)} {figure.unit}", span, met, notes)
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[5]])
@@ -72,10 +74,10 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def write_json(path: Path, figures: Sequence[Figure]) -> None:
-    """All figures with every value, and what they were measured on."""
+    """Write all figures with their values and a description of the machine."""
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = {"python": platform.python_version(), "system": platform.platform()}
-    document = {"machine": machine, "figures": [asdict(one) for one in figures]}
+    document = {"machine": machine, "figures": [asdict(figure) for figure in figures]}
     path.write_text(json.dumps(document, indent=2) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""Figures of a rolling restart: what moves, and what consumers notice."""
+"""Benchmark of a rolling restart: moves of partitions and effects on consumers."""
 
 import contextlib
 import time
@@ -17,7 +17,7 @@ PARTITIONS = 10
 WORKERS = 2
 GROUP = "steady"
 SHARED_TIMEOUT_S = 120.0
-QUIET_S = 5.0  # the group is settled when nothing changed for so long
+QUIET_S = 5.0  # the group is settled after this time without changes
 STOP_TIMEOUT_S = 25.0
 RESTART_S = 60.0  # "in time"; a server is back in a few seconds unless the machine is busy
 LEASE_S = 90.0  # against it as the defaults are, 30 to 20: a consumer outlasts its server's restart
@@ -26,7 +26,7 @@ Openings = Mapping[str, tuple[str, int]]
 
 
 def rolling_restart(plan: ClusterPlan) -> Iterator[Figure]:
-    """Five servers, one after the other, under puts and two consumers of the official SDK."""
+    """Restart five servers one by one, under puts and two consumers of the official SDK."""
     pauses_s: list[float] = []
     away_s: list[float] = []
     moved = 0
@@ -84,14 +84,14 @@ def _worker(plan: ClusterPlan, cluster: Cluster, topic: BenchTopic, number: int)
 
 
 def _leases(cluster: Cluster, topic: BenchTopic) -> dict[str, list[int]]:
-    """Partitions by consumer, as the group's coordinator has them."""
+    """Partitions by consumer, from the coordinator of the group."""
     request = QueryWorkerRequest(consumerGroup=GROUP, topicTalosResourceName=topic.resource)
-    told = Client(cluster.ports[0]).call(CONSUMER_SERVICE, "queryWorker", request).workerMap
-    return {worker: sorted(partitions) for worker, partitions in told.items()}
+    workers = Client(cluster.ports[0]).call(CONSUMER_SERVICE, "queryWorker", request).workerMap
+    return {worker: sorted(partitions) for worker, partitions in workers.items()}
 
 
 def _wait_shared(cluster: Cluster, topic: BenchTopic) -> dict[str, list[int]]:
-    """Wait until the consumers share all partitions, and go on so for a while."""
+    """Wait until the consumers share all partitions and stay so for a while."""
     seen: tuple[dict[str, list[int]], float] = ({}, 0.0)
 
     def shared() -> bool:
@@ -99,7 +99,7 @@ def _wait_shared(cluster: Cluster, topic: BenchTopic) -> dict[str, list[int]]:
         held = _leases(cluster, topic)
         if held != seen[0]:
             seen = (held, time.monotonic())
-        everything = sorted(number for one in held.values() for number in one)
+        everything = sorted(number for partitions in held.values() for number in partitions)
         whole = everything == list(range(PARTITIONS)) and all(held.values())
         return whole and len(held) == WORKERS and time.monotonic() > seen[1] + QUIET_S
 
@@ -108,10 +108,10 @@ def _wait_shared(cluster: Cluster, topic: BenchTopic) -> dict[str, list[int]]:
 
 
 def moved_between(before: Openings, after: Openings) -> int:
-    """How many partitions were opened in between, each under a new owner.
+    """The number of partitions opened under a new owner in between.
 
-    An opening is what a move costs. Schedule info would tell of more: while a server is away, the
-    others name themselves, so that clients have somebody to ask.
+    Schedule info would overstate moves: while a server is down, the others publish their own
+    addresses for its partitions.
     """
     return sum(
         count - (before[name][1] if before.get(name, ("", 0))[0] == incarnation else 0)
@@ -120,8 +120,11 @@ def moved_between(before: Openings, after: Openings) -> int:
 
 
 def _openings(cluster: Cluster, but: str) -> Openings:
-    """Of every server except one. Raises: RuntimeError: one does not tell."""
-    servers = [one for one in cluster.status()["servers"] if one["name"] != but]
-    if silent := [one["name"] for one in servers if not one["answers"]]:
+    """Openings by server, except one. Raises: RuntimeError: a server does not reply."""
+    servers = [server for server in cluster.status()["servers"] if server["name"] != but]
+    if silent := [server["name"] for server in servers if not server["answers"]]:
         raise RuntimeError(f"{silent} did not tell what they opened")
-    return {one["name"]: (one["incarnation"], one["counters"]["openings"]) for one in servers}
+    return {
+        server["name"]: (server["incarnation"], server["counters"]["openings"])
+        for server in servers
+    }

@@ -1,4 +1,4 @@
-"""``make bench``: measure every figure in turn, print a table, write JSON."""
+"""``make bench``: run every benchmark of one server, print a table and write JSON."""
 
 import argparse
 import sys
@@ -29,10 +29,10 @@ GROUPS: dict[str, Callable[[Plan], Iterator[Figure]]] = {
 
 
 def main() -> int:
-    """Exit 0 when everything could be measured, whatever the figures are."""
+    """Exit with 0 if everything was measured, whether or not goals were met."""
     parser = argparse.ArgumentParser(description="Benchmarks of one server on this machine.")
     parser.add_argument("group", nargs="*", help=f"some of: {', '.join(GROUPS)} (default: all)")
-    parser.add_argument("--quick", action="store_true", help="short single runs, to see it work")
+    parser.add_argument("--quick", action="store_true", help="short single runs, as a smoke test")
     parser.add_argument("--work", type=Path, help="folder on the disk under test (default: here)")
     arguments = parser.parse_args()
     if unknown := set(arguments.group) - set(GROUPS):

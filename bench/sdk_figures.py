@@ -1,7 +1,7 @@
-"""``make bench-sdk``: our SDK against the official one, in messages per CPU second of the client.
+"""``make bench-sdk``: our SDK compared with the official SDK, in messages per CPU second.
 
-Each job runs in a process of its own, ours and the official one in turn, against one server on
-this machine. CPU seconds count all threads of the client process; the server's are in the notes.
+Each job runs in a separate process, alternating between both SDKs, against one server on this
+machine. CPU seconds cover all threads of the client process; those of the server are notes.
 """
 
 import argparse
@@ -39,7 +39,7 @@ _QUICK_SHARE: Final = 10  # --quick does a tenth of the messages
 
 
 class Job(NamedTuple):
-    """What one client process is asked to do."""
+    """The job of a client process."""
 
     name: str
     size: int  # bytes of a message
@@ -55,11 +55,11 @@ class Bench:
         self._groups = 0
 
     def topic(self, name: str, partitions: int = PARTITIONS) -> None:
-        """Make a topic whose puts wait for no disk: the client is measured."""
+        """Create a topic whose puts do not wait for the disk: the client is measured."""
         Client(self.server.port).create_topic(name, partitions, durability="flushed")
 
     def arguments(self, job: Job, topic: str) -> dict[str, Any]:
-        """What a client process is told; each has a group of its own."""
+        """The argument of a client process; each process has its own group."""
         self._groups += 1
         return {
             "url": self.server.url,
@@ -74,7 +74,7 @@ class Bench:
         }
 
     def run(self, job: Job, topic: str, *, official: bool = False) -> dict[str, float]:
-        """One process; its rate by CPU and by wall clock, and the server's CPU seconds."""
+        """Run one process; its rate by CPU and wall-clock time, and the server's CPU seconds."""
         arguments = self.arguments(job, topic)
         server_s = self.server.cpu_s()
         done = _process(arguments, official=official)
@@ -88,7 +88,7 @@ class Bench:
     def compare(
         self, name: str, job: Job, topic: str, goal: float, times: float
     ) -> Iterator[Figure]:
-        """Ours and the official one in turn: the rate against ``goal`` (0: none), the ratio
+        """Alternate both SDKs: the rate against ``goal`` (0: none), the ratio
         against ``times``."""
         official = OFFICIAL_JOBS.get(job.name, job.name)
         other = job._replace(name=official, messages=job.messages // 5)
@@ -96,14 +96,16 @@ class Bench:
         for _ in range(self.plan.repeats):
             ours.append(self.run(job, topic))
             theirs.append(self.run(other, topic, official=True))
-        title, rates, notes = f"{name}, {job.size} B", [one["rate"] for one in ours], _notes(ours)
+        title, rates, notes = f"{name}, {job.size} B", [run["rate"] for run in ours], _notes(ours)
         if goal:
             yield at_least(title, UNIT, goal, rates, **notes)
         else:
             yield Figure(name=title, unit=UNIT, values=rates, notes=dict(notes))
-        ratios = [one["rate"] / two["rate"] for one, two in zip(ours, theirs, strict=True)]
+        ratios = [
+            own["rate"] / official["rate"] for own, official in zip(ours, theirs, strict=True)
+        ]
         others = {f"official_{key}": value for key, value in _notes(theirs).items()}
-        official_rate = statistics.median(one["rate"] for one in theirs)
+        official_rate = statistics.median(run["rate"] for run in theirs)
         yield at_least(
             f"{name}, {job.size} B, against the official SDK's {official}",
             "times",
@@ -141,7 +143,7 @@ def _process(arguments: dict[str, Any], *, official: bool) -> dict[str, float]:
 
 
 def producer(bench: Bench) -> Iterator[Figure]:
-    """1 KiB messages, one by one, by the thousand, as tables."""
+    """Put 1 KiB messages one by one, by the thousand, and as tables."""
     bench.topic("puts")
     size = 1024
     yield from bench.compare("put", Job("put", size, 200_000), "puts", 40_000, 3)
@@ -150,7 +152,7 @@ def producer(bench: Bench) -> Iterator[Figure]:
 
 
 def consumer(bench: Bench) -> Iterator[Figure]:
-    """The same messages as objects and as tables, in a group and by position."""
+    """Read messages as objects and as tables, in a group and by offset."""
     for size, messages in ((100, 1_000_000), (1024, 300_000)):
         topic = f"reads-{size}"
         bench.topic(topic)
@@ -163,7 +165,7 @@ def consumer(bench: Bench) -> Iterator[Figure]:
 
 
 def memory(bench: Bench) -> Iterator[Figure]:
-    """A producer whose server is ended: what its process grows by against its buffer's bound."""
+    """Memory growth of a producer without a server, compared with its buffer limit."""
     bench.topic("dead")
     for size in (16, 1024):
         arguments = bench.arguments(Job("memory", size, 0), "dead")
@@ -189,7 +191,7 @@ def memory(bench: Bench) -> Iterator[Figure]:
 
 
 def group(bench: Bench) -> Iterator[Figure]:
-    """A group of one worker and 100 partitions gets a second one."""
+    """A second worker joins a group of one worker and 100 partitions."""
     yield from grow(bench.server)
 
 
@@ -202,7 +204,7 @@ GROUPS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
 
 
 def main() -> int:
-    """Exit 0 when everything could be measured, whatever the figures are."""
+    """Exit with 0 if everything was measured, whether or not goals were met."""
     names = ["codec", *GROUPS]
     parser = argparse.ArgumentParser(description="Benchmarks of the Python SDK on this machine.")
     parser.add_argument("group", nargs="*", help=f"some of: {', '.join(names)} (default: all)")

@@ -1,4 +1,4 @@
-"""Figures of a group of our SDK that grows from one worker to two."""
+"""Benchmark of a group of our SDK that grows from one worker to two."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 TOPIC, GROUP = "shared", "workers"
 PARTITIONS: Final = 100
 PUT_EVERY_S: Final = 0.2  # to each partition
-ALONE_S: Final = 15.0  # the first worker has all partitions; its waits are the yardstick
+ALONE_S: Final = 15.0  # the first worker has all partitions; its latencies are the baseline
 STOP_TIMEOUT_S: Final = 60.0
 
 
@@ -46,13 +46,13 @@ class Worker:
         self.begin_s = float(json.loads(self._process.stdout.readline())["begin_s"])
 
     def stop(self) -> dict[str, dict[str, Any]]:
-        """End it in order; what it saw."""
+        """Stop the worker; return its report."""
         out, _ = self._process.communicate("", timeout=STOP_TIMEOUT_S)
         found: dict[str, dict[str, Any]] = json.loads(out.splitlines()[-1])
         return found
 
     def kill(self) -> None:
-        """End it in any case."""
+        """Kill the worker if it is still running."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait(timeout=STOP_TIMEOUT_S)
@@ -118,7 +118,7 @@ async def _run(url: str, interval_s: float) -> tuple[dict[str, Any], dict[str, A
 
 
 async def _put(producer: SimpleProducer) -> None:
-    """One message to each partition, again and again."""
+    """Put one message to each partition repeatedly."""
     while True:
         begin_s = time.monotonic()
         await asyncio.gather(

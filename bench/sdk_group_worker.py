@@ -18,7 +18,7 @@ from opentalos.sdk.core.consumer.settings import Callbacks
 
 
 class Seen:
-    """What happened to this worker."""
+    """The events of this worker."""
 
     def __init__(self) -> None:
         self.taken: dict[int, float] = {}
@@ -29,7 +29,7 @@ class Seen:
 
 
 async def work(arguments: dict[str, Any]) -> None:
-    """Consume until standard input ends."""
+    """Consume until stdin ends."""
     config = ClientConfig(
         endpoints=(arguments["url"],), key_id=arguments["key_id"], secret=arguments["secret"]
     )

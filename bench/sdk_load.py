@@ -1,4 +1,4 @@
-"""One client process of our SDK: do one job, print what it cost. Started by ``sdk_figures``.
+"""A client process of our SDK: run one job and print its cost. Started by ``sdk_figures``.
 
 Takes one JSON object as argument and prints one: messages, CPU seconds of this process with all
 its threads, and wall seconds, from the first call to the last message stored or read.
@@ -29,7 +29,7 @@ def config(arguments: Arguments) -> ClientConfig:
 
 
 def fill(arguments: Arguments) -> int:
-    """Store messages in full blocks, spread over the partitions."""
+    """Store messages in full blocks, distributed over the partitions."""
     given = messages_of(arguments["size"])
     with SimpleProducer(config(arguments), arguments["topic"]) as producer:
         for number in range(arguments["messages"] // BLOCK_MESSAGES):
@@ -71,7 +71,7 @@ def put_arrow(arguments: Arguments) -> int:
 
 
 def fetch(arguments: Arguments) -> int:
-    """Objects, partition by partition."""
+    """Fetch objects, partition by partition."""
     read = 0
     with SimpleConsumer(config(arguments), arguments["topic"]) as consumer:
         for partition in range(arguments["partitions"]):
@@ -85,7 +85,7 @@ def fetch(arguments: Arguments) -> int:
 
 
 def fetch_arrow(arguments: Arguments) -> int:
-    """Tables, partition by partition."""
+    """Fetch tables, partition by partition."""
     read = 0
     with SimpleConsumer(config(arguments), arguments["topic"]) as consumer:
         for partition in range(arguments["partitions"]):
@@ -99,7 +99,7 @@ def fetch_arrow(arguments: Arguments) -> int:
 
 
 def consume(arguments: Arguments) -> int:
-    """Objects one by one, as a worker of a group."""
+    """Consume objects as a worker of a group."""
     read = 0
     with TalosConsumer(config(arguments), arguments["topic"], arguments["group"]) as consumer:
         for _ in consumer:
@@ -110,7 +110,7 @@ def consume(arguments: Arguments) -> int:
 
 
 def consume_arrow(arguments: Arguments) -> int:
-    """Tables, as a worker of a group."""
+    """Consume tables as a worker of a group."""
     read = 0
     with TalosConsumer(config(arguments), arguments["topic"], arguments["group"]) as consumer:
         for table in consumer.batches(arrow=True):
@@ -133,7 +133,7 @@ JOBS: dict[str, Callable[[Arguments], int]] = {
 
 
 def main() -> None:
-    """Do the job named in the argument."""
+    """Run the job named in the argument."""
     arguments = json.loads(sys.argv[1])
     job = JOBS[arguments["job"]]
     if job is put_arrow:

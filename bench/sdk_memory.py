@@ -1,7 +1,7 @@
-"""How much memory a TalosProducer takes when its server is gone. Started by ``sdk_figures``.
+"""Memory usage of a TalosProducer whose server is down. Started by ``sdk_figures``.
 
-Takes one JSON object as argument. Puts one message, prints a line, waits for one (the server is
-ended meanwhile), then puts until the buffer has refused for a while; prints what that cost.
+Takes one JSON object as argument. Puts one message, prints a line, waits for a line (the server is
+stopped meanwhile), then puts until the buffer has been full for a while; prints the cost.
 """
 
 import json
@@ -14,19 +14,19 @@ from bench.sdk_load import config
 from bench.sdk_payloads import payloads_of
 from opentalos.sdk import BufferFull, ProducerSettings, TalosProducer
 
-FULL_S = 5.0  # the buffer is full for so long, and everything in it is tried again and again
+FULL_S = 5.0  # how long the buffer stays full, with continuous retries
 PAUSE_S = 0.001
 
 
 def rss_bytes() -> int:
-    """Resident memory of this process now."""
+    """The current resident memory of this process."""
     text = Path("/proc/self/status").read_text()
     line = next(line for line in text.splitlines() if line.startswith("VmRSS:"))
     return int(line.split()[1]) << 10
 
 
 def main(arguments: dict[str, Any]) -> None:
-    """Fill the buffer of a producer nobody answers."""
+    """Fill the buffer of a producer that gets no replies."""
     payloads = payloads_of(arguments["size"])
     settings = ProducerSettings(when_full="raise")
     producer = TalosProducer(config(arguments), arguments["topic"], settings)
@@ -40,7 +40,7 @@ def main(arguments: dict[str, Any]) -> None:
     until_s = None
     while until_s is None or time.monotonic() < until_s:
         try:
-            # An object of its own for each, as an application's messages have.
+            # A separate object for each message, as in an application.
             producer.put(payloads[taken % 1000][:-8] + taken.to_bytes(8, "big"))
             taken += 1
         except BufferFull:
@@ -49,14 +49,14 @@ def main(arguments: dict[str, Any]) -> None:
             buffered = max(buffered, producer.buffered_bytes)
             largest = max(largest, rss_bytes())
             time.sleep(PAUSE_S)
-    told = {
+    report = {
         "taken": taken,
         "refused": refused,
         "buffered_bytes": buffered,
         "bound_bytes": settings.buffer_bytes_max,
         "grown_bytes": largest - before,
     }
-    print(json.dumps(told), flush=True)
+    print(json.dumps(report), flush=True)
     producer.close(0)
 
 

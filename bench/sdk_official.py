@@ -1,7 +1,7 @@
-"""One client process of the official SDK: the counterpart of ``sdk_load``, in ``.sdk-venv``.
+"""A client process of the official SDK: the counterpart of ``sdk_load``, in ``.sdk-venv``.
 
-Same argument, same result. Its defaults are left alone, but that nothing is resolved or reported
-outside of this machine.
+Same argument, same result. It uses the defaults of the SDK, except that nothing is resolved or
+reported outside this machine.
 """
 
 import itertools
@@ -104,7 +104,7 @@ def put(arguments: Arguments) -> int:
 
 
 def put_many(arguments: Arguments) -> int:
-    """One call for a thousand messages; it writes to them, so they are made anew."""
+    """One call per thousand messages; the SDK modifies them, so each call gets new ones."""
     payloads = payloads_of(arguments["size"])[:PUT_MANY]
     calls = arguments["messages"] // PUT_MANY
     counted = Counted(calls * PUT_MANY)
@@ -116,7 +116,7 @@ def put_many(arguments: Arguments) -> int:
 
 
 def fetch(arguments: Arguments) -> int:
-    """Partition by partition."""
+    """Fetch partition by partition."""
     read = 0
     for partition in range(arguments["partitions"]):
         consumer = SimpleConsumer(
@@ -155,7 +155,7 @@ class Processors(MessageProcessorFactory):  # type: ignore[misc]  # the SDK has 
 
 
 def consume(arguments: Arguments) -> int:
-    """As a worker of a group; how it stops is not measured."""
+    """Consume as a worker of a group; the shutdown is not measured."""
     counted = Counted(arguments["messages"])
     TalosConsumer(
         consumerGroup=arguments["group"],
@@ -175,7 +175,7 @@ JOBS: dict[str, Callable[[Arguments], int]] = {
 
 
 def main() -> None:
-    """Do the job named in the argument; leave at once, since the SDK leaves threads behind."""
+    """Run the job named in the argument; exit immediately, because the SDK leaks threads."""
     logging.disable(logging.CRITICAL)
     arguments = json.loads(sys.argv[1])
     payloads_of(arguments["size"])

@@ -1,4 +1,4 @@
-"""What the benchmarks of the SDK put: lines of JSON, which snappy packs about three to one."""
+"""Payloads of the SDK benchmarks: lines of JSON, which snappy compresses about three to one."""
 
 import functools
 import random

@@ -1,4 +1,4 @@
-"""A consumer of the official SDK, in a process of its own: what it takes and gives up."""
+"""A consumer of the official SDK in a separate process: the partitions it takes and releases."""
 
 import json
 import os
@@ -16,7 +16,7 @@ STOP_TIMEOUT_S = 40.0
 
 
 class SdkWorker:
-    """A TalosConsumer; a context manager that ends it."""
+    """A TalosConsumer; a context manager that stops it."""
 
     def __init__(self, folder: Path, url: str, topic: str, group: str, name: str) -> None:
         arguments = {
@@ -30,13 +30,16 @@ class SdkWorker:
         program = PROGRAMS / "sdk_programs" / "talos_consumer.py"
         kept = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
         shim = {"PYTHONPATH": str(PROGRAMS / "no_network"), "PYTHONWARNINGS": "ignore"}
-        self._told = folder / f"{name}.jsonl"
-        with self._told.open("w") as told, self._told.with_suffix(".stderr").open("w") as errors:
+        self._report = folder / f"{name}.jsonl"
+        with (
+            self._report.open("w") as report,
+            self._report.with_suffix(".stderr").open("w") as errors,
+        ):
             self._process = subprocess.Popen(
                 [str(PYTHON), str(program), json.dumps(arguments)],
                 env={**kept, **shim},
                 stdin=subprocess.PIPE,
-                stdout=told,
+                stdout=report,
                 stderr=errors,
             )
 
@@ -59,16 +62,16 @@ class SdkWorker:
 
     @property
     def changes(self) -> int:
-        """How often it took a partition or gave one up."""
+        """How often the consumer took or released a partition."""
         return sum(line["event"] in ("taken", "released") for line in self._lines())
 
     @property
     def messages(self) -> int:
-        """How many messages it was given."""
+        """The number of messages received."""
         return sum(len(line["offsets"]) for line in self._lines() if line["event"] == "batch")
 
     def _lines(self) -> list[dict[str, Any]]:
         if self._process.poll() is not None:
-            raise RuntimeError(f"the consumer ended, see {self._told.with_suffix('.stderr')}")
-        lines = self._told.read_text().splitlines(keepends=True)
+            raise RuntimeError(f"the consumer ended, see {self._report.with_suffix('.stderr')}")
+        lines = self._report.read_text().splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.endswith("\n")]

@@ -34,7 +34,7 @@ from opentalos.backends.places import BackendError
 OUT = Path(__file__).parent / "out"
 PARTITIONS = 8
 SHARDS = (1, 2, 4, 8)
-CONNECTIONS = 256  # that put one row at a time; groups need company
+CONNECTIONS = 256  # of single-row puts; commit groups need concurrency
 BATCH, BATCH_CONNECTIONS = 64, 8  # the rows of a table are whole batches
 SHARD_CONNECTIONS = 256
 WARM_UP_S = 3
@@ -42,7 +42,7 @@ DELIVERED_S = 60.0  # until the stream has what was put
 
 
 class Place(NamedTuple):
-    """Where it is measured, and what is hoped for there."""
+    """A place of measurement with its goals."""
 
     name: str
     server: ServerProcess
@@ -53,7 +53,7 @@ class Place(NamedTuple):
 
 
 class Bench:
-    """Figures of one place after the other."""
+    """The benchmarks of each place."""
 
     def __init__(self, plan: Plan, binary: Path) -> None:
         self.plan, self._binary = plan, binary
@@ -79,29 +79,29 @@ class Bench:
     def _against(
         self, place: Place, plain: BenchTable, followed: BenchTable, batch: int, connections: int
     ) -> Iterator[Figure]:
-        """The same load on both tables in turn."""
+        """Alternate the same load between both tables."""
         rates: dict[str, list[float]] = {plain.name: [], followed.name: []}
         p99s: dict[str, list[float]] = {plain.name: [], followed.name: []}
         cpu_us: dict[str, list[float]] = {plain.name: [], followed.name: []}
-        for one in (plain, followed):
-            self._load(place, one, batch, connections, WARM_UP_S)
+        for target in (plain, followed):
+            self._load(place, target, batch, connections, WARM_UP_S)
         for _ in range(self.plan.repeats):
-            for one in (plain, followed):
+            for target in (plain, followed):
                 cpu_s = place.server.cpu_s()
-                run = self._load(place, one, batch, connections, self.plan.seconds)
-                cpu_us[one.name].append(
+                run = self._load(place, target, batch, connections, self.plan.seconds)
+                cpu_us[target.name].append(
                     (place.server.cpu_s() - cpu_s) / (run.requests * batch) * 1e6
                 )
-                rates[one.name].append(run.requests_per_s * batch)
-                p99s[one.name].append(run.p99_us / 1e3)
+                rates[target.name].append(run.requests_per_s * batch)
+                p99s[target.name].append(run.p99_us / 1e3)
         how = "single puts" if batch == 1 else f"batches of {batch}"
         name = f"{place.name}: {how}, {connections} connections"
         notes = {
-            one.name: {
-                "p99_ms": statistics.median(p99s[one.name]),
-                "server_us_per_put": statistics.median(cpu_us[one.name]),
+            target.name: {
+                "p99_ms": statistics.median(p99s[target.name]),
+                "server_us_per_put": statistics.median(cpu_us[target.name]),
             }
-            for one in (plain, followed)
+            for target in (plain, followed)
         }
         yield Figure(
             name=f"{name}, stream off",
@@ -127,15 +127,15 @@ class Bench:
         yield at_least(f"{place.name}: {how}, stream on of off", "%", place.ratio, ratios)
 
     def _shards(self, place: Place) -> Iterator[Figure]:
-        """The same load on tables of more and more shards."""
+        """The same load on tables with an increasing number of shards."""
         client = Client(place.server.port)
         line: dict[int, float] = {}
         for count in SHARDS:
             topic = place.create_topic(f"shards-{count}-log", PARTITIONS)
-            one = BenchTable(client, f"shards-{count}", shards=count, topic=topic)
-            self._load(place, one, 1, SHARD_CONNECTIONS, WARM_UP_S)
+            target = BenchTable(client, f"shards-{count}", shards=count, topic=topic)
+            self._load(place, target, 1, SHARD_CONNECTIONS, WARM_UP_S)
             rates = [
-                self._load(place, one, 1, SHARD_CONNECTIONS, self.plan.seconds).requests_per_s
+                self._load(place, target, 1, SHARD_CONNECTIONS, self.plan.seconds).requests_per_s
                 for _ in range(self.plan.repeats)
             ]
             line[count] = statistics.median(rates)
@@ -145,12 +145,12 @@ class Bench:
         self.lines[place.name] = line
 
     def _load(
-        self, place: Place, one: BenchTable, batch: int, connections: int, seconds: int
+        self, place: Place, target: BenchTable, batch: int, connections: int, seconds: int
     ) -> LoadResult:
-        """A closed loop; what its stream has must cover every reply."""
-        requests = load.write_request_file(self.plan.work / "puts.bin", one.put_requests(batch))
+        """A closed loop; verifies that the stream contains every acknowledged change."""
+        requests = load.write_request_file(self.plan.work / "puts.bin", target.put_requests(batch))
         client = Client(place.server.port)
-        before = one.topic.stored_messages(client) if one.topic else 0
+        before = target.topic.stored_messages(client) if target.topic else 0
         run = load.replay(
             self._binary,
             {place.server.port: requests},
@@ -159,9 +159,9 @@ class Bench:
         )
         if run.errors:
             raise RuntimeError(f"{run.errors} of {run.requests + run.errors} calls failed")
-        if one.topic is not None:
+        if target.topic is not None:
             deadline_s = time.monotonic() + DELIVERED_S
-            while one.topic.stored_messages(client) - before < run.requests * batch:
+            while target.topic.stored_messages(client) - before < run.requests * batch:
                 if time.monotonic() > deadline_s:
                     raise RuntimeError(f"{run.requests * batch} puts, fewer messages in the stream")
                 time.sleep(0.1)
@@ -190,14 +190,14 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {"local": local, "hbase
 
 
 def main() -> int:
-    """Exit 0 when everything could be measured, whatever the figures are."""
+    """Exit with 0 if everything was measured, whether or not goals were met."""
     parser = argparse.ArgumentParser(description="Figures of structured tables.")
     parser.add_argument("group", nargs="*", help=f"some of: {', '.join(GROUPS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="short single runs, to see it work")
     arguments = parser.parse_args()
     if unknown := set(arguments.group) - set(GROUPS):
         parser.error(f"unknown group {sorted(unknown)}; known: {', '.join(GROUPS)}")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops the child processes too
     OUT.mkdir(parents=True, exist_ok=True)
     figures: list[Figure] = []
     failed = []
@@ -219,7 +219,7 @@ def main() -> int:
             _say(str(error))
             return 1
         except KeyboardInterrupt:
-            return 130  # as a shell reports an interrupt
+            return 130  # as a shell reports Ctrl-C
     write_json(OUT / "sds.json", figures)
     if bench.lines:
         draw(bench.lines, OUT / "sds_shards.svg")

@@ -1,4 +1,4 @@
-"""Requests of structured tables for the benchmarks, and what their streams received."""
+"""Requests on structured tables for benchmarks, and the counts of their streams."""
 
 import time
 from typing import Any
@@ -9,7 +9,7 @@ from opentalos.wire._generated import sds
 from opentalos.wire.sds.datum import columns_to
 from opentalos.wire.thrift import ThriftProtocol, encode_call
 
-GROUPS = 1_024  # entity groups; their hash spreads them over the shards
+GROUPS = 1_024  # entity groups; their hash distributes them over the shards
 IDS = 4  # rows of a group
 NOTE_BYTES = 100  # of a row's text
 TYPES = {
@@ -19,11 +19,11 @@ TYPES = {
     "note": DataType.STRING,
 }
 KEYS = ("grp", "id")
-CAPACITY = 100_000_000  # units a second: no rate is to hold the load
+CAPACITY = 100_000_000  # units per second: high enough to avoid throttling
 
 
 class BenchTable:
-    """A hashed table, and whole requests that put its rows."""
+    """A hashed table, and complete requests that put its rows."""
 
     def __init__(self, client: Client, name: str, *, shards: int, topic: BenchTopic | None) -> None:
         self.name, self.topic = name, topic
@@ -41,10 +41,10 @@ class BenchTable:
         client.call(sds.ADMIN_SERVICE, "createTable", name, made)
 
     def put_requests(self, batch: int = 1) -> list[bytes]:
-        """Signed puts of all rows; ``batch`` > 1: so many rows in one call."""
+        """Signed puts of all rows; ``batch`` is the number of rows per call."""
         rows = [row(group, number) for number in range(IDS) for group in range(GROUPS)]
         if batch == 1:
-            return [self._signed("put", self.put(one)) for one in rows]
+            return [self._signed("put", self.put(row)) for row in rows]
         return [
             self._signed("batch", self._batch(rows[first : first + batch]))
             for first in range(0, len(rows), batch)
@@ -57,9 +57,9 @@ class BenchTable:
     def _batch(self, rows: list[Columns]) -> sds.BatchRequest:
         items = [
             sds.BatchRequestItem(
-                action=sds.BatchOp.PUT, request=sds.Request(putRequest=self.put(one))
+                action=sds.BatchOp.PUT, request=sds.Request(putRequest=self.put(row))
             )
-            for one in rows
+            for row in rows
         ]
         return sds.BatchRequest(items=items)
 

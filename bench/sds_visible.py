@@ -1,4 +1,4 @@
-"""How long a put of a structured table takes until a reader of its stream has the message."""
+"""Latency from a put to a structured table until a reader of its stream has the message."""
 
 import threading
 import time
@@ -15,13 +15,13 @@ from opentalos.wire._generated import sds
 from opentalos.wire.sds.change import decode_change
 
 WRITERS = 4
-PUTS_PER_S = 200.0  # all writers together: the machine is far from busy
+PUTS_PER_S = 200.0  # all writers together, far below capacity
 LAST_S = 10.0  # until the last message is there
 WARM_UP = 100  # puts
 
 
 class Visible:
-    """Puts at a steady pace, and one reader for each partition that waits for what comes."""
+    """Puts at a fixed rate, and one waiting reader per partition."""
 
     def __init__(self, port: int, table: BenchTable, seconds: float) -> None:
         assert table.topic is not None
@@ -34,7 +34,9 @@ class Visible:
             endpoints=(f"http://127.0.0.1:{port}",), key_id=KEY_ID, secret=SECRET
         )
         with SimpleConsumer(self._config, self.topic.name) as consumer:
-            self._offsets = {one: bounds.next for one, bounds in consumer.offsets().items()}
+            self._offsets = {
+                partition: bounds.next for partition, bounds in consumer.offsets().items()
+            }
         self._stop = threading.Event()
         self._problems: list[BaseException] = []
 

@@ -1,8 +1,8 @@
-"""``talos serve`` on a disk that misbehaves on request; for benchmarks only.
+"""``talos serve`` with injected disk faults; for benchmarks only.
 
 usage: python -m bench.serve_faulty [--sync-delay-s S] [--hang-file FILE] OPTIONS OF talos serve
 
-Each sync takes S seconds more. As soon as FILE exists, commits of paths that start with its content
+Each sync takes S additional seconds. Once FILE exists, commits of paths that start with its content
 (a topic's uuid) hang.
 """
 

@@ -1,8 +1,8 @@
-"""``talos serve`` that also tells how long its event loop was blocked; for benchmarks only.
+"""``talos serve`` with a watchdog of its event loop; for benchmarks only.
 
 usage: python -m bench.serve_watched --stalls FILE OPTIONS OF talos serve
 
-A timer every millisecond notices when it fires late. FILE gets one JSON object per second: the
+A timer fires every millisecond and measures its delay. FILE gets one JSON object per second: the
 loop's time and the longest stall of that second, in seconds.
 """
 
@@ -21,7 +21,7 @@ REPORT_S = 1.0
 
 
 class FineWatch:
-    """Looks every millisecond, and writes the longest stall of each second down."""
+    """Measures stalls every millisecond and writes the longest one of each second."""
 
     def __init__(self, sink: TextIO) -> None:
         self._sink = sink

@@ -1,4 +1,4 @@
-"""One server process under test: start it with a configuration, watch its CPU and memory."""
+"""The server process under test: start with a configuration, CPU and memory usage."""
 
 import json
 import os
@@ -18,7 +18,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class ServerProcess:
-    """``talos serve`` on a free loopback port; a context manager that ends it by pid."""
+    """``talos serve`` on a free loopback port; a context manager that stops it."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ServerProcess:
         return self.start()
 
     def start(self) -> "ServerProcess":
-        """Start it and wait for its ready line."""
+        """Start the server and wait for its ready line."""
         self.data.mkdir(parents=True, exist_ok=True)
         config = self.data.parent / f"{self.data.name}.toml"
         config.write_text(as_toml(self._settings))
@@ -52,10 +52,10 @@ class ServerProcess:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         log.close()
         assert self._process.stdout is not None
-        late = threading.Timer(self._ready_timeout_s, self._process.kill)
-        late.start()
+        timeout = threading.Timer(self._ready_timeout_s, self._process.kill)
+        timeout.start()
         line = self._process.stdout.readline()
-        late.cancel()
+        timeout.cancel()
         self.ready_s = time.perf_counter() - begin
         if not line.startswith("ready http://"):
             self.kill()
@@ -72,7 +72,7 @@ class ServerProcess:
         self.stop()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """SIGTERM, and SIGKILL when that does not end it in time; nothing if it does not run."""
+        """Send SIGTERM, then SIGKILL after the timeout; does nothing if not running."""
         if not self.running:
             return
         assert self._process is not None
@@ -84,7 +84,7 @@ class ServerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
@@ -101,7 +101,7 @@ class ServerProcess:
 
     @property
     def url(self) -> str:
-        """Where it serves."""
+        """The URL of the server."""
         return f"http://127.0.0.1:{self.port}"
 
     def cpu_s(self) -> float:
@@ -111,14 +111,14 @@ class ServerProcess:
         return (int(numbers[11]) + int(numbers[12])) / _TICKS_PER_S
 
     def rss_bytes(self) -> int:
-        """Resident memory now."""
+        """The current resident memory."""
         text = Path(f"/proc/{self.pid}/status").read_text()
         line = next(line for line in text.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) << 10
 
 
 def as_toml(settings: Mapping[str, Mapping[str, object]]) -> str:
-    """A flat two-level TOML document; JSON's scalars are TOML's."""
+    """A two-level TOML document; JSON scalars are valid in TOML."""
     lines = []
     for section, keys in settings.items():
         lines.append(f"[{section}]")

@@ -1,9 +1,9 @@
-"""``make soak``: a steady load for minutes; memory must level off, the loop must not stall.
+"""``make soak``: steady load for minutes; memory must level off, the event loop must not stall.
 
 usage: python -m bench.soak [SECONDS]
 
-Half of what one server reaches, open loop, for ten minutes by default: 5,000 synced puts a second,
-and a reader that follows one partition. Prints memory and the longest stall of each minute.
+Half of the capacity of one server, open loop, ten minutes by default: 5,000 synced puts per second
+and a reader of one partition. Prints memory usage and the longest stall.
 """
 
 import json
@@ -23,12 +23,12 @@ from opentalos.wire._generated.message import MESSAGE_SERVICE
 
 OUT = Path(__file__).parent / "out" / "soak.json"
 SECONDS_DEFAULT = 600
-SECONDS_MAX = 840  # signatures are made once and hold for the clock skew window of 900 s
+SECONDS_MAX = 840  # requests are signed once; signatures are valid for 900 s
 RATE = 5_000
 CONNECTIONS = 64
 SAMPLE_S = 10.0
 STALL_GOAL_MS = 20.0
-RETENTION = {"retention.bytes": str(1 << 30)}  # the disk is not the subject
+RETENTION = {"retention.bytes": str(1 << 30)}  # limits disk usage
 
 
 def follow(port: int, topic_name: str, stop: threading.Event, read: list[int]) -> None:
@@ -44,7 +44,7 @@ def follow(port: int, topic_name: str, stop: threading.Event, read: list[int]) -
 
 
 def stalls_ms(path: Path) -> list[float]:
-    """Longest stall of each second, the first two left out: the load only begins."""
+    """The longest stall of each second, without the first two seconds of ramp-up."""
     lines = path.read_text().splitlines()[2:]
     return [json.loads(line)["stall_s"] * 1e3 for line in lines]
 
@@ -64,7 +64,7 @@ def sample(server: ServerProcess, process: subprocess.Popen[str], begin: float) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Soak:
-    """What one soak measured."""
+    """The result of a soak run."""
 
     seconds: int
     load: dict[str, float]  # the report of openloop.c
@@ -72,11 +72,11 @@ class Soak:
     rss_mib: list[float]
     read_offset: int
     longest_stall_ms: float
-    seconds_above_goal: int  # that had a stall above the goal
+    seconds_above_goal: int  # seconds with a stall above the goal
 
 
 def run(seconds: int, work: Path) -> Soak:
-    """Load a server for so long; ``work`` is an empty folder on the disk under test."""
+    """Run the load; ``work`` is an empty directory on the disk under test."""
     stalls, read, stop = work / "stalls.jsonl", [0], threading.Event()
     launcher = [sys.executable, "-m", "bench.serve_watched", "--stalls", str(stalls)]
     binary = load.build_open_loop(work)
@@ -105,12 +105,12 @@ def run(seconds: int, work: Path) -> Soak:
         rss_mib=memory,
         read_offset=read[0],
         longest_stall_ms=max(longest, default=0.0),
-        seconds_above_goal=sum(one > STALL_GOAL_MS for one in longest),
+        seconds_above_goal=sum(stall_ms > STALL_GOAL_MS for stall_ms in longest),
     )
 
 
 def main() -> int:
-    """Print a summary and write JSON; exit 1 if the load could not run without errors."""
+    """Print a summary and write JSON; exit with 1 if requests failed."""
     seconds = int(sys.argv[1]) if len(sys.argv) > 1 else SECONDS_DEFAULT
     if not 1 <= seconds <= SECONDS_MAX:
         print(f"soak: need 1 <= seconds <= {SECONDS_MAX}", file=sys.stderr)

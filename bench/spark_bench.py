@@ -1,5 +1,5 @@
-"""What the groups of ``make bench-spark`` share: a session, a Talos server and a Kafka broker, rows
-that both have, and rounds in turn."""
+"""The environment of ``make bench-spark``: a session, a Talos server and a Kafka broker, the same
+rows in both, and alternating rounds."""
 
 import shutil
 import time
@@ -36,7 +36,7 @@ class Round:
 
 @dataclass(slots=True)
 class Rounds:
-    """Rounds of both systems in turn; the first of each warms up and is only shown."""
+    """Alternating rounds of both systems; the first round of each is a warm-up."""
 
     name: str
     of: dict[str, list[Round]] = field(default_factory=lambda: {name: [] for name in SYSTEMS})
@@ -48,12 +48,12 @@ class Rounds:
         return found[1:] or found
 
     def lines(self) -> Iterator[str]:
-        """Every round, for people."""
+        """A line per system with all rounds."""
         for name in SYSTEMS:
             rounds = self.of[name]
-            rates = " ".join(f"{one.rows_per_s / 1000:,.0f}" for one in rounds)
-            client = " ".join(f"{one.client_cpu_s:.1f}" for one in rounds)
-            server = " ".join(f"{one.server_cpu_s:.1f}" for one in rounds)
+            rates = " ".join(f"{round_.rows_per_s / 1000:,.0f}" for round_ in rounds)
+            client = " ".join(f"{round_.client_cpu_s:.1f}" for round_ in rounds)
+            server = " ".join(f"{round_.server_cpu_s:.1f}" for round_ in rounds)
             yield (
                 f"  {self.name}, {name}: {rates} K rows/s by round; "
                 f"CPU s of client {client}; of server {server}"
@@ -61,7 +61,7 @@ class Rounds:
 
 
 class SparkBench:
-    """Both systems under one session; jobs are timed with the CPU seconds they cost."""
+    """Both systems under one session; jobs are measured in time and CPU seconds."""
 
     def __init__(
         self, spark: SparkSession, server: ServerProcess, kafka: KafkaBackend, work: Path
@@ -75,7 +75,7 @@ class SparkBench:
         self.kafka.create_topic(topic, PARTITIONS, "retention.ms=-1")
 
     def options(self, system: str, topic: str) -> dict[str, str]:
-        """Where the topic is."""
+        """The options that locate the topic."""
         if system == "talos":
             return {"url": self.server.url, "key": f"{KEY_ID}:{SECRET}", "topic": topic}
         return {"kafka.bootstrap.servers": self.kafka.hosts}
@@ -98,12 +98,12 @@ class SparkBench:
         return found | _named("maxOffsetsPerTrigger", limit)
 
     def checkpoint(self) -> str:
-        """A folder that no query used."""
+        """A new checkpoint directory."""
         self._checkpoints += 1
         return str(self.work / f"checkpoint-{self._checkpoints}")
 
     def timed(self, system: str, rows: int, job: Callable[[], Any]) -> Round:
-        """Run it once."""
+        """Run a job once."""
         server_s, client_s, began = self._server_s(system), self._client_s(), time.perf_counter()
         job()
         took_s = time.perf_counter() - began
@@ -127,7 +127,7 @@ class SparkBench:
         return total
 
     def rows(self, count: int, size: int) -> DataFrame:
-        """Rows in memory: keys of a thousand, values of about so many bytes, no two alike."""
+        """Rows in memory: a thousand keys, distinct values of about ``size`` bytes."""
         text = f"repeat(sha2(cast(id as string), 256), {size * 11 // 640 + 1})"
         length = f"{size * 9 // 10} + cast(id % {size // 5} as int)"
         frame = self.spark.range(0, count, 1, PARTITIONS).selectExpr(
@@ -145,7 +145,7 @@ def _named(name: str, limit: int) -> dict[str, str]:
 
 @contextmanager
 def both(work: Path) -> Iterator[SparkBench]:
-    """Everything that is needed, ended afterwards."""
+    """Start everything, and stop it afterwards."""
     jars = sorted(fetch(SPARK_KAFKA, print).glob("*.jar"))
     fetch("kafka", print)
     kafka = KafkaBackend(work / "backends")

@@ -37,7 +37,7 @@ class Sources:
         self._filled: set[int] = set()
 
     def rows(self, size: int) -> int:
-        """How many rows of this size."""
+        """The number of rows of this size."""
         return SIZES[size] // self._share
 
     def topic(self, size: int) -> str:
@@ -53,17 +53,17 @@ class Sources:
         return name
 
     def compare(self, name: str, size: int, job: Callable[[str], object]) -> Rounds:
-        """Both in turn; who begins changes from round to round."""
+        """Alternate both systems; the first one changes from round to round."""
         rounds = Rounds(f"{name} {size} B")
         for number in range(self.rounds):
             for system in SYSTEMS if number % 2 else reversed(SYSTEMS):
-                one = self.bench.timed(system, self.rows(size), lambda: job(system))  # noqa: B023
-                rounds.of[system].append(one)
+                timed = self.bench.timed(system, self.rows(size), lambda: job(system))  # noqa: B023
+                rounds.of[system].append(timed)
         return rounds
 
 
 def batch(sources: Sources) -> Iterator[Figure]:
-    """All columns of a whole topic to nowhere."""
+    """Read all columns of a topic and discard them."""
     spark = sources.bench.spark
     for size in SIZES:
         topic = sources.topic(size)
@@ -77,7 +77,7 @@ def batch(sources: Sources) -> Iterator[Figure]:
 
 
 def stream(sources: Sources) -> Iterator[Figure]:
-    """The same as a stream until it is at the end, from ``start`` on."""
+    """The same as a stream, from ``start`` to the end."""
     spark = sources.bench.spark
     for size in SIZES:
         topic = sources.topic(size)
@@ -93,7 +93,7 @@ def stream(sources: Sources) -> Iterator[Figure]:
 
 
 def sink(sources: Sources) -> Iterator[Figure]:
-    """Rows that are in memory into a topic; Kafka with linger 5 ms and batches of 256 KiB."""
+    """Write rows from memory to a topic; Kafka with linger 5 ms and batches of 256 KiB."""
     for size in SIZES:
         topic = f"written-{size}"
         sources.bench.create(topic)
@@ -121,13 +121,13 @@ AGAINST_KAFKA: Final[dict[str, Callable[[Sources], Iterator[Figure]]]] = {
 
 
 def other(name: str, *, quick: bool) -> bool:
-    """Figures of a program of its own, which prints and writes them; whether it met its goals."""
+    """Run a separate benchmark program; return whether it met its goals."""
     command = [sys.executable, "-m", OTHERS[name], *(["--quick"] if quick else [])]
     return subprocess.run(command, cwd=ROOT, timeout=_JOB_S).returncode == 0
 
 
 def main() -> int:
-    """Exit 0 when everything could be measured, whatever the figures are."""
+    """Exit with 0 if everything was measured, whether or not goals were met."""
     names = [*AGAINST_KAFKA, "latency", *OTHERS]
     parser = argparse.ArgumentParser(description="Benchmarks of the pipelines on this machine.")
     parser.add_argument("group", nargs="*", help=f"some of: {', '.join(names)} (default: all)")

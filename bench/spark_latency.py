@@ -1,7 +1,7 @@
-"""From an event to an answer that has it: measurements through ``monitoring`` into the OLAP store.
+"""End-to-end latency of measurements through ``monitoring`` into the OLAP store.
 
-Measurements of their own machines go to ``__metrics``, each timed from its put; a query asks again
-and again which machines are there. A trigger of ten seconds alone makes up to ten of the latency.
+Measurements of their own machines go to ``__metrics``, each timed from its put; a query polls the
+list of machines. A trigger of ten seconds alone accounts for up to ten seconds of latency.
 """
 
 import statistics
@@ -34,7 +34,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 def latency(work: Path, *, seconds: float) -> Iterator[Figure]:
-    """P99 from put to query; those that never came count as not measured, which is an error."""
+    """P99 from put to query; missing measurements are an error."""
     home = work / "latency"
     with ServerProcess(work / "measured", settings=UNLIMITED) as server:
         spark = open_session("bench", master="local[2]")
@@ -96,7 +96,7 @@ def _measure(producer: SimpleProducer, home: Path, seconds: float) -> list[float
 def _machines(store: OlapStore) -> set[str]:
     now_ms = time.time_ns() // 1_000_000
     rows = Selection(table=_TABLE, start_ms=now_ms - _HOUR_MS, end_ms=now_ms + _HOUR_MS)
-    if _TABLE not in {one.name for one in store.tables()}:
+    if _TABLE not in {table.name for table in store.tables()}:
         return set()
     answer = store.query(Group(rows=rows, by=("service", "machine"), measures=(_COUNT,)))
     services, machines = answer.column("service"), answer.column("machine")

@@ -1,4 +1,4 @@
-"""The longest time that the event loop was blocked under a steady load."""
+"""The longest stall of the event loop under steady load."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Figures of starting, memory and recovery."""
+"""Benchmarks of start-up, memory and recovery."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ RECOVERY_BYTES = 32  # of one message; its header is larger
 
 
 def start_and_idle(plan: Plan) -> Iterator[Figure]:
-    """A first start on an empty directory, and what the idle server holds."""
+    """A first start on an empty directory, and the memory of the idle server."""
     times, memory = [], []
     for _ in range(plan.repeats):
         with ServerProcess(plan.folder("idle")) as server:

@@ -1,4 +1,4 @@
-"""Figures of many partitions: taken over at once by a new owner, and idle ones."""
+"""Benchmarks of many partitions: simultaneous failover, and idle writers."""
 
 import contextlib
 import threading
@@ -25,7 +25,7 @@ NEVER_S = 3600.0  # the second server gets nothing as long as the first one live
 
 
 def many_taken_over(plan: ClusterPlan) -> Iterator[Figure]:
-    """A server with all partitions is killed; the other one is to answer a read of each."""
+    """Kill a server with all partitions; time until the other one answers a read of each."""
     from_publication, from_kill = [], []
     for _ in range(max(1, plan.repeats // 2)):
         settings: Settings = {**SMALL_BLOCKS, "cluster": {"stable_after_s": NEVER_S}}
@@ -57,7 +57,7 @@ def many_taken_over(plan: ClusterPlan) -> Iterator[Figure]:
 
 
 def idle_writers(plan: ClusterPlan) -> Iterator[Figure]:
-    """Files with a writer, as the NameNode counts them: under load, then idle."""
+    """Open files by the count of the NameNode: under load, then idle."""
     idle_s = plan.idle_seal_s
     settings = {"log": {"idle_seal_s": float(idle_s), "retention_interval_s": 1.0}}
     count = min(PARTITIONS_OF_TOPIC, plan.partitions) // 10
@@ -85,7 +85,7 @@ def idle_writers(plan: ClusterPlan) -> Iterator[Figure]:
 
 
 def _fill(plan: ClusterPlan, cluster: Cluster, topic: BenchTopic) -> None:
-    """One message at least in every partition."""
+    """Put at least one message to every partition."""
     turns = topic.put_requests(block_bytes=MESSAGE_BYTES, turns=topic.partitions)
     requests = load.write_request_file(plan.work / "fill.bin", turns)
     client = Client(cluster.ports[0])
@@ -99,14 +99,14 @@ def _fill(plan: ClusterPlan, cluster: Cluster, topic: BenchTopic) -> None:
             seconds=1.0,
         )
         with contextlib.suppress(RuntimeError):  # the last ones are being opened
-            return all(one > 0 for one in topic.stored_by_partition(client))
+            return all(count > 0 for count in topic.stored_by_partition(client))
         return False
 
     wait_until(full, f"every partition of {topic.name} has a message", TIMEOUT_S)
 
 
 def _read_all(port: int, topics: Sequence[BenchTopic]) -> float:
-    """Read the first message of every partition; wall time of the last answer."""
+    """Read the first message of every partition; wall-clock time of the last reply."""
     waiting: SimpleQueue[tuple[BenchTopic, int]] = SimpleQueue()
     for topic in topics:
         for number in range(topic.partitions):

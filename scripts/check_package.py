@@ -1,4 +1,4 @@
-"""Build the wheel, install it into a fresh environment, and try what it promises.
+"""Build the wheel, install it into a fresh environment, and try it.
 
 usage: check_package.py [FOLDER]      (default .cache/package)
 
@@ -47,7 +47,7 @@ def run(*command: str | Path) -> str:
 
 
 def check_contents(wheel: Path) -> None:
-    """Everything that is needed is in it, and nothing else."""
+    """Check that the wheel contains the required files and nothing else."""
     names = zipfile.ZipFile(wheel).namelist()
     missing = [name for name in NEEDED if name not in names]
     foreign = [name for name in names if name.startswith(FOREIGN) or "__pycache__" in name]

@@ -1,4 +1,4 @@
-"""Fetch promtool, which checks /metrics and the alerting rules, or say why it cannot be had.
+"""Fetch promtool, which checks /metrics and the alerting rules, or report why it is unavailable.
 
 It is taken from Debian's package of Prometheus, unpacked and not installed; one on the path will
 do as well. Quick when it is there. Never fails: only its own tests need it.
@@ -18,7 +18,7 @@ TIMEOUT_S = 300.0
 
 
 def promtool() -> Path | None:
-    """Where it is, if it is there."""
+    """The path of promtool, if it exists."""
     fetched = FOLDER / "promtool"
     if fetched.exists():
         return fetched
@@ -30,7 +30,7 @@ def fetch() -> None:
     """Download and unpack. Raises: OSError, subprocess.SubprocessError."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
-        _run_apt(folder, "update")  # into this folder: those of a fresh machine may be missing
+        _run_apt(folder, "update")  # own package lists: those of a fresh machine may be missing
         _run_apt(folder, "download", PACKAGE)
         (package,) = Path(folder).glob(f"{PACKAGE}_*.deb")
         _run(folder, "dpkg-deb", "--extract", package.name, "unpacked")
@@ -38,7 +38,7 @@ def fetch() -> None:
 
 
 def _run_apt(folder: str, *command: str) -> None:
-    """apt-get with lists and cache of its own, so that it needs no rights and changes nothing."""
+    """Run apt-get with separate lists and cache: needs no privileges, changes nothing."""
     for part in ("lists/partial", "cache/archives/partial"):
         Path(folder, part).mkdir(parents=True, exist_ok=True)
     places = (f"Dir::State::Lists={folder}/lists", f"Dir::Cache={folder}/cache")
@@ -62,7 +62,7 @@ def main() -> None:
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         reason = getattr(error, "stderr", b"") or str(error).encode()
         text = reason.decode(errors="replace").strip().splitlines()[-1:]
-        print(f"setup: no promtool, so no test of metrics: {' '.join(text)}", flush=True)
+        print(f"setup: no promtool, tests of metrics are skipped: {' '.join(text)}", flush=True)
 
 
 if __name__ == "__main__":

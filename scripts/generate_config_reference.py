@@ -28,13 +28,13 @@ and `src/opentalos/server/config.py`.
 
 
 def comments(cls: type[Any]) -> dict[str, str]:
-    """The comment behind each field."""
+    """The comment of each field."""
     found = (_FIELD.match(line) for line in inspect.getsource(cls).splitlines())
     return {match[1]: match[2] or "" for match in found if match}
 
 
 def render() -> str:
-    """The whole page."""
+    """Render the page."""
     parts = [_INTRO]
     for name, cls in sections().items():
         notes, types = comments(cls), get_type_hints(cls)
@@ -49,7 +49,7 @@ def render() -> str:
 
 
 def main() -> int:
-    """0: the page is current, or was written; 1: ``--check`` found it stale."""
+    """Exit with 0 if the page is current or was written, with 1 if ``--check`` finds it stale."""
     text = render()
     if sys.argv[1:] == ["--check"]:
         current = PAGE.exists() and PAGE.read_text() == text

@@ -1,6 +1,6 @@
 """Write docs/reference/rest.md from the OpenAPI document that the server serves.
 
-Run without arguments; ``--check`` only says whether the page is current.
+With ``--check``, only report whether the page is current.
 """
 
 import sys
@@ -16,104 +16,105 @@ _I64_MAX = (1 << 63) - 1
 _PROBLEM = 400  # and the statuses above it
 _INTRO = """# REST
 
-Everything is below `/rest/v1` on the server's one port. `GET /rest/v1/openapi.json` describes it in
-OpenAPI 3.1; requests are checked against that very description. This page is generated from it by
-`make generate`.
+All paths are below `/rest/v1` on the server's single port. `GET /rest/v1/openapi.json` describes
+the API in OpenAPI 3.1, and requests are validated against that description. This page is
+generated from it by `make generate`.
 
-## Rules of every call
+## General rules
 
-- **Who calls.** HTTP basic with key id and secret, or `Authorization: Bearer` with the base64url of
-  `KEY_ID:SECRET`. Permissions are those of the Talos protocol. What does not exist and what the
-  caller was granted nothing on answer alike, with 404.
-- **Bodies** are JSON (`application/json`, also assumed where no type is sent) of at most 1 MiB, and
-  4 MiB for messages, with at most 100,000 opening brackets; one raw message
-  (`application/octet-stream`) has at most 10 MiB. Unknown fields and parameters are refused with
-  400. `Accept` is ignored: each operation has one kind of answer.
-- **Names in paths** are percent-encoded. `{topic}` is a plain name, `OWNER/NAME` (so
+- **Authentication.** HTTP basic with key ID and secret, or `Authorization: Bearer` with the
+  base64url encoding of `KEY_ID:SECRET`. Permissions are those of the Talos protocol. A resource
+  that does not exist and one on which the caller has no permission both return 404.
+- **Bodies** are JSON (`application/json`, also assumed if no type is sent) of at most 1 MiB, for
+  messages 4 MiB, with at most 100,000 opening brackets; a raw message
+  (`application/octet-stream`) has at most 10 MiB. Unknown fields and parameters are rejected with
+  400. `Accept` is ignored: each operation has one response type.
+- **Names in paths** are percent-encoded. `{topic}` is a plain name, `OWNER/NAME` (encoded as
   `OWNER%2FNAME`) or a resource name.
-- **Errors** are problem details (RFC 9457) whose `type` names the condition. `outcome` says
-  `not done` or `unknown`; `retry_safe: true` that it was not done and may be sent again as it is.
-  503 and 429 are not done and carry `Retry-After`; the outcome of 504 is unknown, and that of 500.
-- **Request ids.** `X-Request-Id` is echoed, or made where none is sent; log lines and the problem's
-  `instance` have it.
-- **Methods.** Another method is answered with 405 and `Allow`; `OPTIONS` tells the methods; `HEAD`
+- **Errors** are problem details (RFC 9457) whose `type` names the condition. `outcome` is `not
+  done` or `unknown`; `retry_safe: true` means not done and safe to retry unchanged. 503 and 429
+  mean not done and carry `Retry-After`; after 504 and 500 the outcome is unknown.
+- **Request IDs.** `X-Request-Id` is echoed, or generated if absent; it appears in log lines and
+  as `instance` of problems.
+- **Methods.** An unsupported method returns 405 with `Allow`; `OPTIONS` lists the methods; `HEAD`
   is `GET` without the body.
-- **In a cluster** any server answers. A call about a partition or group of another server is passed
-  on to it once; a long poll that was passed on may end after 4 s without messages.
+- **In a cluster** any server accepts any request. A request for a partition or group of another
+  server is forwarded to it once; a forwarded long poll may return after 4 s without messages.
 
 ## Putting messages
 
-One request is one block in one partition: all of it is stored, or none. Without a partition in the
-path, the partition key tells it, by the rule of the official Java SDK; messages without a key take
-turns. Keys of one request that belong to different partitions are refused with 422.
+A request is one block in one partition: it is stored as a whole or not at all. Without a
+partition in the path, the partition key selects the partition, by the rule of the official Java
+SDK; messages without a key are distributed round-robin. Keys of one request that belong to
+different partitions are rejected with 422.
 
-A message has exactly one of `value` (any JSON, stored as its shortest text), `text` (stored as
-UTF-8) and `base64`. Reading gives it as asked for by `encoding`; data that is not of that encoding
-comes as `base64`.
+A message has exactly one of `value` (any JSON, stored in its shortest form), `text` (stored as
+UTF-8) and `base64`. Reads return it as requested by `encoding`, or as `base64` if the data does
+not have that encoding.
 
-**Idempotency-Key.** A request that is sent again with its key is stored once. The key becomes a
-producer stamp in the log, made of caller, topic, key and request, so this also holds after a crash,
-a restart or a take-over, as long as the partition's log remembers the stamp: the last 1,000
-producers of a partition, which keys share with idempotent producers of the SDK. Besides, the first
-answer is kept for ten minutes (at most 2,000 keys of a caller and 20,000 of a server) and given to
-the repeat; another request with the same key is refused with 422 meanwhile. That refusal does not
-survive a restart or a take-over: then another request with the same key is one of its own. Of a
-repeat that only the log remembers, `base_offset` may be null. A repeat that names neither a
-partition nor a partition key finds its first partition only while the topic's partition count is
-the same.
+**Idempotency-Key.** A request that is retried with its key is stored once. The key becomes a
+producer stamp in the log, derived from caller, topic, key and request, so this also holds after a
+crash, a restart or a failover, as long as the log of the partition remembers the stamp: it
+remembers the last 1,000 producers of the partition, including idempotent producers of the SDK. In
+addition, the first response is kept for ten minutes (at most 2,000 keys per caller and 20,000 per
+server) and returned to a retry; a different request with the same key is rejected with 422 during
+that time. The rejection does not survive a restart or a failover: after that, a different request
+with the same key counts as a new one. If only the log remembers a request, the `base_offset` of
+the retry may be null. A retry that names neither a partition nor a partition key finds its first
+partition only while the partition count of the topic is unchanged.
 
 ## Reading with a group
 
-`POST .../workers` makes the caller a worker of the group, and gives it partitions by the same
-leases and the same rule of equal shares as workers of the SDKs; none is ever taken from another
-worker. `GET .../workers/{worker}/messages` gives what follows the group's checkpoints, renews the
-leases and moves one step to an equal share; the same messages come again until they are committed.
-A worker that is silent for `lease_s` loses its partitions and gets 409 `LeaseNotHeld`: it joins
-again. After `DELETE` its partitions are free at once. An offset that is no longer kept is 404
-`OffsetOutOfRange`; nothing is skipped silently, the group has to be reset.
+`POST .../workers` makes the caller a worker of the group. It gets partitions by the same leases
+and the same balancing rule as workers of the SDKs; partitions are never taken from another
+worker. `GET .../workers/{worker}/messages` returns the messages after the checkpoints of the
+group, renews the leases and moves one step towards an equal share; the same messages are returned
+until they are committed. A worker that is silent for `lease_s` loses its partitions and gets 409
+`LeaseNotHeld`: it must join again. `DELETE` releases the partitions immediately. An offset that
+is no longer retained is 404 `OffsetOutOfRange`; messages are never skipped silently, and the
+group has to be reset.
 
-A checkpoint is the offset of the last processed message, -1 where there is none. Where a group
-without a checkpoint begins is the choice of each client; REST workers begin with the first message
-that is kept.
+A checkpoint is the offset of the last processed message, or -1. Each client chooses where a group
+without a checkpoint starts; REST workers start with the first retained message.
 
 ## Following a topic
 
-`GET /topics/{topic}/events` is a stream of server-sent events, one for each message. The id of an
-event is the next offset of every partition that is followed; with it as `Last-Event-ID` a client
-goes on where it was. At most 256 partitions are followed by a stream, 5,000 by all streams of a
-server, and there are at most 500 streams. A stream ends after an hour at most, when the server
-stops, and when partitions are added: a client that comes again gets them from their first message
-on. One that cannot go on, because the topic, the permission or the key is gone or a position is not
-kept any more, ends with an event of type `error`. A client that does not read for
-`[http] write_stall_s` is cut.
+`GET /topics/{topic}/events` is a stream of server-sent events, one per message. The ID of an
+event has the next offset of every followed partition; a client that sends it as `Last-Event-ID`
+resumes there. A stream follows at most 256 partitions, all streams of a server at most 5,000, and
+a server has at most 500 streams. A stream ends after an hour at most, when the server stops, and
+when partitions are added: a client that reconnects gets the new partitions from their first
+message on. A stream that cannot continue, because the topic, the permission or the key was
+removed or a position is no longer retained, ends with an event of type `error`. A client that
+does not read for `[http] write_stall_s` is disconnected.
 
 ## Rows of tables
 
-A row is an object of values by column, read by the types of the table's columns:
+A row is an object of values by column, according to the types of the columns:
 
 | Type | JSON |
 | --- | --- |
 | `bool` | true or false |
-| `int8` to `int64` | a whole number in its type's range |
-| `float`, `double` | a number, or the text `Infinity` or `-Infinity`; NaN is refused |
-| `string` | a text |
+| `int8` to `int64` | an integer in the range of the type |
+| `float`, `double` | a number, or the string `Infinity` or `-Infinity`; NaN is rejected |
+| `string` | a string |
 | `binary`, `rawbinary` | base64 with padding |
-| types with `_set` | an array of these; given back in ascending order, each once |
+| types with `_set` | an array of these; returned in ascending order without duplicates |
 | any | null: the column is not set; a put of null removes it |
 
-`int64` too is a number, which some languages do not read exactly above 2^53; `float` is rounded to
-single precision.
+`int64` is a number too, which some languages do not read exactly above 2^53; `float` is rounded
+to single precision.
 
-A value that does not fit its column, an unknown column, a key that is not whole and a number that
-becomes too large are refused with 422 `ValidationFailed`, what is larger than the server takes with
-422 `SizeExceeded`; nothing is changed then. A condition that does not hold is no error: `applied`
-is false. A table that is disabled answers 409 `TableNotEnabled`, one over its rate 429, one whose
-topic takes nothing for long 503. [Conditions of tables](sds-conditions.md) describes `filter`.
+A value that does not fit its column, an unknown column, an incomplete key and an integer overflow
+are rejected with 422 `ValidationFailed`, values above the size limits with 422 `SizeExceeded`;
+nothing is changed. A condition that does not hold is not an error: `applied` is false. A disabled
+table returns 409 `TableNotEnabled`, a table over its rate 429, a table with a stream whose topic
+accepts no messages for long 503. [Conditions of tables](sds-conditions.md) describes `filter`.
 """
 
 
 def render() -> str:
-    """The whole page."""
+    """Render the page."""
     api = document(TABLE)
     parts = [_INTRO]
     for tag in api["tags"]:
@@ -137,7 +138,7 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator
         if content["schema"]:
             yield f"\nBody:\n\n```text\n{shape(content['schema'])}\n```\n"
         else:
-            yield f"\nOr a body of type `{kind}`, taken as it is.\n"
+            yield f"\nOr a raw body of type `{kind}`.\n"
     problems: list[str] = []
     for status, reply in operation["responses"].items():
         if int(status) >= _PROBLEM:
@@ -153,10 +154,10 @@ def _operation(method: str, path: str, operation: Mapping[str, Any]) -> Iterator
     yield f"\nProblems: {', '.join(problems)}.\n"
 
 
-def _parameter(one: Mapping[str, Any]) -> Iterator[str]:
-    about = one.get("description", "").replace("|", "\\|")
-    value = shape(one["schema"], short=True).replace("|", "\\|")
-    yield f"| `{one['name']}` | {one['in']} | {value} | {about} |\n"
+def _parameter(parameter: Mapping[str, Any]) -> Iterator[str]:
+    about = parameter.get("description", "").replace("|", "\\|")
+    value = shape(parameter["schema"], short=True).replace("|", "\\|")
+    yield f"| `{parameter['name']}` | {parameter['in']} | {value} | {about} |\n"
 
 
 def shape(schema: Mapping[str, Any], indent: str = "", *, short: bool = False) -> str:
@@ -190,10 +191,10 @@ def _integer(minimum: int, maximum: int) -> str:
 def _object(schema: Mapping[str, Any], indent: str) -> str:
     inner = indent + "  "
     lines: list[str] = []
-    for name, one in schema.get("properties", {}).items():
+    for name, field in schema.get("properties", {}).items():
         absent = "" if name in schema.get("required", ()) else "  (optional)"
-        about = f"  # {one['description']}" if "description" in one else ""
-        lines.append(f'{inner}"{name}": {shape(one, inner)}{absent}{about}')
+        about = f"  # {field['description']}" if "description" in field else ""
+        lines.append(f'{inner}"{name}": {shape(field, inner)}{absent}{about}')
     others = schema.get("additionalProperties")
     if isinstance(others, Mapping):
         lines.append(f"{inner}NAME: {shape(others, inner)}, ...")
@@ -203,7 +204,7 @@ def _object(schema: Mapping[str, Any], indent: str) -> str:
 
 
 def main() -> int:
-    """0: the page is current, or was written; 1: ``--check`` found it stale."""
+    """Exit with 0 if the page is current or was written, with 1 if ``--check`` finds it stale."""
     text = render()
     if sys.argv[1:] == ["--check"]:
         current = PAGE.exists() and PAGE.read_text() == text

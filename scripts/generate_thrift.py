@@ -1,4 +1,4 @@
-"""Write src/opentalos/wire/_generated from idl/; with --check, fail if it is not current.
+"""Write src/opentalos/wire/_generated from idl/; with --check, fail if it is stale.
 
 Types, required fields, defaults and enums come from the definitions. Three things are added:
 structs that serve as map keys or set items are frozen, so that they hash by value, the fields of
@@ -20,8 +20,8 @@ from thriftpy2.thrift import TType
 ROOT = Path(__file__).resolve().parent.parent
 IDL = ROOT / "idl"
 OUTPUT = ROOT / "src" / "opentalos" / "wire" / "_generated"
-ENTRIES = ("talos.thrift", "sds.thrift")  # with what they include; they give services paths
-EXTENSION = "opentalos.thrift"  # further fields of structs, all optional
+ENTRIES = ("talos.thrift", "sds.thrift")  # with their includes; they assign paths to services
+EXTENSION = "opentalos.thrift"  # additional fields of structs, all optional
 EXTENSION_FIELD_MIN = 1001
 PACKAGE = "opentalos.wire._generated"
 
@@ -42,7 +42,7 @@ SCALARS = {
 
 
 class TypeText:
-    """A type as spec expression and as annotation, and the classes both name."""
+    """A type as spec expression and annotation, and the classes that both use."""
 
     def __init__(self, spec: str, annotation: str, classes: Iterable[Any] = ()) -> None:
         self.spec, self.annotation, self.classes = spec, annotation, list(classes)
@@ -101,7 +101,7 @@ def extensions() -> dict[str, dict[int, Any]]:
 
 
 def safe(name: str) -> str:
-    """A field name that is no keyword."""
+    """A field name that is not a keyword."""
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
@@ -262,7 +262,7 @@ def constant(name: str) -> str:
 
 
 def stem_of(module: ModuleType) -> str:
-    """Stem of a loaded Thrift file; thriftpy2 wants ``_thrift`` behind an entry's name."""
+    """Stem of a loaded Thrift file; thriftpy2 requires the suffix ``_thrift`` for entries."""
     return module.__name__.removesuffix("_thrift")
 
 
@@ -272,7 +272,7 @@ def file_of(cls: Any) -> str:
 
 
 def used_classes(module: ModuleType) -> dict[str, list[str]]:
-    """Classes of other files that this one names, by file."""
+    """Classes of other files that this file uses, by file."""
     texts = [t for s in structs_of(module) for _, _, t, _ in fields_of(s.thrift_spec)]
     bases: list[Any] = []
     for service in module.__thrift_meta__.get("services", ()):
@@ -297,7 +297,7 @@ def header(file: str) -> Iterator[str]:
 
 
 def module_text(module: ModuleType, paths: dict[str, str], frozen: set[str]) -> str:
-    """The generated file of one Thrift file; one that is its own entry has the service table."""
+    """The module of a Thrift file; an entry without includes has the service table."""
     file = Path(module.__thrift_file__).name
     meta = module.__thrift_meta__
     body: list[str] = []
@@ -315,7 +315,7 @@ def module_text(module: ModuleType, paths: dict[str, str], frozen: set[str]) -> 
 
 
 def import_lines(module: ModuleType, body: str) -> Iterator[str]:
-    """Imports of what the body names."""
+    """Imports of the names in the body."""
     yield "from __future__ import annotations"
     yield ""
     if "@dataclass" in body:
@@ -342,7 +342,7 @@ def import_lines(module: ModuleType, body: str) -> Iterator[str]:
 
 
 def entry_text(file: str, modules: Iterable[ModuleType], paths: dict[str, str]) -> str:
-    """The generated file of an entry that includes all others: the service table."""
+    """The module of an entry that includes all others: the service table."""
     lines = [*header(file)]
     for module in modules:
         source = f"{PACKAGE}.{stem_of(module)}"
@@ -378,7 +378,7 @@ def paths_of(entry: ModuleType) -> dict[str, str]:
 
 
 def generate() -> dict[str, str]:
-    """File name to text of everything that belongs into the output folder."""
+    """All files of the output directory, as text by file name."""
     files = {"__init__.py": '"""Structs and services generated from idl/."""\n'}
     for entry in ENTRIES:
         loaded = thriftpy2.load(str(IDL / entry), module_name=f"{Path(entry).stem}_thrift")
@@ -393,7 +393,7 @@ def generate() -> dict[str, str]:
 
 
 def main() -> int:
-    """Write the files, or compare them with what is there."""
+    """Write the files, or compare them with the existing ones."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="exit 1 if the output is not current")
     check = parser.parse_args().check
@@ -403,7 +403,7 @@ def main() -> int:
         return 0
     if check:
         changed = {name for name in files | present if files.get(name) != present.get(name)}
-        print(f"not current: {', '.join(sorted(changed))}; run make generate", file=sys.stderr)
+        print(f"stale: {', '.join(sorted(changed))}; run make generate", file=sys.stderr)
         return 1
     OUTPUT.mkdir(exist_ok=True)
     for name in present.keys() - files.keys():

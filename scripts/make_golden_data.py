@@ -1,7 +1,7 @@
-"""Make tests/golden/data_vN: the data directory of a killed server, and what must be read of it.
+"""Create tests/golden/data_vN: the data directory of a killed server and its expected contents.
 
-Run once per on-disk format, on a version that writes it; the result is never made anew, since a
-later version must open what an earlier one wrote. ``expected.json`` tells the test what to find.
+Run once per on-disk format, on a version that writes it; never regenerate the result, because a
+later version must open what an earlier one wrote. ``expected.json`` has the expected contents.
 
     python scripts/make_golden_data.py tests/golden/data_v1
 """
@@ -44,7 +44,7 @@ ROUNDS = 5  # so that several segments are sealed
 
 
 class GoldenClock:
-    """Stands still between puts and draws the same tokens each time."""
+    """A clock that stands still between puts and draws the same tokens each time."""
 
     def __init__(self) -> None:
         self.now_ms, self._drawn = NOW_MS, 0
@@ -58,7 +58,7 @@ class GoldenClock:
 
 
 async def start(data: Path, directory: DataDirectory, clock: GoldenClock) -> Broker:
-    """A broker on the data directory, as a server would make it."""
+    """A broker on the data directory, wired as in a server."""
     box = AesGcmSecretBox(directory.server_key())
     broker = open_broker(
         files=await open_local_file_store(data / "log"),
@@ -77,7 +77,7 @@ async def start(data: Path, directory: DataDirectory, clock: GoldenClock) -> Bro
 
 
 async def put(broker: Broker, topic: Topic, partition: int, block: MessageBlock) -> int:
-    """Append one block; its base offset."""
+    """Append a block; return its base offset."""
     done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def waiter(base: int, error: TalosError | None) -> None:
@@ -90,7 +90,7 @@ async def put(broker: Broker, topic: Topic, partition: int, block: MessageBlock)
 async def fill(
     broker: Broker, clock: GoldenClock, topic: Topic, partition: int
 ) -> list[dict[str, object]]:
-    """Every payload some times; what a reader must find."""
+    """Append every payload several times; return what a reader must find."""
     found = []
     sequence = 0
     for number in range(ROUNDS * len(PAYLOADS)):
@@ -135,7 +135,7 @@ async def checkpoint(broker: Broker, caller: Principal, topic: Topic) -> None:
 
 
 async def make(data: Path, target: Path) -> None:
-    """Partition 0 is sealed, 1 stays unsealed, 2 is empty; then the server is as good as killed."""
+    """Partition 0 is sealed, 1 unsealed, 2 empty; the server is then abandoned as if killed."""
     clock = GoldenClock()
     directory = DataDirectory(data, clock)
     broker = await start(data, directory, clock)
@@ -158,13 +158,13 @@ async def make(data: Path, target: Path) -> None:
 
 
 def main() -> None:
-    """Make the directory named on the command line."""
+    """Create the directory named on the command line."""
     target = Path(sys.argv[1])
     if target.exists():
         sys.exit(f"{target} exists; golden data is made once and kept")
     with tempfile.TemporaryDirectory() as scratch:
         asyncio.run(make(Path(scratch) / "data", target))
-    print(f"made {target}")
+    print(f"created {target}")
 
 
 if __name__ == "__main__":

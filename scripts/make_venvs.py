@@ -1,4 +1,4 @@
-"""Make the project's three virtual environments, or leave them alone when they are current.
+"""Create the three virtual environments of the project unless they are current.
 
 ``.venv`` holds the project and its tools; ``.sdk-venv`` holds the official Talos SDK, which owns
 the import name ``talos``; ``.sds-venv`` holds a port of the official SDS client, which owns
@@ -21,7 +21,7 @@ STAMP = ".made-from"
 
 
 class Environment:
-    """One virtual environment and the pip calls that fill it."""
+    """A virtual environment and the pip calls that populate it."""
 
     def __init__(self, name: str, inputs: list[str], installs: list[list[str]]) -> None:
         self.path = ROOT / name
@@ -51,7 +51,7 @@ class Environment:
 
 
 def create(path: Path) -> None:
-    """Make an empty environment with pip."""
+    """Create an empty environment with pip."""
     made = subprocess.run([sys.executable, "-m", "venv", str(path)])
     if made.returncode != 0:
         shutil.rmtree(str(path), ignore_errors=True)
@@ -61,7 +61,7 @@ def create(path: Path) -> None:
 
 
 def pip_environment() -> dict[str, str]:
-    """This process's environment, with pip's own update notice switched off."""
+    """The environment variables, with the update notice of pip disabled."""
     return dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1")
 
 
@@ -72,7 +72,7 @@ ENVIRONMENTS = [
         ".venv",
         ["requirements/dev.lock", "pyproject.toml"],
         [
-            # Source distributions only, both without compiled parts of their own.
+            # Source distributions only; neither has compiled extensions.
             [*LOCKED, *SOURCES, "--requirement", "requirements/dev.lock"],
             ["--no-deps", "--editable", "."],
         ],
@@ -88,7 +88,7 @@ ENVIRONMENTS = [
         [
             [*LOCKED, "--requirement", "requirements/sdk.lock"],
             ["--no-deps", "./tests/compat/atomic_stand_in"],
-            # A source distribution without compiled parts: setuptools from sdk.lock builds it.
+            # A source distribution without extensions, built with setuptools from sdk.lock.
             [
                 "--no-deps",
                 "--require-hashes",

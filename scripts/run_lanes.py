@@ -34,13 +34,13 @@ BACKENDS = ROOT / ".cache" / "backends"
 JOBS_AT_ONCE = 2  # the size of the CI machine
 JOB_TIMEOUT_S = 1500
 FULL_FAULTS_TIMEOUT_S = 3 * 3600
-FIGURE = "| "  # a passing job's lines that begin so are shown too
+FIGURE = "| "  # lines of a passing job with this prefix are shown
 RUNNING: set["subprocess.Popen[str]"] = set()
 
 
 @dataclass(frozen=True)
 class Job:
-    """One command; ``tests`` says that it is a pytest run whose results are counted."""
+    """A command; with ``tests`` it is a pytest run whose results are counted."""
 
     name: str
     argv: tuple[str, ...]
@@ -69,7 +69,7 @@ def tests(name: str, *paths: str) -> Job:
     report = REPORTS / f"{name}.xml"
     argv: tuple[str, ...] = (str(BIN / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider")
     if "backend" in paths:
-        # The plugin is loaded at the end; beside a Java machine its compilation failed once.
+        # The plugin is loaded last: its compilation failed once while a JVM was running.
         argv = (*argv, "-p", "no:hypothesispytest")
     return Job(name, (*argv, f"--junitxml={report}", *paths), tests=True)
 
@@ -118,7 +118,7 @@ LANES: dict[str, tuple[Job, ...]] = {
         script("generated-reference", "scripts/generate_config_reference.py", "--check"),
     ),
     "check": (
-        tests("cluster", "tests/simulation/test_cluster_seeds.py"),  # the longest jobs begin first
+        tests("cluster", "tests/simulation/test_cluster_seeds.py"),  # the longest jobs start first
         tests("mutants", "tests/simulation/test_mutants.py"),
         tests("cluster-mutants", "tests/simulation/test_cluster_mutants.py"),
         tests("simulation", "tests/simulation", *WITH_A_JOB_OF_ITS_OWN),
@@ -145,7 +145,7 @@ LANES: dict[str, tuple[Job, ...]] = {
     ),
 }
 WITH_BACKENDS = {"backends", "faults"}
-ONE_BY_ONE = {"faults"}  # its jobs kill and pause the backends that all jobs share
+ONE_BY_ONE = {"faults"}  # its jobs kill and pause the shared backends
 
 
 def counts(report: Path) -> tuple[int, int, int]:
@@ -161,7 +161,7 @@ def counts(report: Path) -> tuple[int, int, int]:
 
 
 def execute(job: Job) -> tuple[int, str]:
-    """Exit status and output of a job; at its time limit it ends with all that it started."""
+    """Run a job; return exit status and output. A timeout kills the job and its children."""
     try:
         process = subprocess.Popen(
             job.argv,
@@ -184,7 +184,7 @@ def execute(job: Job) -> tuple[int, str]:
         return 1, f"{output}\nended after {job.timeout_s} s"
     finally:
         RUNNING.discard(process)
-    if process.returncode not in (0, 1):  # a signal, a crash: the output does not tell
+    if process.returncode not in (0, 1):  # a signal or crash, which the output does not show
         output = f"{output}\nexit status {process.returncode}"
     return process.returncode, output
 
@@ -196,7 +196,7 @@ def end(process: "subprocess.Popen[str]") -> None:
 
 
 def run(job: Job) -> Result:
-    """Run one job and print its outcome in one piece."""
+    """Run a job and print its outcome."""
     report = REPORTS / f"{job.name}.xml"
     report.unlink(missing_ok=True)
     started = time.monotonic()
@@ -217,7 +217,7 @@ def run(job: Job) -> Result:
 
 
 def start_backends() -> Fleet:
-    """Fresh backends below .cache; what an earlier run left there is ended first."""
+    """Start fresh backends below .cache; stop leftovers of an earlier run first."""
     fleet = Fleet(BACKENDS / "homes")
     if BACKENDS.exists():
         fleet.kill()
@@ -232,7 +232,7 @@ def start_backends() -> Fleet:
         fleet.kill()
         if not isinstance(error, BackendError):
             raise
-        say(f"FAIL {error}")  # each job then fails on its own: the file is not there
+        say(f"FAIL {error}")  # each job then fails by itself, because the file is missing
     return fleet
 
 
@@ -241,12 +241,12 @@ def say(text: str) -> None:
 
 
 def interrupted(_number: int, _frame: object) -> Never:
-    """SIGTERM ends the run as Ctrl-C does, so that nothing is left behind."""
+    """Handle SIGTERM like Ctrl-C, so that child processes are stopped."""
     raise KeyboardInterrupt
 
 
 def run_lane(name: str) -> list[Result]:
-    """Run the jobs of one lane, two at a time unless they would disturb each other."""
+    """Run the jobs of a lane, two at a time unless they affect each other."""
     print(f"== {name}", flush=True)
     with ThreadPoolExecutor(1 if name in ONE_BY_ONE else JOBS_AT_ONCE) as pool:
         try:
@@ -265,7 +265,7 @@ def main(names: Sequence[str]) -> int:
         return 2
     REPORTS.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, interrupted)
-    # A shell starts what runs in its background deaf to Ctrl-C, and jobs would inherit that.
+    # Background jobs of a shell ignore Ctrl-C, which child processes would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     results: list[Result] = []
     fleet: Fleet | None = None
@@ -275,7 +275,7 @@ def main(names: Sequence[str]) -> int:
                 fleet = start_backends()
             results += run_lane(name)
     except KeyboardInterrupt:
-        return 130  # as a shell reports an interrupt
+        return 130  # as a shell reports Ctrl-C
     finally:
         if fleet is not None:
             fleet.kill()

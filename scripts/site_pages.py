@@ -1,6 +1,6 @@
-"""Pages of the site that come from elsewhere: the reference from code, and the changelog.
+"""Generated pages of the site: the reference from code, and the changelog.
 
-A hook of mkdocs (mkdocs.yml): the pages exist in the built site only, so they cannot be stale.
+A hook of mkdocs (mkdocs.yml); the pages exist only in the built site, so they cannot be stale.
 """
 
 import dataclasses
@@ -31,20 +31,20 @@ _SDK = """# Python SDK
 """
 _TESTING = """# Testing module
 
-What `opentalos.testing` has for your tests; [how to use it](../how-to/testing.md).
-This page is made from the code.
+The public names of `opentalos.testing`; see [how to use it](../how-to/testing.md).
+This page is generated from the code.
 
 """
 _CLI = """# Command line
 
-`talos COMMAND --help` says the same. Exit status: 0 done, 1 failed, 2 wrong usage,
-130 ended by Ctrl-C. This page is made from the code.
+The same text as `talos COMMAND --help`. Exit status: 0 success, 1 failure, 2 usage error,
+130 interrupted by Ctrl-C. This page is generated from the code.
 
 """
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Called by mkdocs with the files it found."""
+    """Add the generated pages; mkdocs calls this with the files it found."""
     pages = {
         "reference/sdk.md": _SDK + sdk_reference(),
         "reference/testing.md": _TESTING + module_reference("opentalos.testing", "##"),
@@ -72,7 +72,7 @@ def sdk_reference() -> str:
 
 
 def module_reference(name: str, heading: str) -> str:
-    """The names that a module lists in ``__all__``, with what their docstrings say."""
+    """The names in ``__all__`` of a module, with their docstrings."""
     module = importlib.import_module(name)
     return "".join(
         f"{heading} {item}\n\n{described(getattr(module, item))}" for item in sorted(module.__all__)
@@ -113,7 +113,7 @@ def prose(thing: Any) -> str:
 
 
 def signature(name: str, thing: Any) -> str:
-    """How it is called, on one line, or one parameter to a line."""
+    """The signature on one line, or with one parameter per line."""
     try:
         made = inspect.signature(thing)
     except (TypeError, ValueError):
@@ -130,7 +130,7 @@ def signature(name: str, thing: Any) -> str:
 
 
 def fields_table(cls: type[Any]) -> str:
-    """Fields with their defaults and the comments behind them."""
+    """Fields with their defaults and comments."""
     found = (_FIELD.match(line) for line in inspect.getsource(cls).splitlines())
     notes = {match[1]: match[2] or "" for match in found if match}
     if dataclasses.is_dataclass(cls):
@@ -176,6 +176,8 @@ def commands(group: click.Group, context: click.Context) -> Iterator[str]:
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
+        if command.hidden:
+            continue  # a former name
         inner = click.Context(command, info_name=name, parent=context, terminal_width=100)
         depth = "##" if context.parent is None else "###"
         yield f"{depth} {inner.command_path}\n\n```text\n{command.get_help(inner)}\n```\n\n"

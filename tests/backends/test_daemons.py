@@ -22,7 +22,7 @@ def call(*arguments: str, expected: int = 0) -> str:
 
 @pytest.fixture
 def zookeeper(tmp_path: Path) -> Iterator[ZookeeperBackend]:
-    """One that nobody else uses."""
+    """A ZooKeeper for this test only."""
     made = ZookeeperBackend(tmp_path)
     yield made
     made.stop(print)

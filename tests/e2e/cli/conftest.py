@@ -92,7 +92,7 @@ class Commands:
         return ended
 
     def start(self, *arguments: object) -> "subprocess.Popen[bytes]":
-        """A process that goes on, with pipes."""
+        """A running process, with pipes."""
         return subprocess.Popen(
             [str(TALOS), *map(str, arguments)],
             stdin=subprocess.PIPE,

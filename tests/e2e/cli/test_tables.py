@@ -10,7 +10,7 @@ from tests.e2e.cli.conftest import Commands
 from opentalos.sdk import ClientConfig
 from opentalos.sdk.stream import TableFollower
 
-READY_S = 60.0  # until a stream has told everything
+READY_S = 60.0  # until a stream has published everything
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -84,12 +84,12 @@ def test_a_table_has_rates_until_they_are_taken_away(talos: Commands) -> None:
 
 def test_what_is_not_there_is_not_taken_away_in_silence(talos: Commands) -> None:
     table = made(talos, "sparse")
-    for option, told in (
+    for option, expected in (
         ("--remove-column", "no column 'odd'; it has k, n"),
         ("--drop-index", "no index 'odd'; it has none"),
         ("--forbid", "no principal with rights 'odd'; it has none"),
     ):
-        assert told in talos("table", "alter", table, option, "odd", status=2).err
+        assert expected in talos("table", "alter", table, option, "odd", status=2).err
 
 
 def test_a_table_of_a_file(talos: Commands) -> None:
@@ -235,10 +235,10 @@ def test_a_reader_who_is_not_the_owner_names_it(talos: Commands) -> None:
     talos.fails("table", "follow", f"root/{table}", *as_reader)
     talos("table", "alter", table, "--allow", "borrower:app-read")
     talos("acl", "grant", topic, "borrower", "get", "describe")
-    (one,) = talos("table", "follow", f"root/{table}", *as_reader).rows
-    assert one["columns"] == {"n": 1}
+    (change,) = talos("table", "follow", f"root/{table}", *as_reader).rows
+    assert change["columns"] == {"n": 1}
     (same,) = talos("table", "follow", f"root/{table}", f"root/{topic}", *as_reader).rows
-    assert same == one
+    assert same == change
     config = ClientConfig(endpoints=(talos.server.url,), key_id=key["key_id"], secret=key["secret"])
     with TableFollower(config, f"root/{table}", f"root/{topic}") as follower:
         talos("table", "put", table, "k=b", "n=2")

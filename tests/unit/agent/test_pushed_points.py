@@ -62,13 +62,13 @@ def test_a_counter_becomes_what_it_grew_by() -> None:
     points = PushedPoints()
     points.add([counter(100)])
     (row,) = taken(points)
-    assert row.sums == {}  # nobody knows since when it counts
+    assert row.sums == {}  # the base is unknown
     points.add([counter(107), counter(110)])
     points.add([counter(5, endpoint="another")])
     points.add([counter(6, endpoint="another")])
     (row,) = taken(points)
     assert row.sums == {"n": 11.0}
-    points.add([counter(4)])  # started anew
+    points.add([counter(4)])  # restarted
     (row,) = taken(points)
     assert row.sums == {"n": 4.0}
 

@@ -42,8 +42,8 @@ def test_tsv_has_a_header_and_can_be_taken_apart_again(capsys: pytest.CaptureFix
 
 def test_no_rows_are_said_on_stderr_only(capsys: pytest.CaptureFixture[str]) -> None:
     Output("text").table(COLUMNS, [], empty="none")
-    told = capsys.readouterr()
-    assert (told.out, told.err) == ("", "none\n")
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "none\n")
     Output("tsv").table(COLUMNS, [], empty="none")
     assert capsys.readouterr().out == "name\tcount\ttags\n"
     Output("json").table(COLUMNS, [], empty="none")
