@@ -2,6 +2,7 @@
 
 import re
 
+from opentalos.model.checks import shown_value
 from opentalos.model.errors import BadRequest, RequestTooLarge
 from opentalos.ports.meta_store import VALUE_BYTES_MAX
 
@@ -11,16 +12,15 @@ FILE_PART_CHARS_MAX = 200  # file systems allow 255; leaves room for the suffix
 META_PATH_CHARS_MAX = 1024
 _FILE_PART = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _META_PART = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")  # ZooKeeper's rule
-_SHOWN_CHARS_MAX = 80  # of a refused path in the error's text
 
 
 def check_file_path(path: str) -> str:
     """Return ``path`` if a FileStore may hold a file of that name. Raises: BadRequest."""
     parts = path.split("/")
     if len(path) > FILE_PATH_CHARS_MAX or not all(map(_FILE_PART.fullmatch, parts)):
-        raise BadRequest(f"invalid file path {path[:_SHOWN_CHARS_MAX]!r}")
+        raise BadRequest(f"invalid file path {shown_value(path)}")
     if "." in parts or ".." in parts or path.endswith(FENCE_SUFFIX):
-        raise BadRequest(f"reserved name in file path {path[:_SHOWN_CHARS_MAX]!r}")
+        raise BadRequest(f"reserved name in file path {shown_value(path)}")
     return path
 
 
@@ -34,9 +34,9 @@ def check_meta_path(path: str) -> str:
     """Return ``path`` if a MetaStore may hold a record of that name. Raises: BadRequest."""
     parts = path.split("/")
     if len(path) > META_PATH_CHARS_MAX or not all(map(_META_PART.fullmatch, parts)):
-        raise BadRequest(f"invalid record path {path[:_SHOWN_CHARS_MAX]!r}")
+        raise BadRequest(f"invalid record path {shown_value(path)}")
     if "." in parts or ".." in parts:
-        raise BadRequest(f"reserved name in record path {path[:_SHOWN_CHARS_MAX]!r}")
+        raise BadRequest(f"reserved name in record path {shown_value(path)}")
     return path
 
 

@@ -1,4 +1,4 @@
-"""The status page at ``/``: one HTML page made by the server, for somebody with a key.
+"""The status page at ``/``: one HTML page, for callers with a key.
 
 It shows what ``GET /rest/v1/status`` and ``GET /rest/v1/cluster`` tell the same caller.
 """
@@ -98,7 +98,7 @@ class StatusPage:
             except TalosError as error:
                 _refuse(exchange, error)
             except Exception:
-                _log.exception("the status page failed unexpectedly")
+                _log.exception("status page failed with an internal error")
                 exchange.reply_text(500, f"internal error, request {exchange.request_id}")
             else:
                 exchange.reply(head(200, _HTML), page.encode("utf-8", "replace"), _HEADERS)
@@ -145,7 +145,7 @@ def render(
 
 def _topics(topics: Sequence[TopicOverview], more: int) -> list[str]:
     if not topics:
-        return ["<h2>Topics</h2>", "<p>There is no topic that you may see.</p>"]
+        return ["<h2>Topics</h2>", "<p>No topics that you may see.</p>"]
     numbers = ("Partitions", "Messages kept", "Size", "Messages/s", "Bytes/s")
     lines = [
         "<h2>Topics</h2>",
@@ -158,7 +158,7 @@ def _topics(topics: Sequence[TopicOverview], more: int) -> list[str]:
     if more:
         lines.append(f"<p>{more:,} further topics are not shown.</p>")
     lines.append(
-        "<p>Rates are of the last minute, and missing until a topic was looked at twice.</p>"
+        "<p>Rates are averages of the last minute; a topic has none until its second refresh.</p>"
     )
     return lines
 
@@ -179,7 +179,7 @@ def _topic(one: TopicOverview) -> str:
 
 def _lags(one: TopicOverview) -> str:
     if one.lags is None:
-        return '<span class="bad">cannot be told now</span>'
+        return '<span class="bad">unavailable now</span>'
     shown = (f"{escape(group)}: {lag:,}" for group, lag in sorted(one.lags.items()))
     return "<br>".join(shown) or _NONE
 

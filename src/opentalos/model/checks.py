@@ -65,7 +65,7 @@ def size(count: int, unit: str, minimum: int = 0, maximum: int | None = None) ->
         raise ValueError(f"must have {bounds} {plural(unit, maximum or 2)}, not {count:,}")
 
 
-def shown(value: object) -> str:
+def shown_value(value: object) -> str:
     """A rejected value as TOML and JSON write it, cut to a length that fits a line."""
     text = (
         str(value)

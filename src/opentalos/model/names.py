@@ -3,19 +3,19 @@
 import re
 from typing import NamedTuple
 
+from opentalos.model.checks import shown_value
 from opentalos.model.errors import InvalidName
 
 NAME_CHARS_MAX = 80
-# Topics of the service itself. Their names break the rule for names on purpose: nobody can create
-# or own one of them, and no principal, team or organisation may be called like their owner.
+# Internal topics. Their names break the naming rule on purpose, so that clients cannot create or
+# own them; no principal, team or organisation may have the name of their owner.
 SYSTEM_TENANT = "system"
 METRICS_TOPIC = (
-    "__metrics"  # what servers, machines and clients measured: wire/metrics/measurement.py
+    "__metrics"  # measurements of servers, machines and clients: wire/metrics/measurement.py
 )
-USAGE_TOPIC = "__usage"  # what tenants stored: wire/metrics/usage.py
+USAGE_TOPIC = "__usage"  # storage use of tenants: wire/metrics/usage.py
 SYSTEM_TOPICS = (METRICS_TOPIC, USAGE_TOPIC)
 _NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9_-]{0,78}[a-zA-Z0-9-])?")
-_SHOWN_CHARS_MAX = 40  # of a refused name in the error's text
 
 
 def check_name(name: str, what: str = "topic name") -> str:
@@ -25,10 +25,10 @@ def check_name(name: str, what: str = "topic name") -> str:
     ending with ``_``.
     """
     if not _NAME.fullmatch(name):
-        shown = name[:_SHOWN_CHARS_MAX]
         raise InvalidName(
-            f"invalid {what} {shown!r}: 1 to {NAME_CHARS_MAX} of [a-zA-Z0-9_-], "
-            "not starting with '_' or '-', not ending with '_'"
+            f"invalid {what} {shown_value(name)}: use 1 to {NAME_CHARS_MAX} ASCII letters, digits, "
+            "_ and -, "
+            "starting with a letter or digit and not ending with _"
         )
     return name
 
@@ -48,8 +48,9 @@ class ResourceName(NamedTuple):
         """Split a resource name. Raises: InvalidName."""
         parts = text.rsplit("#", 2)
         if len(parts) != 3 or not all(parts):
-            shown = text[:_SHOWN_CHARS_MAX]
-            raise InvalidName(f"invalid topic resource name {shown!r}: need owner#topic#uuid")
+            raise InvalidName(
+                f"invalid topic resource name {shown_value(text)}: it must be owner#topic#uuid"
+            )
         return cls(*parts)
 
 

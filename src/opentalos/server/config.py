@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
-from opentalos.model.checks import boolean, choice, integer, number, shown, string
+from opentalos.model.checks import boolean, choice, integer, number, shown_value, string
 from opentalos.model.errors import ConfigError, InvalidName
 from opentalos.model.limits import (
     AuthLimits,
@@ -258,7 +258,7 @@ def _check_keys(section: str, keys: Mapping[str, Any], cls: type[Any]) -> list[s
         try:
             _CHECKS[types[key]](value)
         except ValueError as error:
-            problems.append(f"[{section}] {key} {error}, not {shown(value)}")
+            problems.append(f"[{section}] {key} {error}, not {shown_value(value)}")
     return problems
 
 
@@ -271,7 +271,7 @@ def parse_address(text: str, what: str) -> tuple[str, int]:
     """Split ``HOST:PORT``; an IPv6 host is in brackets. Raises: ValueError."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:
-        raise ValueError(f"{what} must be HOST:PORT, not {shown(text)}")
+        raise ValueError(f"{what} must be HOST:PORT, not {shown_value(text)}")
     return host.strip("[]"), int(port)
 
 
@@ -280,9 +280,9 @@ def _scheme_of(key: str, url: str, schemes: tuple[str, ...]) -> str:
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in schemes:
         wanted = " or ".join(f"{known}://" for known in schemes)
-        raise ValueError(f"{key} must be a URL that begins with {wanted}, not {shown(url)}")
+        raise ValueError(f"{key} must be a URL that begins with {wanted}, not {shown_value(url)}")
     if scheme in _REMOTE and not rest.partition("/")[0]:
-        raise ValueError(f"{key} must name a host after {scheme}://, not {shown(url)}")
+        raise ValueError(f"{key} must name a host after {scheme}://, not {shown_value(url)}")
     return scheme
 
 

@@ -135,7 +135,7 @@ def test_requests_that_are_decided_at_once(talos: Commands) -> None:
     assert [row["tenant"] for row in talos("quota", "projection", "--format", "json").rows] == [
         "CLauto"
     ]
-    assert "no projection of nobody" in talos.fails("quota", "projection", "nobody")
+    assert "tenant nobody has no projection" in talos.fails("quota", "projection", "nobody")
     talos("quota", "reject", "CLauto")
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from opentalos.model.checks import boolean, choice, integer, null, number, shown, size, string
+from opentalos.model.checks import boolean, choice, integer, null, number, shown_value, size, string
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_a_wrong_size_names_the_bounds(
 def test_a_rejected_value_is_shown_as_toml_writes_it() -> None:
     values = [True, "a", [1, "b"], Decimal("0.50"), float("inf"), None, "x" * 100]
     expected = ["true", '"a"', '[1, "b"]', "0.50", "inf", "null", '"' + "x" * 59 + "..."]
-    assert [shown(value) for value in values] == expected
+    assert [shown_value(value) for value in values] == expected

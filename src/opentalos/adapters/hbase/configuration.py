@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from opentalos.model.checks import shown_value
 from opentalos.model.errors import ConfigError
 from opentalos.model.limits import HbaseLimits
 
@@ -34,7 +35,9 @@ def parse_hbase_url(url: str) -> HbaseLocation:
         or "@" in parts.netloc
         or not _NAMESPACE.fullmatch(namespace)
     ):
-        raise ConfigError(f"{url!r}: need hbase://ZOOKEEPER-HOST:PORT[,HOST:PORT]/NAMESPACE")
+        raise ConfigError(
+            f"{shown_value(url)} must be hbase://ZOOKEEPER-HOST:PORT[,HOST:PORT]/NAMESPACE"
+        )
     with_ports = [host if ":" in host else f"{host}:{_DEFAULT_PORT}" for host in hosts]
     return HbaseLocation(",".join(with_ports), namespace)
 

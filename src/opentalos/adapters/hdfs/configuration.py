@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from opentalos.model.checks import shown_value
 from opentalos.model.errors import ConfigError
 from opentalos.model.limits import HdfsLimits
 
@@ -41,9 +42,9 @@ def parse_hdfs_url(url: str) -> HdfsLocation:
         try:
             _ = parts.port
         except ValueError:
-            problem = "its port is no number up to 65535"
+            problem = "the port must be a number up to 65535"
     if problem:
-        raise ConfigError(f"{url!r} is no place in HDFS: {problem}")
+        raise ConfigError(f"{shown_value(url)} is not an HDFS URL: {problem}")
     return HdfsLocation(f"hdfs://{parts.netloc}", path)
 
 

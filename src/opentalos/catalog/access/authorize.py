@@ -90,10 +90,10 @@ class Authorizer:
         if not isinstance(topic, Topic):
             if mask == 0:
                 raise table_not_exist(topic.name)
-            raise PermissionDenied(f"{principal.id} may not {action.name} on table {topic.name}")
+            raise PermissionDenied(f"{principal.id} lacks {action.name} on table {topic.name}")
         if mask == 0:
             raise topic_not_exist(topic.resource, known=topic)
-        raise PermissionDenied(f"{principal.id} may not {action.name} on topic {topic.name}")
+        raise PermissionDenied(f"{principal.id} lacks {action.name} on topic {topic.name}")
 
     def authorize_admin(self, principal: Principal, action: str, resource: str = "") -> None:
         """Return if the principal is a service administrator. Raises: PermissionDenied."""
@@ -103,7 +103,7 @@ class Authorizer:
     def refuse(self, principal: Principal, action: str, resource: str) -> NoReturn:
         """Deny what another rule than a topic permission forbids. Raises: PermissionDenied."""
         self._deny(principal, action, resource)
-        raise PermissionDenied(f"{principal.id} may not {action}")
+        raise PermissionDenied(f"{principal.id} is not allowed to {action}")
 
     def _deny(self, principal: Principal, action: str, resource: str) -> None:
         self.denials += 1

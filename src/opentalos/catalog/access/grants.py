@@ -20,7 +20,7 @@ def check_grant(owner: str, grantee: Grantee, mask: int) -> Grantee:
     """
     grantee = check_grantee(grantee)
     if mask <= 0:
-        raise BadRequest("a permission to set is above 0")
+        raise BadRequest("the permission to grant must be above 0; revoke grants instead")
     if mask & ~GRANTABLE:
         raise PermissionDenied("CHANGE_TOPIC and CHANGE_PERMISSION cannot be granted")
     _refuse_owner(owner, grantee)
@@ -32,7 +32,7 @@ def check_grantee(grantee: Grantee) -> Grantee:
     if grantee.type == GrantType.GUEST:
         return Grantee(GrantType.GUEST, GUEST.id)
     if not 0 < len(grantee.identifier) <= IDENTIFIER_CHARS_MAX:
-        raise BadRequest(f"a grantee identifier has 1 to {IDENTIFIER_CHARS_MAX} characters")
+        raise BadRequest(f"a grantee identifier must have 1 to {IDENTIFIER_CHARS_MAX} characters")
     return grantee
 
 
@@ -41,7 +41,9 @@ def granted(topic: Topic, grantee: Grantee, mask: int) -> Topic:
     stored = check_grant(topic.owner, grantee, mask)
     acl = {**topic.acl, stored: mask}
     if len(acl) > GRANTS_MAX:
-        raise BadRequest(f"topic {topic.name} has {len(topic.acl)} grants, limit {GRANTS_MAX}")
+        raise BadRequest(
+            f"topic {topic.name} has {len(topic.acl)} grants; the limit is {GRANTS_MAX}"
+        )
     return replace(topic, acl=acl)
 
 

@@ -14,6 +14,7 @@ from opentalos.catalog.principals.record import (
 )
 from opentalos.catalog.principals.secret_box import SecretBox
 from opentalos.catalog.records.record_index import CAS_ATTEMPTS_MAX, Codec, RecordIndex, record_path
+from opentalos.model.checks import shown_value
 from opentalos.model.errors import (
     AlreadyExists,
     BadRequest,
@@ -121,7 +122,7 @@ class PrincipalDirectory:
         """Id of the principal that has the key. Raises: PrincipalNotExist."""
         key = self._keys.get(key_id)
         if key is None:
-            raise PrincipalNotExist(f"no key {key_id[:_SHOWN_CHARS_MAX]}")
+            raise PrincipalNotExist(f"key {key_id[:_SHOWN_CHARS_MAX]} does not exist")
         return key.principal.id
 
     def list_all(self) -> Sequence[PrincipalInfo]:
@@ -135,7 +136,7 @@ class PrincipalDirectory:
         """Add a principal. Raises: InvalidName, PrincipalExists."""
         organisation, team = check_principal(principal_id, organisation, team)
         if self.get(principal_id) is not None:
-            raise PrincipalExists(f"principal {principal_id} exists")
+            raise PrincipalExists(f"principal {principal_id} already exists")
         principal = Principal(
             id=principal_id,
             number=await self._next_number(),
@@ -147,7 +148,7 @@ class PrincipalDirectory:
         try:
             await self._records.create(_path(principal_id), record)
         except AlreadyExists:
-            raise PrincipalExists(f"principal {principal_id} exists") from None
+            raise PrincipalExists(f"principal {principal_id} already exists") from None
         return principal
 
     async def create_key(self, principal_id: str) -> IssuedKey:
@@ -224,8 +225,8 @@ class PrincipalDirectory:
         try:
             await self._records.change(_path(principal_id), change)
         except NotFound:
-            shown = principal_id[:_SHOWN_CHARS_MAX]
-            raise PrincipalNotExist(f"no principal {shown}") from None
+            quoted = shown_value(principal_id)
+            raise PrincipalNotExist(f"principal {quoted} does not exist") from None
 
     async def _next_number(self) -> int:
         """A billing number that nobody had; a crash may skip one."""
@@ -241,7 +242,7 @@ class PrincipalDirectory:
             except (AlreadyExists, VersionConflict):
                 continue
             return number
-        raise StoreUnavailable("the principal counter changes too often")
+        raise StoreUnavailable("could not count principals: too many concurrent changes; retry")
 
     def _sealed(self, issued: IssuedKey) -> KeyRecord:
         sealed = self._box.seal(issued.secret.encode(), issued.key_id)
@@ -270,30 +271,30 @@ def check_principal(principal_id: str, organisation: str, team: str) -> tuple[st
     """
     for text, what in ((principal_id, "principal"), (organisation, "organisation"), (team, "team")):
         if text and not _ID.fullmatch(text):
-            raise InvalidName(f"invalid {what} id {text[:_SHOWN_CHARS_MAX]!r}")
+            raise InvalidName(f"invalid {what} id {shown_value(text)}")
     if principal_id in ("", GUEST.id, SYSTEM_TENANT):
-        raise InvalidName(f"principal id {principal_id!r} is reserved")
+        raise InvalidName(f"principal id {shown_value(principal_id)} is reserved; choose another")
     if principal_id.startswith(ORGANISATION_PREFIX):
         if team or organisation not in ("", principal_id):
-            raise InvalidName(f"organisation {principal_id} belongs to no other")
+            raise InvalidName(f"organisation {principal_id} cannot belong to another organisation")
         return principal_id, ""
     if principal_id.startswith(TEAM_PREFIX):
         if team not in ("", principal_id):
-            raise InvalidName(f"team {principal_id} belongs to no other team")
+            raise InvalidName(f"team {principal_id} cannot belong to another team")
         team = principal_id
     if organisation and not organisation.startswith(ORGANISATION_PREFIX):
-        raise InvalidName(f"organisation id {organisation!r} does not start with CL")
+        raise InvalidName(f"organisation id {shown_value(organisation)} must start with CL")
     if team and not team.startswith(TEAM_PREFIX):
-        raise InvalidName(f"team id {team!r} does not start with CI")
+        raise InvalidName(f"team id {shown_value(team)} must start with CI")
     return organisation, team
 
 
 def check_root_key(key_id: str, secret: str) -> None:
     """Raises: BadRequest."""
     if not _KEY_ID.fullmatch(key_id):
-        raise BadRequest("a root key id has 1 to 128 of [a-zA-Z0-9._@+-]")
+        raise BadRequest("a root key id must be 1 to 128 ASCII letters, digits and . _ @ + -")
     if len(secret) < ROOT_SECRET_CHARS_MIN:
-        raise BadRequest(f"a root secret has at least {ROOT_SECRET_CHARS_MIN} characters")
+        raise BadRequest(f"a root secret must have at least {ROOT_SECRET_CHARS_MIN} characters")
 
 
 def _with_key(record: PrincipalRecord, key: KeyRecord) -> PrincipalRecord:

@@ -65,7 +65,9 @@ def decode_principal(value: bytes) -> PrincipalRecord:
         record = json.loads(value)
         version = record["version"]
         if version != FORMAT_VERSION:
-            raise NewerFormat(f"principal record of format {version}, this version reads up to 1")
+            raise NewerFormat(
+                f"principal record has format {version}; this version supports formats up to 1"
+            )
         return PrincipalRecord(
             principal=Principal(
                 id=record["id"],
@@ -88,4 +90,4 @@ def decode_principal(value: bytes) -> PrincipalRecord:
             ),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptLog(f"unreadable principal record: {error!r}") from error
+        raise CorruptLog(f"invalid principal record: {error}") from error

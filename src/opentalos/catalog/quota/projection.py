@@ -72,16 +72,20 @@ class Projection:
 def check_projection(projection: Projection) -> None:
     """Raises: BadRequest: a value is out of its range."""
     if not 0 < len(projection.tenant) <= TENANT_CHARS_MAX or not projection.tenant.isprintable():
-        raise BadRequest(f"a tenant's name has 1 to {TENANT_CHARS_MAX} printable characters")
+        raise BadRequest(f"a tenant's name must have 1 to {TENANT_CHARS_MAX} printable characters")
     for name in ("level", "spread", "peak", "repeated_peak", "mean"):
         if not 0 <= getattr(projection, name) <= RATE_MAX:
-            raise BadRequest(f"{name} of {projection.tenant} is not in 0..{RATE_MAX}")
+            raise BadRequest(f"{name} of {projection.tenant} must be 0 to {RATE_MAX:,}")
     if abs(projection.trend_per_day) > RATE_MAX:
-        raise BadRequest(f"trend_per_day of {projection.tenant} is beyond {RATE_MAX}")
+        raise BadRequest(
+            f"trend_per_day of {projection.tenant} must be -{RATE_MAX:,} to {RATE_MAX:,}"
+        )
     if not 0 <= projection.days <= DAYS_MAX or projection.made_ms < 0:
-        raise BadRequest(f"days or made_ms of {projection.tenant} is out of its range")
+        raise BadRequest(f"days or made_ms of {projection.tenant} is out of range")
     if len(projection.season) != WEEK or not all(0 <= s <= SEASON_MAX for s in projection.season):
-        raise BadRequest(f"season of {projection.tenant}: {WEEK} factors of 0..{SEASON_MAX}")
+        raise BadRequest(
+            f"season of {projection.tenant} must have {WEEK} factors from 0 to {SEASON_MAX:,}"
+        )
 
 
 def projection_of(fields: Mapping[str, Any]) -> Projection:

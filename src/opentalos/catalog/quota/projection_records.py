@@ -105,10 +105,10 @@ def decode_shard(value: bytes) -> _Shard:
     try:
         record = json.loads(value)
         if record["version"] != FORMAT_VERSION:
-            raise NewerFormat(f"projection record of format {record['version']}")
+            raise NewerFormat(f"projection record has format {record['version']}, supported is 1")
         found = [projection_of(fields) for fields in record["projections"]]
     except (KeyError, TypeError, ValueError, BadRequest) as error:
-        raise CorruptLog(f"unreadable projection record: {error!r}") from error
+        raise CorruptLog(f"invalid projection record: {error}") from error
     return {one.tenant: one for one in found}
 
 

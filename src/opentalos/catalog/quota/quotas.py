@@ -41,16 +41,18 @@ def check_partition_quota(quota: PartitionQuota) -> None:
     """Raises: InvalidName, BadRequest."""
     check_name(quota.organisation, "organisation")
     if not 0 < quota.total <= PARTITIONS_MAX:
-        raise BadRequest(f"a quota of {quota.total} partitions is not in 1..{PARTITIONS_MAX}")
+        raise BadRequest(f"a partition quota must be 1 to {PARTITIONS_MAX:,}, not {quota.total:,}")
     if max(len(quota.reason), len(quota.organisation_name)) > TEXT_CHARS_MAX:
-        raise BadRequest(f"a text of a quota request has at most {TEXT_CHARS_MAX} characters")
+        raise BadRequest(
+            f"texts of a quota request must have at most {TEXT_CHARS_MAX:,} characters"
+        )
 
 
 def check_user_quota(quota: UserQuota) -> None:
     """Raises: BadRequest."""
     check_quota(quota.rates)
     if quota.topics is not None and quota.topics < 0:
-        raise BadRequest("quota topics is negative")
+        raise BadRequest("quota topics must be 0 or more")
 
 
 def check_quota(quota: BaseQuota) -> BaseQuota:
@@ -58,7 +60,7 @@ def check_quota(quota: BaseQuota) -> BaseQuota:
     for name in BaseQuota.__slots__:
         value = getattr(quota, name)
         if value is not None and value < 0:
-            raise BadRequest(f"quota {name} is negative")
+            raise BadRequest(f"quota {name} must be 0 or more")
     return quota
 
 

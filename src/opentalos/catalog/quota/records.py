@@ -97,7 +97,7 @@ class QuotaCatalog:
         """Back to the defaults. Raises: QuotaNotExist."""
         quota = self._users.get(user)
         if quota is None:
-            raise QuotaNotExist(f"no quota was set for user {user[:80]}")
+            raise QuotaNotExist(f"user {user[:80]} has no quota of their own")
         await self._records.remove(record_path(PREFIX, "user", user), quota)
 
     async def set_pending(self, wanted: PartitionQuota) -> None:
@@ -131,13 +131,13 @@ class QuotaCatalog:
             await self._put(_org_path(quota), quota)
             await self.drop_pending(quota.organisation)
             return quota
-        raise StoreUnavailable("too many grants are made at the same time")
+        raise StoreUnavailable("too many concurrent grants; retry")
 
     async def revoke(self, organisation: str) -> None:
         """Take an approval back: the default holds again. Raises: QuotaNotExist."""
         approved = self._approved.get(organisation)
         if approved is None:
-            raise QuotaNotExist(f"no quota was approved for organisation {organisation[:80]}")
+            raise QuotaNotExist(f"organisation {organisation[:80]} has no approved quota")
         await self._records.remove(record_path(PREFIX, "org", organisation), approved)
 
     async def drop_pending(self, organisation: str) -> None:
@@ -247,15 +247,15 @@ def decode_quota_record(value: bytes) -> _Value:
     try:
         record = json.loads(value)
         if record["version"] != FORMAT_VERSION:
-            raise NewerFormat(f"quota record of format {record['version']}")
+            raise NewerFormat(f"quota record has format {record['version']}, supported is 1")
         if "user" in record:
             rates = decode_quota(record["user"]["rates"])
             if rates is None:
-                raise CorruptLog("a user quota without rates")
+                raise CorruptLog("invalid quota record: a user quota without rates")
             return UserQuota(rates=rates, topics=record["user"]["topics"])
         if "latest" in record:
             grants = tuple(PartitionQuota(**grant) for grant in record["latest"]["grants"])
             return LatestGrants(record["latest"]["serial"], grants)
         return PartitionQuota(**record["partitions"])
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptLog(f"unreadable quota record: {error!r}") from error
+        raise CorruptLog(f"invalid quota record: {error}") from error

@@ -26,7 +26,7 @@ class SpaceAccount:
         """Raises: QuotaExceeded with limit and measured value."""
         raise QuotaExceeded(
             f"{self.name}: limit {self.limit_bytes} bytes, measured {self.used_bytes} bytes "
-            f"stored and {bytes_count} more asked for"
+            f"stored, {bytes_count} more requested"
         )
 
 

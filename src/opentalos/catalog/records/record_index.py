@@ -120,7 +120,9 @@ class RecordIndex(Generic[T]):
             after = _Stored(version, hash(content), value)
             await self._written(path, (stored, seen), after)
             return value
-        raise StoreUnavailable(f"record {path} changes too often")
+        raise StoreUnavailable(
+            f"could not change record {path}: too many concurrent changes; retry"
+        )
 
     async def remove(self, path: str, expected: T) -> None:
         """Remove a record if it still has this value; an absent or other one is left alone."""

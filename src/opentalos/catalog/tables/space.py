@@ -295,4 +295,4 @@ def decode_space(value: bytes) -> SpaceRecord:
             raise NewerFormat(f"space record of format {version}, this version reads up to 1")
         return SpaceRecord(int(document["bytes"]), int(document["changed"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptLog(f"unreadable space record: {error!r}") from error
+        raise CorruptLog(f"unreadable space record: {error}") from error

@@ -161,7 +161,7 @@ def decode_table(value: bytes) -> Table:
             when_full=WhenFull(record["when_full"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptLog(f"unreadable table record: {error!r}") from error
+        raise CorruptLog(f"unreadable table record: {error}") from error
 
 
 def stopped_stream(table: Table, topic: str, stream_id: int, gap_ms: int, error: str = "") -> Table:

@@ -13,6 +13,7 @@ from opentalos.catalog.topics.topic import (
     Topic,
     TopicStatus,
 )
+from opentalos.model.checks import shown_value
 from opentalos.model.errors import (
     BadRequest,
     ChangePartitionTooFast,
@@ -66,7 +67,7 @@ def split_name(caller: Principal, name: str, what: str = "topic name") -> tuple[
         return caller.owner_id, plain
     check_name(organisation, "organisation")
     if not organisation.startswith(ORGANISATION_PREFIX):
-        raise InvalidName(f"organisation {organisation!r} does not start with CL")
+        raise InvalidName(f"organisation {shown_value(organisation)} must start with CL")
     if organisation != caller.organisation and not caller.admin:
         raise PermissionDenied(f"{caller.id} is not a member of organisation {organisation}")
     return organisation, plain
@@ -85,7 +86,7 @@ def new_topic(
     check_attributes(new.attributes, limits)
     check_text(new.owner_name, "ownerName")
     if len(new.acl) > GRANTS_MAX:
-        raise InvalidTopicParams(f"{len(new.acl)} grants, at most {GRANTS_MAX}")
+        raise InvalidTopicParams(f"{len(new.acl)} grants; the limit is {GRANTS_MAX}")
     acl: dict[Grantee, int] = {}
     for grantee, permission in new.acl.items():
         acl[check_grant(owner, grantee, int(permission))] = int(permission)
@@ -127,7 +128,7 @@ def _with_partitions(topic: Topic, partitions: int, now_ms: int, limits: TopicLi
     check_partitions(partitions, limits)
     if topic.shrinking:
         raise ChangePartitionTooFast(
-            f"topic {topic.name} still drains partitions {topic.partitions} to "
+            f"topic {topic.name} is still draining partitions {topic.partitions} to "
             f"{topic.consumer_partitions - 1}"
         )
     since_s = (now_ms - topic.partitions_changed_ms) / 1000
@@ -163,7 +164,7 @@ def check_partitions(partitions: int, limits: TopicLimits) -> None:
     """Raises: InvalidTopicParams."""
     if not 1 <= partitions <= limits.partitions_max:
         raise InvalidTopicParams(
-            f"partitionNumber {partitions} is not in 1..{limits.partitions_max}"
+            f"partitionNumber must be 1 to {limits.partitions_max}, not {partitions}"
         )
 
 
@@ -181,22 +182,22 @@ def check_attributes(attributes: Mapping[str, str], limits: TopicLimits) -> None
     used = sum(len(key.encode()) + len(value.encode()) for key, value in attributes.items())
     if used > limits.attributes_bytes_max:
         raise InvalidTopicParams(
-            f"attributes of {used} bytes, limit {limits.attributes_bytes_max} bytes"
+            f"the attributes have {used} bytes; the limit is {limits.attributes_bytes_max}"
         )
     if "" in attributes:
-        raise InvalidTopicParams("an attribute needs a key")
+        raise InvalidTopicParams("an attribute key must not be empty")
     durability = attributes.get(DURABILITY_KEY)
     if durability is not None and durability not in {level.value for level in Durability}:
-        raise InvalidTopicParams(f"attribute {DURABILITY_KEY} is synced or flushed")
+        raise InvalidTopicParams(f"attribute {DURABILITY_KEY} must be synced or flushed")
     retention = attributes.get(RETENTION_BYTES_KEY)
     if retention is not None and not _BYTES_COUNT.fullmatch(retention):
-        raise InvalidTopicParams(f"attribute {RETENTION_BYTES_KEY} is a number of bytes")
+        raise InvalidTopicParams(f"attribute {RETENTION_BYTES_KEY} must be a number of bytes")
 
 
 def check_text(text: str, what: str) -> str:
     """Return a text for people if it is short enough. Raises: BadRequest."""
     if len(text) > TEXT_CHARS_MAX:
-        raise BadRequest(f"{what} of {len(text)} characters, at most {TEXT_CHARS_MAX}")
+        raise BadRequest(f"{what} has {len(text)} characters; the limit is {TEXT_CHARS_MAX}")
     return text
 
 
@@ -213,10 +214,10 @@ def bound_topic(topic: Topic, organisation: str, team: str) -> Topic:
     check_name(organisation, "organisation")
     check_name(team, "team")
     if not organisation.startswith(ORGANISATION_PREFIX):
-        raise InvalidName(f"organisation id {organisation!r} does not start with CL")
+        raise InvalidName(f"organisation id {shown_value(organisation)} must start with CL")
     if not team.startswith(TEAM_PREFIX):
-        raise InvalidName(f"team id {team!r} does not start with CI")
+        raise InvalidName(f"team id {shown_value(team)} must start with CI")
     if topic.owner.startswith(ORGANISATION_PREFIX) or topic.bound_organisation:
         bound = topic.bound_organisation or topic.owner
-        raise SubResourceNameExists(f"topic {topic.name} belongs to organisation {bound}")
+        raise SubResourceNameExists(f"topic {topic.name} already belongs to organisation {bound}")
     return replace(topic, bound_organisation=organisation, bound_team=team)

@@ -60,13 +60,13 @@ def check_topic_group(group: TopicGroup) -> None:
     check_name(group.name, "topic group name")
     for names in (group.topics, group.excluded):
         if len(names) > TOPICS_MAX:
-            raise BadRequest(f"a topic group of {len(names)} topics, at most {TOPICS_MAX}")
+            raise BadRequest(f"a topic group of {len(names)} topics; the limit is {TOPICS_MAX}")
         for name in names:
             check_name(name)
     if group.type == TopicGroupType.TOPIC_PATTERN:
         Pattern(group.pattern)
     elif not group.topics:
-        raise BadRequest("a topic group of type TOPIC_SET names its topics")
+        raise BadRequest("a topic group of type TOPIC_SET must name its topics")
 
 
 class TopicGroupCatalog:
@@ -106,7 +106,7 @@ class TopicGroupCatalog:
         try:
             await self._records.create(_path(group.owner, group.name), group)
         except AlreadyExists:
-            raise TopicGroupExists(f"topic group {group.name} exists") from None
+            raise TopicGroupExists(f"topic group {group.name} already exists") from None
 
     async def update(self, group: TopicGroup) -> None:
         """Replace a group's definition. Raises: TopicGroupNotExist, InvalidName, BadRequest."""
@@ -146,7 +146,7 @@ def decode_topic_group(value: bytes) -> TopicGroup:
     try:
         record = json.loads(value)
         if record["version"] != FORMAT_VERSION:
-            raise NewerFormat(f"topic group record of format {record['version']}")
+            raise NewerFormat(f"topic group record has format {record['version']}, supported is 1")
         return TopicGroup(
             name=record["name"],
             owner=record["owner"],
@@ -156,7 +156,7 @@ def decode_topic_group(value: bytes) -> TopicGroup:
             excluded=tuple(record["excluded"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptLog(f"unreadable topic group record: {error!r}") from error
+        raise CorruptLog(f"invalid topic group record: {error}") from error
 
 
 def _not_exist(name: str) -> TopicGroupNotExist:

@@ -44,7 +44,7 @@ class Pattern:
 
     def __init__(self, text: str) -> None:
         if not 0 < len(text) <= PATTERN_CHARS_MAX:
-            raise BadRequest(f"a topic pattern has 1 to {PATTERN_CHARS_MAX} characters")
+            raise BadRequest(f"a topic pattern must have 1 to {PATTERN_CHARS_MAX} characters")
         piece = _Parser(".*" if text == "*" else text).parse()
         self._start, self._end = piece.start, piece.end
 
@@ -129,7 +129,7 @@ class _Parser:
         if char == "(":
             self._depth += 1
             if self._depth > DEPTH_MAX:
-                raise BadRequest(f"a topic pattern nests at most {DEPTH_MAX} deep")
+                raise BadRequest(f"a topic pattern must nest at most {DEPTH_MAX} levels")
             piece = self._alternatives()
             if self._take() != ")":
                 raise self._error()

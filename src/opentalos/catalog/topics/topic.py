@@ -128,7 +128,9 @@ def decode_topic(value: bytes) -> Topic:
         record = json.loads(value)
         version = record["version"]
         if version != FORMAT_VERSION:
-            raise NewerFormat(f"topic record of format {version}, this version reads up to 1")
+            raise NewerFormat(
+                f"topic record has format {version}; this version supports formats up to 1"
+            )
         plain = {name: record[name] for name in _PLAIN_FIELDS}
         return Topic(
             **plain,
@@ -138,7 +140,7 @@ def decode_topic(value: bytes) -> Topic:
             quota=decode_quota(record["quota"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptLog(f"unreadable topic record: {error!r}") from error
+        raise CorruptLog(f"invalid topic record: {error}") from error
 
 
 def encode_quota(quota: BaseQuota | None) -> dict[str, int | None] | None:

@@ -1,4 +1,4 @@
-"""REST calls: authenticated by key id and secret, handed to the broker's use cases."""
+"""The REST gateway: authenticates calls by key id and secret and calls the broker's use cases."""
 
 import asyncio
 import json
@@ -34,23 +34,23 @@ from opentalos.model.errors import (
 from opentalos.model.identity import GUEST, Principal
 
 PREFIX = b"/rest/v1/"
-TASKS_MAX = 2_000  # REST calls under way, long polls included, whole server
-STREAMS_MAX = 500  # streams, whole server
-ANSWER_S = 15.0  # of a call that does not ask for more; one that is passed on may take 10 s
-RETRY_AFTER_S = 1  # said with a refusal that may pass
+TASKS_MAX = 2_000  # concurrent REST calls including long polls, whole server
+STREAMS_MAX = 500  # concurrent event streams, whole server
+ANSWER_S = 15.0  # for a call that does not ask for more; a forwarded one may take 10 s
+RETRY_AFTER_S = 1  # sent with rejections that may be retried
 _JSON = JSON.encode()
 _PROBLEM = b"application/problem+json"
 _UNUSABLE = 422
-_NO_STORE = b"Cache-Control: no-store\r\n"  # replies may carry a secret
+_NO_STORE = b"Cache-Control: no-store\r\n"  # replies may contain secrets
 _NO_CONTENT = 204
 
 _log = logging.getLogger("opentalos.rest")
 
 
 class RestGateway:
-    """All that lies below ``/rest/v1``; the console's and the tools' door.
+    """Serves everything below ``/rest/v1``.
 
-    Args: forwarding: to the other servers of a cluster; None: this server is alone.
+    Args: forwarding: to the other servers of a cluster; None: a single server.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class RestGateway:
         self._streams: set[asyncio.Task[None]] = set()
 
     def prefix_routes(self) -> list[tuple[bytes, Callable[[Exchange], None]]]:
-        """Handlers by the beginning of the path."""
+        """Handlers by path prefix."""
         return [(PREFIX, self._serve)]
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait for the calls under way, then end those that hang: nobody waits for them."""
+        """Wait for calls under way, then cancel those that hang."""
         under_way = self._tasks | self._streams
         if under_way:
             _, hanging = await asyncio.wait(under_way, timeout=timeout_s)
@@ -93,45 +93,51 @@ class RestGateway:
         streams = match.route.streams
         tasks, most = (self._streams, STREAMS_MAX) if streams else (self._tasks, TASKS_MAX)
         if len(tasks) >= most:
-            refuse(ExcessivePending(f"{most} {'streams' if streams else 'calls'} are under way"))
+            refuse(
+                ExcessivePending(
+                    f"too many {'streams' if streams else 'calls'} are under way: limit {most:,}"
+                )
+            )
             return
         exchange.late = refuse
         exchange.extend(ANSWER_S)
         task = asyncio.get_running_loop().create_task(self._run(exchange, match, request_id))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
-        if match.route.reads:  # nobody misses what it was about to answer
+        if match.route.reads:  # cancelling a read changes nothing
             exchange.late = partial(_give_up, task, refuse)
 
     async def _run(self, exchange: Exchange, match: Match, request_id: bytes) -> None:
         try:
             with request_scope(exchange):
                 call = self._call(exchange, match)
-                await self._or_elsewhere(exchange, partial(self._answer, call, match, request_id))
+                await self._or_forward(exchange, partial(self._answer, call, match, request_id))
         except TalosError as error:
-            _reply_problem(exchange, request_id, _as_told(error, match))
+            _reply_problem(exchange, request_id, _as_answered(error, match))
         except Exception:
             fields = {"request": request_id.decode(), "route": match.route.path}
-            _log.exception("a REST call failed unexpectedly", extra=fields)
+            _log.exception("REST call failed with an internal error", extra=fields)
             body = internal_problem(request_id.decode())
             exchange.failure = "internal"
             exchange.reply(head(500, _PROBLEM), body, _id_line(request_id))
 
-    async def _or_elsewhere(
+    async def _or_forward(
         self, exchange: Exchange, answer_it: Callable[[], Awaitable[None]]
     ) -> None:
-        """Answer; if another server serves what it is about, that one answers."""
+        """Answer, or forward to the server that owns the resource."""
         try:
             await answer_it()
         except TalosError as error:
             if self._forwarding is None or not is_elsewhere(exchange, error):
                 raise
             if exchange.method == b"HEAD":
-                raise PartitionNotServing("another server can tell; send GET") from error
+                raise PartitionNotServing(
+                    "another server serves this resource; send GET, which is forwarded"
+                ) from error
             await self._forwarding.elsewhere(exchange, error, answer_it)
 
     def _call(self, exchange: Exchange, match: Match) -> Call:
-        """The request in the terms of its route. Raises: InvalidCredential, BadRequest."""
+        """The checked request. Raises: InvalidCredential, BadRequest."""
         route = match.route
         caller = GUEST if route.public else self._caller(exchange)
         query = query_of(route, exchange.query)
@@ -158,7 +164,7 @@ class RestGateway:
     async def _answer(self, call: Call, match: Match, request_id: bytes) -> None:
         answer = await match.route.handler(call)
         if answer is None:
-            return  # it was streamed
+            return  # the handler streamed it
         status = answer.status or match.route.status
         extra = _NO_STORE + _id_line(request_id)
         for name, value in answer.headers:
@@ -198,8 +204,8 @@ def _give_up(
     refuse(error)
 
 
-def _as_told(error: TalosError, match: Match) -> TalosError:
-    """404 is about what the path names; a partition that only the body names is a wrong value."""
+def _as_answered(error: TalosError, match: Match) -> TalosError:
+    """404 is for what the path names; a missing partition named in the body is 422."""
     in_body = match.route.body is not None and "partition" not in match.places
     if isinstance(error, PartitionNotExist) and in_body and _UNUSABLE in match.route.statuses:
         return Unusable(str(error))

@@ -95,7 +95,9 @@ class Authenticator:
             if authorization.scheme is Scheme.GUEST and self.anonymous:
                 return GUEST
             if not authorization.signed:
-                raise InvalidCredential(f"{authorization.scheme.value} is not accepted here")
+                raise InvalidCredential(
+                    f"authentication by {authorization.scheme.value} is not supported here"
+                )
             key_id, signature = authorization.key_id, authorization.signature
         state = self._state(key_id)
         text = string_to_sign(exchange.method, exchange.path, exchange.query, headers)
@@ -110,7 +112,7 @@ class Authenticator:
         digest = hashlib.md5(exchange.body, usedforsecurity=False).hexdigest().encode()
         sent = headers.get(b"x-xiaomi-content-md5", b"")
         if digest != sent and digest != sent.lower():
-            raise InvalidCredential("X-Xiaomi-Content-MD5 is not the MD5 of the body")
+            raise InvalidCredential("X-Xiaomi-Content-MD5 does not match the body")
         self._check_clock(headers.get(b"x-xiaomi-timestamp", b""))
         if state.live.refuse_replays:
             once = claim.request_id or claim.signature
@@ -170,17 +172,19 @@ class Authenticator:
 
     def _check_clock(self, sent: bytes) -> None:
         if not sent.isdigit():
-            raise InvalidCredential("X-Xiaomi-Timestamp is missing or no number")
+            raise InvalidCredential("X-Xiaomi-Timestamp is missing or not a number")
         skew_s = int(sent[:20]) - time.time()
         if abs(skew_s) > self._skew_max_s:
             raise ClockSkewed(
-                f"the request's clock is off by {skew_s:.0f} s, accepted are {self._skew_max_s} s"
+                f"the request's timestamp differs by {abs(skew_s):.0f} s from the server's clock; the "
+                "limit is "
+                f"{self._skew_max_s} s. Synchronize the client's clock"
             )
 
     def _delegate(self, admin: Principal, sent: bytes) -> Principal:
         """The developer an administrator acts for (``Service-Admin#key#developer``)."""
         if not admin.admin:
-            raise InvalidCredential("Attached-Info is for service administrators")
+            raise InvalidCredential("only service administrators may send Attached-Info")
         wanted = sent.decode("latin-1").strip()
         info = self.principals.find(admin, wanted)
         if info is None or info.disabled:

@@ -88,7 +88,7 @@ class CallTasks:
         exchange.failure = type(error).__name__
         request = f"{exchange.request_id}-{next(self._numbers)}"
         fields = {"request": request, "rpc": form.method.name, "peer": exchange.peer}
-        _log.error("a call failed unexpectedly", exc_info=error, extra=fields)
+        _log.error("call failed with an internal error", exc_info=error, extra=fields)
         text = f"internal error, request {request}"
         if self._unknown_in_form:
             with contextlib.suppress(Exception):  # it may be the form that is broken

@@ -113,7 +113,7 @@ class ThriftGateway:
         """The authenticated principal, or None if the request was answered with a refusal."""
         try:
             if exchange.method != b"POST":
-                raise BadRequest("a Talos call is a POST")
+                raise BadRequest("Talos calls use POST")
             if self._forwarding is not None and not self._forwarding.accept(exchange):
                 self._tasks.failures += 1
                 return None

@@ -33,7 +33,9 @@ class SeenRequests:
         seen = hash((key_id, request_id))  # of 64 bits, keyed anew in each process
         full = len(self._new) >= self._ids_max
         if full and self._strict and now_s < self._turn_s:
-            raise ExcessivePending(f"{self._ids_max} requests in {self._window_s:g} s, each once")
+            raise ExcessivePending(
+                f"too many one-time requests: limit {self._ids_max:,} in {self._window_s:g} s"
+            )
         if now_s >= self._turn_s or full:
             # Nothing was noted for a whole window: the older half is too old as well.
             late = now_s >= self._turn_s + self._window_s

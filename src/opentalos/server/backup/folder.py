@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final, NamedTuple
 
 from opentalos.adapters.local.disk import sync_directory
-from opentalos.model.checks import shown
+from opentalos.model.checks import shown_value
 from opentalos.model.errors import (
     ConfigError,
     CorruptLog,
@@ -139,5 +139,5 @@ def read_contents(folder: Path) -> Contents:
     for name in files:
         parts = PurePosixPath(name).parts
         if not parts or name.startswith("/") or ".." in parts:
-            raise CorruptLog(f"{path} names {shown(name)}, which is outside the backup")
+            raise CorruptLog(f"{path} names {shown_value(name)}, which is outside the backup")
     return files

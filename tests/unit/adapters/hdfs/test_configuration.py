@@ -34,7 +34,7 @@ def test_a_url_names_a_namenode_and_a_folder(url: str, uri: str, root: str) -> N
     ],
 )  # fmt: skip
 def test_a_url_that_is_no_place_in_hdfs_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="no place in HDFS"):
+    with pytest.raises(ConfigError, match="is not an HDFS URL"):
         parse_hdfs_url(url)
 
 

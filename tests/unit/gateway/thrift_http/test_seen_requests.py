@@ -57,7 +57,7 @@ def test_an_id_that_is_not_signed_is_worth_nothing(server: Authenticator) -> Non
 def test_a_request_that_is_refused_does_not_use_its_id_up(server: Authenticator) -> None:
     headers = Signer("KA", "sa", lambda: time.time() - 10_000).headers(PATH, BODY)
     for _ in range(2):
-        with pytest.raises(Exception, match="clock is off"):
+        with pytest.raises(Exception, match="differs by 10001 s"):
             server.caller(exchange(headers))
     headers = Signer("KA", "sa").headers(PATH, BODY)
     assert headers["x-xiaomi-content-md5"] == hashlib.md5(BODY).hexdigest()
@@ -85,7 +85,7 @@ def test_a_principal_may_have_every_signature_taken_once_only() -> None:
 def test_who_is_strict_refuses_what_it_cannot_keep() -> None:
     seen = SeenRequests(window_s=10.0, ids_max=2, strict=True)
     assert [seen.first("K", b"%d" % number, 0.0) for number in range(2)] == [True, True]
-    with pytest.raises(ExcessivePending, match="2 requests in 10 s"):
+    with pytest.raises(ExcessivePending, match="limit 2 in 10 s"):
         seen.first("K", b"2", 9.0)
     assert not seen.first("K", b"1", 10.0)
     assert seen.first("K", b"2", 10.0)

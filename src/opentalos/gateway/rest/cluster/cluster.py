@@ -111,7 +111,7 @@ def service_of(call: Call) -> ClusterService:
     """Raises: PermissionDenied, NotClustered."""
     if call.broker.cluster is None:
         _check_admin(call)
-        raise NotClustered("this server is alone, not one of a cluster")
+        raise NotClustered("this needs a cluster, but this is a single server")
     return call.broker.cluster
 
 

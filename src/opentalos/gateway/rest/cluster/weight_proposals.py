@@ -47,7 +47,7 @@ async def propose_weights(call: Call) -> Answer:
     ]
     budget = call.document.get("budget", _DEFAULT_BUDGET)
     if budget > _PERCENT:
-        raise Unusable(f"a budget of {budget} % is above {_PERCENT}")
+        raise Unusable(f"budget must be at most {_PERCENT} %, not {budget} %")
     found = await service.propose_weights(call.caller, days, budget)
     return Answer(_shown(found))
 

@@ -17,6 +17,7 @@ from opentalos.gateway.rest.routing.forms import EVENTS_FROM
 from opentalos.gateway.rest.routing.route import Route
 from opentalos.gateway.rest.routing.schema import integer, items, one_of, text
 from opentalos.gateway.rest.topic.naming import topic_of
+from opentalos.model.checks import shown_value
 from opentalos.model.errors import (
     PartitionNotExist,
     RequestError,
@@ -78,9 +79,11 @@ async def _stream(call: Call, topic: Topic, spots: Sequence[Spot]) -> None:
     try:
         await _write(following, stream, {spot.partition: spot.offset for spot in spots})
     except TalosError as error:
-        _log.debug("a stream ended: %s", error)  # the client is gone, or its key
+        _log.debug("event stream ended: %s", error)  # the client is gone, or its key
     except Exception:
-        _log.exception("a stream failed unexpectedly")  # nothing can be answered any more
+        _log.exception(
+            "event stream failed with an internal error"
+        )  # nothing can be answered any more
     finally:
         for reader in readers:
             reader.cancel()
@@ -93,7 +96,7 @@ async def _spots(call: Call, topic: Topic) -> Sequence[Spot]:
     count = topic.consumer_partitions
     wanted: Sequence[int] = call.query.get("partition") or range(count)
     if len(wanted) > PARTITIONS_MAX:
-        raise Unusable(f"the topic has {count} partitions; name up to {PARTITIONS_MAX} of them")
+        raise Unusable(f"the topic has {count} partitions; name at most {PARTITIONS_MAX} of them")
     missing = [one for one in wanted if one >= count]
     if missing:
         raise PartitionNotExist(f"topic {topic.name} has no partition {missing[0]}")
@@ -118,7 +121,7 @@ async def _spots(call: Call, topic: Topic) -> Sequence[Spot]:
 def _resumed(vector: str) -> Mapping[int, int]:
     """Next offsets by partition out of the id of an event. Raises: Unusable: no such id."""
     if vector and not _VECTOR.fullmatch(vector):
-        raise Unusable(f"{LAST_EVENT} {vector[:40]!r} is no id of an event of this server")
+        raise Unusable(f"{LAST_EVENT} {shown_value(vector)} is not an event id of this server")
     pairs = (pair.split(":") for pair in vector.split(",") if pair)
     return {int(partition): int(offset) for partition, offset in pairs}
 
@@ -137,7 +140,7 @@ async def _read(following: _Following, spot: Spot) -> None:
             await following.queue.put(error)
             return
         except Exception:
-            _log.exception("a stream could not read on", extra={"topic": resource})
+            _log.exception("event stream could not continue", extra={"topic": resource})
             await following.queue.put(StoreUnavailable("internal error"))
             return
         if found.messages:

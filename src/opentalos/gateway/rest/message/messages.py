@@ -101,7 +101,7 @@ async def get_messages(call: Call) -> Answer:
 async def _offset(call: Call, resource: str, partition: int) -> int:
     given = [name for name in ("offset", "at", "time_ms") if name in call.query]
     if len(given) > 1:
-        raise Unusable(f"give one of {', '.join(given)}")
+        raise Unusable(f"send only one of {', '.join(given)}")
     if "offset" in call.query:
         return int(call.query["offset"])
     if "time_ms" in call.query:

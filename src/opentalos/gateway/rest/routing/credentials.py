@@ -21,7 +21,9 @@ def credentials_of(authorization: bytes) -> tuple[str, str]:
         case b"bearer":
             pair = _decoded(value + b"=" * (-len(value) % 4), b"-_")
         case _:
-            raise InvalidCredential("send HTTP basic or bearer authentication with a key")
+            raise InvalidCredential(
+                "missing credentials; send key id and secret as HTTP basic or bearer authentication"
+            )
     key_id, _, secret = pair.partition(":")
     return key_id, secret
 
@@ -30,4 +32,4 @@ def _decoded(value: bytes, alphabet: bytes) -> str:
     try:
         return base64.b64decode(value, alphabet, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError) as error:
-        raise InvalidCredential("unreadable credentials") from error
+        raise InvalidCredential("invalid credentials: not base64 of KEY_ID:SECRET") from error

@@ -10,7 +10,7 @@ from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.rest.routing.errors import UnsupportedMediaType
 from opentalos.gateway.rest.routing.route import JSON, Body, Route, typed
 from opentalos.gateway.rest.routing.schema import check
-from opentalos.model.checks import shown
+from opentalos.model.checks import shown_value
 from opentalos.model.errors import BadRequest, RequestTooLarge
 
 QUERY_PAIRS_MAX = 32
@@ -26,7 +26,7 @@ def query_of(route: Route, sent: bytes) -> dict[str, Any]:
         schema = route.query.get(key)
         if schema is None:
             raise BadRequest(
-                f"unknown parameter {shown(key)}; known: {', '.join(route.query) or 'none'}"
+                f"unknown parameter {shown_value(key)}; known: {', '.join(route.query) or 'none'}"
             )
         if key in found:
             raise BadRequest(f"parameter {key} is repeated; send it once")

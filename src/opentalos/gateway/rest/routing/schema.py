@@ -11,7 +11,7 @@ from typing import Any
 
 from opentalos.gateway.rest.routing.forms import BASE64, Form
 from opentalos.model.checks import boolean as check_boolean
-from opentalos.model.checks import choice, plural, shown, size, string
+from opentalos.model.checks import choice, plural, shown_value, size, string
 from opentalos.model.checks import integer as check_integer
 from opentalos.model.checks import null as check_null
 from opentalos.model.checks import number as check_number
@@ -187,7 +187,7 @@ def _check_string(schema: Schema, value: Any, place: str) -> Any:
         except ValueError as error:
             raise ValueError(f"must be {BASE64.allowed}") from error
     elif "pattern" in schema and not re.fullmatch(schema["pattern"][1:-1], value):
-        raise ValueError(f"must be {schema[_ALLOWED]}, not {shown(value)}")
+        raise ValueError(f"must be {schema[_ALLOWED]}, not {shown_value(value)}")
     return value
 
 
@@ -219,7 +219,7 @@ def _check_fields(schema: Schema, value: Any, place: str) -> Any:
             continue
         if others is False:
             allowed = f"the known ones are {', '.join(known)}" if known else "it takes none"
-            raise ValueError(f"has the unknown field {shown(name)}; {allowed}")
+            raise ValueError(f"has the unknown field {shown_value(name)}; {allowed}")
         if "propertyNames" in schema:
             check(schema["propertyNames"], name, f"each name in {place}")
         if others is not None:

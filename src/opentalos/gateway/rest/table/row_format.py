@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opentalos.gateway.rest.routing.schema import Schema, boolean, either, fields, table, text
+from opentalos.model.checks import shown_value
 from opentalos.model.datum import Columns, DataType, Datum, Scalar
 from opentalos.model.errors import ValidationFailed
 from opentalos.model.mutation import Condition, ConditionOperator
@@ -68,7 +69,7 @@ def _type_of(schema: TableSchema, name: str) -> DataType:
     try:
         return schema.attributes[name]
     except KeyError:
-        raise ValidationFailed(f"the table has no column {name!r}") from None
+        raise ValidationFailed(f"the table has no column {shown_value(name)}") from None
 
 
 def _datum(kind: DataType, value: Any, name: str) -> Datum:
@@ -78,7 +79,7 @@ def _datum(kind: DataType, value: Any, name: str) -> Datum:
         wanted = kind.name.lower()
         if kind in (*_BINARY, DataType.BINARY_SET):
             wanted += " (base64)"
-        raise ValidationFailed(f"column {name!r} is {wanted}, which the value is not") from None
+        raise ValidationFailed(f"column {name} must be {wanted}") from None
 
 
 def _value(kind: DataType, value: Any) -> Scalar | tuple[Scalar, ...]:

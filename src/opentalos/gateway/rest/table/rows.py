@@ -163,7 +163,7 @@ def _item(table: Table, number: int, sent: Mapping[str, Any]) -> BatchItem:
             return ReadItem(name, columns_of(schema, one["key"]), tuple(one.get("columns", ())))
         return WriteItem(name, _mutation(schema, Operation(kind), one))
     except ValidationFailed as error:
-        raise ValidationFailed(f"items[{number}]: {error}; no item was done") from None
+        raise ValidationFailed(f"items[{number}]: {error}; no item was applied") from None
 
 
 def _outcome(item: BatchItem, found: BatchOutcome) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def _outcome(item: BatchItem, found: BatchOutcome) -> dict[str, Any]:
             return {"row": None if found.columns is None else shown(found.columns)}
         case Written(), WriteItem():
             return _written(item.mutation.operation, found)
-    raise AssertionError(f"{found!r} is no outcome of {item!r}")
+    raise AssertionError(f"{found!r} is not an outcome of {item!r}")
 
 
 def _written(operation: Operation, written: Written) -> dict[str, Any]:

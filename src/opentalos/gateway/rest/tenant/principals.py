@@ -80,7 +80,7 @@ async def rotate_key(call: Call) -> Answer:
 
 
 async def disable_key(call: Call) -> Answer:
-    """Out of use for ever."""
+    """Permanently."""
     await call.broker.principals.disable_key(call.caller, call.places["key_id"])
     return Answer()
 
@@ -89,7 +89,7 @@ def _find(call: Call) -> PrincipalInfo:
     name = call.places["id"]
     info = call.broker.principals.find(call.caller, name)
     if info is None:
-        raise PrincipalNotExist(f"no principal {name[:80]!r}")
+        raise PrincipalNotExist(f"principal {name[:80]} does not exist")
     return info
 
 
@@ -171,6 +171,6 @@ ROUTES = (
     ),
     Route(
         method="DELETE", path="keys/{key_id}", handler=disable_key, tag=_TAG,
-        summary="Disable a key for ever.", status=204, statuses=(409,),
+        summary="Disable a key permanently.", status=204, statuses=(409,),
     ),
 )  # fmt: skip

@@ -55,7 +55,7 @@ async def get_projection(call: Call) -> Answer:
     tenant = call.places["tenant"]
     found = call.broker.partition_quotas.projections(call.caller).get(tenant)
     if found is None:
-        raise QuotaNotExist(f"no projection of {tenant} is known")
+        raise QuotaNotExist(f"tenant {tenant} has no projection")
     return Answer(_shown(found))
 
 

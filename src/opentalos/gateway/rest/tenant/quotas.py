@@ -107,7 +107,7 @@ async def create_request(call: Call) -> Answer:
     sent: dict[str, Any] = call.document
     organisation = sent.get("organisation", call.caller.organisation)
     if not organisation:
-        raise Unusable("name an organisation: the caller has none")
+        raise Unusable("organisation is required, because the caller has none")
     wanted = PartitionQuota(
         organisation=organisation,
         total=sent["total"],

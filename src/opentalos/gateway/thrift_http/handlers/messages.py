@@ -31,7 +31,7 @@ async def put_message(
     blocks = _stamped([_block_of(block, caller) for block in request.messageBlocks], request)
     total = sum(block.messages for block in blocks)
     if total != request.messageNumber:
-        raise BadRequest(f"messageNumber is {request.messageNumber}, the blocks have {total}")
+        raise BadRequest(f"messageNumber is {request.messageNumber}, but the blocks have {total}")
     resource, partition = values.target_of(request.topicAndPartition)
     target = PutTarget(resource, partition, request.timeoutTimestamp or 0)
     durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -66,11 +66,11 @@ def _stamped(blocks: list[MessageBlock], request: message.PutMessageRequest) -> 
 def _block_of(block: message.MessageBlock, caller: Principal) -> MessageBlock:
     """A block to store; start offset and append time are the server's to set."""
     if block.messageNumber <= 0:
-        raise BadRequest(f"messageNumber of a block is {block.messageNumber}, need 1 or more")
+        raise BadRequest(f"messageNumber of a block is {block.messageNumber}, must be 1 or more")
     if block.compressionType not in _COMPRESSIONS:
         raise BadRequest(f"unknown compression type {block.compressionType}")
     if block.transactionId:
-        raise NotSupported("a block with a transaction id is not supported yet")
+        raise NotSupported("blocks with a transaction id are not supported yet")
     if block.createTimestamp is not None and block.createTimestamp < 0:
         raise BadRequest(f"createTimestamp is negative: {block.createTimestamp}")
     if block.messageBlockSize is not None and block.messageBlockSize < 0:

@@ -39,7 +39,7 @@ async def _infos(
 
 def _check_count(count: int) -> None:
     if count > PARTITIONS_MAX:
-        raise BadRequest(f"{count} partitions in one call, at most {PARTITIONS_MAX}")
+        raise BadRequest(f"{count} partitions in one call; the limit is {PARTITIONS_MAX}")
 
 
 async def get_topic_offset(
@@ -130,7 +130,9 @@ async def delete_message_index(
     broker.context.authorizer.authorize_admin(caller, "delete message index", resource)
     await broker.messages.offsets(caller, resource, partition)
     if not 0 <= request.startOffset <= request.endOffset:
-        raise UnexpectedOffset(f"no offset range: {request.startOffset} to {request.endOffset}")
+        raise UnexpectedOffset(
+            f"invalid offset range: {request.startOffset} to {request.endOffset}"
+        )
 
 
 HANDLERS: Final[dict[str, Handler]] = {

@@ -26,7 +26,7 @@ async def set_permission(
     elif context.rpc_hint == "revokePermission":
         await broker.permissions.revoke_permission(caller, resource, grantee)
     else:
-        raise BadRequest("required field permission (3) of SetPermissionRequest is missing")
+        raise BadRequest("SetPermissionRequest lacks the required field permission (3)")
 
 
 async def revoke_permission(

@@ -6,7 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
-from opentalos.model.checks import shown
+from opentalos.model.checks import shown_value
 from opentalos.model.errors import ConfigError
 from opentalos.pipelines.billing.plans.price_plan import (
     AMOUNT_DECIMALS_MAX,
@@ -60,8 +60,8 @@ def refuse(faults: list[str]) -> None:
     if not faults:
         return
     more = len(faults) - _FAULTS_SHOWN
-    shown = "; ".join(faults[:_FAULTS_SHOWN])
-    raise ConfigError(shown + (f"; and {more} more" if more > 0 else ""))
+    shown_value = "; ".join(faults[:_FAULTS_SHOWN])
+    raise ConfigError(shown_value + (f"; and {more} more" if more > 0 else ""))
 
 
 def _files(folder: Path, faults: Faults) -> list[Path]:
@@ -85,8 +85,8 @@ def _plan(table: TomlTable) -> PricePlan | None:
     if rounding is not None and rounding not in list(Rounding):
         table.fault(f"rounding is {rounding!r}, need one of {', '.join(Rounding)}", "rounding")
         rounding = None
-    shown = _DECIMALS if decimals is None else decimals
-    minimum = table.amount("minimum", PRICE_MAX, shown, Decimal(0))
+    shown_value = _DECIMALS if decimals is None else decimals
+    minimum = table.amount("minimum", PRICE_MAX, shown_value, Decimal(0))
     rates = dict(_rates(table))
     if name is None or valid_from is None or currency is None or minimum is None:
         return None
@@ -152,7 +152,7 @@ def _unit(table: TomlTable, resource: Resource) -> tuple[int, str] | None:
         return value, ""
     names = f", or one of {', '.join(UNITS)}" if resource is Resource.BYTES else ""
     rule = f"must be an integer from 1 to {UNIT_MAX:,}{names}"
-    table.fault(f"unit {rule}, not {shown(value)}", "unit")
+    table.fault(f"unit {rule}, not {shown_value(value)}", "unit")
     return None
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from pathlib import Path as FilePath
 from typing import Any, Final
 
-from opentalos.model.checks import integer, plural, shown
+from opentalos.model.checks import integer, plural, shown_value
 from opentalos.pipelines.billing.plans.toml_lines import Path, line_at, lines_of
 from opentalos.pipelines.lake.month import Month
 
@@ -142,7 +142,7 @@ class TomlTable:
         return default if value is None else value
 
     def _wrong(self, name: str, rule: str) -> None:
-        self.fault(f"{name} {rule}, not {shown(self._values[name])}", name)
+        self.fault(f"{name} {rule}, not {shown_value(self._values[name])}", name)
 
 
 def read_toml(path: FilePath, faults: Faults) -> TomlTable | None:

@@ -101,7 +101,7 @@ async def test_each_item_of_a_batch_has_its_outcome(rows: Any) -> None:
 async def test_a_batch_that_cannot_be_read_does_nothing(rows: Any) -> None:
     items = [{"put": {"row": {"k": "a"}}}, {"put": {"row": {"k": "b", "n": "one"}}}]
     refused = await rows("batch", 422, items=items)
-    assert refused["detail"].startswith("items[1]: column 'n' is int32")
+    assert refused["detail"].startswith("items[1]: column n must be int32")
     assert await rows("get", key={"k": "a"}) == {"row": None}
 
 
