@@ -1,6 +1,6 @@
 """The status page at ``/``: one HTML page, for callers with a key.
 
-It shows what ``GET /rest/v1/status`` and ``GET /rest/v1/cluster`` tell the same caller.
+It shows what ``GET /rest/v1/status`` and ``GET /rest/v1/cluster`` return to the same caller.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from opentalos.model.errors import (
 )
 from opentalos.model.identity import Principal
 
-TASKS_MAX = 20  # pages being made, whole server: each asks every partition that it shows
+TASKS_MAX = 20  # concurrent pages, whole server: each queries all partitions that it shows
 TABLES_MAX = 50  # of a page
 REFRESH_S = 5
 _NONE = "-"
@@ -84,7 +84,10 @@ class StatusPage:
             _refuse(exchange, error)
             return
         if len(self._tasks) >= TASKS_MAX:
-            _refuse(exchange, ExcessivePending(f"{TASKS_MAX} pages are being made; try again"))
+            _refuse(
+                exchange,
+                ExcessivePending(f"too many status pages at once: limit {TASKS_MAX}; retry"),
+            )
             return
         task = asyncio.get_running_loop().create_task(self._run(exchange, caller))
         exchange.late = partial(_give_up, exchange, task)
@@ -124,7 +127,7 @@ def render(
     cluster: ClusterStatus | None,
     tables: Sequence[Table] = (),
 ) -> str:
-    """The whole page; every text of others is escaped."""
+    """The whole page; all names are escaped."""
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         f'<meta http-equiv="refresh" content="{REFRESH_S}">',
@@ -133,7 +136,7 @@ def render(
         f"<style>{_STYLE}</style></head><body>",
         f"<h1>OpenTalos {escape(__version__)}</h1>",
         f"<p>Server {escape(server)}, as {escape(caller)} sees it. "
-        f"Renewed every {REFRESH_S} seconds.</p>",
+        f"Refreshed every {REFRESH_S} seconds.</p>",
         *_topics(topics, more),
         *(_tables(tables) if tables else ()),
     ]
@@ -146,7 +149,7 @@ def render(
 def _topics(topics: Sequence[TopicOverview], more: int) -> list[str]:
     if not topics:
         return ["<h2>Topics</h2>", "<p>No topics that you may see.</p>"]
-    numbers = ("Partitions", "Messages kept", "Size", "Messages/s", "Bytes/s")
+    numbers = ("Partitions", "Retained messages", "Size", "Messages/s", "Bytes/s")
     lines = [
         "<h2>Topics</h2>",
         "<table><thead><tr><th>Topic</th><th>Owner</th>",
@@ -163,8 +166,8 @@ def _topics(topics: Sequence[TopicOverview], more: int) -> list[str]:
     return lines
 
 
-def _topic(one: TopicOverview) -> str:
-    topic, states, rate = one.description.topic, one.description.partitions, one.rate
+def _topic(found: TopicOverview) -> str:
+    topic, states, rate = found.description.topic, found.description.partitions, found.rate
     numbers = (
         f"{topic.partitions:,}",
         f"{sum(state.messages for state in states):,}",
@@ -174,13 +177,13 @@ def _topic(one: TopicOverview) -> str:
     )
     cells = "".join(f'<td class="n">{number}</td>' for number in numbers)
     names = f"<td>{escape(topic.name)}</td><td>{escape(topic.owner)}</td>"
-    return f"<tr>{names}{cells}<td>{_lags(one)}</td></tr>"
+    return f"<tr>{names}{cells}<td>{_lags(found)}</td></tr>"
 
 
-def _lags(one: TopicOverview) -> str:
-    if one.lags is None:
+def _lags(found: TopicOverview) -> str:
+    if found.lags is None:
         return '<span class="bad">unavailable now</span>'
-    shown = (f"{escape(group)}: {lag:,}" for group, lag in sorted(one.lags.items()))
+    shown = (f"{escape(group)}: {lag:,}" for group, lag in sorted(found.lags.items()))
     return "<br>".join(shown) or _NONE
 
 
@@ -190,11 +193,11 @@ def _tables(tables: Sequence[Table]) -> list[str]:
         "<table><thead><tr><th>Table</th><th>Owner</th><th>State</th>"
         '<th class="n">Shards</th><th>Streams</th></tr></thead><tbody>',
     ]
-    for one in tables[:TABLES_MAX]:
-        streams = "<br>".join(_stream(*stream) for stream in one.streams.items()) or _NONE
+    for table in tables[:TABLES_MAX]:
+        streams = "<br>".join(_stream(*stream) for stream in table.streams.items()) or _NONE
         lines.append(
-            f"<tr><td>{escape(one.name)}</td><td>{escape(one.owner)}</td>"
-            f'<td>{one.state.name.lower()}</td><td class="n">{one.schema.shards:,}</td>'
+            f"<tr><td>{escape(table.name)}</td><td>{escape(table.owner)}</td>"
+            f'<td>{table.state.name.lower()}</td><td class="n">{table.schema.shards:,}</td>'
             f"<td>{streams}</td></tr>"
         )
     lines.append("</tbody></table>")

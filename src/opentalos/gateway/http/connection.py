@@ -1,7 +1,7 @@
-"""One client connection: bytes in, exchanges out in order, replies back in order.
+"""One client connection: parses requests, dispatches them in order, writes replies in order.
 
-Requests of one connection are handled one after the other; those sent ahead wait, bounded.
-Time limits are one ``deadline`` that the server's sweep compares, so a request costs no timer.
+Requests of one connection are handled one at a time; pipelined requests wait in a bounded queue.
+All time limits are one ``deadline`` that the server's sweep checks, so a request needs no timer.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from opentalos.gateway.http.reply_stream import ReplyStream
 from opentalos.gateway.http.request_target import origin_form, reason_of
 from opentalos.model.errors import OutcomeUnknown
 
-PIPELINE_MAX = 16  # requests sent ahead before reading stops
+PIPELINE_MAX = 16  # pipelined requests before reading pauses
 FEED_BYTES_MAX = 16 << 10  # parsed at once, so that one read cannot hold thousands of requests
 HEADERS_MAX = 100  # header lines of one request
-AHEAD_BYTES = 2 << 10  # charged to the body budget for the head of a request that was sent ahead
-LINGER_S = 2.0  # after a refusal the client may read it before the connection is cut
-TLS_CLOSE_S = 2.0  # for the other side's word that it closes as well, which may never come
+AHEAD_BYTES = 2 << 10  # charged to the body budget for the head of a pipelined request
+LINGER_S = 2.0  # after a rejection, for the client to read it before the connection closes
+TLS_CLOSE_S = 2.0  # for the other side's close notification, which may never arrive
 JOIN_BYTES_MAX = 64 << 10  # larger replies go out in pieces instead of one copy
 
 
@@ -44,16 +44,16 @@ class HttpConnection(asyncio.Protocol):
         self._stream: ReplyStream | None = None  # how the current one is being answered
         self._backlog = bytearray()  # received, not parsed: the queue is full
         self._reading_paused = False
-        self._last = False  # no request after the ones already here
+        self._last = False  # no further requests after the received ones
         self._refusal: tuple[int, str] | None = None  # answered when its turn comes
         self._lingering = False
-        self._parting = False  # all is sent; TLS waits for the other side
+        self._parting = False  # everything is sent; TLS waits for the other side
         self._write_stalled = False
         self._pumping = False
         self._in_message = False
         self._in_head = False
         self._owes_continue = False
-        self._resuming = False  # the parser is fed a made-up head to go on after an Upgrade
+        self._resuming = False  # the parser gets an artificial head to continue after an Upgrade
         self._moved = False  # the message made progress in this feed
         self._silent_bytes = 0  # fed without progress: bounds heads, trailers, chunk heads
         self._url = b""
@@ -76,7 +76,7 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(503, "too many connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget what waits; a put under way runs on, and its reply goes nowhere."""
+        """Drop waiting requests; a put under way completes, and its reply is discarded."""
         self.alive = False
         self._transport = None
         self.deadline = math.inf
@@ -93,9 +93,9 @@ class HttpConnection(asyncio.Protocol):
         if self._stream is not None:
             self._stream.broken()
         if self._current is not None and self._current.late is not None:
-            # Nobody sweeps this connection any more, so its handler is told now: a read that
-            # hangs ends, and the body's bytes go back to the budget.
-            self._current.late(OutcomeUnknown("the client is gone"))
+            # The sweep no longer covers this connection, so notify the handler now: it cancels a
+            # hanging read and returns the body's bytes to the budget.
+            self._current.late(OutcomeUnknown("the client disconnected"))
 
     def eof_received(self) -> bool:
         """Keep the half-open connection only for requests that still want an answer."""
@@ -177,10 +177,10 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._silent_bytes += len(data)
             if self._silent_bytes > self._server.limits.header_bytes_max:
-                self._refuse(431, "the request's header is larger than the server accepts")
+                self._refuse(431, "the request's header is too large")
 
     def _resume_after_upgrade(self, rest: bytes) -> None:
-        """Ignore ``Upgrade`` as RFC 9110 allows: the parser stops there, so a fresh one goes on."""
+        """Ignore ``Upgrade`` as RFC 9110 allows: the parser stops there, so use a new one."""
         if self._last:
             return
         self._parser = HttpRequestParser(self)
@@ -232,11 +232,11 @@ class HttpConnection(asyncio.Protocol):
         self._body_left = left = int(headers.get(b"content-length", 0))
         limits = self._server.limits
         if left > limits.body_bytes_max:
-            self._refuse(413, f"a body of {left} bytes is above {limits.body_bytes_max}")
+            self._refuse(413, f"the body has {left} bytes; the limit is {limits.body_bytes_max}")
         elif self._server.body_bytes + left > limits.bodies_bytes_total_max:
-            self._refuse(413, "the server holds too many request bytes now; try again")
+            self._refuse(413, "too many request bytes in memory; retry later")
         elif b"upgrade" in headers and b"transfer-encoding" in headers:
-            self._refuse(400, "a chunked body together with Upgrade")
+            self._refuse(400, "a chunked body with Upgrade is not supported")
         elif b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
             self._owes_continue = True
             self._send_continue()
@@ -259,9 +259,9 @@ class HttpConnection(asyncio.Protocol):
             self._body_left -= count
         server, limits = self._server, self._server.limits
         if self._body_bytes > limits.body_bytes_max:
-            self._refuse(413, f"the body is above {limits.body_bytes_max} bytes")
+            self._refuse(413, f"the body is larger than {limits.body_bytes_max} bytes")
         elif server.body_bytes + count > limits.bodies_bytes_total_max:
-            self._refuse(413, "the server holds too many request bytes now; try again")
+            self._refuse(413, "too many request bytes in memory; retry later")
         else:
             server.body_bytes += count
             self._charged += count
@@ -317,7 +317,7 @@ class HttpConnection(asyncio.Protocol):
             self._send_refusal()
 
     def answer(self, exchange: Exchange, prefix: bytes, body: bytes, extra: bytes) -> None:
-        """Write one reply and go on; never raises, whatever became of the connection."""
+        """Write one reply and continue with the next request; never raises."""
         server = self._server
         server.body_bytes -= exchange.charged
         server.traffic.ended(exchange, prefix, self.peer)
@@ -339,7 +339,7 @@ class HttpConnection(asyncio.Protocol):
     def answer_chunks(
         self, exchange: Exchange, prefix: bytes, chunks: Sequence[bytes | memoryview]
     ) -> None:
-        """Write one reply in pieces; never raises, whatever became of the connection."""
+        """Write one reply in pieces; never raises."""
         server = self._server
         server.release(exchange.charged)
         server.traffic.ended(exchange, prefix, self.peer)
@@ -466,7 +466,7 @@ class HttpConnection(asyncio.Protocol):
         elif self._current is not None and not self._write_stalled:
             late, unknown = (
                 self._current.late,
-                OutcomeUnknown("this takes too long: outcome unknown"),
+                OutcomeUnknown("timeout: outcome unknown"),
             )
             if late is not None:
                 late(unknown)

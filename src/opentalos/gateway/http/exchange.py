@@ -1,4 +1,4 @@
-"""One request and the only way to answer it."""
+"""One HTTP request and its reply."""
 
 import re
 import secrets
@@ -41,11 +41,10 @@ class Replier(Protocol):
 
 
 class Exchange:
-    """A complete request; ``reply`` answers it once, later calls do nothing.
+    """A complete request. The first reply answers it; later replies do nothing.
 
-    A handler may answer at once or any time later, from the loop. A reply to a connection that
-    is gone does nothing either, so nothing can raise in a completion path
-    (docs/internals/hot-path.md#rule-1).
+    A handler may reply at once or any time later, on the loop. A reply to a closed connection does
+    nothing, so nothing raises in a completion path (docs/internals/hot-path.md#rule-1).
     """
 
     __slots__ = (
@@ -75,20 +74,22 @@ class Exchange:
         self.path, _, self.query = url.partition(b"?")
         self.headers = headers  # lower-case names; repeated values joined by ","
         self.body = b""
-        self.charged = 0  # bytes held of the server's body budget
+        self.charged = 0  # bytes of the server's body budget
         self.close_after = False
-        self.version_1_0 = False  # HTTP/1.0 with keep-alive wants a confirmation
-        self.late: Callable[[TalosError], None] | None = None  # takes the error of a slow handler
-        self.drained: Callable[[], None] | None = None  # told when the server is about to stop
-        self.forwarder = ""  # the server that passed the request on; empty: it came directly
-        self.client = ""  # with it: whose request it is
+        self.version_1_0 = False  # HTTP/1.0 with keep-alive expects a confirmation
+        self.late: Callable[[TalosError], None] | None = (
+            None  # called with an error if the handler is too slow
+        )
+        self.drained: Callable[[], None] | None = None  # called when the server shuts down
+        self.forwarder = ""  # the server that forwarded the request; empty: a client sent it
+        self.client = ""  # address of the client of a forwarded request
         self.started_s = 0.0  # time.perf_counter() when its handler was called
-        self.timed: Histogram | None = None  # takes how long it took
-        self.failure = ""  # name of the error that it is answered with
+        self.timed: Histogram | None = None  # observes the latency
+        self.failure = ""  # name of the error in the reply
 
     @property
     def request_id(self) -> str:
-        """The caller's own id: a header, or ``id`` in the URL of a Talos call; made if absent."""
+        """The client's id from the header, or ``id`` in the URL of a Talos call, else a new one."""
         sent = self.headers.get(b"x-request-id", b"") or _query_value(self.query, b"id")
         if not _REQUEST_ID.fullmatch(sent):
             sent = secrets.token_hex(_REQUEST_ID_BYTES).encode()
@@ -97,22 +98,22 @@ class Exchange:
 
     @property
     def answered(self) -> bool:
-        """True once a reply was given; a held request has nobody to wait for any more."""
+        """True once there is a reply."""
         return self._connection is None
 
     @property
     def connected(self) -> bool:
-        """True while somebody can still read a reply."""
+        """True while a reply can still reach the client."""
         return self._connection is not None and self._connection.alive
 
     @property
     def secure(self) -> bool:
-        """True if nobody on the way can read the request."""
+        """True if the connection is encrypted."""
         return self._connection is not None and self._connection.secure
 
     @property
     def peer(self) -> str:
-        """Address of the client, or "" when it is gone."""
+        """Address of the client, or "" after it disconnected."""
         if self.client:
             return self.client
         return self._connection.peer if self._connection is not None else ""
@@ -124,7 +125,7 @@ class Exchange:
         """
         connection = self._connection
         if connection is not None:
-            # No cycle is left for the collector.
+            # Break the reference cycle, so that the garbage collector has no work.
             self._connection = self.late = self.drained = None
             connection.answer(self, prefix, body, extra)
 
@@ -136,22 +137,22 @@ class Exchange:
             connection.answer_chunks(self, prefix, chunks)
 
     def extend(self, seconds: float) -> None:
-        """Let the handler take so long from now, instead of what clients of Talos wait."""
+        """Give the handler this much time from now, instead of the Talos clients' timeout."""
         if self._connection is not None:
             self._connection.extend(seconds)
 
     def reply_stream(self, content_type: bytes, extra: bytes = b"") -> ReplyStream:
-        """Answer with a body that is written bit by bit, without an end known before.
+        """Answer with a body of unknown length that is written in parts.
 
-        ``late`` stays in force: it is called when the client is gone or too slow, ``drained``
-        when the server is about to stop; the stream is then to be closed.
+        ``late`` is called if the client is gone or too slow, ``drained`` when the server shuts
+        down; the handler must then close the stream.
         """
         connection = self._connection
         assert connection is not None, "an exchange is answered once"
         return connection.answer_stream(self, content_type, extra)
 
     def ended(self) -> None:
-        """The stream that answered it is closed."""
+        """The reply's stream is closed."""
         self._connection = self.late = self.drained = None
 
     def reply_text(

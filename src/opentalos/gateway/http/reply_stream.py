@@ -1,4 +1,4 @@
-"""A reply whose body is written bit by bit, such as server-sent events."""
+"""A reply whose body is written in parts, such as server-sent events."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from opentalos.model.errors import OutcomeUnknown
 class ReplyStream:
     """The body of one streaming reply; one task writes and closes it.
 
-    What the client has not read yet is bounded by the transport's buffer: ``write`` waits while it
-    is full, and the server cuts a client that does not read for ``write_stall_s``. Chunked unless
-    the connection ends with the reply.
+    The transport's buffer bounds the unsent data: ``write`` waits while it is full, and the server
+    disconnects a client that does not read for ``write_stall_s``. The body is chunked unless the
+    connection ends with the reply.
     """
 
     def __init__(self, transport: asyncio.Transport, chunked: bool, end: Callable[[], None]):
@@ -30,20 +30,20 @@ class ReplyStream:
             self._room.set()
 
     def broken(self) -> None:
-        """The connection is gone: a writer that waits is told."""
+        """The connection is closed: wake a waiting writer, whose ``write`` raises."""
         self._transport = None
         self._room.set()
 
     async def write(self, data: bytes) -> None:
-        """Send ``data`` once there is room. Raises: OutcomeUnknown: the client is gone."""
+        """Send ``data`` once there is room. Raises: OutcomeUnknown: the client disconnected."""
         await self._room.wait()
         transport = self._transport
         if transport is None or transport.is_closing():
-            raise OutcomeUnknown("the client is gone")
+            raise OutcomeUnknown("the client disconnected")
         transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     def close(self) -> None:
-        """End the body; the connection takes the next request, or closes. Later calls: nothing."""
+        """End the body; the connection continues with the next request, or closes. Idempotent."""
         transport, self._transport = self._transport, None
         if transport is None:
             return

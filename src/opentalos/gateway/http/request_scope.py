@@ -1,4 +1,4 @@
-"""Which request a log line belongs to, for work that runs in a task of its own."""
+"""The request that a log line belongs to, for work in other tasks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,8 +8,8 @@ from opentalos.gateway.http.exchange import Exchange
 
 
 class _Scope:
-    """Emptied when its request is over: a task that began meanwhile may run for ever, and must
-    neither keep the request in memory nor log in its name."""
+    """Cleared when its request ends: a task that started meanwhile may run on, and must neither
+    keep the request in memory nor log under its id."""
 
     __slots__ = ("exchange",)
 
@@ -22,7 +22,7 @@ _CURRENT: ContextVar[_Scope | None] = ContextVar("opentalos_request", default=No
 
 @contextmanager
 def request_scope(exchange: Exchange) -> Iterator[None]:
-    """What is logged inside carries the id of this request."""
+    """Log lines inside this block have the id of the request."""
     scope = _Scope(exchange)
     token = _CURRENT.set(scope)
     try:
@@ -33,6 +33,6 @@ def request_scope(exchange: Exchange) -> Iterator[None]:
 
 
 def current_request_id() -> str:
-    """Id of the request that is being worked on here, or ""."""
+    """Id of the current request, or ""."""
     scope = _CURRENT.get()
     return scope.exchange.request_id if scope is not None and scope.exchange is not None else ""

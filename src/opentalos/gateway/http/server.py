@@ -1,4 +1,4 @@
-"""The listening side: connections, bounds, sweep, routes and drain."""
+"""The HTTP server: listens, limits connections, sweeps deadlines, dispatches, drains."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ _log = logging.getLogger("opentalos.http")
 
 
 class HttpServer:
-    """Accepts connections and hands whole requests to the handler of their path.
+    """Accepts connections and passes complete requests to the handler of their path.
 
     Args: exact: handlers by path; prefixes: (path prefix, handler), the first match wins.
     """
@@ -39,7 +39,7 @@ class HttpServer:
         self.answer_timeout_s = ANSWER_TIMEOUT_S
         self.now = 0.0  # the loop's clock, at most SWEEP_S old
         self.date = b""
-        self.head_end = b""  # what ends the head of a plain reply
+        self.head_end = b""  # end of a plain reply's head
         self.draining = False
         self.body_bytes = 0  # of requests in memory
         self.refused = 0
@@ -62,11 +62,11 @@ class HttpServer:
     def serve(
         self, exact: Mapping[bytes, Handler], prefixes: Sequence[tuple[bytes, Handler]]
     ) -> None:
-        """Replace the handlers, from the next request on."""
+        """Replace the handlers for all following requests."""
         self._exact, self._prefixes = dict(exact), tuple(prefixes)
 
     async def listen(self, host: str, port: int, tls: TlsContext | None = None) -> int:
-        """Start to accept; returns the port, which the kernel chose if ``port`` was 0."""
+        """Start to listen; returns the port, which the kernel chooses if ``port`` is 0."""
         self.tick()
         self.tls = tls
         loop = asyncio.get_running_loop()
@@ -93,17 +93,17 @@ class HttpServer:
         return chosen
 
     def tick(self) -> None:
-        """Refresh the coarse clock and cut what is over its time."""
+        """Refresh the coarse clock and expire connections whose deadline passed."""
         now = self.now = asyncio.get_running_loop().time()
         self.date = date_line(time.time())
         self.head_end = self.date + b"\r\n"
-        self.traffic.look()
+        self.traffic.refresh()
         late = [c for c in self._connections if c.deadline < now]
         for connection in late:
             try:
                 connection.expire()
-            except Exception:  # one connection's fault must not stop the sweep for all
-                _log.exception("could not end a connection")
+            except Exception:  # the sweep must continue for the other connections
+                _log.exception("could not expire a connection; aborting it")
                 connection.abort()
 
     def _schedule(self) -> None:
@@ -114,7 +114,7 @@ class HttpServer:
         self._schedule()
 
     def dispatch(self, exchange: Exchange) -> None:
-        """Call the handler; whatever it raises, the client gets an answer and no stack trace."""
+        """Call the handler; if it raises, the client gets a 500 without details."""
         exchange.started_s = time.perf_counter()
         try:
             handler = self._exact.get(exchange.path) or self._find(exchange.path)
@@ -123,7 +123,8 @@ class HttpServer:
             else:
                 handler(exchange)
         except Exception:
-            _log.exception("a handler failed", extra={"path": exchange.path[:80]})
+            path = exchange.path[:80].decode("latin-1")
+            _log.exception("handler failed with an internal error", extra={"path": path})
             exchange.reply_text(500, "internal error")
 
     def _find(self, path: bytes) -> Handler | None:
@@ -135,7 +136,7 @@ class HttpServer:
     # --- what connections report ---------------------------------------------------------------
 
     def admit(self, connection: HostedConnection) -> bool:
-        """Count the connection; False when it is one too many."""
+        """Count the connection; False if there are too many."""
         self._connections.add(connection)
         self.accepted += 1
         return len(self._connections) <= self.limits.connections_max
@@ -147,16 +148,16 @@ class HttpServer:
             self._emptied.set()
 
     def note_refusal(self, peer: str, status: int, reason: str) -> None:
-        """A request was refused before it was whole."""
+        """A request was rejected before it was complete."""
         self.refused += 1
         self.traffic.refused(peer, status, reason)
 
     def release(self, count: int) -> None:
-        """Give bytes back to the body budget."""
+        """Return bytes to the body budget."""
         self.body_bytes -= count
 
     def stalled(self, connection: HostedConnection, transport: asyncio.Transport | None) -> None:
-        """The client does not read; it has ``write_stall_s``, less when the server is full."""
+        """The client does not read; it has ``write_stall_s``, or less if memory is short."""
         if transport is None:
             return
         self._unsent[connection] = transport.get_write_buffer_size()
@@ -173,7 +174,7 @@ class HttpServer:
     # --- ending ------------------------------------------------------------------------------
 
     async def drain(self, timeout_s: float) -> bool:
-        """Stop accepting, let requests under way finish; True if all did in time."""
+        """Stop accepting and let requests under way finish; True if all did in time."""
         self.draining = True
         if self._listener is not None:
             await _close(self._listener)
@@ -195,12 +196,12 @@ class HttpServer:
 
 
 async def _close(listener: asyncio.Server) -> None:
-    """Stop to accept. asyncio's own loop makes a connection one step after it accepts it, and
-    would lose the socket if its listener were closed between the two: so those are made first."""
+    """Stop accepting. asyncio's own loop creates a connection one step after accepting it, and
+    would lose the socket if the listener were closed in between; so those are created first."""
     loop = asyncio.get_running_loop()
     if isinstance(loop, asyncio.SelectorEventLoop):
         for sock in listener.sockets:
             loop.remove_reader(sock)
-        await asyncio.sleep(0)  # transports are made
-        await asyncio.sleep(0)  # and their connections, which are drained as all others
+        await asyncio.sleep(0)  # creates the transports
+        await asyncio.sleep(0)  # creates their connections, which are drained like all others
     listener.close()

@@ -1,4 +1,4 @@
-"""TLS of the port: a context whose certificate can be replaced, and what handshakes come to."""
+"""TLS of the port: a context with a replaceable certificate, and handshake counters."""
 
 import ssl
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from weakref import WeakSet
 
 @dataclass(slots=True)
 class HandshakeCounters:
-    """Since the start. What was begun and is neither done nor failed was given up, or goes on."""
+    """Since the start. Handshakes neither done nor failed were abandoned or are under way."""
 
     begun: int = 0
     done: int = 0
-    failed: int = 0  # no TLS, no common version, a certificate that was refused
-    refused: int = 0  # too many were under way
+    failed: int = 0  # not TLS, no common version, a rejected certificate
+    refused: int = 0  # too many under way
 
 
 class _Handshake(ssl.SSLObject):
-    """One connection's TLS state; event loops do not tell how a handshake ended, so it does."""
+    """One connection's TLS state; counts the outcome, which event loops do not report."""
 
     port: "TlsContext | None" = None
     refused = False
@@ -42,11 +42,11 @@ class _Handshake(ssl.SSLObject):
 
 
 class TlsContext(ssl.SSLContext):
-    """What the port listens with: each new connection gets the context given last to ``use``.
+    """The port's context: each new connection gets the context last passed to ``use``.
 
-    A loop takes one context when it begins to listen, and asks it once per connection. Connections
-    that are there keep the context they began with, so a new certificate disturbs none of them,
-    and no session of an old context can be resumed under a new one.
+    A loop keeps one context per listener and calls it once per connection. Existing connections
+    keep their context, so a new certificate does not disturb them, and no session of an old
+    context can be resumed under a new one.
     """
 
     counters: HandshakeCounters
@@ -59,7 +59,7 @@ class TlsContext(ssl.SSLContext):
     def serving(
         cls, context: ssl.SSLContext, *, handshakes_max: int, handshake_timeout_s: float
     ) -> "TlsContext":
-        """The port's context, with the first one to use."""
+        """The port's context, with the first context to use."""
         made = cls(ssl.PROTOCOL_TLS_SERVER)
         made.counters, made.under_way = HandshakeCounters(), WeakSet()
         made.handshakes_max, made.handshake_timeout_s = handshakes_max, handshake_timeout_s
@@ -67,12 +67,12 @@ class TlsContext(ssl.SSLContext):
         return made
 
     def use(self, context: ssl.SSLContext) -> None:
-        """From the next connection on."""
+        """Use ``context`` for all following connections."""
         context.sslobject_class = _Handshake
         self._current = context
 
     def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
-        """Called by the loop for each connection; one too many fails with its first step."""
+        """Called by the loop for each connection; beyond the limit the handshake fails."""
         made = self._current.wrap_bio(*args, **kwargs)
         assert isinstance(made, _Handshake)
         if len(self.under_way) >= self.handshakes_max:

@@ -1,8 +1,8 @@
-"""A connection over TLS, whose unsent bytes are known.
+"""A connection over TLS that knows its unsent bytes.
 
-A loop's TLS transport hands all it has to the socket's transport as soon as that takes anything,
-and says from then on that nothing is unsent. So a client that does not read a large reply would
-not be noticed. Here a reply is given out piece by piece, and the rest counts as unsent.
+A loop's TLS transport passes all its data to the socket's transport as soon as that accepts
+anything, and then reports nothing as unsent. So a client that does not read a large reply would
+go unnoticed. Here a reply is passed on in pieces, and the rest counts as unsent.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from opentalos.gateway.http.connection import HttpConnection
 
-PIECE_BYTES = 128 << 10  # given to the loop at once; what it may hold unnoticed is little more
+PIECE_BYTES = 128 << 10  # passed to the loop at once; bounds what it may hold unnoticed
 
 
 class PacedTransport(asyncio.Transport):
-    """Writes on ``transport`` while it takes them, and keeps the rest.
+    """Writes to ``transport`` while it has room, and keeps the rest.
 
     ``paused`` and ``resumed`` are called like the protocol's ``pause_writing`` and
     ``resume_writing``.
@@ -33,12 +33,12 @@ class PacedTransport(asyncio.Transport):
         transport.set_write_buffer_limits(high=PIECE_BYTES // 2)
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
-        self._full = False  # the loop wants no more
-        self._told = False  # that we are full as well
+        self._full = False  # the loop's buffer is full
+        self._reported = False  # ``paused`` was called
         self._ending = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send at once if there is room and nothing waits."""
+        """Send at once if there is room and nothing is queued."""
         if not self._unsent and not self._full and len(data) <= PIECE_BYTES:
             self._transport.write(data)
             return
@@ -54,10 +54,10 @@ class PacedTransport(asyncio.Transport):
             self.write(data)
 
     def loop_full(self, full: bool) -> None:
-        """The loop holds enough, or has sent what it held."""
+        """The loop's buffer is full, or has room again."""
         self._full = full
         if full:
-            self._tell()  # in the midst of a write: nothing else may happen now
+            self._report()  # within a write: nothing else may happen now
         else:
             self._send()
 
@@ -71,18 +71,18 @@ class PacedTransport(asyncio.Transport):
             piece = self._unsent.popleft()
             self._unsent_bytes -= len(piece)
             self._transport.write(piece)
-        self._tell()
+        self._report()
         if self._ending and not self._unsent:
             self._transport.close()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         full = self._full or bool(self._unsent)
-        if full != self._told:
-            self._told = full
+        if full != self._reported:
+            self._reported = full
             (self._paused if full else self._resumed)()
 
     def get_write_buffer_size(self) -> int:
-        """What is unsent, as far as it is known."""
+        """Unsent bytes, as far as known."""
         return self._unsent_bytes + self._transport.get_write_buffer_size()
 
     def close(self) -> None:
@@ -129,14 +129,14 @@ class TlsConnection(HttpConnection):
         super().connection_made(self._paced)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget what waits."""
+        """Drop unsent data."""
         self._paced.lost()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The loop's word."""
+        """The loop's buffer changed."""
         self._paced.loop_full(True)
 
     def resume_writing(self) -> None:
-        """The loop's word."""
+        """The loop's buffer changed."""
         self._paced.loop_full(False)

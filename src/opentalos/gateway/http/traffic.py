@@ -1,4 +1,4 @@
-"""What goes through the port: timed, counted by outcome, and a log line for what failed."""
+"""Access log of the port: latency histograms, failure counters, and a log line per failure."""
 
 import logging
 import time
@@ -13,24 +13,26 @@ _log = logging.getLogger("opentalos.access")
 
 
 class Traffic:
-    """Each failed request is one line at INFO, each other one at DEBUG; no query, no header.
+    """Logs failed requests at INFO and others at DEBUG, without query and headers.
 
-    Args: lines_per_s_max: of failed requests; more are counted and named by the next line.
+    Args: lines_per_s_max: log lines of failed requests; the next line counts those left out.
     """
 
     def __init__(self, lines_per_s_max: int) -> None:
-        self.failures: Counter[str] = Counter()  # by error; only names that the program has
+        self.failures: Counter[str] = (
+            Counter()
+        )  # by error name; bounded, since the names are those of our classes
         self.all_logged = False
         self._lines_max = lines_per_s_max
         self._window_s = float("-inf")
         self._lines = self._left_out = 0
 
-    def look(self) -> None:
-        """See whether every request is to be logged; called now and then."""
+    def refresh(self) -> None:
+        """Check whether every request is logged; the server's sweep calls this."""
         self.all_logged = _log.isEnabledFor(logging.DEBUG)
 
     def ended(self, exchange: Exchange, head: bytes, peer: str) -> None:
-        """A request is about to be answered; hot path. Args: head: the first bytes of the reply."""
+        """A request is about to be answered (hot path). Args: head: start of the reply."""
         timed = exchange.timed
         if timed is not None:
             timed.observe(time.perf_counter() - exchange.started_s)
@@ -38,12 +40,12 @@ class Traffic:
             self._note(exchange, head, exchange.client or peer)
 
     def refused(self, peer: str, status: int, reason: str) -> None:
-        """A request was refused before it was whole."""
+        """A request was rejected before it was complete."""
         failure = f"http_{status}"
         self.failures[failure] += 1
-        if self._may_tell():
+        if self._may_log():
             fields = {"peer": peer, "status": status, "error": failure, "reason": reason}
-            _log.info("request refused", extra=self._with_left_out(fields))
+            _log.info("request rejected", extra=self._with_left_out(fields))
 
     def _note(self, exchange: Exchange, head: bytes, peer: str) -> None:
         fields: dict[str, object] = {
@@ -58,11 +60,11 @@ class Traffic:
             _log.debug("request", extra=fields)
             return
         self.failures[exchange.failure] += 1
-        if self._may_tell():
+        if self._may_log():
             fields["error"] = exchange.failure
             _log.info("request failed", extra=self._with_left_out(fields))
 
-    def _may_tell(self) -> bool:
+    def _may_log(self) -> bool:
         now_s = time.perf_counter()
         if now_s - self._window_s >= 1.0:
             self._window_s, self._lines = now_s, 0

@@ -1,4 +1,4 @@
-"""Names, units and texts of every metric; docs/operating/monitoring.md says what they are for."""
+"""Names and help texts of all metrics; docs/operating/monitoring.md explains their use."""
 
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
@@ -22,7 +22,7 @@ QUOTA_ERRORS = ("ThrottleRejected", "QuotaExceeded")
 
 
 class ServerCollector:
-    """Reads the server's counters at each scrape, so nothing is counted twice."""
+    """Reads the server's counters at each scrape."""
 
     def __init__(self, sources: Sources, topics_max: int) -> None:
         self._sources = sources
@@ -43,7 +43,7 @@ class ServerCollector:
         yield from _cluster(figures)
         yield from _process(sources.process())
         if self._topics is not None:
-            self._topics.look(figures.log_now.traffic_by_topic())
+            self._topics.update(figures.log_now.traffic_by_topic())
             yield from _topics(self._topics, figures.topic_names)
 
 
@@ -72,120 +72,134 @@ def _port(sources: Sources) -> Iterator[Metric]:
     http = sources.http
     yield _gauge("connections", "Open connections.", http.connections)
     yield _counter("connections_accepted", "Connections accepted.", http.accepted)
-    yield _counter("connections_cut", "Connections cut for a client that was slow.", http.cut)
-    yield _counter("requests_refused", "Requests refused before they were whole.", http.refused)
+    yield _counter(
+        "connections_cut", "Connections closed because the client was too slow.", http.cut
+    )
+    yield _counter("requests_refused", "Requests rejected before they were complete.", http.refused)
     yield _gauge("request_body_bytes", "Bytes of request bodies in memory.", http.body_bytes)
     if http.tls is not None:
         made = http.tls.counters
         ends = {"done": made.done, "failed": made.failed, "refused": made.refused}
-        yield _labelled("tls_handshakes", "TLS handshakes by how they ended.", "outcome", ends)
+        yield _labelled("tls_handshakes", "TLS handshakes by outcome.", "outcome", ends)
 
 
 def _calls(sources: Sources) -> Iterator[Metric]:
     thrift, failures = sources.thrift, sources.http.traffic.failures
     calls = {"put": thrift.puts, "get": thrift.gets, "other": thrift.calls}
     yield _labelled("calls", "Talos calls by kind.", "kind", calls)
-    text = "Requests answered with an error, over all protocols, by error."
+    text = "Failed requests of all protocols by error."
     yield _labelled("failures", text, "error", failures)
     yield _histogram(
-        "put_duration_seconds", "putMessage, from request to reply.", thrift.put_s.coarse()
+        "put_duration_seconds",
+        "Latency of putMessage from request to reply.",
+        thrift.put_s.coarse(),
     )
-    text = "getMessage, from request to reply; waits at the end of a log included."
+    text = "Latency of getMessage from request to reply, including waits for new messages."
     yield _histogram("get_duration_seconds", text, thrift.get_s.coarse())
     if sources.forwarding is not None:
         counts = sources.forwarding.counters()
         for name, text in (
-            ("requests", "Requests passed on to the server that can answer them."),
-            ("failures", "Requests passed on and not answered."),
-            ("received", "Requests that other servers passed on to this one."),
-            ("refused_proofs", "Requests with a wrong proof of coming from another server."),
+            ("requests", "Requests forwarded to the owning server."),
+            ("failures", "Forwarded requests without a reply."),
+            ("received", "Requests forwarded by other servers."),
+            ("refused_proofs", "Requests with an invalid proof that another server sent them."),
         ):
             yield _counter(f"forwarded_{name}", text, counts[name])
-        text = "Bytes of bodies passed on, and of their replies."
+        text = "Bytes of forwarded requests and their replies."
         passed = {"out": counts["bytes_out"], "in": counts["bytes_in"]}
         yield _labelled("forwarded_bytes", text, "direction", passed)
 
 
 def _sds_calls(sources: Sources) -> Iterator[Metric]:
     sds = sources.sds
-    yield _labelled("sds_calls", "Calls of the SDS protocol by RPC.", "rpc", sds.calls)
-    text = "get and scan of SDS, from request to reply."
+    yield _labelled("sds_calls", "Calls of the SDS protocol by method.", "rpc", sds.calls)
+    text = "Latency of SDS get and scan from request to reply."
     yield _histogram("sds_read_duration_seconds", text, sds.read_s.coarse())
-    text = "put, increment, remove and batch of SDS, from request to reply."
+    text = "Latency of SDS put, increment, remove and batch from request to reply."
     yield _histogram("sds_write_duration_seconds", text, sds.write_s.coarse())
 
 
 def _messages(sources: Sources, figures: Figures) -> Iterator[Metric]:
     counted, log = figures.messages, figures.log
-    yield _counter("puts", "Puts that were admitted, over all protocols.", counted.puts)
-    yield _counter("gets", "Gets that were admitted, over all protocols.", counted.gets)
+    yield _counter("puts", "Admitted puts of all protocols.", counted.puts)
+    yield _counter("gets", "Admitted gets of all protocols.", counted.gets)
     yield _counter("messages_stored", "Messages stored.", log.messages)
-    yield _counter("messages_read", "Messages given to consumers.", counted.get_messages)
+    yield _counter("messages_read", "Messages delivered to consumers.", counted.get_messages)
     yield _counter("put_bytes", "Payload bytes of admitted puts.", counted.put_bytes)
-    yield _counter("get_bytes", "Payload bytes given to consumers.", counted.get_bytes)
+    yield _counter("get_bytes", "Payload bytes delivered to consumers.", counted.get_bytes)
     held = {"put": counted.puts_held, "get": counted.gets_held}
-    yield _labelled("quota_holds", "Calls that a rate quota held up.", "kind", held)
+    yield _labelled("quota_throttled", "Calls delayed by a rate quota.", "kind", held)
+    yield _labelled("quota_holds", "Former name of quota_throttled.", "kind", held)
     failures = sources.http.traffic.failures
     refused = {error: failures[error] for error in QUOTA_ERRORS}
-    yield _labelled("quota_rejections", "Calls refused by a quota, by error.", "error", refused)
-    text = "Bytes of puts that wait for their rate."
-    yield _gauge("quota_held_bytes", text, figures.held.put_bytes)
-    yield _gauge("gets_waiting", "Gets that wait for messages.", figures.held.gets)
-    text = "Requests for partitions that were decided at once, by outcome."
+    yield _labelled("quota_rejections", "Calls rejected by a quota, by error.", "error", refused)
+    text = "Bytes of puts that a rate quota delays."
+    yield _gauge("quota_throttled_bytes", text, figures.held.put_bytes)
+    yield _gauge(
+        "quota_held_bytes", "Former name of quota_throttled_bytes.", figures.held.put_bytes
+    )
+    yield _gauge("gets_waiting", "Gets that wait for new messages.", figures.held.gets)
+    text = "Partition requests decided automatically, by outcome."
     yield _labelled("quota_decisions", text, "outcome", figures.quota_decisions)
-    yield _counter("access_denials", "Calls refused for want of a permission.", figures.denials)
+    yield _counter(
+        "access_denials", "Calls rejected because of a missing permission.", figures.denials
+    )
     yield _gauge("topics", "Topics.", figures.topics)
     yield _gauge("topic_partitions", "Partitions of all topics.", figures.partitions)
 
 
 def _log(figures: Figures) -> Iterator[Metric]:
     log, now = figures.log, figures.log_now
-    yield _counter("log_commits", "Groups made durable.", log.commits)
-    yield _counter("log_blocks", "Message blocks made durable.", log.blocks)
+    yield _counter("log_commits", "Group commits.", log.commits)
+    yield _counter("log_blocks", "Committed message blocks.", log.blocks)
     yield _counter("log_bytes", "Bytes written to logs.", log.bytes)
-    yield _histogram("log_group_blocks", "Blocks of a group.", log.group_blocks)
-    text = "Time of a commit, to a millisecond."
+    yield _histogram("log_group_blocks", "Blocks per group commit.", log.group_blocks)
+    text = "Latency of commits, with a resolution of a millisecond."
     yield _histogram("log_commit_duration_seconds", text, log.commit_s)
     for name, text, value in (
-        ("commit_failures", "Commits that failed.", log.commit_failures),
+        ("commit_failures", "Failed commits.", log.commit_failures),
         ("openings", "Partitions opened for writing.", log.openings),
-        ("recoveries", "Partitions opened anew after a failure.", log.reopens),
-        ("rolls", "Segments ended because they were large or old.", log.rolls),
+        ("recoveries", "Partitions reopened after a failure.", log.reopens),
+        ("rolls", "Segments rolled because of size or age.", log.rolls),
         ("seals", "Partitions sealed.", log.seals),
-        ("stalls", "Commits so slow that they kept a lane for themselves.", log.stalls),
-        ("duplicates", "Blocks that were stored before and not stored again.", log.duplicates),
-        ("corruptions", "Damaged places found in logs.", log.corrupt),
-        ("truncations", "Flushed logs found shorter after a power loss.", log.truncated),
+        ("stalls", "Commits so slow that they occupied a commit lane.", log.stalls),
+        ("duplicates", "Duplicate blocks, not stored again.", log.duplicates),
+        ("corruptions", "Corruptions found in logs.", log.corrupt),
+        ("truncations", "Flushed logs that lost their end in a power failure.", log.truncated),
         ("segments_dropped", "Segments deleted by retention.", log.segments_dropped),
-        ("retention_standing", "Passes of retention without trust in the clock.",
+        ("retention_standing", "Retention passes skipped because the clock is not trusted.",
          log.retention_standing),
-        ("full_refusals", "Puts refused for want of space.", log.refused_full),
-        ("waiter_failures", "Bugs: a put whose completion raised.", log.waiter_failures),
+        ("full_refusals", "Puts rejected because the storage is full.", log.refused_full),
+        ("waiter_failures", "Defects: put completions that raised.", log.waiter_failures),
     ):  # fmt: skip
         yield _counter(f"log_{name}", text, value)
     reads = {"hit": log.cache_hits, "miss": log.cache_misses}
-    yield _labelled("tail_cache_reads", "Reads by whether memory had them.", "result", reads)
-    yield _gauge("tail_cache_bytes", "Bytes of recent blocks in memory.", now.cache_bytes)
-    yield _gauge("tail_cache_max_bytes", "Bound of the tail cache.", now.cache_bytes_max)
-    yield _gauge("log_pending_bytes", "Bytes that wait for their commit.", now.pending_bytes)
-    yield _gauge("log_lanes", "Lanes that commit.", now.lanes)
-    yield _gauge("log_lanes_stalled", "Lanes kept by one slow commit.", now.lanes_stalled)
+    yield _labelled(
+        "tail_cache_reads", "Reads by whether the tail cache had the blocks.", "result", reads
+    )
+    yield _gauge("tail_cache_bytes", "Bytes in the tail cache.", now.cache_bytes)
+    yield _gauge("tail_cache_max_bytes", "Maximum bytes in the tail cache.", now.cache_bytes_max)
+    yield _gauge("log_pending_bytes", "Bytes waiting for commit.", now.pending_bytes)
+    yield _gauge("log_lanes", "Active commit lanes.", now.lanes)
+    yield _gauge(
+        "log_lanes_stalled", "Commit lanes occupied by a stalled commit.", now.lanes_stalled
+    )
     yield _gauge("log_partitions", "Partitions in memory.", now.partitions)
     yield _gauge("log_open_partitions", "Partitions open for writing.", now.open_partitions)
     yield _gauge("storage_free_bytes", "Free space of the storage.", now.space_left_bytes)
-    yield _gauge("storage_full", "1 while puts are refused for want of space.", now.full)
+    yield _gauge("storage_full", "1 while puts are rejected because the storage is full.", now.full)
 
 
 def _metering(figures: Figures) -> Iterator[Metric]:
     metering = figures.metering
     yield _counter("metering_events", "Usage events stored in __usage.", metering.events)
-    text = "Passes of metering that could not write to __usage."
+    text = "Metering passes that could not write to __usage."
     yield _counter("metering_failures", text, metering.failures)
-    text = "Usage events of deleted topics for which there was no room."
+    text = "Usage events of deleted topics that were dropped for lack of memory."
     yield _counter("metering_lost_events", text, metering.lost_events)
-    text = "Partitions with messages that no usage event tells of in time."
+    text = "Partitions whose usage events are late."
     yield _gauge("metering_partitions_late", text, metering.partitions_unmetered)
-    text = "Since the end of the oldest minute that is not metered and late; 0: none is."
+    text = "Age of the oldest late minute without a usage event; 0: none."
     yield _gauge("metering_oldest_seconds", text, metering.oldest_unmetered_s)
 
 
@@ -194,91 +208,98 @@ def _groups(figures: Figures) -> Iterator[Metric]:
     yield _gauge("groups", "Consumer groups that this server coordinates.", now.groups)
     yield _gauge("group_workers", "Workers with a live lease.", now.workers)
     yield _gauge("group_leases", "Partitions held by a live lease.", now.leases)
-    text = "Partitions that got another worker."
+    text = "Partitions assigned to another worker."
     yield _counter("group_rebalances", text, groups.grants)
-    yield _counter("group_commits", "Checkpoints stored.", groups.commits)
-    text = "Checkpoints refused: the worker does not hold the partition."
+    yield _counter("group_commits", "Committed checkpoints.", groups.commits)
+    text = "Rejected commits: the worker does not hold the partition's lease."
     yield _counter("group_commits_refused", text, groups.commits_refused)
-    text = "Checkpoints stored that lie before the former one."
+    text = "Committed checkpoints below the previous one."
     yield _counter("group_commits_backward", text, groups.commits_backward)
     yield _counter("group_resets", "Checkpoints reset by an administrator.", groups.resets)
     events = {"expired": positions.positions_expired, "truncated": positions.logs_truncated}
-    text = "Checkpoints found outside the log: retention or a truncated log passed them."
+    text = "Checkpoints outside the log because of retention or truncation."
     yield _labelled("group_position_events", text, "event", events)
 
 
 def _tables(figures: Figures) -> Iterator[Metric]:
     shards, rates = figures.shards, figures.table_rates
     yield _gauge("tables", "Structured tables.", figures.tables)
-    yield _gauge("table_shards", "Shards of tables that this server has open.", shards.shards)
+    yield _gauge("table_shards", "Open table shards of this server.", shards.shards)
     yield _gauge("table_slices", "Former name of table_shards.", shards.shards)
-    yield _counter("table_mutations", "Mutations of rows that were done.", shards.mutations)
-    yield _counter("table_groups", "Groups of mutations made durable.", shards.groups)
+    yield _counter("table_mutations", "Applied row mutations.", shards.mutations)
+    yield _counter("table_groups", "Committed groups of mutations.", shards.groups)
     units = {"read": rates.read_units, "write": rates.write_units}
-    yield _labelled("table_units", "Units that calls on tables took.", "kind", units)
-    yield _counter("table_holds", "Calls that their table's rate held up.", rates.held)
-    yield _counter("table_rejections", "Calls refused by their table's rate.", rates.rejected)
+    yield _labelled("table_units", "Capacity units used by table calls.", "kind", units)
+    yield _counter("table_throttled", "Calls delayed by their table's rate.", rates.held)
+    yield _counter("table_holds", "Former name of table_throttled.", rates.held)
+    yield _counter("table_rejections", "Calls rejected by their table's rate.", rates.rejected)
     spaces = figures.table_spaces
-    text = "Bytes of the tables with a quota that this server writes to."
+    text = "Bytes of tables with a quota that this server writes."
     yield _gauge("table_space_bytes", text, spaces.bytes)
-    text = "Those of these tables that hold 90 % of their quota or more."
+    text = "Tables that use at least 90 % of their quota."
     yield _gauge("tables_nearly_full", text, spaces.nearly_full)
-    yield _counter("table_space_refusals", "Mutations refused by a table's quota.", spaces.refused)
-    text = "Messages of changes that their topics do not have yet."
+    yield _counter("table_space_refusals", "Mutations rejected by a table's quota.", spaces.refused)
+    text = "Unpublished messages of streams."
     yield _gauge("stream_pending_entries", text, shards.pending_entries)
-    yield _gauge("stream_pending_bytes", "Bytes of these messages.", shards.pending_bytes)
-    text = "Age of the oldest of these messages; 0: there is none."
+    yield _gauge(
+        "stream_pending_bytes", "Bytes of unpublished messages of streams.", shards.pending_bytes
+    )
+    text = "Age of the oldest unpublished message; 0: none."
     yield _gauge("stream_pending_oldest_seconds", text, shards.oldest_pending_ms / 1_000)
-    yield _counter("stream_published", "Changes that a topic took.", shards.published)
-    yield _counter("stream_resent", "Changes that were sent again.", shards.resent)
-    text = "Times that a topic knew of a later owner of a shard."
+    yield _counter("stream_published", "Published changes.", shards.published)
+    yield _counter("stream_resent", "Changes that were published again.", shards.resent)
+    text = "Publications rejected because a newer owner of the shard exists."
     yield _counter("stream_fenced", text, shards.fenced)
-    yield _counter("stream_gaps", "Streams that this server stopped.", shards.gaps)
-    text = "Mutations refused since too many changes wait for their topics."
+    yield _counter("stream_gaps", "Streams stopped by this server.", shards.gaps)
+    text = "Mutations rejected because too many changes are unpublished."
     yield _counter("stream_full_refusals", text, shards.refused_full)
-    text = "Streams that stand still and lack changes, of all tables."
+    text = "Stopped streams with missing changes, of all tables."
     yield _gauge("streams_stopped", text, figures.stopped_streams)
 
 
 def _cluster(figures: Figures) -> Iterator[Metric]:
     cluster = figures.cluster
-    yield _gauge("cluster_enabled", "1 for a server of a cluster.", cluster is not None)
+    yield _gauge("cluster_enabled", "1 for a cluster member.", cluster is not None)
     if cluster is None:
         return
-    yield _gauge("cluster_member", "1 while this server's session holds.", cluster.member)
-    yield _gauge("cluster_leading", "1 on the server that places partitions.", cluster.leading)
-    yield _gauge("cluster_leader_known", "1 while some server leads.", cluster.leader_known)
-    yield _gauge("cluster_servers", "Servers that are registered.", cluster.servers)
+    yield _gauge(
+        "cluster_member", "1 while this server's ZooKeeper session is valid.", cluster.member
+    )
+    yield _gauge("cluster_leading", "1 on the leader, which assigns partitions.", cluster.leading)
+    yield _gauge("cluster_leader_known", "1 while a leader is known.", cluster.leader_known)
+    yield _gauge("cluster_servers", "Registered servers.", cluster.servers)
     yield from _placed(cluster, figures.server)
 
 
 def _placed(cluster: ClusterFigures, server: str) -> Iterator[Metric]:
     placed, total = cluster.partitions, sum(cluster.partitions.values())
-    yield _gauge("cluster_partitions", "Partitions that are placed.", total)
-    yield _gauge("cluster_partitions_owned", "Those of this server.", placed.get(server, 0))
-    yield _gauge("cluster_partitions_unassigned", "Those of no server.", placed.get("", 0))
-    yield _gauge("cluster_partitions_moving", "Planned moves under way.", cluster.moving)
+    yield _gauge("cluster_partitions", "Assigned partitions.", total)
+    yield _gauge(
+        "cluster_partitions_owned", "Partitions assigned to this server.", placed.get(server, 0)
+    )
+    yield _gauge("cluster_partitions_unassigned", "Partitions without a server.", placed.get("", 0))
+    yield _gauge("cluster_partitions_moving", "Planned moves in progress.", cluster.moving)
     moves = {"planned": cluster.planned_moves, "takeover": cluster.takeovers}
-    text = "Moves that this server decided as the leader."
+    text = "Moves that this server decided as leader."
     yield _labelled("cluster_moves", text, "kind", moves)
 
 
 def _process(process: ProcessFigures) -> Iterator[Metric]:
-    text = "Time that the event loop was held up by one turn."
+    text = "Total time that the event loop was blocked."
     yield _counter("loop_blocked_seconds", text, process.loop_blocked_s)
-    text = "The longest such turn since the start."
+    text = "Longest time that the event loop was blocked."
     yield _gauge("loop_blocked_longest_seconds", text, process.loop_blocked_longest_s)
     if process.tls_expires_s:
-        text = "When the certificate in use ends."
+        text = "Expiry of the certificate in use."
         yield _gauge("tls_certificate_expiry_timestamp_seconds", text, process.tls_expires_s)
     reloads = {"done": process.tls_reloads, "failed": process.tls_reload_failures}
-    yield _labelled("tls_reloads", "Changed files of [tls] that were read.", "outcome", reloads)
+    yield _labelled("tls_reloads", "Reloads of the files of [tls] by outcome.", "outcome", reloads)
 
 
 def _topics(series: TopicSeries, names: Mapping[str, str]) -> Iterator[Metric]:
     rows = list(series.rows(names))
     for unit in ("messages", "bytes"):
-        text = f"{unit.capitalize()} of a topic on this server, stored (in) and read (out)."
+        text = f"{unit.capitalize()} stored (in) and read (out) by topic on this server."
         family = CounterMetricFamily(f"{PREFIX}topic_{unit}", text, labels=["topic", "direction"])
         for topic, counts in rows:
             for direction in ("in", "out"):

@@ -1,4 +1,4 @@
-"""The page /metrics: who may read it, and how often it is made."""
+"""The page /metrics for Prometheus: access control and caching."""
 
 import time
 
@@ -14,14 +14,14 @@ from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.model.errors import InvalidCredential, PermissionDenied
 from opentalos.model.limits import MetricsSettings
 
-FRESH_S = 1.0  # a page is given out again so long: many readers cost no more than one
+FRESH_S = 1.0  # a page is served from the cache for this time
 _NO_STORE = b"Cache-Control: no-store\r\n"
 _OK = head(200, CONTENT_TYPE_PLAIN_0_0_4.encode())
 
 
 class MetricsPage:
-    """Answers /metrics. By default an administrator's key is needed: the port is the clients', and
-    how much is stored and read there is nobody else's business."""
+    """Answers /metrics. By default an administrator's key is required, because clients reach the
+    same port and tenants must not see each other's traffic (promise I8)."""
 
     def __init__(
         self, settings: MetricsSettings, sources: Sources, authenticator: Authenticator

@@ -1,4 +1,4 @@
-"""Where the figures of /metrics come from, beside the broker's."""
+"""The sources of the figures of /metrics."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from opentalos.gateway.thrift_http.gateway import ThriftGateway
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessFigures:
-    """What only the process knows."""
+    """Figures of the process."""
 
-    loop_blocked_s: float  # ever, in turns of the loop that took too long
+    loop_blocked_s: float  # total since the start
     loop_blocked_longest_s: float
     tls_reloads: int
     tls_reload_failures: int

@@ -1,4 +1,4 @@
-"""Series by topic, bounded: some topics have their own, all others share one."""
+"""Bounded series by topic: the busiest topics have their own, all others share one."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -17,9 +17,9 @@ class Traffic(Protocol):
 
 
 class TopicSeries:
-    """Counters that never fall, although topics come, go and change from "other" to their own.
+    """Counters that never decrease, although topics are created, deleted and leave "other".
 
-    A topic keeps its series until it is deleted. What it had counted before belongs to "other".
+    A topic keeps its series until it is deleted. Its counts from before belong to "other".
     """
 
     def __init__(self, topics_max: int) -> None:
@@ -28,14 +28,14 @@ class TopicSeries:
         self._own: dict[str, tuple[int, ...]] = {}  # by uuid; at most topics_max
         self._other: tuple[int, ...] = (0,) * len(_FIELDS)
 
-    def look(self, traffic: Mapping[str, Traffic]) -> None:
-        """Take over the counters as they are now."""
+    def update(self, traffic: Mapping[str, Traffic]) -> None:
+        """Add the growth of the counters since the last update."""
         grown: dict[str, tuple[int, ...]] = {}
         for uuid, counters in traffic.items():
             now = tuple(getattr(counters, name) for name in _FIELDS)
             before = self._seen.get(uuid, (0,) * len(_FIELDS))
             if now != before:
-                # Counters that fell belong to a topic that was forgotten and found again.
+                # Counters that fell belong to a topic that was dropped from memory and reopened.
                 grown[uuid] = tuple(map(_growth, now, before))
                 self._seen[uuid] = now
         for uuid in self._seen.keys() - traffic.keys():

@@ -32,7 +32,7 @@ PLACES: dict[str, Schema] = {
 
 _DOCUMENT = Route(
     method="GET", path="openapi.json", handler=get_document, tag="about", public=True,
-    summary="Describe all of this in OpenAPI 3.1.", reply={"type": "object"},
+    summary="Get this API's description in OpenAPI 3.1.", reply={"type": "object"},
 )  # fmt: skip
 
 TABLE = RouteTable(

@@ -176,9 +176,8 @@ class Authenticator:
         skew_s = int(sent[:20]) - time.time()
         if abs(skew_s) > self._skew_max_s:
             raise ClockSkewed(
-                f"the request's timestamp differs by {abs(skew_s):.0f} s from the server's clock; the "
-                "limit is "
-                f"{self._skew_max_s} s. Synchronize the client's clock"
+                f"the request's timestamp differs by {abs(skew_s):.0f} s from the server's clock, "
+                f"limit {self._skew_max_s} s; synchronize the client's clock"
             )
 
     def _delegate(self, admin: Principal, sent: bytes) -> Principal:

@@ -44,11 +44,11 @@ def test_a_failed_request_is_one_line_without_query_and_headers(
 
 def test_a_good_request_is_a_line_at_debug_only(lines: pytest.LogCaptureFixture) -> None:
     traffic = Traffic(LINES_MAX)
-    traffic.look()
+    traffic.refresh()
     traffic.ended(exchange(), HEAD, "")
     assert not lines.records
     lines.set_level(logging.DEBUG, "opentalos.access")
-    traffic.look()
+    traffic.refresh()
     traffic.ended(exchange(), HEAD, "")
     assert [record.levelno for record in lines.records] == [logging.DEBUG]
     assert not traffic.failures

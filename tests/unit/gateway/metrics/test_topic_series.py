@@ -25,20 +25,20 @@ def bytes_in(series: TopicSeries) -> dict[str, int]:
 def test_the_busiest_topics_get_their_own_series_and_keep_them() -> None:
     series = TopicSeries(2)
     traffic = {"u0": Counts(bytes_in=1), "u1": Counts(bytes_in=5), "u2": Counts(bytes_in=9)}
-    series.look(traffic)
+    series.update(traffic)
     assert bytes_in(series) == {"alice/t2": 9, "alice/t1": 5, OTHER: 1}
     traffic["u0"].bytes_in = 1000
-    series.look(traffic)
+    series.update(traffic)
     assert bytes_in(series) == {"alice/t2": 9, "alice/t1": 5, OTHER: 1000}
 
 
 def test_a_topic_that_moves_up_leaves_what_it_had_to_the_rest() -> None:
     series = TopicSeries(1)
     traffic = {"u0": Counts(bytes_in=9), "u1": Counts(bytes_in=5)}
-    series.look(traffic)
+    series.update(traffic)
     del traffic["u0"]
     traffic["u1"].bytes_in = 7
-    series.look(traffic)
+    series.update(traffic)
     assert bytes_in(series) == {"alice/t1": 2, OTHER: 5}
 
 
@@ -56,7 +56,7 @@ def test_no_series_falls_and_nothing_is_lost(steps: list[tuple[int, int, bool]])
         else:
             traffic.setdefault(uuid, Counts()).bytes_in += grown
             total += grown
-        series.look(traffic)
+        series.update(traffic)
         now = bytes_in(series)
         assert len(now) <= 3
         assert all(now[label] >= value for label, value in before.items() if label in now)

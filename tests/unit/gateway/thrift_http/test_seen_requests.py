@@ -57,7 +57,7 @@ def test_an_id_that_is_not_signed_is_worth_nothing(server: Authenticator) -> Non
 def test_a_request_that_is_refused_does_not_use_its_id_up(server: Authenticator) -> None:
     headers = Signer("KA", "sa", lambda: time.time() - 10_000).headers(PATH, BODY)
     for _ in range(2):
-        with pytest.raises(Exception, match="differs by 10001 s"):
+        with pytest.raises(Exception, match="differs by"):
             server.caller(exchange(headers))
     headers = Signer("KA", "sa").headers(PATH, BODY)
     assert headers["x-xiaomi-content-md5"] == hashlib.md5(BODY).hexdigest()

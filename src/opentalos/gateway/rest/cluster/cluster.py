@@ -26,7 +26,7 @@ from opentalos.gateway.rest.routing.schema import (
     text,
 )
 
-NODES_MAX = 1 << 31  # that can be sent; the service has its own bound
+NODES_MAX = 1 << 31  # that can be sent; the service has its own limit
 SECTORS_MAX = 1_000
 SERVERS_MAX = 1_000
 
@@ -43,7 +43,7 @@ _SERVER = fields(
     sectors=items(integer()),
     partitions=integer(),
     started_ms=integer(),
-    answers=boolean("It was reached; if not, its counters are empty."),
+    answers=boolean("Whether it was reached; if not, its counters are empty."),
     counters=table(integer()),
 )
 _STATUS = fields(
@@ -54,7 +54,7 @@ _STATUS = fields(
     unassigned=integer(),
     moving=items(_MOVE),
     recent=items(_MOVE),
-    clustered=boolean("False: this server is alone."),
+    clustered=boolean("False: a single server."),
     answered_by=text(),
     optional={"forwarding": table(integer())},
 )
@@ -87,13 +87,13 @@ async def set_weights(call: Call) -> Answer:
 
 
 async def drain(call: Call) -> Answer:
-    """Empty a server."""
+    """Move all partitions away from a server."""
     await service_of(call).drain(call.caller, call.places["server"])
     return Answer()
 
 
 async def undrain(call: Call) -> Answer:
-    """Let it have partitions again."""
+    """End the drain of a server."""
     await service_of(call).undrain(call.caller, call.places["server"])
     return Answer()
 
@@ -166,20 +166,20 @@ ROUTES = (
     ),
     Route(
         method="PUT", path="cluster/weights", handler=set_weights, tag=_TAG, status=204,
-        summary="Set the virtual nodes of servers, one number each or one for each sector.",
+        summary="Set the virtual nodes of servers: one number per server, or one per sector.",
         body=Body(_WEIGHTS), statuses=_ALONE,
     ),
     Route(
         method="POST", path="cluster/servers/{server}/drain", handler=drain, tag=_TAG, status=204,
-        summary="Move all partitions away from a server, which serves on.", statuses=_ALONE,
+        summary="Drain a server: move all its partitions to others.", statuses=_ALONE,
     ),
     Route(
         method="DELETE", path="cluster/servers/{server}/drain", handler=undrain, tag=_TAG,
-        status=204, summary="Let a server have partitions again.", statuses=_ALONE,
+        status=204, summary="End the drain of a server: it gets partitions again.", statuses=_ALONE,
     ),
     Route(
         method="GET", path="cluster/topics/{topic}", handler=get_places, tag=_TAG,
-        summary="Show where the partitions of a topic are; for administrators.",
+        summary="Show the servers of a topic's partitions; for administrators.",
         reply=fields(name=text(), partitions=items(_PLACE)), statuses=_ALONE,
     ),
 )  # fmt: skip

@@ -18,8 +18,8 @@ _TOPIC = fields(
     name=text(),
     owner=text(),
     partitions=integer(),
-    messages=integer(about="Kept."),
-    bytes=integer(about="Kept."),
+    messages=integer(about="Retained."),
+    bytes=integer(about="Retained."),
     messages_per_s=_RATE,
     bytes_per_s=_RATE,
     lags=nullable(table(integer(), maximum=None)),
@@ -27,15 +27,15 @@ _TOPIC = fields(
 
 
 async def get_status(call: Call) -> Answer:
-    """Topics with amounts, rates and lags."""
+    """Topics with sizes, rates and lags."""
     found, more = await call.broker.overview.overview(call.caller)
     server = call.broker.context.config.server
-    return Answer({"server": server, "topics": [_shown(one) for one in found], "more": more})
+    return Answer({"server": server, "topics": list(map(_shown, found)), "more": more})
 
 
-def _shown(one: TopicOverview) -> dict[str, object]:
-    states = one.description.partitions
-    topic, rate = one.description.topic, one.rate
+def _shown(found: TopicOverview) -> dict[str, object]:
+    states = found.description.partitions
+    topic, rate = found.description.topic, found.rate
     return {
         "name": topic.name,
         "owner": topic.owner,
@@ -44,7 +44,7 @@ def _shown(one: TopicOverview) -> dict[str, object]:
         "bytes": sum(state.bytes_count for state in states),
         "messages_per_s": rate and round(rate.messages_per_s, 1),
         "bytes_per_s": rate and round(rate.bytes_per_s, 1),
-        "lags": one.lags,
+        "lags": found.lags,
     }
 
 
@@ -53,7 +53,7 @@ ROUTES = (
         method="GET", path="status", handler=get_status, tag="about",
         summary="Show the topics that the caller may see, with their rates and lags.",
         reply=fields(
-            server=text(about="That answered."),
+            server=text(about="The server that replied."),
             topics=items(_TOPIC),
             more=integer(about="Further topics, which are not shown."),
         ),

@@ -1,4 +1,4 @@
-"""REST of proposals for weights: what would spread past traffic evenly. Nothing is changed."""
+"""REST of weight proposals, which would balance past traffic. Nothing is changed."""
 
 from typing import Any
 
@@ -17,18 +17,18 @@ _DEFAULT_BUDGET = 2.0
 _PERCENT = 100
 _DAY = table(items(integer(about="Bytes of partition 0, 1, ..., by the topic's uuid.")))
 _SERVER = fields(
-    name=text(), load_before=integer(about="Bytes a day."), load_after=integer(),
+    name=text(), load_before=integer(about="Bytes per day."), load_after=integer(),
     virtual_nodes_before=integer(), virtual_nodes_after=integer(),
 )  # fmt: skip
 _MOVE = fields(topic_uuid=text(), partition=integer(), source=text(), target=text())
 _PROPOSAL = fields(
-    weights=table(items(integer(about="What PUT /cluster/weights takes as servers."))),
+    weights=table(items(integer(about="In the form of servers of PUT /cluster/weights."))),
     servers=items(_SERVER),
-    variance_before=number("Of the servers' expected bytes a day."),
+    variance_before=number("Variance of the servers' expected bytes per day."),
     variance_after=number(),
     moved=integer(about="Partitions that would move."),
     moves=items(_MOVE),
-    moves_max=integer(about="What the budget allows."),
+    moves_max=integer(about="Moves that the budget allows."),
     partitions=integer(about="Of the whole cluster."),
 )
 
@@ -88,16 +88,16 @@ def _shown(found: WeightsProposed) -> dict[str, Any]:
 ROUTES = (
     Route(
         method="POST", path="cluster/weights/proposals", handler=propose_weights, tag="cluster",
-        summary="Work out weights that would spread past traffic evenly; for administrators.",
+        summary="Propose weights that would balance past traffic; for administrators.",
         body=Body(
             fields(
                 days=items(_DAY, minimum=1, maximum=DAYS_MAX),
-                optional={"budget": number("Percent of all partitions that may move; else 2.")},
+                optional={"budget": number("Percent of all partitions that may move; default 2.")},
             ),
             bytes_max=BODY_BYTES_MAX,
         ),
         reply=_PROPOSAL, statuses=(409, 422),
-        notes="The oldest day comes first. A partition that no day names is idle. Nothing changes: "
-        "PUT /cluster/weights sets what is proposed.",
+        notes="The oldest day comes first. A partition without traffic may be left out. Nothing is "
+        "changed; PUT /cluster/weights applies a proposal.",
     ),
 )  # fmt: skip

@@ -25,13 +25,13 @@ PARTITIONS_MAX = 10_000  # of one request
 RESET_S = 20.0  # for all partitions of a group
 _NUMBER = text(PARTITION)
 CHECKPOINT = integer(-1, about="Offset of the last processed message; -1: none.")
-LAG = integer(about="Messages after the checkpoint that are kept.")
+LAG = integer(about="Retained messages after the checkpoint.")
 _PARTITION = fields(
     partition=integer(),
     checkpoint=CHECKPOINT,
     lag=LAG,
-    worker=text(about="That holds it; empty: nobody does."),
-    address=text(about="Of the worker."),
+    worker=text(about="Worker that holds the lease; empty: none."),
+    address=text(about="Address of the worker."),
 )
 _GROUP = fields(group=text(), lag=LAG, partitions=items(_PARTITION))
 _TO = either(
@@ -43,7 +43,7 @@ _RESET = fields(partition=integer(), before=CHECKPOINT, after=CHECKPOINT)
 
 
 async def list_groups(call: Call) -> Answer:
-    """Groups that the caller may know of, with their lag."""
+    """Groups that the caller may see, with their lag."""
     topic = topic_of(call, Permission.DESCRIBE_TOPIC)
     found = await call.broker.metrics.consume_units(call.caller, topic.resource)
     listed = [
@@ -61,14 +61,14 @@ async def get_group(call: Call) -> Answer:
 
 
 async def delete_group(call: Call) -> Answer:
-    """Its checkpoints are forgotten."""
+    """Delete the group's checkpoints."""
     topic = topic_of(call, Permission.GET_MESSAGE)
     await call.broker.consumers.delete_group(call.caller, call.places["group"], topic.resource)
     return Answer()
 
 
 async def reset_group(call: Call) -> Answer:
-    """Other checkpoints, or what they would be."""
+    """Reset the checkpoints, or show what they would be."""
     call.exchange.extend(RESET_S)
     topic = topic_of(call, Permission.GET_MESSAGE)
     done = await call.broker.group_resets.reset(
@@ -78,7 +78,7 @@ async def reset_group(call: Call) -> Answer:
         _target(call.document["to"]),
         dry_run=call.document.get("dry_run", False),
     )
-    return Answer({"partitions": [one._asdict() for one in done]})
+    return Answer({"partitions": [reset._asdict() for reset in done]})
 
 
 def _target(to: Any) -> ResetTarget:
@@ -127,15 +127,15 @@ ROUTES = (
     ),
     Route(
         method="DELETE", path=_PATH + "/{group}", handler=delete_group, tag=_TAG, status=204,
-        summary="Forget a group that has no workers.", statuses=(409,),
+        summary="Delete a group without workers.", statuses=(409,),
     ),
     Route(
         method="POST", path=_PATH + "/{group}/reset", handler=reset_group, tag=_TAG,
-        summary="Set the checkpoints of a group, or with dry_run show what they would be.",
+        summary="Reset the checkpoints of a group; with dry_run, show the result only.",
         notes=(
-            "offsets are checkpoints: the last message that counts as processed. A checkpoint of "
-            "-1 means none; where a consumer then starts is its own choice. Leases of the "
-            "partitions are revoked."
+            "offsets are checkpoints: offsets of the last processed message. A checkpoint of -1 "
+            "means none; the consumer then decides where it starts. Leases of the partitions are "
+            "revoked."
         ),
         body=Body(fields(to=_TO, optional={"dry_run": boolean()})),
         reply=fields(partitions=items(_RESET)), statuses=(409, 422),

@@ -1,4 +1,4 @@
-"""REST of group mode: a worker holds partitions by leases, as workers of the SDKs do."""
+"""REST of group mode: workers hold partitions by leases, like workers of the SDKs."""
 
 from opentalos.broker.groups.members import Membership, Seat
 from opentalos.gateway.rest.group.groups import offsets_of, offsets_schema
@@ -14,7 +14,7 @@ COMMIT_S = 20.0  # for all partitions of a request
 _MEMBER = fields(
     worker=text(),
     partitions=items(integer()),
-    lease_s=number("Seconds until it is gone, if it does not renew."),
+    lease_s=number("Seconds until the lease expires unless it is renewed."),
 )
 
 
@@ -25,13 +25,13 @@ async def join(call: Call) -> Answer:
 
 
 async def renew(call: Call) -> Answer:
-    """Its leases run on."""
+    """Renew the worker's leases."""
     member = await call.broker.group_members.renew(call.caller, _seat(call))
     return Answer(_shown(member))
 
 
 async def fetch(call: Call) -> Answer:
-    """Messages after the checkpoints of its partitions."""
+    """Messages after the checkpoints of the worker's partitions."""
     call.wait(call.query.get("wait_s", 0))
     found = await call.broker.group_members.fetch(
         call.caller, _seat(call), bounds_of(call), wait_of(call)
@@ -41,7 +41,7 @@ async def fetch(call: Call) -> Answer:
 
 
 async def commit(call: Call) -> Answer:
-    """Checkpoints of what it has processed."""
+    """Commit checkpoints."""
     call.exchange.extend(COMMIT_S)
     offsets = offsets_of(call.document["offsets"])
     done = await call.broker.group_members.commit(call.caller, _seat(call), offsets)
@@ -49,7 +49,7 @@ async def commit(call: Call) -> Answer:
 
 
 async def leave(call: Call) -> Answer:
-    """Its partitions are free."""
+    """Release the worker's partitions."""
     await call.broker.group_members.leave(call.caller, _seat(call))
     return Answer()
 
@@ -79,8 +79,8 @@ ROUTES = (
         method="GET", path=_PATH + "/{worker}/messages", handler=fetch, tag=_TAG,
         summary="Read messages after the checkpoints of the partitions that the worker holds.",
         notes=(
-            "The same messages come again until they are committed. Renews the leases, and gives "
-            "up or takes partitions as workers come and go."
+            "Messages are redelivered until they are committed. The call renews the leases and "
+            "rebalances partitions as workers join and leave."
         ),
         query=READ_BOUNDS, reply=fields(messages=items(READ)), statuses=(409, 422),
     ),
@@ -96,6 +96,6 @@ ROUTES = (
     ),
     Route(
         method="DELETE", path=_PATH + "/{worker}", handler=leave, tag=_TAG, status=204,
-        summary="Give up all partitions of a worker.", statuses=(409,),
+        summary="Release all partitions of a worker.", statuses=(409,),
     ),
 )  # fmt: skip

@@ -1,4 +1,8 @@
-"""REST of a topic's messages as server-sent events, for those who follow it."""
+"""REST of following a topic: its messages as server-sent events.
+
+A stream has one reader task per partition and one writer. The id of an event is the next offset of
+every followed partition, so a client that reconnects with ``Last-Event-ID`` misses nothing.
+"""
 
 import asyncio
 import logging
@@ -27,14 +31,14 @@ from opentalos.model.errors import (
 )
 from opentalos.model.identity import Permission
 
-STREAM_S_MAX = 3_600  # a client then comes again, with the id of the last event
-BEAT_S = 15.0  # a comment shows that both sides are there; the key is looked at again
+STREAM_S_MAX = 3_600  # the client then reconnects with the id of the last event
+BEAT_S = 15.0  # between comments that keep the connection alive; the key is checked again
 BATCH = Bounds(messages_max=200, bytes_max=256 << 10)
 BATCHES_MAX = 4  # read ahead of the client
-LOOK_S = 10.0  # of one look at a partition without messages
+POLL_S = 10.0  # of one long poll of a partition
 RETRY_S = 0.5  # after a partition could not be read
 PARTITIONS_MAX = 256  # of one stream
-RETRY_MS = 2_000  # what clients are told to wait before they come again
+RETRY_MS = 2_000  # that clients shall wait before they reconnect
 LAST_EVENT = "Last-Event-ID"
 _log = logging.getLogger("opentalos.rest")
 _STREAM = b"text/event-stream"
@@ -43,7 +47,7 @@ _VECTOR = re.compile(r"[0-9]{1,9}:[0-9]{1,18}(,[0-9]{1,9}:[0-9]{1,18})*")
 
 @dataclass(frozen=True, slots=True)
 class _Following:
-    """What one stream follows."""
+    """The subject of one stream."""
 
     call: Call
     topic: Topic
@@ -52,7 +56,7 @@ class _Following:
 
 
 async def follow(call: Call) -> Answer | None:
-    """Every message from some point on, as it comes."""
+    """Messages from a position on, as they arrive."""
     topic = topic_of(call, Permission.GET_MESSAGE)
     spots = await _spots(call, topic)
     if call.exchange.method == b"HEAD":
@@ -81,9 +85,7 @@ async def _stream(call: Call, topic: Topic, spots: Sequence[Spot]) -> None:
     except TalosError as error:
         _log.debug("event stream ended: %s", error)  # the client is gone, or its key
     except Exception:
-        _log.exception(
-            "event stream failed with an internal error"
-        )  # nothing can be answered any more
+        _log.exception("event stream failed with an internal error")  # the reply has begun
     finally:
         for reader in readers:
             reader.cancel()
@@ -92,34 +94,34 @@ async def _stream(call: Call, topic: Topic, spots: Sequence[Spot]) -> None:
 
 
 async def _spots(call: Call, topic: Topic) -> Sequence[Spot]:
-    """Where each partition begins, as real offsets."""
+    """The first offset of each partition."""
     count = topic.consumer_partitions
     wanted: Sequence[int] = call.query.get("partition") or range(count)
     if len(wanted) > PARTITIONS_MAX:
         raise Unusable(f"the topic has {count} partitions; name at most {PARTITIONS_MAX} of them")
-    missing = [one for one in wanted if one >= count]
+    missing = [partition for partition in wanted if partition >= count]
     if missing:
         raise PartitionNotExist(f"topic {topic.name} has no partition {missing[0]}")
     resumed = _resumed(call.headers.get(LAST_EVENT, ""))
-    fresh = dict.fromkeys(one for one in wanted if one not in resumed)
-    starts = {one: offset for one, offset in resumed.items() if one in wanted}
+    fresh = dict.fromkeys(partition for partition in wanted if partition not in resumed)
+    starts = {partition: offset for partition, offset in resumed.items() if partition in wanted}
     since = call.query.get("from", "end")
     if resumed or since in ("start", "end"):
-        # Partitions that were added after the last event are read from their first message on.
+        # Partitions added after the last event are read from their first message.
         at = START_OFFSET if resumed or since == "start" else LATEST_OFFSET
         found = await call.broker.messages.offsets_of(call.caller, topic.resource, list(fresh))
-        for one, offsets in zip(fresh, found, strict=True):
+        for partition, offsets in zip(fresh, found, strict=True):
             if isinstance(offsets, TalosError):
                 raise offsets
-            starts[one] = offsets.start if at == START_OFFSET else offsets.next
+            starts[partition] = offsets.start if at == START_OFFSET else offsets.next
     else:
         times = dict.fromkeys(fresh, int(since))
         starts |= await call.broker.messages.offsets_at(call.caller, topic.resource, times)
-    return [Spot(one, starts[one]) for one in sorted(starts)]
+    return [Spot(partition, starts[partition]) for partition in sorted(starts)]
 
 
 def _resumed(vector: str) -> Mapping[int, int]:
-    """Next offsets by partition out of the id of an event. Raises: Unusable: no such id."""
+    """Next offsets by partition from an event's id. Raises: Unusable: not such an id."""
     if vector and not _VECTOR.fullmatch(vector):
         raise Unusable(f"{LAST_EVENT} {shown_value(vector)} is not an event id of this server")
     pairs = (pair.split(":") for pair in vector.split(",") if pair)
@@ -127,12 +129,12 @@ def _resumed(vector: str) -> Mapping[int, int]:
 
 
 async def _read(following: _Following, spot: Spot) -> None:
-    """Hand over the messages of one partition; the queue's bound slows it down."""
+    """Read one partition into the queue, whose bound slows the reader down."""
     call, resource = following.call, following.topic.resource
     get = call.broker.plain_messages.get_anywhere
     while True:
         try:
-            found = await get(call.caller, resource, spot, BATCH, LOOK_S)
+            found = await get(call.caller, resource, spot, BATCH, POLL_S)
         except Unavailable:
             await asyncio.sleep(RETRY_S)
             continue
@@ -149,7 +151,7 @@ async def _read(following: _Following, spot: Spot) -> None:
 
 
 async def _write(following: _Following, stream: ReplyStream, offsets: dict[int, int]) -> None:
-    """Write events until an error, or until the time is over."""
+    """Write events until an error or the end of the time limit."""
     loop, call = asyncio.get_running_loop(), following.call
     until_s = loop.time() + call.query.get("limit_s", STREAM_S_MAX)
     beat_s = loop.time() + BEAT_S
@@ -159,7 +161,7 @@ async def _write(following: _Following, stream: ReplyStream, offsets: dict[int, 
         try:
             if now_s >= beat_s:
                 if _has_grown(call, offsets):
-                    return  # a client that comes again reads the new partitions from their start
+                    return  # the client reconnects and reads new partitions from their start
                 beat_s = now_s + BEAT_S
                 await stream.write(b":\n\n")
             async with asyncio.timeout_at(min(beat_s, until_s)):
@@ -177,17 +179,17 @@ async def _write(following: _Following, stream: ReplyStream, offsets: dict[int, 
 def _events(
     following: _Following, found: PlainMessages, offsets: dict[int, int]
 ) -> Iterator[bytes]:
-    for one in found.messages:
-        offsets[one.partition] = one.offset + 1
+    for message in found.messages:
+        offsets[message.partition] = message.offset + 1
         vector = ",".join(f"{number}:{offset}" for number, offset in offsets.items())
-        data = shown(one, following.encoding).replace(b"\n", b"\ndata: ")
+        data = shown(message, following.encoding).replace(b"\n", b"\ndata: ")
         yield b"id: %b\ndata: %b\n\n" % (vector.encode(), data.replace(b"\r", b" "))
 
 
 def _has_grown(call: Call, offsets: Mapping[int, int]) -> bool:
-    """Whether partitions were added to a topic that is followed as a whole.
+    """Whether partitions were added to a topic of which all partitions are followed.
 
-    Raises: InvalidCredential, TopicNotExist, PermissionDenied: the caller may not follow any more.
+    Raises: InvalidCredential, TopicNotExist, PermissionDenied: the caller lost its access.
     """
     call.again()
     topic = topic_of(call, Permission.GET_MESSAGE)
@@ -205,18 +207,18 @@ ROUTES = (
         method="GET", path="topics/{topic}/events", handler=follow, tag=_TAG, streams=True,
         summary="Follow a topic by server-sent events, one for each message.",
         notes=(
-            "The id of an event is the next offset of every partition that is followed; a client "
-            "that comes again with it as Last-Event-ID misses nothing. A stream that cannot go on "
+            "The id of an event is the next offset of every followed partition; a client that "
+            "reconnects with it as Last-Event-ID misses nothing. A stream that cannot continue "
             "ends with an event of type error, whose data is a problem document. A client that "
-            "does not read is cut."
+            "does not read is disconnected."
         ),
         query={
-            "from": text(EVENTS_FROM, about="Or a Unix time in milliseconds."),
+            "from": text(EVENTS_FROM, about="start, end (default) or a Unix time in ms."),
             "partition": items(integer(0, 1 << 31), minimum=1, maximum=PARTITIONS_MAX),
-            "encoding": one_of(*ENCODINGS, about="Of the data: base64 unless asked for otherwise."),
-            "limit_s": integer(0, STREAM_S_MAX, about="The stream ends after so long."),
+            "encoding": one_of(*ENCODINGS, about="Encoding of the data; default base64."),
+            "limit_s": integer(0, STREAM_S_MAX, about="Seconds until the stream ends."),
         },
-        headers={LAST_EVENT: text(about="The id of the last event that was received, as it was.")},
+        headers={LAST_EVENT: text(about="The id of the last received event.")},
         reply=text(), reply_type="text/event-stream", statuses=(422,),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Messages as JSON: what is sent to a topic, and what is read from it."""
+"""Messages as JSON: the form in which they are put and read."""
 
 import asyncio
 import base64
@@ -21,9 +21,9 @@ from opentalos.model.errors import BadRequest
 from opentalos.wire.message import Message
 
 MESSAGES_MAX = 1_000  # of one request or reply
-JSON_BYTES_MAX = 4 << 20  # of a request in JSON, decoded in one go
-RAW_BYTES_MAX = 10 << 20  # of one message, the largest that the protocol has
-SLICE_BYTES = 256 << 10  # of a reply that is made in one go; other calls get their turn after it
+JSON_BYTES_MAX = 4 << 20  # of a JSON request, decoded at once
+RAW_BYTES_MAX = 10 << 20  # of one message, the protocol's maximum
+CHUNK_BYTES = 256 << 10  # of a reply that is encoded before other tasks get a turn
 KIND_MAX = (1 << 15) - 1
 
 ENCODINGS = ("base64", "text", "json")
@@ -46,11 +46,11 @@ PUT = fields(messages=items(SENT, minimum=1, maximum=MESSAGES_MAX))
 READ = fields(
     partition=integer(),
     offset=integer(),
-    append_ms=integer(about="When it was stored, Unix milliseconds."),
+    append_ms=integer(about="Time of storing, Unix milliseconds."),
     optional={
         "value": _VALUE,
         "text": text(),
-        "base64": text(about="Also where the data is not of the encoding that was asked for."),
+        "base64": text(about="Also if the data does not have the requested encoding."),
         **{name: text() for name in ("key", "sequence_number", "schema_fingerprint", "tag")},
         "create_ms": integer(),
         "type": integer(-KIND_MAX - 1, KIND_MAX),
@@ -59,49 +59,49 @@ READ = fields(
 
 
 def messages_of(sent: Sequence[Mapping[str, Any]], key: str | None) -> list[Message]:
-    """The messages of a request that fits ``PUT``. Raises: BadRequest."""
+    """The messages of a request that fits ``PUT``."""
     return [
         Message(
-            _data_of(one),
-            partition_key=one.get("key", key),
-            sequence_number=one.get("sequence_number"),
-            create_ms=one.get("create_ms"),
-            message_type=one.get("type"),
-            schema_fingerprint=one.get("schema_fingerprint"),
-            tag=one.get("tag"),
+            _data_of(fields),
+            partition_key=fields.get("key", key),
+            sequence_number=fields.get("sequence_number"),
+            create_ms=fields.get("create_ms"),
+            message_type=fields.get("type"),
+            schema_fingerprint=fields.get("schema_fingerprint"),
+            tag=fields.get("tag"),
         )
-        for one in sent
+        for fields in sent
     ]
 
 
-def _data_of(one: Mapping[str, Any]) -> bytes:
-    if "base64" in one:
-        return base64.b64decode(one["base64"], validate=True)
-    if "text" in one:
-        return str(one["text"]).encode()
-    return json.dumps(one["value"], ensure_ascii=False, separators=(",", ":")).encode()
+def _data_of(sent: Mapping[str, Any]) -> bytes:
+    if "base64" in sent:
+        return base64.b64decode(sent["base64"], validate=True)
+    if "text" in sent:
+        return str(sent["text"]).encode()
+    return json.dumps(sent["value"], ensure_ascii=False, separators=(",", ":")).encode()
 
 
 async def listed(messages: Sequence[PlainMessage], encoding: str) -> list[bytes]:
-    """Each message as JSON text; other calls get their turn after every slice."""
+    """Each message as JSON text; other tasks get a turn after every chunk."""
     found: list[bytes] = []
     size = 0
-    for one in messages:
-        found.append(shown(one, encoding))
+    for message in messages:
+        found.append(shown(message, encoding))
         size += len(found[-1])
-        if size > SLICE_BYTES:
+        if size > CHUNK_BYTES:
             size = 0
             await asyncio.sleep(0)
     return found
 
 
-def shown(one: PlainMessage, encoding: str) -> bytes:
+def shown(stored: PlainMessage, encoding: str) -> bytes:
     """A message as JSON text that fits ``READ``."""
-    message = one.message
+    message = stored.message
     known = {
-        "partition": one.partition,
-        "offset": one.offset,
-        "append_ms": one.append_ms,
+        "partition": stored.partition,
+        "offset": stored.offset,
+        "append_ms": stored.append_ms,
         "key": message.partition_key,
         "sequence_number": message.sequence_number,
         "create_ms": message.create_ms,

@@ -1,4 +1,4 @@
-"""REST of messages: put, and read by offset."""
+"""REST of messages: put, and get by offset."""
 
 import hashlib
 from typing import Any
@@ -26,7 +26,7 @@ from opentalos.model.identity import Permission
 from opentalos.wire.message import Message
 
 WAIT_S_MAX = 30  # of a long poll
-FORWARDED_WAIT_S = 4  # of one that another server passed on, which waits itself
+FORWARDED_WAIT_S = 4  # of a forwarded long poll; the forwarding server waits as well
 PUT_S = 20.0  # for a put to be durable
 BYTES_MAX = 4 << 20
 BYTES_DEFAULT = 1 << 20
@@ -34,24 +34,24 @@ KEY_HEADER = "Idempotency-Key"
 
 STORED = fields(
     partition=integer(),
-    base_offset=nullable(integer(about="Offset of the first message; null: not known any more.")),
+    base_offset=nullable(integer(about="Offset of the first message; null: no longer known.")),
     messages=integer(),
 )
 READ_BOUNDS = {
     "messages_max": integer(1, MESSAGES_MAX),
-    "bytes_max": integer(1, BYTES_MAX, about="Of data; the first message may be larger."),
-    "wait_s": integer(0, WAIT_S_MAX, about="How long to wait where there is nothing yet."),
-    "encoding": one_of(*ENCODINGS, about="Of the data: base64 unless asked for otherwise."),
+    "bytes_max": integer(1, BYTES_MAX, about="Bytes of data; the first message may be larger."),
+    "wait_s": integer(0, WAIT_S_MAX, about="Seconds to wait for messages if there are none yet."),
+    "encoding": one_of(*ENCODINGS, about="Encoding of the data; default base64."),
 }
 
 
 async def put_anywhere(call: Call) -> Answer:
-    """Stored in the partition of the key, or in turns."""
+    """Store in the partition of the key, else round-robin."""
     return await _put(call, None)
 
 
 async def put_to_partition(call: Call) -> Answer:
-    """Stored in this partition."""
+    """Store in this partition."""
     return await _put(call, int(call.places["partition"]))
 
 
@@ -75,7 +75,7 @@ async def _put(call: Call, partition: int | None) -> Answer:
 
 
 def _put_key(call: Call) -> PutKey | None:
-    """The key of the request, and what tells it from another request."""
+    """The request's idempotency key, with a digest that detects another request with that key."""
     key = call.headers.get(KEY_HEADER)
     if key is None:
         return None
@@ -87,7 +87,7 @@ def _put_key(call: Call) -> PutKey | None:
 
 
 async def get_messages(call: Call) -> Answer:
-    """Messages from an offset on."""
+    """Messages starting at an offset."""
     call.wait(call.query.get("wait_s", 0))
     topic = topic_of(call, Permission.GET_MESSAGE)
     partition = int(call.places["partition"])
@@ -111,7 +111,7 @@ async def _offset(call: Call, resource: str, partition: int) -> int:
 
 
 def bounds_of(call: Call) -> Bounds:
-    """How much the caller wants at once."""
+    """The limits of one reply."""
     return Bounds(
         int(call.query.get("messages_max", MESSAGES_MAX)),
         int(call.query.get("bytes_max", BYTES_DEFAULT)),
@@ -119,7 +119,7 @@ def bounds_of(call: Call) -> Bounds:
 
 
 def wait_of(call: Call) -> float:
-    """Seconds to wait for messages. The server that passed a request on does not wait long."""
+    """Seconds to wait for messages; less if the request was forwarded."""
     wait_s = float(call.query.get("wait_s", 0))
     return min(wait_s, FORWARDED_WAIT_S) if call.exchange.forwarder else wait_s
 
@@ -139,11 +139,13 @@ _PUT: dict[str, Any] = {
     "body": Body(
         PUT, JSON_BYTES_MAX, raw=("application/octet-stream",), raw_bytes_max=RAW_BYTES_MAX
     ),
-    "query": {"key": text(chars_min=1, chars_max=256, about="Key of messages that have none.")},
+    "query": {
+        "key": text(chars_min=1, chars_max=256, about="Partition key of messages that have none.")
+    },
     "headers": {
         KEY_HEADER: text(
             IDEMPOTENCY_KEY,
-            about="A request that is sent again with its key is stored once and answered alike.",
+            about="A request that is repeated with its key is stored once and gets the same reply.",
         )
     },
     "statuses": (409, 422),
@@ -151,10 +153,10 @@ _PUT: dict[str, Any] = {
 ROUTES = (
     Route(
         path="topics/{topic}/messages", handler=put_anywhere,
-        summary="Put messages: all to the partition of their key, else partitions take turns.",
+        summary="Put messages to the partition of their key; without a key, round-robin.",
         notes=(
-            "The answer means that all are stored. JSON has several messages; "
-            "application/octet-stream is the data of one."
+            "The reply means that all messages are stored. A JSON body has several messages; "
+            "application/octet-stream is the data of one message."
         ),
         **_PUT,
     ),
@@ -165,17 +167,17 @@ ROUTES = (
     Route(
         method="GET", path="topics/{topic}/partitions/{partition}/messages", tag=_TAG,
         handler=get_messages, statuses=(422,),
-        summary="Read messages from an offset on, waiting for new ones if asked to.",
+        summary="Read messages starting at an offset; wait_s makes it a long poll.",
         query={
-            "offset": integer(about="Or one of at and time_ms; else the first that is kept."),
+            "offset": integer(about="Or at, or time_ms; default: the first retained message."),
             "at": one_of("start", "end"),
-            "time_ms": integer(about="From the first message stored at this time or later."),
+            "time_ms": integer(about="Start at the first message stored at this time or later."),
             **READ_BOUNDS,
         },
         reply=fields(
             messages=items(READ),
-            next_offset=integer(about="Where to go on."),
-            lag=integer(about="Messages from there on."),
+            next_offset=integer(about="Offset of the next read."),
+            lag=integer(about="Messages from next_offset to the end."),
         ),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The one table from error to HTTP status, and the problem document (RFC 9457)."""
+"""The mapping from errors to HTTP statuses, and the problem document (RFC 9457)."""
 
 import json
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from opentalos.model.errors import BadRequest, OutcomeUnknown, TalosError
 
 
 class NotServed(BadRequest):
-    """The path and method name nothing that REST serves."""
+    """Nothing is served at this path."""
 
 
 class MethodNotAllowed(BadRequest):
-    """The path is served, but not with this method; ``methods`` are."""
+    """The path does not support this method; ``methods`` has those that it does."""
 
     def __init__(self, text: str, methods: Sequence[str] = ()) -> None:
         super().__init__(text)
@@ -23,7 +23,7 @@ class MethodNotAllowed(BadRequest):
 
 
 class UnsupportedMediaType(BadRequest):
-    """The body's content type is not one that the operation takes."""
+    """The operation does not support the body's content type."""
 
 
 class NoSuchStream(BadRequest):
@@ -31,11 +31,11 @@ class NoSuchStream(BadRequest):
 
 
 class Unusable(BadRequest):
-    """Each value is right, but they cannot be used together."""
+    """Each value is valid, but not together or not for this resource."""
 
 
 class NotClustered(BadRequest):
-    """Only a server of a cluster can do this."""
+    """Only a member of a cluster can do this."""
 
 
 STATUS: dict[type[TalosError], int] = {
@@ -126,11 +126,11 @@ def problem(error: TalosError, request_id: str) -> tuple[int, bytes]:
 
 
 def internal_problem(request_id: str) -> bytes:
-    """Problem document of an error that nobody planned: how far the work got is not known."""
+    """Problem document of an unexpected error; the outcome is unknown."""
     return _document(
         name="InternalError",
         status=500,
-        detail="internal error; the server's log has more under the request id",
+        detail="internal error; see the server's log for this request id",
         request_id=request_id,
         unknown=True,
         retry_safe=False,

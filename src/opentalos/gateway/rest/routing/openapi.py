@@ -11,27 +11,27 @@ from opentalos.gateway.rest.routing.route import JSON, Route, RouteTable, names_
 from opentalos.gateway.rest.routing.schema import Schema, boolean, fields, integer, one_of, text
 
 PROBLEM: Schema = fields(
-    "Why nothing was done, or why it is not known (RFC 9457).",
+    "Why the request was not done, or why its outcome is unknown (RFC 9457).",
     type=text(about="urn:opentalos:error:NAME"),
-    title=text(about="The name of the condition."),
+    title=text(about="Name of the error."),
     status=integer(400, 599),
     detail=text(),
-    instance=text(about="urn:opentalos:request:ID, the id of X-Request-Id."),
-    outcome=one_of("not done", "unknown", about="unknown: it may have been done."),
-    retry_safe=boolean("Sending it again changes nothing twice."),
+    instance=text(about="urn:opentalos:request:ID, with the id of X-Request-Id."),
+    outcome=one_of("not done", "unknown", about="unknown: the request may have been done."),
+    retry_safe=boolean("Whether a retry is safe."),
 )
 _PROBLEMS = {
-    400: "The request does not have the form that is described here.",
-    401: "No key, or none that is known.",
-    403: "The caller may not do this.",
-    404: "Nothing of that name, or nothing that the caller may know of.",
-    409: "It conflicts with what is there.",
+    400: "The request does not fit this description.",
+    401: "Missing or unknown credentials.",
+    403: "The caller lacks the permission.",
+    404: "The resource does not exist, or is hidden from the caller.",
+    409: "The request conflicts with the current state.",
     413: "The body is too large.",
-    415: "The body's content type is not one of those named here.",
-    422: "The values cannot be used together, or not here.",
-    429: "A rate quota is used up.",
-    500: "An error that nobody planned; its outcome is unknown.",
-    503: "Not done: this server cannot do it now. Send it again later.",
+    415: "The body's content type is not supported.",
+    422: "The values are valid, but not together or not for this resource.",
+    429: "A rate quota is exceeded.",
+    500: "An internal error; the outcome is unknown.",
+    503: "Not done: the server cannot serve the request now. Retry later.",
     504: "The outcome is unknown.",
 }
 _OF_EVERY_ROUTE = (400, 401, 403, 404, 429, 500, 503, 504)
@@ -52,7 +52,7 @@ def document_text(table: RouteTable) -> bytes:
 
 
 def document(table: RouteTable) -> dict[str, Any]:
-    """The document; what it says of a route is what dispatch checks."""
+    """The document; dispatch checks requests against the same schemas."""
     paths: dict[str, dict[str, Any]] = {}
     for route in table.routes:
         operations = paths.setdefault(f"/{route.path}", {})
@@ -106,7 +106,7 @@ def _operation(table: RouteTable, route: Route) -> dict[str, Any]:
 
 
 def operation_id(route: Route) -> str:
-    """A name of the operation for generated clients."""
+    """The operation's name in generated clients."""
     parts = [part.strip("{}").replace(".", "_") for part in route.segments]
     return "_".join((route.method.lower(), *parts)).replace("-", "_")
 
@@ -133,7 +133,7 @@ def _parameter(place: str, name: str, schema: Schema, *, required: bool = False)
 
 
 def _responses(route: Route) -> Mapping[str, Any]:
-    done: dict[str, Any] = {"description": "Done." if route.reply is None else "The answer."}
+    done: dict[str, Any] = {"description": "Done." if route.reply is None else "The reply."}
     if route.reply is not None:
         done["content"] = {route.reply_type: {"schema": route.reply}}
     responses = {str(route.status): done}
@@ -148,7 +148,7 @@ def _responses(route: Route) -> Mapping[str, Any]:
 
 
 def statuses_of(route: Route) -> list[int]:
-    """Every status of a problem that the route may answer."""
+    """Every status of a problem reply of the route."""
     usual = _OF_PUBLIC_ROUTES if route.public else _OF_EVERY_ROUTE
     bodies = _OF_BODIES if route.body is not None else ()
     return sorted({*usual, *bodies, *route.statuses})

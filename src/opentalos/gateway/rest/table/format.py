@@ -1,4 +1,4 @@
-"""Structured tables as JSON: what a table is made from, and what is shown of its schema."""
+"""Schemas of structured tables as JSON, as sent and as shown."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -35,38 +35,42 @@ INDEXES_MAX = 32
 STREAMS_MAX = 32
 _T = TypeVar("_T")
 
-_TYPES = {one.name.lower(): one for one in DataType}
-_VIEWS = {one.name.lower().replace("_", "-"): one for one in StreamView}
-_MODES = {one.name.lower(): one for one in IndexMode}
+_TYPES = {kind.name.lower(): kind for kind in DataType}
+_VIEWS = {view.name.lower().replace("_", "-"): view for view in StreamView}
+_MODES = {mode.name.lower(): mode for mode in IndexMode}
 _NAME = text(chars_min=1, chars_max=256)
 _TYPE = one_of(*_TYPES)
-_PART = either(_NAME, fields(column=_NAME, optional={"descending": boolean("Greatest first.")}))
+_PART = either(_NAME, fields(column=_NAME, optional={"descending": boolean("Descending order.")}))
 PARTS = items(_PART, minimum=1, maximum=KEY_COLUMNS_MAX)
 INDEX = fields(
     columns=PARTS,
     optional={
-        "mode": one_of(*_MODES, about="Eager unless said otherwise."),
-        "projections": {**NAMES, "description": "Columns that are kept with the entries."},
+        "mode": one_of(*_MODES, about="Default eager."),
+        "projections": {**NAMES, "description": "Columns stored with the entries."},
     },
 )
 STREAM = fields(
     optional={
-        "enabled": boolean("True unless said otherwise."),
-        "view": one_of(*_VIEWS, about="mutate-log unless said otherwise."),
-        "columns": {**NAMES, "description": "Besides the key; empty: all."},
+        "enabled": boolean("Default true."),
+        "view": one_of(*_VIEWS, about="Default mutate-log."),
+        "columns": {**NAMES, "description": "Columns besides the key; empty: all."},
     }
 )
-TTL = nullable(integer(1, I32_MAX, about="Seconds after a row's last write; null: for ever."))
+TTL = nullable(
+    integer(1, I32_MAX, about="Seconds after a row's last write until it expires; null: never.")
+)
 COLUMNS = table(_TYPE, _NAME, minimum=1, maximum=COLUMNS_MAX)
 _INDEXES = table(INDEX, _NAME, maximum=INDEXES_MAX)
 _STREAMS = table(STREAM, _NAME, maximum=STREAMS_MAX)
 SCHEMA_FIELDS: Mapping[str, Schema] = {
     "group": {
         **items(_PART, maximum=KEY_COLUMNS_MAX),
-        "description": "Entity group, before the key.",
+        "description": "Entity group, the first part of the key.",
     },
-    "hashed": boolean("Rows lie by the hash of the group first."),
-    "shards": integer(1, 1 << 16, about="Parts with an owner each; more than one only if hashed."),
+    "hashed": boolean("Distribute rows by the hash of the group."),
+    "shards": integer(
+        1, 1 << 16, about="Shards, each owned by one server; more than one only if hashed."
+    ),
     "slices": integer(1, 1 << 16, about="Former name of shards."),
     "indexes": _INDEXES,
     "streams": _STREAMS,
@@ -74,7 +78,10 @@ SCHEMA_FIELDS: Mapping[str, Schema] = {
 }
 CHANGE_FIELDS: Mapping[str, Schema] = {
     "columns": table(nullable(_TYPE), _NAME, maximum=COLUMNS_MAX),
-    "indexes": {**table({"type": "null"}, _NAME, maximum=INDEXES_MAX), "description": "To drop."},
+    "indexes": {
+        **table({"type": "null"}, _NAME, maximum=INDEXES_MAX),
+        "description": "Indexes to drop.",
+    },
     "ttl_s": TTL,
 }
 _SHOWN_PART = fields(column=text(), descending=boolean())
@@ -100,15 +107,15 @@ SHOWN: Mapping[str, Schema] = {
 
 
 def schema_of(sent: Mapping[str, Any]) -> TableSchema:
-    """The schema of a table that is to be made."""
+    """The schema of a new table."""
     ttl_s = sent.get("ttl_s")
     return TableSchema(
         primary=_parts(sent["key"]),
         group=_parts(sent.get("group", ())),
         hashed=sent.get("hashed", False),
         attributes={name: _TYPES[kind] for name, kind in sent["columns"].items()},
-        indexes={name: index_of(one) for name, one in sent.get("indexes", {}).items()},
-        streams={name: stream_of(one) for name, one in sent.get("streams", {}).items()},
+        indexes={name: index_of(index) for name, index in sent.get("indexes", {}).items()},
+        streams={name: stream_of(stream) for name, stream in sent.get("streams", {}).items()},
         ttl_s=NEVER if ttl_s is None else ttl_s,
         shards=sent.get("shards", sent.get("slices", 1)),
     )
@@ -159,8 +166,8 @@ def shown(schema: TableSchema) -> dict[str, Any]:
         "shards": schema.shards,
         "slices": schema.shards,  # former name, for one version
         "columns": {name: kind.name.lower() for name, kind in schema.attributes.items()},
-        "indexes": {name: _shown_index(one) for name, one in schema.indexes.items()},
-        "streams": {name: shown_stream(one) for name, one in schema.streams.items()},
+        "indexes": {name: _shown_index(index) for name, index in schema.indexes.items()},
+        "streams": {name: shown_stream(stream) for name, stream in schema.streams.items()},
         "ttl_s": None if schema.ttl_s == NEVER else schema.ttl_s,
         "schema_version": schema.version,
     }
@@ -185,16 +192,16 @@ def _shown_index(index: LocalIndex) -> dict[str, Any]:
 
 def _parts(sent: Sequence[Any]) -> tuple[KeyPart, ...]:
     return tuple(
-        KeyPart(one) if isinstance(one, str)
-        else KeyPart(one["column"], ascending=not one.get("descending", False))
-        for one in sent
+        KeyPart(part) if isinstance(part, str)
+        else KeyPart(part["column"], ascending=not part.get("descending", False))
+        for part in sent
     )  # fmt: skip
 
 
 def _shown_parts(parts: Sequence[KeyPart]) -> list[dict[str, Any]]:
-    return [{"column": one.attribute, "descending": not one.ascending} for one in parts]
+    return [{"column": part.attribute, "descending": not part.ascending} for part in parts]
 
 
 def _merged(before: Mapping[str, _T], change: Mapping[str, _T | None]) -> dict[str, _T]:
     both = {**before, **change}
-    return {name: one for name, one in both.items() if one is not None}
+    return {name: value for name, value in both.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Rows of structured tables as JSON: natural values, read by the types of the table's columns."""
+"""Rows of structured tables as JSON, converted by the types of the table's columns."""
 
 import base64
 import math
@@ -21,7 +21,7 @@ ROW: Schema = {
 }
 PREFIX: Schema = {
     **table({}, _NAME, maximum=COLUMNS_MAX),
-    "description": "Values of the key, or of its beginning; of an index first its columns.",
+    "description": "Values of the key or of a prefix of it; for an index, its columns first.",
 }
 SHOWN: Schema = table({})
 NAMES: Schema = {
@@ -37,11 +37,11 @@ OPERATORS: Mapping[str, ConditionOperator] = {
 }
 CONDITION: Schema = either(
     fields(column=_NAME, operator={"type": "string", "enum": list(OPERATORS)}, value={}),
-    fields(exists=boolean("Whether the row is there.")),
+    fields(exists=boolean("Whether the row must exist.")),
 )
 _SET = DataType.BOOL_SET - DataType.BOOL  # from a type to the type of its sets
 _BINARY = (DataType.BINARY, DataType.RAWBINARY)
-_NOT_JSON = {"Infinity": math.inf, "-Infinity": -math.inf}  # no column holds NaN
+_NOT_JSON = {"Infinity": math.inf, "-Infinity": -math.inf}  # no column has NaN
 
 
 def columns_of(schema: TableSchema, sent: Mapping[str, Any]) -> dict[str, Datum]:
@@ -89,7 +89,7 @@ def _value(kind: DataType, value: Any) -> Scalar | tuple[Scalar, ...]:
     if not isinstance(value, list):
         raise ValueError
     read = _reader(DataType(kind - _SET))
-    return tuple(sorted({read(one) for one in value}))
+    return tuple(sorted({read(element) for element in value}))
 
 
 def _reader(kind: DataType) -> Callable[[Any], Scalar]:
@@ -138,7 +138,7 @@ def _whole(value: Any) -> int:
 
 def _shown(datum: Datum) -> Any:
     if isinstance(datum.value, tuple):
-        return [_shown_scalar(one) for one in datum.value]
+        return [_shown_scalar(element) for element in datum.value]
     return None if datum.value is None else _shown_scalar(datum.value)
 
 

@@ -45,7 +45,7 @@ from opentalos.model.table import TableSchema
 
 WRITE_S = 20.0  # for a write to be durable
 ITEMS_MAX = 1_000  # of a batch
-LIMIT_MAX = 10_000  # of a scan; a page is shorter where it becomes too large
+LIMIT_MAX = 10_000  # of a scan; a page may be shorter, see SdsLimits
 LIMIT_DEFAULT = 100
 
 _KEY = {**ROW, "description": "Values of all columns of group and key."}
@@ -53,16 +53,16 @@ _CONDITION = {"condition": CONDITION}
 _GET = fields(key=_KEY, optional={"columns": NAMES})
 _PUT = fields(row=ROW, optional=_CONDITION)
 _INCREMENT = fields(
-    key=_KEY, amounts={**ROW, "description": "What is added, by column."}, optional=_CONDITION
+    key=_KEY, amounts={**ROW, "description": "The amount to add, by column."}, optional=_CONDITION
 )
 _REMOVE = fields(key=_KEY, optional={"columns": NAMES, **_CONDITION})
-_APPLIED = boolean("False: the condition did not hold.")
+_APPLIED = boolean("False: the condition was not met.")
 _WRITTEN = fields(applied=_APPLIED)
-_INCREMENTED = fields(applied=_APPLIED, values={**SHOWN, "description": "After it."})
+_INCREMENTED = fields(applied=_APPLIED, values={**SHOWN, "description": "The new values."})
 _FOUND = fields(row=nullable(SHOWN))
 _FAILED = fields(
     error=fields(
-        title=text(about="The name of the condition."),
+        title=text(about="Name of the error."),
         detail=text(),
         outcome=one_of("not done", "unknown"),
         retry_safe=boolean(),
@@ -86,22 +86,22 @@ async def get_row(call: Call) -> Answer:
 
 
 async def put_row(call: Call) -> Answer:
-    """Columns of a row, which is made if it was not there."""
+    """Set columns of a row; create the row if it does not exist."""
     return await _write(call, Operation.PUT)
 
 
 async def increment_row(call: Call) -> Answer:
-    """Whole numbers of a row made larger."""
+    """Add to integers of a row."""
     return await _write(call, Operation.INCREMENT)
 
 
 async def remove_row(call: Call) -> Answer:
-    """A row, or some of its columns, gone."""
+    """Remove a row, or some of its columns."""
     return await _write(call, Operation.REMOVE)
 
 
 async def scan_rows(call: Call) -> Answer:
-    """A page of rows in order."""
+    """One page of rows in key order."""
     table, sent = await table_of(call), call.document
     schema = table.schema
     query = ScanQuery(
@@ -117,7 +117,7 @@ async def scan_rows(call: Call) -> Answer:
     )
     page = await call.broker.tables.scan(call.caller, query)
     document: dict[str, Any] = {
-        "rows": [shown(one) for one in page.records],
+        "rows": [shown(record) for record in page.records],
         "next": shown(page.next_key) if page.next_key else None,
         "throttled": page.throttled,
     }
@@ -127,12 +127,12 @@ async def scan_rows(call: Call) -> Answer:
 
 
 async def batch_rows(call: Call) -> Answer:
-    """Reads and writes, each by itself."""
+    """Independent reads and writes."""
     call.exchange.extend(WRITE_S)
     table, sent = await table_of(call), call.document
-    wanted = [_item(table, *one) for one in enumerate(sent["items"])]
+    wanted = [_item(table, number, item) for number, item in enumerate(sent["items"])]
     found = await call.broker.tables.batch(call.caller, wanted, partial=sent.get("partial", False))
-    return Answer({"items": [_outcome(*one) for one in zip(wanted, found, strict=True)]})
+    return Answer({"items": list(map(_outcome, wanted, found))})
 
 
 async def _write(call: Call, operation: Operation) -> Answer:
@@ -156,12 +156,12 @@ def _mutation(schema: TableSchema, operation: Operation, sent: Mapping[str, Any]
 
 
 def _item(table: Table, number: int, sent: Mapping[str, Any]) -> BatchItem:
-    ((kind, one),) = sent.items()
+    ((kind, call),) = sent.items()
     name, schema = name_of(table), table.schema
     try:
         if kind == "get":
-            return ReadItem(name, columns_of(schema, one["key"]), tuple(one.get("columns", ())))
-        return WriteItem(name, _mutation(schema, Operation(kind), one))
+            return ReadItem(name, columns_of(schema, call["key"]), tuple(call.get("columns", ())))
+        return WriteItem(name, _mutation(schema, Operation(kind), call))
     except ValidationFailed as error:
         raise ValidationFailed(f"items[{number}]: {error}; no item was applied") from None
 
@@ -197,32 +197,32 @@ _STATUSES = (409, 422)
 ROUTES = (
     Route(
         method="POST", path=_PATH + "get", handler=get_row, tag=_TAG, statuses=_STATUSES,
-        summary="Get the row with a key; null where there is none.", body=Body(_GET),
+        summary="Get the row with a key; null if it does not exist.", body=Body(_GET),
         reply=_FOUND,
     ),
     Route(
         method="POST", path=_PATH + "put", handler=put_row, tag=_TAG, statuses=_STATUSES,
-        summary="Write columns of a row; those that are not sent stay as they are.",
-        notes="The row has its key among its columns. The answer means that it is durable.",
+        summary="Write columns of a row; other columns keep their values.",
+        notes="The row includes its key columns. The reply means that the row is durable.",
         body=Body(_PUT), reply=_WRITTEN,
     ),
     Route(
         method="POST", path=_PATH + "increment", handler=increment_row, tag=_TAG,
-        statuses=_STATUSES, summary="Add to whole numbers of a row.", body=Body(_INCREMENT),
+        statuses=_STATUSES, summary="Add to integers of a row.", body=Body(_INCREMENT),
         reply=_INCREMENTED,
     ),
     Route(
         method="POST", path=_PATH + "remove", handler=remove_row, tag=_TAG, statuses=_STATUSES,
-        summary="Remove a row, or the columns that are named.", body=Body(_REMOVE),
+        summary="Remove a row, or only the named columns.", body=Body(_REMOVE),
         reply=_WRITTEN,
     ),
     Route(
         method="POST", path=_PATH + "scan", handler=scan_rows, tag=_TAG, statuses=_STATUSES,
-        summary="Scan rows from start up to but without stop, in the order of key or index.",
+        summary="Scan rows from start (inclusive) to stop (exclusive) in key or index order.",
         notes=(
-            "start and stop may be the beginning of a key. With reverse, start is the greater "
-            "one. Where next is no null, a scan with it as start goes on; a page may be shorter "
-            "than limit, also empty. filter is like: age > 30 AND city = 'Rome'."
+            "start and stop may be prefixes of a key. With reverse, start is the greater one. If "
+            "next is not null, continue with a scan that has it as start; a page may be shorter "
+            "than limit, or empty. Example of a filter: age > 30 AND city = 'Rome'."
         ),
         body=Body(
             fields(
@@ -234,7 +234,7 @@ ROUTES = (
                     "filter": text(chars_max=8_192),
                     "index": text(chars_min=1, chars_max=256),
                     "columns": NAMES,
-                    "count": boolean("Count the rows instead of giving them."),
+                    "count": boolean("Return the number of rows instead of the rows."),
                 }
             ),
             optional=True,
@@ -242,17 +242,17 @@ ROUTES = (
         reply=fields(
             rows=items(SHOWN),
             next=nullable(SHOWN),
-            throttled=boolean("The page ends here for the table's rate; go on later."),
-            optional={"count": integer(about="Of this page.")},
+            throttled=boolean("The page is short because of the table's rate; continue later."),
+            optional={"count": integer(about="Rows of this page.")},
         ),
     ),
     Route(
         method="POST", path=_PATH + "batch", handler=batch_rows, tag=_TAG, statuses=_STATUSES,
-        summary="Do several of these, each by itself; an answer for each, in order.",
+        summary="Do several independent reads and writes; one result for each, in order.",
         notes=(
-            "An item whose values do not fit the columns' types ends the whole request before "
-            "anything is done. Any other failure is that of its item. With partial, items over "
-            "the table's rate fail each by itself; without it the whole batch does."
+            "If an item's values do not fit the columns' types, the whole request is rejected and "
+            "nothing is applied. Any other failure concerns its item only. With partial, items "
+            "over the table's rate fail individually; without it, the whole batch fails."
         ),
         body=Body(fields(items=_BATCH, optional={"partial": boolean()})),
         reply=fields(items=items(either(_FOUND, _WRITTEN, _INCREMENTED, _FAILED))),

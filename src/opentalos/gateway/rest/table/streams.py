@@ -1,4 +1,4 @@
-"""REST of a table's streams: which topics its changes go to, and how far they are."""
+"""REST of a table's streams: the topics that its changes are published to, and their progress."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,20 +22,20 @@ from opentalos.model.errors import TalosError
 from opentalos.model.table import StreamSpec, TableSpec
 
 _STREAM = {
-    "topic": text(about="As it was named when the stream was made."),
+    "topic": text(about="The topic's name when the stream was created."),
     "topic_owner": nullable(text()),
-    "state": one_of("running", "gap", "disabled", about="gap: it stopped, changes are missing."),
+    "state": one_of("running", "gap", "disabled", about="gap: stopped; changes are missing."),
     **table_format.SHOWN_STREAM,
-    "since_ms": nullable(integer(about="Changes from then on are told.")),
-    "gap_ms": nullable(integer(about="The first change that is missing is not older.")),
+    "since_ms": nullable(integer(about="Changes from this time on are published.")),
+    "gap_ms": nullable(integer(about="No change before this time is missing.")),
     "error": text(about="Why it stopped."),
 }
 _MARK = fields(
-    timestamp_ms=integer(about="Every change up to then is in the topic, below the offsets."),
-    offsets={**table(integer()), "description": "The next one of each partition at that moment."},
+    timestamp_ms=integer(about="Every change up to this time is in the topic, below the offsets."),
+    offsets={**table(integer()), "description": "The next offset of each partition at that time."},
 )
 
-_NO_MARK = {"gap": "the stream stopped, and lacks changes", "disabled": "the stream is disabled"}
+_NO_MARK = {"gap": "the stream stopped; changes are missing", "disabled": "the stream is disabled"}
 
 
 async def list_streams(call: Call) -> Answer:
@@ -59,7 +59,7 @@ async def get_stream(call: Call) -> Answer:
 
 
 async def put_stream(call: Call) -> Answer:
-    """A stream as it is to be. One that stopped starts anew: it is disabled in between."""
+    """Set the stream. A stopped stream restarts: it is disabled in between."""
     found, topic, wanted = await table_of(call), _topic(call), table_format.stream_of(call.document)
     state = found.streams.get(topic)
     if wanted.enabled and state is not None and not state.live:
@@ -68,9 +68,9 @@ async def put_stream(call: Call) -> Answer:
 
 
 async def delete_stream(call: Call) -> Answer:
-    """No such stream any more."""
+    """Remove the stream."""
     found = await table_of(call)
-    _shown(found, _topic(call))  # there is one
+    _shown(found, _topic(call))  # raises NoSuchStream
     await _with(call, None)
     return Answer()
 
@@ -115,25 +115,25 @@ ROUTES = (
     ),
     Route(
         method="GET", path=_PATH + "/{topic}", handler=get_stream, tag=_TAG,
-        summary="Show a stream and its mark: up to when it is complete.",
-        notes="Without a mark now, no_mark says why; a fresh one may take a minute.",
+        summary="Show a stream and its mark: the time up to which it is complete.",
+        notes="If there is no mark, no_mark says why; a new mark may take a minute.",
         reply=fields(
             **_STREAM, when_full=one_of(*WhenFull), mark=nullable(_MARK), no_mark=text()
         ),
     ),
     Route(
         method="PUT", path=_PATH + "/{topic}", handler=put_stream, tag=_TAG,
-        summary="Make, change, enable or disable the stream of a table to a topic.",
+        summary="Create, change, enable or disable the stream of a table to a topic.",
         notes=(
             "The topic must exist, and the table's owner must be allowed to put into it. Every "
-            "successful change after the answer is told; a stream with a gap starts anew."
+            "change after the reply is published; a stream with a gap restarts."
         ),
         body=Body(table_format.STREAM, optional=True), reply=fields(**_STREAM),
         statuses=(409, 422),
     ),
     Route(
         method="DELETE", path=_PATH + "/{topic}", handler=delete_stream, tag=_TAG, status=204,
-        summary="Take a stream from a table; what was not sent yet is dropped.",
+        summary="Remove a stream from a table; unpublished changes are dropped.",
         statuses=(409, 422),
     ),
 )  # fmt: skip

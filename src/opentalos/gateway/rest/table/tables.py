@@ -1,4 +1,4 @@
-"""REST of structured tables: made, described, changed, dropped, enabled and disabled."""
+"""REST of structured tables: create, describe, change, drop, enable, disable."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,19 +25,19 @@ from opentalos.gateway.rest.table.format import I32_MAX
 from opentalos.model.errors import InvalidName, TableNotExist, VersionConflict
 from opentalos.model.table import TableState
 
-ALTER_S = 20.0  # until every server knows the table's new form
-ALTER_ATTEMPTS_MAX = 8  # of a change that others overtake
-LOOKS_AT_ONCE = 64  # at the space that tables use, for a list
+ALTER_S = 20.0  # until every server has applied the table's new schema
+ALTER_ATTEMPTS_MAX = 8  # when concurrent changes conflict
+DESCRIBED_AT_ONCE = 64  # concurrent reads of storage usage for a list
 GRANTEES_MAX = 1_000
-# What the other rights of applications tell apart is not told by keys here.
+# The protocol's other application rights do not apply to keys of this server.
 _APP_RIGHTS = {
     "app-read": AppRight.APP_SECRET_READ,
     "app-write": AppRight.APP_SECRET_WRITE,
     "public-read": AppRight.PUBLIC_READ,
     "public-write": AppRight.PUBLIC_WRITE,
 }
-_TEAM_RIGHTS = {one.name.lower().replace("_", "-"): one for one in TeamRight}
-_STATES = [one.name.lower().replace("_", "-") for one in TableState]
+_TEAM_RIGHTS = {right.name.lower().replace("_", "-"): right for right in TeamRight}
+_STATES = [state.name.lower().replace("_", "-") for state in TableState]
 _GRANTEE = text(chars_min=1, chars_max=256)
 _APPS = table(items(one_of(*_APP_RIGHTS), maximum=len(_APP_RIGHTS)), _GRANTEE, maximum=GRANTEES_MAX)
 _TEAMS = table(
@@ -45,13 +45,14 @@ _TEAMS = table(
 )
 _UNITS = nullable(integer(1, I32_MAX, about="Units per second; null: the server's default."))
 _WHEN_FULL = one_of(
-    *WhenFull, about="When a stream's topic takes nothing for long: refuse writes, or gap: stop it."
+    *WhenFull,
+    about="If a stream's topic is unavailable: refuse rejects writes, gap stops the stream.",
 )
 _DECIDED = {
     "description": text(chars_max=256),
     "read_capacity": _UNITS,
     "write_capacity": _UNITS,
-    "quota_bytes": nullable(integer(1, about="That its rows may take; null: no limit.")),
+    "quota_bytes": nullable(integer(1, about="Storage limit of the rows; null: no limit.")),
     "apps": {**_APPS, "description": "Rights by principal."},
     "teams": {**_TEAMS, "description": "Rights by team or organisation."},
     "when_full": _WHEN_FULL,
@@ -59,7 +60,7 @@ _DECIDED = {
 TABLE = {
     "name": text(),
     "owner": text(),
-    "resource": text(about="Names this very table; one that is made anew has another."),
+    "resource": text(about="Identifies the table; a recreated table has another one."),
     "state": one_of(*_STATES),
     "created_ms": integer(),
     "altered_ms": integer(),
@@ -68,7 +69,7 @@ TABLE = {
     "read_capacity": nullable(integer()),
     "write_capacity": nullable(integer()),
     "quota_bytes": nullable(integer()),
-    "used_bytes": nullable(integer(about="Of the quota; null: it has none, or nobody knows yet.")),
+    "used_bytes": nullable(integer(about="Use of the quota; null: no quota, or not yet known.")),
     "apps": table(items(text())),
     "teams": table(items(text())),
     "when_full": one_of(*WhenFull),
@@ -79,9 +80,9 @@ async def list_tables(call: Call) -> Answer:
     """Tables that the caller may see."""
     found = call.broker.table_admin.list(call.caller, visible=True)
     tables: list[dict[str, Any]] = []
-    for first in range(0, len(found), LOOKS_AT_ONCE):
-        part = found[first : first + LOOKS_AT_ONCE]
-        tables += await asyncio.gather(*(_described(call, one) for one in part))
+    for first in range(0, len(found), DESCRIBED_AT_ONCE):
+        part = found[first : first + DESCRIBED_AT_ONCE]
+        tables += await asyncio.gather(*(_described(call, table) for table in part))
     return Answer({"tables": tables})
 
 
@@ -103,7 +104,7 @@ async def get_table(call: Call) -> Answer:
 
 
 async def change_table(call: Call) -> Answer:
-    """Other columns, time to live, or what else its owner decides."""
+    """Change columns, time to live or settings."""
     sent: dict[str, Any] = call.document
 
     def change(now: Table) -> TableSpec:
@@ -114,29 +115,28 @@ async def change_table(call: Call) -> Answer:
 
 
 async def drop_table(call: Call) -> Answer:
-    """Gone for everybody."""
+    """Drop the table."""
     call.exchange.extend(ALTER_S)
     await call.broker.table_admin.drop(call.caller, name_of(await table_of(call)))
     return Answer()
 
 
 async def enable_table(call: Call) -> Answer:
-    """Read and written again."""
+    """Enable reads and writes."""
     call.exchange.extend(ALTER_S)
     admin, name = call.broker.table_admin, name_of(await table_of(call))
     return Answer(await _described(call, await admin.enable(call.caller, name)))
 
 
 async def disable_table(call: Call) -> Answer:
-    """Neither read nor written."""
+    """Disable reads and writes."""
     call.exchange.extend(ALTER_S)
     admin, name = call.broker.table_admin, name_of(await table_of(call))
     return Answer(await _described(call, await admin.disable(call.caller, name)))
 
 
 async def table_of(call: Call, *, fresh: bool = False) -> Table:
-    """The table of the path. Raises: TableNotExist, also for what no table can be named;
-    PermissionDenied."""
+    """The table of the path. Raises: TableNotExist, also for an invalid name; PermissionDenied."""
     name = call.places["table"]
     try:
         return await call.broker.table_admin.describe(call.caller, name, fresh=fresh)
@@ -145,18 +145,17 @@ async def table_of(call: Call, *, fresh: bool = False) -> Table:
 
 
 def name_of(found: Table) -> str:
-    """The name that means this table whoever calls."""
+    """The qualified name, which does not depend on the caller."""
     return f"{found.owner}/{found.name}"
 
 
 async def alter(
     call: Call, change: Callable[[Table], TableSpec], version: int | None = None
 ) -> Table:
-    """The table with another spec, which every server knows then; nothing that others change
-    meanwhile is undone.
+    """Change the table's spec on all servers; concurrent changes are kept.
 
-    Args: version: that its schema must have; None: any.
-    Raises: VersionConflict: it has another one; as the broker's ``alter``.
+    Args: version: the schema version that the table must have; None: any.
+    Raises: VersionConflict: it has another version; others as the broker's ``alter``.
     """
     call.exchange.extend(ALTER_S)
     admin, attempts = call.broker.table_admin, 1 if version is not None else ALTER_ATTEMPTS_MAX
@@ -196,7 +195,7 @@ async def _described(call: Call, found: Table) -> dict[str, Any]:
 
 
 def _decided(spec: TableSpec, sent: dict[str, Any]) -> TableSpec:
-    """The spec with what was sent of what has no place in a schema."""
+    """The spec with the sent settings that are not part of the schema."""
     plain = ("description", "read_capacity", "write_capacity", "quota_bytes")
     changes: dict[str, Any] = {name: sent[name] for name in plain if name in sent}
     if "when_full" in sent:
@@ -206,7 +205,8 @@ def _decided(spec: TableSpec, sent: dict[str, Any]) -> TableSpec:
     ):  # fmt: skip
         if name in sent:
             changes[of] = {
-                who: tuple(rights[one] for one in all_) for who, all_ in sent[name].items()
+                who: tuple(rights[right] for right in granted)
+                for who, granted in sent[name].items()
             }
     return replace(spec, **changes)
 
@@ -228,9 +228,10 @@ ROUTES = (
         method="POST", path="tables", handler=create_table, tag=_TAG, status=201,
         summary="Create a table, enabled.", reply=fields(**TABLE), statuses=(409, 422),
         notes=(
-            "A key part is a column's name, or an object where it descends. Each column of group "
-            "and key is among the columns, too. The topic of a stream must exist, and the table's "
-            "owner must be allowed to put into it."
+            "A key part is a column's name, or an object for descending order. Each column of "
+            "group "
+            "and key must be listed in columns, too. The topic of a stream must exist, and the "
+            "table's owner must be allowed to put into it."
         ),
         body=Body(
             fields(
@@ -250,34 +251,35 @@ ROUTES = (
         summary="Change a table; null removes a column or an index.", reply=fields(**TABLE),
         statuses=(409, 422),
         notes=(
-            "Keys, hash and shards cannot be changed, indexes only be dropped, and no column goes "
-            "that a key, an index or an enabled stream names. apps and teams replace what was "
-            "granted before. schema_version is the one that the table must still have, else "
-            "nothing is changed (409); each change counts it up. The answer means that every "
-            "server knows the new form."
+            "Keys, hash and shards cannot be changed, and indexes can only be dropped. A column "
+            "that "
+            "a key, an index or an enabled stream names cannot be removed. apps and teams replace "
+            "former grants. If the table's version differs from schema_version, nothing is changed "
+            "(409); each change increments it. The reply means that every server uses the new "
+            "schema."
         ),
         body=Body(
             fields(
                 optional={
                     **table_format.CHANGE_FIELDS,
                     **_DECIDED,
-                    "schema_version": integer(1, I32_MAX, about="As the table was described."),
+                    "schema_version": integer(1, I32_MAX, about="Version to change."),
                 }
             )
         ),
     ),
     Route(
         method="DELETE", path=_PATH, handler=drop_table, tag=_TAG, status=204,
-        summary="Drop a table with its rows; the topics of its streams stay.", statuses=(409,),
+        summary="Drop a table with its rows; the topics of its streams remain.", statuses=(409,),
     ),
     Route(
         method="POST", path=_PATH + "/enable", handler=enable_table, tag=_TAG,
-        summary="Let a table be read and written again.", reply=fields(**TABLE),
+        summary="Enable reads and writes of a table.", reply=fields(**TABLE),
         statuses=(409, 422),
     ),
     Route(
         method="POST", path=_PATH + "/disable", handler=disable_table, tag=_TAG,
-        summary="Let nobody read or write a table until it is enabled again.",
+        summary="Disable reads and writes of a table until it is enabled again.",
         reply=fields(**TABLE), statuses=(409, 422),
     ),
 )  # fmt: skip

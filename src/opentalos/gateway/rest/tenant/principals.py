@@ -10,7 +10,7 @@ from opentalos.gateway.rest.routing.schema import boolean, fields, integer, item
 from opentalos.model.errors import PrincipalNotExist
 from opentalos.model.identity import Principal
 
-# The broker has the rule of each kind of id; these bound what is sent to it.
+# The broker has the exact rule for each kind of id; these schemas only limit what is sent.
 
 KEY = fields(key_id=text(), created_ms=integer(), disabled=boolean())
 _NAMES = {
@@ -21,16 +21,16 @@ _NAMES = {
     "admin": boolean("Service administrator."),
 }
 _MADE = fields(**_NAMES)
-_REFUSES = boolean("Each signed Talos request is taken once only.")
+_REFUSES = boolean("Each signed Talos request is accepted only once.")
 _PRINCIPAL = fields(
     **_NAMES, created_ms=integer(), disabled=boolean(), refuse_replays=_REFUSES, keys=items(KEY)
 )
 _CHANGE = not_empty(fields(optional={"disabled": boolean(), "refuse_replays": _REFUSES}))
-_ISSUED = fields(key_id=text(), secret=text(about="Shown here and never again."))
+_ISSUED = fields(key_id=text(), secret=text(about="Shown only once."))
 
 
 async def list_principals(call: Call) -> Answer:
-    """Everybody, or the caller alone."""
+    """All principals, or the caller alone."""
     listed = call.broker.principals.list_principals(call.caller)
     return Answer({"principals": [_principal(info) for info in listed]})
 
@@ -54,7 +54,7 @@ async def get_principal(call: Call) -> Answer:
 
 
 async def change_principal(call: Call) -> Answer:
-    """Locked out, or let in again; how strictly its requests are taken."""
+    """Disable or enable the principal; accept or refuse replayed requests."""
     wanted: dict[str, bool] = call.document
     principals, name = call.broker.principals, call.places["id"]
     if "disabled" in wanted:
@@ -70,17 +70,17 @@ async def list_keys(call: Call) -> Answer:
 
 
 async def create_key(call: Call) -> Answer:
-    """A further key."""
+    """An additional key."""
     return _issued(await call.broker.principals.create_key(call.caller, call.places["id"]))
 
 
 async def rotate_key(call: Call) -> Answer:
-    """A new key for the principal of this one, which lives on until it is deleted."""
+    """A new key for this key's principal; the former one stays valid until it is deleted."""
     return _issued(await call.broker.principals.rotate_key(call.caller, call.places["key_id"]))
 
 
 async def disable_key(call: Call) -> Answer:
-    """Permanently."""
+    """Disable the key permanently."""
     await call.broker.principals.disable_key(call.caller, call.places["key_id"])
     return Answer()
 
@@ -166,7 +166,7 @@ ROUTES = (
     ),
     Route(
         method="POST", path="keys/{key_id}/rotate", handler=rotate_key, tag=_TAG,
-        summary="Create the key that follows this one, which stays valid until it is deleted.",
+        summary="Create a successor of this key, which stays valid until it is deleted.",
         status=201, reply=_ISSUED, statuses=(409,),
     ),
     Route(

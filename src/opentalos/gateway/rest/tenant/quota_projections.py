@@ -1,4 +1,4 @@
-"""REST of quota projections: what tenants' traffic is expected to be."""
+"""REST of quota projections: the expected traffic of tenants."""
 
 from opentalos.broker.values import Projection, projection_fields, projection_of
 from opentalos.gateway.rest.routing.call import Answer, Call
@@ -7,7 +7,7 @@ from opentalos.gateway.rest.routing.route import Body, Route
 from opentalos.gateway.rest.routing.schema import fields, integer, items, text
 from opentalos.model.errors import QuotaNotExist
 
-PROJECTIONS_MAX = 1_000  # of one request; a larger set is sent in parts
+PROJECTIONS_MAX = 1_000  # of one request; send larger sets in parts
 BODY_BYTES_MAX = 2 << 20
 RATE_MAX = 1 << 50
 DAYS_MAX = 10_000
@@ -16,27 +16,27 @@ _RATE = integer(0, RATE_MAX, "Bytes/s.")
 _TENANT = text(PRINCIPAL_ID, about="An owner of topics: organisation or user.")
 _PROJECTION = fields(
     tenant=_TENANT,
-    made_ms=integer(about="When it was made; an older one never replaces a newer one."),
-    days=integer(0, DAYS_MAX, "Of history."),
-    level=integer(0, RATE_MAX, "Bytes/s of the busiest minute of a day when it was made."),
-    trend_per_day=integer(-RATE_MAX, RATE_MAX, "By which the level grows each day."),
+    made_ms=integer(about="Creation time; an older projection never replaces a newer one."),
+    days=integer(0, DAYS_MAX, "Days of history."),
+    level=integer(0, RATE_MAX, "Bytes/s of the busiest minute of a day at creation."),
+    trend_per_day=integer(-RATE_MAX, RATE_MAX, "Daily growth of the level."),
     season=items(
         integer(0, SEASON_MAX, "Per mille of the level, by weekday, Monday first."),
         minimum=7,
         maximum=7,
     ),
-    spread=integer(0, RATE_MAX, "Standard deviation of the days around all that."),
-    peak=integer(0, RATE_MAX, "The busiest minute of the latest 28 days."),
+    spread=integer(0, RATE_MAX, "Standard deviation of days from the trend."),
+    peak=integer(0, RATE_MAX, "The busiest minute of the last 28 days."),
     optional={
-        "repeated_peak": integer(0, RATE_MAX, "What two of those days reached."),
+        "repeated_peak": integer(0, RATE_MAX, "Peak that at least two of these days reached."),
         "mean": _RATE,
     },
 )
 
 
 async def put_projections(call: Call) -> Answer:
-    """All of the request."""
-    projections = [projection_of(one) for one in call.document["projections"]]
+    """Store the projections of the request."""
+    projections = list(map(projection_of, call.document["projections"]))
     await call.broker.partition_quotas.put_projections(call.caller, projections)
     return Answer()
 
@@ -68,7 +68,7 @@ _PATH = "quota-projections"
 ROUTES = (
     Route(
         method="PUT", path=_PATH, handler=put_projections, tag=_TAG, status=204,
-        summary="Store what the traffic of tenants is expected to be; for administrators.",
+        summary="Store projections of tenants' traffic; for administrators.",
         body=Body(
             fields(projections=items(_PROJECTION, minimum=1, maximum=PROJECTIONS_MAX)),
             bytes_max=BODY_BYTES_MAX,
@@ -79,10 +79,10 @@ ROUTES = (
         method="GET", path=_PATH, handler=list_projections, tag=_TAG,
         summary="List projections: all for administrators, else the caller's own.",
         query={
-            "after": text(chars_max=128, about="The `next` of the reply before."),
+            "after": text(chars_max=128, about="The `next` of the previous reply."),
             "limit": integer(1, PROJECTIONS_MAX),
         },
-        reply=fields(projections=items(_PROJECTION), next=text(about="Empty: that is all.")),
+        reply=fields(projections=items(_PROJECTION), next=text(about="Empty: the end.")),
     ),
     Route(
         method="GET", path=f"{_PATH}/{{tenant}}", handler=get_projection, tag=_TAG,

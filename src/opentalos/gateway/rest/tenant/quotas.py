@@ -1,4 +1,4 @@
-"""REST of quotas: of topics, of users, and partitions that organisations ask for."""
+"""REST of quotas: of topics, of users, and partition requests of organisations."""
 
 from typing import Any
 
@@ -30,20 +30,20 @@ from opentalos.model.identity import Permission
 PARTITIONS_MAX = 10_000_000  # of one organisation
 _RATES = {name: integer(about="0: no limit.") for name in BaseQuota.__slots__}
 _SENT = {name: nullable(integer(about="0: no limit.")) for name in BaseQuota.__slots__}
-_TOPICS = integer(about="How many topics the user may own.")
+_TOPICS = integer(about="Number of topics that the user may own.")
 _USE = fields(**_RATES, used_bytes=integer())
 _USER_USE = fields(**_RATES, used_bytes=integer(), topics=_TOPICS)
 _SHORT = text(chars_max=1_000)
-_TOTAL = integer(1, PARTITIONS_MAX, about="Partitions of the whole organisation.")
+_TOTAL = integer(1, PARTITIONS_MAX, about="Total partitions of the organisation.")
 _REQUEST = fields(
     organisation=text(), total=integer(), used=integer(), reason=text(), organisation_name=text(),
-    note=text(about="Why it was not decided without a person."),
+    note=text(about="Why it requires manual approval."),
 )  # fmt: skip
 _PENDING = fields(requests=items(_REQUEST), admin=boolean("The caller may approve."))
 _DECISION = fields(
     outcome=one_of(*(outcome.value for outcome in Outcome)),
-    reason=text(about="In numbers."),
-    approvable=integer(about="The largest total that would be granted at once."),
+    reason=text(about="With the numbers behind the decision."),
+    approvable=integer(about="Largest total that would be granted automatically."),
 )
 _ASKED = fields(
     requests=items(_REQUEST), admin=boolean("The caller may approve."),
@@ -52,13 +52,13 @@ _ASKED = fields(
 
 
 async def get_topic_quota(call: Call) -> Answer:
-    """In force, with every default."""
+    """The quota in force, including defaults."""
     topic = topic_of(call, Permission.CHANGE_TOPIC)
     return Answer(_use(call.broker.quotas.query_topic_quota(call.caller, topic.resource)))
 
 
 async def set_topic_quota(call: Call) -> Answer:
-    """These limits; a field that is left out takes the default."""
+    """Set these limits; missing fields take the default."""
     topic = topic_of(call, Permission.CHANGE_TOPIC)
     quota = BaseQuota(**call.document)
     await call.broker.quotas.set_topic_quota(call.caller, topic.resource, quota)
@@ -66,7 +66,7 @@ async def set_topic_quota(call: Call) -> Answer:
 
 
 async def delete_topic_quota(call: Call) -> Answer:
-    """The defaults again."""
+    """Return to the defaults."""
     topic = topic_of(call, Permission.CHANGE_TOPIC)
     await call.broker.quotas.delete_topic_quota(call.caller, topic.resource)
     return Answer()
@@ -84,7 +84,7 @@ async def list_user_quotas(call: Call) -> Answer:
 
 
 async def set_user_quota(call: Call) -> Answer:
-    """These limits; a field that is left out takes the default."""
+    """Set these limits; missing fields take the default."""
     rates = {name: value for name, value in call.document.items() if name != "topics"}
     quota = UserQuota(rates=BaseQuota(**rates), topics=call.document.get("topics"))
     await call.broker.quotas.set_user_quota(call.caller, call.places["user"], quota)
@@ -92,18 +92,18 @@ async def set_user_quota(call: Call) -> Answer:
 
 
 async def delete_user_quota(call: Call) -> Answer:
-    """The defaults again."""
+    """Return to the defaults."""
     await call.broker.quotas.delete_user_quota(call.caller, call.places["user"])
     return Answer()
 
 
 async def list_requests(call: Call) -> Answer:
-    """Requests that wait."""
+    """Pending requests."""
     return Answer(_pending(call.broker.partition_quotas.list_pending_quota(call.caller)))
 
 
 async def create_request(call: Call) -> Answer:
-    """A request, instead of one that still waits."""
+    """A new request; replaces a pending one."""
     sent: dict[str, Any] = call.document
     organisation = sent.get("organisation", call.caller.organisation)
     if not organisation:
@@ -128,14 +128,14 @@ async def create_request(call: Call) -> Answer:
 
 
 async def approve_request(call: Call) -> Answer:
-    """Granted, with this total or the one that was asked for."""
+    """Grant this total, or the requested one."""
     quotas, name = call.broker.partition_quotas, call.places["name"]
     total = call.document.get("total")
     return Answer(_pending(await quotas.approve_request(call.caller, name, total)))
 
 
 async def revoke_request(call: Call) -> Answer:
-    """Refused, or taken back."""
+    """Reject the request, or revoke the grant."""
     wanted = PartitionQuota(organisation=call.places["name"], total=1)
     quotas = call.broker.partition_quotas
     return Answer(_pending(await quotas.revoke_quota(call.caller, wanted)))
@@ -175,12 +175,12 @@ ROUTES = (
     ),
     Route(
         method="PUT", path=_TOPIC, handler=set_topic_quota, tag=_TAG, status=204,
-        summary="Set the quota of a topic; what is left out or null takes the default.",
+        summary="Set the quota of a topic; missing and null fields take the default.",
         body=Body(fields(optional=_SENT)), statuses=(409,),
     ),
     Route(
         method="DELETE", path=_TOPIC, handler=delete_topic_quota, tag=_TAG, status=204,
-        summary="Let a topic have the default quota.", statuses=(409,),
+        summary="Return a topic to the default quota.", statuses=(409,),
     ),
     Route(
         method="GET", path="quota", handler=get_own_quota, tag=_TAG,
@@ -195,31 +195,31 @@ ROUTES = (
     ),
     Route(
         method="PUT", path="quotas/users/{user}", handler=set_user_quota, tag=_TAG, status=204,
-        summary="Set the quota of a user; what is left out or null takes the default.",
+        summary="Set the quota of a user; missing and null fields take the default.",
         body=Body(fields(optional={**_SENT, "topics": nullable(_TOPICS)})), places=_USERS,
         statuses=(409, 422),
     ),
     Route(
         method="DELETE", path="quotas/users/{user}", handler=delete_user_quota, tag=_TAG,
-        status=204, summary="Let a user have the default quota.", places=_USERS, statuses=(409,),
+        status=204, summary="Return a user to the default quota.", places=_USERS, statuses=(409,),
     ),
     Route(
         method="GET", path="quota-requests", handler=list_requests, tag=_TAG,
-        summary="List requests for partitions that wait.", reply=_PENDING,
+        summary="List pending partition requests.", reply=_PENDING,
     ),
     Route(
         method="POST", path="quota-requests", handler=create_request, tag=_TAG, status=201,
-        summary="Ask for partitions, instead of a request that still waits.", reply=_ASKED,
+        summary="Request partitions; replaces a pending request.", reply=_ASKED,
         body=Body(
             fields(
                 total=_TOTAL,
                 optional={
-                    "organisation": text(NAME, about="Else the caller's."),
+                    "organisation": text(NAME, about="Default: the caller's."),
                     "reason": _SHORT,
                     "organisation_name": _SHORT,
                     "auto": boolean(
-                        "Decide at once: granted, rejected, or waiting for a person, each with a "
-                        "reason."
+                        "Decide automatically: granted, rejected, or pending manual approval, each "
+                        "with a reason."
                     ),
                 },
             )
@@ -228,13 +228,13 @@ ROUTES = (
     ),
     Route(
         method="POST", path="quota-requests/{name}/approve", handler=approve_request, tag=_TAG,
-        summary="Grant what an organisation asked for, or another total; for administrators.",
+        summary="Approve a request, possibly with another total; for administrators.",
         body=Body(fields(optional={"total": _TOTAL}), optional=True), reply=_PENDING,
         statuses=(409,),
     ),
     Route(
         method="POST", path="quota-requests/{name}/revoke", handler=revoke_request, tag=_TAG,
-        summary="Refuse a request, else take back what was granted; for administrators.",
+        summary="Reject a pending request, else revoke the grant; for administrators.",
         reply=_PENDING, statuses=(409,),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The topic that a path names, for a caller that may do something with it."""
+"""Finds the topic that a path names and checks the caller's permission."""
 
 from opentalos.broker.values import Topic
 from opentalos.gateway.rest.routing.call import Call
@@ -7,8 +7,7 @@ from opentalos.model.identity import Permission
 
 
 def topic_of(call: Call, action: Permission) -> Topic:
-    """The topic of the path. Raises: TopicNotExist, also for what no topic can be named;
-    PermissionDenied."""
+    """The topic of the path. Raises: TopicNotExist, also for an invalid name; PermissionDenied."""
     name = call.places["topic"]
     try:
         return call.broker.context.find_topic(call.caller, action, name)

@@ -1,4 +1,4 @@
-"""REST of permissions: who may do what with a topic."""
+"""REST of permissions on a topic."""
 
 from collections.abc import Mapping
 
@@ -10,11 +10,13 @@ from opentalos.model.identity import Permission
 
 GRANTABLE = (Permission.PUT_MESSAGE, Permission.GET_MESSAGE, Permission.DESCRIBE_TOPIC)
 _ALL = (*GRANTABLE, Permission.CHANGE_TOPIC, Permission.CHANGE_PERMISSION)
-_NAMES = {str(one.name): one for one in _ALL}
+_NAMES = {str(permission.name): permission for permission in _ALL}
 _SHOWN = items(one_of(*_NAMES))
 _SENT = fields(
     permissions=items(
-        one_of(*(str(one.name) for one in GRANTABLE)), minimum=1, maximum=len(GRANTABLE)
+        one_of(*(str(permission.name) for permission in GRANTABLE)),
+        minimum=1,
+        maximum=len(GRANTABLE),
     )
 )
 
@@ -27,7 +29,7 @@ async def list_permissions(call: Call) -> Answer:
 
 
 async def grant(call: Call) -> Answer:
-    """Exactly these permissions."""
+    """Set exactly these permissions."""
     topic = topic_of(call, Permission.CHANGE_PERMISSION)
     permission = Permission.NONE
     for name in call.document["permissions"]:
@@ -39,14 +41,14 @@ async def grant(call: Call) -> Answer:
 
 
 async def revoke(call: Call) -> Answer:
-    """No permission at all."""
+    """Revoke all permissions."""
     topic = topic_of(call, Permission.CHANGE_PERMISSION)
     await call.broker.permissions.revoke_from(call.caller, topic.resource, call.places["grantee"])
     return Answer()
 
 
 def _shown(mask: int) -> list[str]:
-    return [name for name, one in _NAMES.items() if mask & one]
+    return [name for name, permission in _NAMES.items() if mask & permission]
 
 
 _TAG = "permissions"
@@ -54,7 +56,7 @@ _PATH = "topics/{topic}/permissions"
 ROUTES = (
     Route(
         method="GET", path=_PATH, handler=list_permissions, tag=_TAG,
-        summary="List who may do what with a topic, its owner first.",
+        summary="List the permissions on a topic, its owner first.",
         reply=fields(permissions=table(_SHOWN)),
     ),
     Route(

@@ -24,16 +24,18 @@ I32_MAX = (1 << 31) - 1
 ATTRIBUTES_MAX = 256
 _KEY = text(chars_min=1, chars_max=256)
 _VALUE = text(chars_max=4096)
-_PARTITIONS = integer(1, I32_MAX, about="The server's configuration has the largest number.")
-_RETENTION = integer(1, I32_MAX, about="Seconds that messages are kept.")
-_OWNER_NAME = text(chars_max=256, about="Who is responsible; free text.")
+_PARTITIONS = integer(
+    1, I32_MAX, about="The configuration has the maximum ([topic] partitions_max)."
+)
+_RETENTION = integer(1, I32_MAX, about="Seconds that messages are retained.")
+_OWNER_NAME = text(chars_max=256, about="Responsible person or team; free text.")
 
 TOPIC = {
     "name": text(),
     "owner": text(),
-    "resource": text(about="Names this very topic; one that is made anew has another."),
+    "resource": text(about="Identifies the topic; a recreated topic has another one."),
     "partitions": integer(),
-    "consumer_partitions": integer(about="More than partitions while a shrink drains."),
+    "consumer_partitions": integer(about="Larger than partitions while a shrink drains."),
     "retention_s": integer(),
     "durability": one_of("synced", "flushed"),
     "attributes": table(text()),
@@ -42,28 +44,28 @@ TOPIC = {
 }
 _STATE = fields(
     partition=integer(),
-    start=integer(about="First offset that is kept."),
-    next=integer(about="Offset of the message that comes next."),
-    messages=integer(about="Kept."),
-    bytes=integer(about="Kept."),
-    total_messages=integer(about="Ever."),
-    total_bytes=integer(about="Ever."),
+    start=integer(about="First retained offset."),
+    next=integer(about="Offset of the next message."),
+    messages=integer(about="Retained."),
+    bytes=integer(about="Retained."),
+    total_messages=integer(about="Ever stored."),
+    total_bytes=integer(about="Ever stored."),
 )
 _DESCRIBED = fields(**TOPIC, states=items(_STATE), used_bytes=integer())
 _OFFSETS = fields(
     partition=integer(),
     optional={
-        "start": integer(about="First offset that is kept."),
-        "end": integer(-1, about="Last offset; start - 1 if nothing is kept."),
-        "next": integer(about="Offset of the message that comes next."),
+        "start": integer(about="First retained offset."),
+        "end": integer(-1, about="Last offset; start - 1 if nothing is retained."),
+        "next": integer(about="Offset of the next message."),
         "at": integer(about="First offset stored at time_ms or later, or next."),
-        "error": text(about="Why the server cannot tell now."),
+        "error": text(about="Why the offsets are unavailable now."),
     },
 )
 
 
 async def list_topics(call: Call) -> Answer:
-    """Topics of the caller, or all that it may see."""
+    """Topics of the caller, or all visible ones."""
     if call.query.get("scope") == "visible":
         found = call.broker.overview.visible_topics(call.caller)
     else:
@@ -111,15 +113,15 @@ async def change_topic(call: Call) -> Answer:
     change = AttributeChange(
         partitions=sent.get("partitions"),
         retention_s=sent.get("retention_s"),
-        attributes={name: one for name, one in attributes.items() if one is not None},
-        removed=tuple(name for name, one in attributes.items() if one is None),
+        attributes={name: value for name, value in attributes.items() if value is not None},
+        removed=tuple(name for name, value in attributes.items() if value is None),
     )
     changed = await call.broker.topics.change_attribute(call.caller, topic.resource, change)
     return Answer(shown(changed))
 
 
 async def delete_topic(call: Call) -> Answer:
-    """Gone for everybody."""
+    """Delete the topic."""
     topic = topic_of(call, Permission.CHANGE_TOPIC)
     await call.broker.topics.delete_topic(call.caller, topic.resource)
     return Answer()
@@ -138,8 +140,8 @@ async def get_offsets(call: Call) -> Answer:
         start, end = offsets
         partitions.append({"partition": partition, "start": start, "end": end - 1, "next": end})
     if "time_ms" in call.query:
-        told = [one["partition"] for one in partitions if "error" not in one]
-        times = dict.fromkeys(told, call.query["time_ms"])
+        known = [entry["partition"] for entry in partitions if "error" not in entry]
+        times = dict.fromkeys(known, call.query["time_ms"])
         for partition, at in (await messages.offsets_at(call.caller, resource, times)).items():
             partitions[partition]["at"] = at
     return Answer({"partitions": partitions})
@@ -167,7 +169,7 @@ ROUTES = (
         method="GET", path="topics", handler=list_topics, tag=_TAG,
         summary="List topics by name.", reply=fields(topics=items(fields(**TOPIC))),
         query={
-            "scope": one_of("owned", "visible", about="Own ones, or all that the caller may see.")
+            "scope": one_of("owned", "visible", about="Own topics, or all that the caller may see.")
         },
     ),
     Route(
@@ -187,7 +189,7 @@ ROUTES = (
     ),
     Route(
         method="GET", path="topics/{topic}", handler=get_topic, tag=_TAG,
-        summary="Describe a topic; a partition that cannot tell its state now is left out.",
+        summary="Describe a topic; partitions whose state is unavailable are left out.",
         reply=_DESCRIBED,
     ),
     Route(

@@ -1,4 +1,4 @@
-"""REST of usage: minutes of a partition, counted from its log."""
+"""REST of usage: the messages of a partition by minute, counted from its log."""
 
 from opentalos.gateway.rest.routing.call import Answer, Call
 from opentalos.gateway.rest.routing.route import Route
@@ -7,9 +7,9 @@ from opentalos.gateway.rest.topic.naming import topic_of
 from opentalos.model.identity import Permission
 
 MINUTES_MAX = 10_000  # of one page
-READ_S = 20.0  # for a page that has to be read from storage
+READ_S = 20.0  # for a page that is read from storage
 _MINUTE = fields(
-    minute_ms=integer(about="First millisecond of the minute of append time."),
+    minute_ms=integer(about="Start of the minute of append time, Unix milliseconds."),
     records=integer(1),
     bytes=integer(about="Payload of the blocks, as stored."),
     first_offset=integer(),
@@ -19,20 +19,22 @@ _USAGE = fields(
     topic=text(about="Unique id of the topic."),
     name=text(),
     tenant=text(about="Owner of the topic."),
-    partitions=integer(about="The topic ever had: 0 to partitions - 1 can be asked for."),
+    partitions=integer(
+        about="Largest number that the topic ever had; 0 to partitions - 1 can be queried."
+    ),
     partition=integer(),
-    start_offset=integer(about="First offset that is kept."),
-    next_offset=integer(about="Offset of the message that comes next."),
+    start_offset=integer(about="First retained offset."),
+    next_offset=integer(about="Offset of the next message."),
     metered_offset=integer(
-        -1, about="__usage tells of all messages below it; -1: the topic is not metered."
+        -1, about="__usage has all messages below this offset; -1: the topic is not metered."
     ),
     metered_since=integer(
-        about="From it on; larger than 0 if messages were dropped while nothing was metered."
+        about="First metered offset; above 0 if messages were dropped before metering began."
     ),
-    total_bytes=integer(about="Ever appended, with the headers of the log's blocks."),
+    total_bytes=integer(about="Bytes ever appended, including block headers of the log."),
     minutes=items(_MINUTE),
     next_page=nullable(
-        integer(about="Go on at this offset; the last minute may go on there, too. null: the end.")
+        integer(about="Continue at this offset, possibly within the last minute; null: the end.")
     ),
 )
 
@@ -50,13 +52,13 @@ async def get_usage(call: Call) -> Answer:
     )
     minutes = [
         {
-            "minute_ms": one.minute_ms,
-            "records": one.records,
-            "bytes": one.bytes,
-            "first_offset": one.first_offset,
-            "next_offset": one.next_offset,
+            "minute_ms": minute.minute_ms,
+            "records": minute.records,
+            "bytes": minute.bytes,
+            "first_offset": minute.first_offset,
+            "next_offset": minute.next_offset,
         }
-        for one in found.minutes
+        for minute in found.minutes
     ]
     return Answer(
         {
@@ -79,14 +81,14 @@ async def get_usage(call: Call) -> Answer:
 ROUTES = (
     Route(
         method="GET", path="topics/{topic}/usage", handler=get_usage, tag="usage",
-        summary="Count what one partition took in, by minute, from its log.",
+        summary="Show the messages and bytes stored in a partition by minute.",
         reply=_USAGE,
         query={
-            "partition": integer(about="0 unless asked for otherwise."),
-            "offset": integer(about="Where to begin; what is no longer kept is left out."),
+            "partition": integer(about="Default 0."),
+            "offset": integer(about="First offset to count; dropped messages are left out."),
             "minutes_max": integer(1, MINUTES_MAX),
         },
-        notes="For the topic's owner and administrators. Of a minute that began before "
-        "start_offset only the messages that are kept are counted.",
+        notes="For the topic's owner and administrators. For a minute that began before "
+        "start_offset, only retained messages are counted.",
     ),
 )  # fmt: skip
