@@ -116,6 +116,7 @@ LANES: dict[str, tuple[Job, ...]] = {
         tool("layers", "lint-imports"),
         script("generated-thrift", "scripts/generate_thrift.py", "--check"),
         script("generated-reference", "scripts/generate_config_reference.py", "--check"),
+        script("generated-states", "scripts/generate_state_pages.py", "--check"),
     ),
     "check": (
         tests("cluster", "tests/simulation/test_cluster_seeds.py"),  # the longest jobs start first

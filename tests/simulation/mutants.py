@@ -26,7 +26,6 @@ from opentalos.log.maintenance import upkeep
 from opentalos.log.manifest.store import ManifestStore, VersionedManifest
 from opentalos.log.partition import jobs as partition_jobs
 from opentalos.log.partition import opening
-from opentalos.log.partition import writer as partition_writer
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.partition.queue import PutQueue
 from opentalos.log.partition.writer import PartitionWriter
@@ -189,7 +188,7 @@ def append_recovered_blocks_again(patch: pytest.MonkeyPatch) -> None:
     def found(entries: list[Any], next_offset: int) -> tuple[list[Any], list[Any]]:
         return [], entries
 
-    patch.setattr(partition_writer, "_found", found)
+    patch.setattr(segment_writer, "_found", found)
 
 
 def serve_beyond_the_durable_end(patch: pytest.MonkeyPatch) -> None:
@@ -198,7 +197,7 @@ def serve_beyond_the_durable_end(patch: pytest.MonkeyPatch) -> None:
         writer.next_offset = group.next_offset
         writer.tail.add(group.stored, group.stored_bytes)
         group.stored, group.stored_bytes = [], 0
-        writer.wake_readers()
+        writer.arrivals.wake()
 
     def recovered(self: Any, next_offset: int) -> None:
         self.next_offset = min(self.next_offset, next_offset)

@@ -49,6 +49,22 @@ class LogContext:
     make_room: Callable[[], None] | None = None  # called above ``segments_open_max``
     traffic: dict[str, dict[int, Traffic]] = field(default_factory=dict)  # by topic uuid
 
+    def serve(self) -> None:
+        """Accept puts from now on."""
+        self.started = True
+
+    def refuse(self) -> None:
+        """Accept no puts any more and begin nothing new; what is under way may end."""
+        self.closing = True
+
+    def end(self) -> None:
+        """No lane may start any more."""
+        self.closed = True
+
+    def room_by(self, make_room: Callable[[], None]) -> None:
+        """Call ``make_room`` when too many segments are open."""
+        self.make_room = make_room
+
     def refusal(self, uses_reserve: bool = False) -> TalosError | None:
         """Why no put can be accepted now; not done."""
         if self.closing or not self.started:

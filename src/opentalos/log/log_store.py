@@ -10,10 +10,11 @@ from opentalos.log.context import LogContext
 from opentalos.log.counters import LogCounters, LogFigures, Traffic
 from opentalos.log.maintenance.upkeep import Upkeep
 from opentalos.log.manifest.store import ROOT, ManifestStore
-from opentalos.log.partition.jobs import close_later, delete, hand_off, seal, stop
+from opentalos.log.partition.jobs import close_later, delete, hand_off, seal
 from opentalos.log.partition.ownership_guard import OwnershipGuard, SingleServerGuard
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.partition.recovery import PartitionRecovery
+from opentalos.log.partition.state import State
 from opentalos.log.partition.writer import PartitionWriter
 from opentalos.log.results import TopicLogSettings
 from opentalos.log.scheduling.background import BackgroundTasks
@@ -67,14 +68,13 @@ class LogStore:
             views=ViewCache(files, limits.index_interval_bytes),
             pending_deletions=deque(),
         )
-        self.upkeep = Upkeep(self._context, self._partitions, self._topics)
-        self.upkeep.former = self._former
+        self.upkeep = Upkeep(self._context, self._partitions, self._former, self._topics)
         self._recovery = PartitionRecovery(self._context, self._known_log)
 
     async def start(self) -> None:
         """Look at the free space and start the upkeep; no partition is opened."""
         await self.upkeep.start()
-        self._context.started = True
+        self._context.serve()
 
     def partition(self, topic: TopicLogSettings, partition: int) -> PartitionLog:
         """The partition's log; made in memory on first use, without I/O.
@@ -107,8 +107,7 @@ class LogStore:
         if log is None:
             return
         writer = log.writer
-        writer.handoff_error = error
-        writer.wake_readers()
+        writer.hand_off(error)
         self._former[key] = writer
         try:
             if writer.segment is not None or writer.busy():
@@ -130,10 +129,10 @@ class LogStore:
             self.drop(key, error)
 
     def _drop_writer(self, writer: PartitionWriter, error: TalosError) -> None:
-        if writer.dropped:
+        if writer.state is State.FENCED:
             return
         self._former[writer.key] = writer
-        stop(writer, error)
+        writer.drop(error)
         if (writer.abandoned or writer.busy()) and not self._context.closed:
             self.upkeep.start_job(writer, partial(close_later, writer))
 
@@ -149,7 +148,7 @@ class LogStore:
         self._topics[settings.topic_uuid] = settings
         for key, log in self._partitions.items():
             if key.topic_uuid == settings.topic_uuid:
-                log.writer.settings = settings
+                log.writer.update_settings(settings)
 
     def forget_topic(self, topic_uuid: str) -> None:
         """A topic is gone, whichever server deleted it: nothing of it stays in memory."""
@@ -171,7 +170,7 @@ class LogStore:
         writers = []
         for number in sorted(numbers):
             writer = self.upkeep.log_of(settings, PartitionKey(topic_uuid, number)).writer
-            writer.deleted = True
+            writer.begin_deletion()
             writers.append(writer)
         results = await asyncio.gather(
             *(writer.run(partial(delete, writer)) for writer in writers), return_exceptions=True
@@ -188,7 +187,7 @@ class LogStore:
         context = self._context
         if context.closing:
             return
-        context.closing = True
+        context.refuse()
         await self._recovery.close()
         await self.upkeep.close()
         writers = [log.writer for log in self._partitions.values()]
@@ -199,7 +198,7 @@ class LogStore:
                 await context.background.drain()
         except TimeoutError:
             _log.warning("not every partition was sealed; the next start recovers them")
-        context.closed = True
+        context.end()
         await context.background.close()
         await context.lanes.close()
         for writer in writers:
@@ -240,11 +239,15 @@ class LogStore:
 
 
 def metered_logs(store: LogStore) -> Iterator[PartitionLog]:
-    """Logs in memory whose messages are metered and whose end is known."""
+    """Logs in memory whose messages are metered and whose end is known.
+
+    Those of a topic that is being deleted as well: what they stored has to be billed.
+    """
     for log in list(store._partitions.values()):
-        writer = log.writer
-        if writer.meter is not None and writer.known and writer.meter.known:
-            yield log
+        writer, meter = log.writer, log.meter
+        if meter is not None and meter.known:
+            if writer.readable or writer.state is State.DELETING:
+                yield log
 
 
 async def _sealed(writer: PartitionWriter) -> None:

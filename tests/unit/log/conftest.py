@@ -2,11 +2,11 @@
 
 import pytest
 
-from opentalos.log.partition import writer as partition_writer
+from opentalos.log.partition import decisions
 
 
 @pytest.fixture(autouse=True)
 def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts to re-open follow each other at once; the code is the same."""
-    monkeypatch.setattr(partition_writer, "REOPEN_DELAY_FIRST_S", 0.000_1)
-    monkeypatch.setattr(partition_writer, "REOPEN_DELAY_MAX_S", 0.001)
+    monkeypatch.setattr(decisions, "REOPEN_DELAY_FIRST_S", 0.000_1)
+    monkeypatch.setattr(decisions, "REOPEN_DELAY_MAX_S", 0.001)

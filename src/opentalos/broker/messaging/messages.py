@@ -133,7 +133,7 @@ class MessageService:
             route is not None
             and route.caller is caller
             and route.topic is self._context.topics.by_resource(resource)
-            and route.log.writer.handoff_error is None  # else the partition has another log by now
+            and route.log.accepts() is None  # else the partition has another log by now
         ):
             return route
         topic = self._context.topic(caller, Permission.PUT_MESSAGE, resource)

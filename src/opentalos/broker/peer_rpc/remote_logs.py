@@ -154,7 +154,7 @@ async def _look_at(logs: Mapping[int, PartitionLog], question: Question) -> Mapp
 async def _look(log: PartitionLog, wanted: Wanted, time_ms: int) -> PartitionFacts:
     if wanted is Wanted.TIMES:
         found = await log.offset_at(time_ms)
-        return PartitionFacts(log.writer.range(), log.epoch, found=found)
+        return PartitionFacts(log.range(), log.epoch, found=found)
     if wanted is Wanted.AMOUNTS:
         stats = await log.stats()
         start = stats.total_messages - stats.retained_messages

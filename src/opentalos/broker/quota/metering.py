@@ -171,8 +171,8 @@ class Metering:
 
     async def _caught_up(self, log: PartitionLog) -> bool:
         """Count what no commit counted, in bounded steps; whether nothing more can be counted."""
-        meter, loop = log.writer.meter, asyncio.get_running_loop()
-        if meter is None or meter.next_offset >= log.writer.next_offset:
+        meter, loop = log.meter, asyncio.get_running_loop()
+        if meter is None or meter.next_offset >= log.high_watermark:
             return True
         if loop.time() < self._retry_s.get(log.key, 0.0):
             return True
@@ -189,7 +189,7 @@ class Metering:
             _LOG.warning("%s cannot be metered now: %r", log.key, error)
             return True
         self._retry_s.pop(log.key, None)
-        return meter.next_offset >= log.writer.next_offset
+        return meter.next_offset >= log.high_watermark
 
     async def _tell(self, waiting: list[_Due]) -> None:
         """Write events; once they are durable, the marks of their partitions may move."""
@@ -212,13 +212,10 @@ class Metering:
 
     def _settle(self, log: PartitionLog) -> None:
         """Move the mark. Only where no block can come to light whose append time is past."""
-        writer, meter = log.writer, log.writer.meter
-        if meter is None or writer.handoff_error is not None:
+        meter = log.meter
+        if meter is None or not log.served:
             return
-        sealed = writer.versioned.manifest.unsealed is None and not writer.end_unknown
-        all_known = writer.segment is not None or sealed
-        counted = meter.next_offset == writer.next_offset
-        quiet = all_known and counted and writer.group is None
+        quiet = log.settled() and meter.next_offset == log.high_watermark
         meter.settle(self._context.clock.wall_ms(), quiet=quiet)
 
 
@@ -230,14 +227,14 @@ class _Late:
         self._usual_ms = int(interval_s * _USUAL_INTERVALS * 1_000)
 
     def look_at(self, log: PartitionLog) -> None:
-        meter = log.writer.meter
+        meter = log.meter
         if meter is None:
             return
         ended_ms = meter.found[0].minute_ms + meter.unit_ms if meter.found else self._now_ms
         late = ended_ms + self._usual_ms < self._now_ms
         if late:
             self._oldest_ms = min(self._oldest_ms, ended_ms)
-        if late or meter.next_offset < log.writer.next_offset:
+        if late or meter.next_offset < log.high_watermark:
             self._partitions += 1
 
     def report(self, figures: MeteringFigures) -> None:
@@ -252,7 +249,7 @@ class _Late:
 
 def _due_of(log: PartitionLog, topic: Topic) -> list[_Due]:
     """Events of what no durable event tells of yet."""
-    meter, key = log.writer.meter, log.key
+    meter, key = log.meter, log.key
     return [
         _Due(
             log,

@@ -51,7 +51,7 @@ class UsageService:
         start, end = await log.offsets()
         found = await minutes_of(log, offset, bytes_max=READ_BYTES_MAX, minutes_max=minutes_max)
         stats = await log.stats()
-        meter = log.writer.meter
+        meter = log.meter
         return PartitionUsage(
             topic,
             partition,

@@ -8,10 +8,12 @@ from functools import partial
 from opentalos.log.context import LogContext
 from opentalos.log.maintenance.retention import NOT_METERED, ClockWatch, Retained, droppable
 from opentalos.log.manifest.store import ROOT
+from opentalos.log.partition.decisions import Demand, Due, segment_due
 from opentalos.log.partition.jobs import drop, open_now, seal
 from opentalos.log.partition.ownership_guard import SingleServerGuard
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.partition.queue import Job, name_of
+from opentalos.log.partition.state import State
 from opentalos.log.partition.writer import PartitionWriter
 from opentalos.log.results import TopicLogSettings
 from opentalos.log.segment.writer import delete_if_gone
@@ -27,6 +29,8 @@ JOBS_AT_ONCE_MAX = 200  # above it a pass waits
 JOBS_WAIT_S = 1.0  # for one of them to end
 OPENINGS_PER_PASS_MAX = 16  # logs of a crashed run that one pass recovers
 
+_UNREAD = (State.UNOPENED, State.BROKEN)  # a later pass tries to read the manifest
+
 Partitions = dict[PartitionKey, PartitionLog]
 
 
@@ -37,12 +41,17 @@ class Upkeep:
     """
 
     def __init__(
-        self, context: LogContext, partitions: Partitions, topics: dict[str, TopicLogSettings]
+        self,
+        context: LogContext,
+        partitions: Partitions,
+        former: dict[PartitionKey, PartitionWriter],
+        topics: dict[str, TopicLogSettings],
     ) -> None:
         self._context, self._partitions, self._topics = context, partitions, topics
-        self.former: dict[PartitionKey, PartitionWriter] = {}  # see LogStore
+        self._former = former  # see LogStore
         self._tasks: list[asyncio.Task[None]] = []
-        self._jobs: dict[asyncio.Task[None], None] = {}  # at most one per partition
+        self._jobs: dict[asyncio.Task[None], None] = {}
+        self._has_job: dict[PartitionWriter, None] = {}  # at most one job for each
         # Left by earlier runs; None: not listed. In a cluster a server is told what it has.
         self._unseen: list[PartitionKey] | None = None
         if not isinstance(context.guard, SingleServerGuard):
@@ -57,7 +66,7 @@ class Upkeep:
         self._watch = ClockWatch(
             context.clock.wall_ms(), loop.time(), context.limits.clock_disagree_max_s
         )
-        context.make_room = self._seal_idlest
+        context.room_by(self._seal_idlest)
         context.note_space(await context.files.space())
         self._tasks = [
             loop.create_task(self._repeat(self.measure_space, SPACE_INTERVAL_S), name="log-space"),
@@ -82,8 +91,8 @@ class Upkeep:
 
     async def run_pass(self) -> None:
         """One pass: learn of earlier partitions, seal, drop, delete; only what is served here."""
-        for key in [key for key, writer in self.former.items() if not writer.busy()]:
-            del self.former[key]
+        for key in [key for key, writer in self._former.items() if not writer.busy()]:
+            del self._former[key]
         if not self._context.guard.steady():
             return
         await self._load_unseen()
@@ -91,7 +100,7 @@ class Upkeep:
         agrees = self._clocks_agree(now_ms, loop_s)
         for number, log in enumerate(list(self._partitions.values())):
             writer = log.writer
-            if not writer.upkeep_waits and not writer.deleted and self._is_ours(writer):
+            if writer not in self._has_job and writer.served and self._is_ours(writer):
                 self._maintain(writer, now_ms if agrees else None, loop_s)
             if number % PARTITIONS_PER_STEP == 0 and not await self._room():
                 break
@@ -111,11 +120,16 @@ class Upkeep:
         """Start what one partition needs; ``now_ms`` None: nothing may be dropped."""
         limits, segment = self._context.limits, writer.segment
         if segment is not None and not writer.busy():
-            idle_s, age_s = loop_s - writer.last_put_s, loop_s - segment.opened_s
-            if idle_s >= limits.idle_seal_s or age_s >= limits.segment_age_max_s:
+            demand = Demand(
+                writer.settings.durability,
+                len(writer.versioned.manifest.segments),
+                self._context.guard.steady(),
+                loop_s - writer.last_put_s,
+            )
+            if segment_due(segment, demand, limits, loop_s) is Due.SEAL:
                 self.start_job(writer, partial(_seal_if_idle, writer))
                 return
-        if now_ms is None or not writer.known or writer.broken is not None:
+        if now_ms is None or not writer.readable or writer.damage is not None:
             return
         open_bytes = writer.view.end_position if writer.view is not None else 0
         metered = NOT_METERED if writer.meter is None else writer.meter.mark.offset
@@ -126,7 +140,7 @@ class Upkeep:
 
     def start_job(self, writer: PartitionWriter, job: Job) -> None:
         """Run ``job`` in the partition's lane; its failure is logged, a later pass repeats it."""
-        writer.upkeep_waits = True
+        self._has_job[writer] = None
         task = asyncio.get_running_loop().create_task(self._run_job(writer, job), name="log-job")
         self._jobs[task] = None
         task.add_done_callback(self._job_ended)
@@ -139,17 +153,17 @@ class Upkeep:
             await writer.run(job)
         except TalosError as error:
             _log.warning("upkeep of %s failed: %s", writer.key, error)
-            if not writer.known and not writer.dropped and self._unseen is not None:
+            if writer.state in _UNREAD and self._unseen is not None:
                 self._unseen.append(writer.key)
         finally:
-            writer.upkeep_waits = False
+            self._has_job.pop(writer, None)
 
     def _seal_idlest(self) -> None:
         """Too many segments are open: seal the one without puts for longest."""
         idlest: PartitionWriter | None = None
         for partition in self._context.open_partitions:
             if isinstance(partition, PartitionWriter) and not (
-                partition.busy() or partition.upkeep_waits
+                partition.busy() or partition in self._has_job
             ):
                 if idlest is None or partition.last_put_s < idlest.last_put_s:
                     idlest = partition
@@ -188,7 +202,7 @@ class Upkeep:
             if settings is None:
                 continue  # a topic that nobody serves here any more
             writer = self.log_of(settings, key).writer
-            if writer.known or writer.busy() or writer.deleted or not self._is_ours(writer):
+            if writer.busy() or writer.state not in _UNREAD or not self._is_ours(writer):
                 continue
             versioned = await manifests.load(key)
             if versioned.manifest.deleted or writer.busy():
@@ -196,7 +210,7 @@ class Upkeep:
             if versioned.manifest.unsealed is not None:
                 openings += 1
                 self.start_job(writer, partial(open_now, writer))
-            elif not writer.known:
+            elif writer.state in _UNREAD:
                 writer.adopt(versioned)
 
     def log_of(self, settings: TopicLogSettings, key: PartitionKey) -> PartitionLog:
@@ -207,10 +221,10 @@ class Upkeep:
         """
         log = self._partitions.get(key)
         if log is None:
-            former = self.former.get(key)
+            former = self._former.get(key)
             if former is not None and former.busy():
                 raise PartitionNotServing(f"{name_of(key)}: its last step here is not over")
-            self.former.pop(key, None)
+            self._former.pop(key, None)
             writer = PartitionWriter(self._context, key, settings)
             log = self._partitions[key] = PartitionLog(self._context, writer)
         return log

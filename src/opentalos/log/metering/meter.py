@@ -51,6 +51,10 @@ class Minutes:
         self.unit_ms = unit_ms  # simulations have shorter minutes
         self.found: list[Minute] = []
 
+    def begin_at(self, offset: int) -> None:
+        """The first block to count begins at ``offset``; nothing was counted yet."""
+        self.next_offset = offset
+
     def add(self, base_offset: int, messages: int, append_ms: int, payload_bytes: int) -> bool:
         """Count blocks with one append time; False: they do not follow, or no minute is left."""
         if base_offset != self.next_offset:

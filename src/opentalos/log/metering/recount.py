@@ -46,7 +46,7 @@ async def minutes_of(
     while found.next_offset < end and left_bytes > 0:
         blocks = await _blocks(log, found.next_offset)
         if not found.found and blocks:
-            found.next_offset = blocks[0].base_offset
+            found.begin_at(blocks[0].base_offset)
         if not _counted(found, blocks):
             break
         left_bytes -= sum(len(block.payload) for block in blocks)

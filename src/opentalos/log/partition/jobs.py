@@ -10,8 +10,9 @@ import logging
 from opentalos.log.manifest.manifest import END_STATE_BYTES_MAX, Segment
 from opentalos.log.manifest.store import NOTHING
 from opentalos.log.partition.opening import keeps_state
-from opentalos.log.partition.queue import name_of, refuse_jobs
-from opentalos.log.partition.writer import PartitionWriter, close_abandoned, marked
+from opentalos.log.partition.queue import name_of
+from opentalos.log.partition.state import State
+from opentalos.log.partition.writer import PartitionWriter, marked
 from opentalos.log.segment.format import index_path
 from opentalos.log.segment.index import SideIndex
 from opentalos.log.segment.view import read_side_index, rebuild_side_index
@@ -26,7 +27,7 @@ from opentalos.log.segment.writer import (
     store_side_index,
     write_side_index,
 )
-from opentalos.model.errors import OutcomeUnknown, PartitionNotServing, TalosError
+from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.message import Durability
 
 _log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ async def open_now(writer: PartitionWriter) -> None:
         raise PartitionNotServing("the server is stopping")
     if writer.segment is None and writer.refusal() is None:
         await writer.open_step()
-    if writer.segment is None and not (writer.broken is not None and writer.known):
+    if writer.segment is None and writer.state is not State.DAMAGED:
         raise writer.refusal() or PartitionNotServing(f"{name_of(writer.key)} cannot be opened")
 
 
@@ -57,12 +58,11 @@ async def claim(writer: PartitionWriter) -> None:
     try:
         versioned = await context.manifests.change(writer.key, writer.versioned, owned)
     except TalosError:
-        writer.known = False
+        writer.manifest_changed()
         raise
     if former.handed_over:
         close_handed_over(context, writer.key, former)
-    if not writer.dropped:
-        writer.adopt(versioned)
+    writer.adopt(versioned)
 
 
 async def hand_off(writer: PartitionWriter) -> None:
@@ -85,6 +85,7 @@ async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
     segment = writer.segment
     if segment is None:
         return
+    writer.begin_seal()
     context = writer.context
     path = segment.view.path
     drained_s = loop.time()
@@ -106,9 +107,7 @@ async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
         await delete_if_gone(context, writer.key, index_path(path))
         raise
     context.counters.seals += 1
-    writer.forget_segment()
-    writer.view = None
-    writer.versioned = versioned
+    writer.sealed(versioned)
     if at_once:
         finish_soon(context, writer.key, segment, side)
     if side is None:
@@ -149,7 +148,7 @@ async def _closed(writer: PartitionWriter, segment: OpenSegment, side: SideIndex
 async def drop(writer: PartitionWriter, count: int) -> None:
     """Job: retention drops the oldest segments, manifest first, files after a grace."""
     context = writer.context
-    if writer.segment is None and not writer.known:
+    if writer.segment is None and not writer.readable:
         return
     manifest = writer.versioned.manifest
     gone = _metered(writer, manifest.sealed[:count])
@@ -165,9 +164,9 @@ async def drop(writer: PartitionWriter, count: int) -> None:
         if writer.segment is not None:
             writer.write_failed(error)
         else:
-            writer.known = False
+            writer.manifest_changed()
         raise
-    writer.versioned = versioned
+    writer.manifest_replaced(versioned)
     due_s = asyncio.get_running_loop().time() + context.limits.delete_grace_s
     for segment in gone:
         path = segment.path(writer.key)
@@ -178,25 +177,9 @@ async def drop(writer: PartitionWriter, count: int) -> None:
     context.counters.segments_dropped += len(gone)
 
 
-def stop(writer: PartitionWriter, error: TalosError) -> None:
-    """Not a job: at once, in flight is unknown and queued is not done; refuse with ``error``.
-
-    Another server may own the partition. A step under way goes on but changes nothing any more.
-    """
-    writer.handoff_error, writer.dropped, writer.known = error, True, False
-    if writer.segment is not None:
-        writer.abandoned = [*(writer.abandoned or ()), writer.segment.file]
-    writer.forget_segment()
-    writer.settle_group(OutcomeUnknown(f"{name_of(writer.key)}: {error}"))
-    writer.refuse_queue(error)
-    refuse_jobs(writer, error)
-    writer.tail.clear()
-    writer.wake_readers()
-
-
 async def close_later(writer: PartitionWriter) -> None:
     """Job: close what a partition that was dropped left open, behind its last step."""
-    await close_abandoned(writer)
+    await writer.close_abandoned()
 
 
 def _metered(writer: PartitionWriter, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
@@ -222,7 +205,6 @@ async def _keep_state(writer: PartitionWriter, last: Segment) -> None:
 async def delete(writer: PartitionWriter) -> None:
     """Job: fence every writer of this partition, then delete its files and its manifest."""
     context = writer.context
-    writer.deleted = True
     writer.work_failed(PartitionNotServing("it is being deleted"))
     versioned = await context.manifests.load(writer.key)
     if versioned is not NOTHING and not versioned.manifest.deleted:
@@ -231,8 +213,6 @@ async def delete(writer: PartitionWriter) -> None:
     for path in await context.files.list(f"{writer.key.topic_uuid}/{writer.key.partition}"):
         context.views.forget(path)
         await context.files.delete(path)
-    await close_abandoned(writer)  # an open descriptor would keep the space of a deleted file
+    await writer.close_abandoned()  # an open descriptor would keep the space of a deleted file
     await context.manifests.remove(writer.key, versioned)
-    writer.adopt(NOTHING)
-    writer.tail.clear()
-    writer.wake_readers()
+    writer.deleted()

@@ -379,7 +379,7 @@ class _Recovery:
                 return
         context.counters.corrupt += 1
         view = SegmentView(path, scan.seed, versioned.manifest.segments[-1].base_offset, scan.index)
-        view.next_offset, view.end_position = acknowledged, length
+        view.show_to(acknowledged, length)
         self._claim.damaged(versioned, view)
         raise CorruptLog(f"{self._place(path, scan)}; acknowledged below offset {acknowledged}")
 

@@ -1,7 +1,6 @@
 """One partition's log, as the broker uses it: append, read, offsets, time lookup."""
 
 import asyncio
-import copy
 import logging
 from bisect import bisect_right
 from functools import partial
@@ -9,14 +8,17 @@ from functools import partial
 from opentalos.log.context import LogContext
 from opentalos.log.manifest.manifest import Segment
 from opentalos.log.manifest.store import NOTHING
+from opentalos.log.metering.meter import Meter
 from opentalos.log.partition.jobs import open_now
 from opentalos.log.partition.opening import last_state
 from opentalos.log.partition.ownership_guard import SingleServerGuard
 from opentalos.log.partition.queue import name_of
+from opentalos.log.partition.state import END_CERTAIN, GONE, READABLE, State
 from opentalos.log.partition.writer import PartitionWriter
 from opentalos.log.results import (
     OFFSET_END,
     OFFSET_START,
+    AppendWaiter,
     PartitionStats,
     ReadResult,
 )
@@ -124,14 +126,13 @@ class PartitionLog:
         """Retained and total amounts; of a damaged log the total bytes are those retained."""
         await self._ready()
         writer = self.writer
-        if writer.total_bytes is None and writer.broken is None:
+        if writer.total_bytes is None and writer.damage is None:
             try:
                 state = await last_state(self._context, self.key, writer.versioned.manifest)
             except (CorruptLog, NotFound) as error:
                 _log.warning("%s: total bytes are not known: %s", name_of(self.key), error)
             else:
-                if writer.total_bytes is None:
-                    writer.total_bytes = state.total_bytes
+                writer.count_total(state.total_bytes)
         retained_bytes = sum(segment.bytes for segment in writer.versioned.manifest.sealed)
         if writer.view is not None:
             retained_bytes += writer.view.end_position
@@ -147,8 +148,42 @@ class PartitionLog:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         stamp = ProducerStamp(producer_id, epoch, 0)
         block = MessageBlock(b"", 0, format=PayloadFormat.STATE, producer=stamp)
-        self.writer.announce(block, partial(_settle, future))
+        self.announce(block, partial(_settle, future))
         await future
+
+    def announce(self, block: MessageBlock, waiter: AppendWaiter) -> None:
+        """Queue a block without messages that announces a producer's epoch. Raises: as append."""
+        self.writer.announce(block, waiter)
+
+    def accepts(self) -> TalosError | None:
+        """None, or why this log takes no put any more: the error to answer, not done.
+
+        It never accepts puts again: a partition that comes back to this server has another log.
+        """
+        return self.writer.refusal()
+
+    def range(self) -> OffsetRange:
+        """Retained durable offsets as known here, unconfirmed; see ``offsets``."""
+        return self.writer.range()
+
+    @property
+    def high_watermark(self) -> int:
+        """The next offset as known here: every message below it is durable and shown."""
+        return self.writer.next_offset
+
+    @property
+    def meter(self) -> Meter | None:
+        """What is counted but not metered yet; None: the topic is not metered."""
+        return self.writer.meter
+
+    @property
+    def served(self) -> bool:
+        """Whether this server serves the partition; False once it is handed off or deleted."""
+        return self.writer.served
+
+    def settled(self) -> bool:
+        """Whether no block may come to light below the next append: no commit, no opening."""
+        return self.writer.state in END_CERTAIN and self.writer.group is None
 
     @property
     def epoch(self) -> int:
@@ -186,23 +221,23 @@ class PartitionLog:
         versioned = await context.manifests.load(self.key)
         if versioned.version == writer.versioned.version:
             return True
-        if writer.segment is None and not writer.busy():
-            writer.known = False
+        if not writer.busy():
+            writer.manifest_changed()
         return False
 
     def _check_end_known(self, offset: int) -> None:
         """Raises: CorruptLog: the log is damaged, so its last group may reach past ``offset``."""
-        broken = self.writer.broken
-        if broken is not None and offset > self.writer.next_offset:
-            raise type(broken)(*broken.args) from broken
+        damage = self.writer.damage
+        if damage is not None and offset > self.writer.next_offset:
+            raise type(damage)(*damage.args) from damage
 
     def _reader(self, view: SegmentView) -> SegmentReader:
         return SegmentReader(self._context.files, view, name_of(self.key))
 
     async def _ready(self) -> None:
-        """Know the manifest and the durable end; opens a log that was not closed cleanly."""
+        """Know the manifest and the high watermark; opens a log that was not closed cleanly."""
         writer = self.writer
-        while not writer.known and writer.broken is None:
+        while writer.state not in READABLE and writer.state is not State.BROKEN:
             self._check_served()
             if writer.busy():
                 await writer.run(partial(open_now, writer))
@@ -215,15 +250,16 @@ class PartitionLog:
             elif not writer.busy():
                 writer.adopt(versioned)
         self._check_served()
-        if not writer.known:
+        if writer.state not in READABLE:
             raise writer.refusal() or PartitionNotServing(f"{name_of(self.key)} cannot be opened")
 
     def _check_served(self) -> None:
         """Raises: why readers have nothing to expect here any more."""
-        if self.writer.handoff_error is not None:
-            raise copy.copy(self.writer.handoff_error)
-        if self.writer.deleted:
+        state = self.writer.state
+        if state is State.DELETING or state is State.DELETED:
             raise PartitionNotServing(f"{name_of(self.key)} is being deleted")
+        if state in GONE:
+            raise self.writer.refusal() or PartitionNotServing(f"{name_of(self.key)} left")
 
     async def _confirm(self) -> None:
         """Make sure that what is known is still the truth. Raises: PartitionNotServing."""
@@ -244,31 +280,16 @@ class PartitionLog:
             and (versioned.manifest.epoch, versioned.manifest.instance) == ours
         ):
             return  # a change of our own is under way
-        if not writer.busy() and writer.segment is None and writer.broken is None:
-            writer.known = False  # somebody else changed it; look again at the next call
+        if not writer.busy():
+            writer.manifest_changed()
         raise PartitionNotServing(f"{name_of(self.key)}: the manifest changed, ask again")
 
     async def _arrival(self, offset: int, deadline_s: float) -> None:
         """Wait until there is a message at ``offset``, at most until the deadline."""
         loop, writer = asyncio.get_running_loop(), self.writer
-        while (
-            writer.next_offset == offset
-            and loop.time() < deadline_s
-            and not writer.deleted
-            and writer.handoff_error is None
-        ):
-            future: asyncio.Future[None] = loop.create_future()
-            if writer.arrivals is None:
-                writer.arrivals = []
-            writer.arrivals.append(future)
-            try:
-                async with asyncio.timeout_at(deadline_s):
-                    await future
-            except TimeoutError:
+        while writer.next_offset == offset and loop.time() < deadline_s and writer.served:
+            if not await writer.arrivals.wait(deadline_s):
                 return
-            finally:
-                if not future.done() or future.cancelled():
-                    _forget(writer, future)
 
     async def _blocks(self, wanted: Wanted) -> list[StoredBlock]:
         """Blocks from memory or storage; none if the segment was dropped meanwhile."""
@@ -319,11 +340,6 @@ class PartitionLog:
 def _segment_of(sealed: tuple[Segment, ...], offset: int) -> Segment | None:
     at = bisect_right(sealed, offset, key=lambda segment: segment.base_offset) - 1
     return sealed[at] if at >= 0 else None
-
-
-def _forget(writer: PartitionWriter, future: "asyncio.Future[None]") -> None:
-    if writer.arrivals and future in writer.arrivals:
-        writer.arrivals.remove(future)
 
 
 def _settle(future: "asyncio.Future[None]", _: int, error: TalosError | None) -> None:

@@ -1,4 +1,8 @@
-"""Blocks of one partition that wait for their commit, and the upkeep steps that wait with them."""
+"""Blocks of one partition that wait for their commit, and the jobs that wait with them.
+
+The broker appends, through ``PartitionLog``; a commit lane takes the steps. Promise I7: every block
+taken in is answered exactly once, as done, not done or unknown.
+"""
 
 import asyncio
 import copy
@@ -8,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from opentalos.log.context import LogContext
+from opentalos.log.partition.state import IllegalTransition
 from opentalos.log.results import AppendWaiter
 from opentalos.log.scheduling.lanes import CommitLane
 from opentalos.log.segment.format import BLOCK_HEADER_BYTES, block_error
@@ -34,23 +39,24 @@ def name_of(key: PartitionKey) -> str:
 
 
 class PutQueue(ABC):
-    """Queue, group in flight and jobs of one partition; a lane serves it.
+    """Queue, group in flight and jobs of one partition; a commit lane serves it.
 
-    Every block taken in is answered exactly once: by the commit of its group, or by
-    ``settle_group`` or ``refuse_queue``.
+    A block waits in ``queue``, moves to ``group`` when it is handed to a file, and leaves with one
+    call of its waiter: by the commit of its group, by ``settle_group`` or by ``refuse_queue``.
+    ``refusal_error`` is the one thing that ``append`` checks of the partition's state. It is set
+    by the events that end the acceptance of puts (damage, handoff, deletion, drop) and never
+    cleared: a partition that returns to this server gets a new writer.
     """
 
     __slots__ = (
-        "broken",
         "context",
-        "deleted",
         "group",
-        "handoff_error",
         "jobs",
         "key",
         "lane",
         "pending_bytes",
         "queue",
+        "refusal_error",
         "uses_reserve",
     )
 
@@ -61,9 +67,7 @@ class PutQueue(ABC):
         self.pending_bytes = 0  # of both
         self.lane: CommitLane | None = None
         self.jobs: deque[tuple[Job, asyncio.Future[None]]] | None = None
-        self.broken: TalosError | None = None  # why nothing can be written until a restart
-        self.deleted = False
-        self.handoff_error: TalosError | None = None  # why this server serves the partition no more
+        self.refusal_error: TalosError | None = None  # why puts are refused from now on
 
     @abstractmethod
     async def work(self) -> float:
@@ -79,14 +83,7 @@ class PutQueue(ABC):
     def append(self, block: MessageBlock, waiter: AppendWaiter) -> None:
         """Queue a block; see PartitionLog."""
         context = self.context
-        if (
-            context.full
-            or context.closing
-            or not context.started
-            or self.broken is not None
-            or self.deleted
-            or self.handoff_error is not None
-        ):
+        if context.full or context.closing or not context.started or self.refusal_error is not None:
             self._check_refusal()
         fault = block_error(block)
         if fault:
@@ -104,14 +101,9 @@ class PutQueue(ABC):
             raise refusal
 
     def refusal(self) -> TalosError | None:
-        """Why this partition takes no block; not done."""
-        if self.handoff_error is not None:
-            return copy.copy(self.handoff_error)
-        if self.broken is not None:
-            return type(self.broken)(*self.broken.args)
-        if self.deleted:
-            return PartitionNotServing(f"{name_of(self.key)} is being deleted")
-        return None
+        """None, or why this partition accepts no put: the error to answer, not done."""
+        error = self.refusal_error
+        return None if error is None else copy.copy(error)
 
     def _enqueue(self, block: MessageBlock, waiter: AppendWaiter) -> None:
         context, limits = self.context, self.context.limits
@@ -157,6 +149,11 @@ class PutQueue(ABC):
         job, future = self.jobs.popleft()
         try:
             await job()
+        except IllegalTransition as error:  # nothing was changed, but nothing can be relied on
+            _log.exception("%s: a step failed", name_of(self.key))
+            self.work_failed(error)
+            if not future.done():
+                future.set_exception(PartitionNotServing(f"{name_of(self.key)}: {error}"))
         except Exception as error:
             if not isinstance(error, TalosError):
                 _log.exception("%s: a step failed", name_of(self.key))

@@ -99,5 +99,5 @@ class PartitionRecovery:
 
 def _settled(writer: PartitionWriter) -> bool:
     """Whether it is ready, or a put or get is making it ready, or it never will be."""
-    ready = writer.known and not writer.foreign
+    ready = writer.readable and not writer.foreign
     return ready or writer.busy() or writer.refusal() is not None

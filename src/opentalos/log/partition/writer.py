@@ -1,26 +1,28 @@
-"""The writing side of one partition: queue, group commit, opening, rolling, sealing, fencing.
+"""The writer of one partition: group commit, opening, rolling.
 
-Every step that awaits storage runs in the partition's lane, one at a time, so all changes of the
-manifest come from one task. State changes happen between awaits.
+A commit lane calls ``work``; the jobs of the upkeep and of a handoff run through it as well. Every
+step that awaits storage runs in the partition's lane, one at a time, so all changes of the
+manifest come from one task. Promises: a group is acknowledged only after its commit, in a segment
+that the manifest names (I1, I2); offsets are dense (I3).
 """
 
 import asyncio
-import copy
 import logging
 from dataclasses import replace
 
 from opentalos.log.context import LogContext
-from opentalos.log.manifest.manifest import SEGMENTS_SOFT_MAX, Manifest, Segment
-from opentalos.log.manifest.store import NOTHING, VersionedManifest
-from opentalos.log.metering.meter import Mark, Meter
+from opentalos.log.manifest.manifest import Manifest, Segment
+from opentalos.log.manifest.store import VersionedManifest
+from opentalos.log.partition.decisions import Attempt, Demand, Due, judge_opening, segment_due
+from opentalos.log.partition.lifecycle import PartitionLifecycle
 from opentalos.log.partition.opening import open_partition
-from opentalos.log.partition.queue import PutQueue, name_of
+from opentalos.log.partition.queue import name_of
+from opentalos.log.partition.state import TRANSITIONS, Event, State
 from opentalos.log.results import TopicLogSettings
 from opentalos.log.scheduling.lanes import DONE, PARKED
 from opentalos.log.segment.state_format import LogState
 from opentalos.log.segment.view import SegmentView
 from opentalos.log.segment.writer import (
-    Entry,
     Group,
     OpenSegment,
     SegmentStart,
@@ -33,124 +35,50 @@ from opentalos.log.segment.writer import (
 from opentalos.model.errors import (
     CorruptLog,
     NewerFormat,
-    NotOwner,
     OutcomeUnknown,
     PartitionNotServing,
     StorageFull,
     TalosError,
-    TopicNotExist,
 )
-from opentalos.model.message import OffsetRange, PartitionKey
-from opentalos.ports.file_store import AppendFile
+from opentalos.model.message import PartitionKey
 
 _log = logging.getLogger(__name__)
 
-REOPEN_DELAY_FIRST_S = 0.01
-REOPEN_DELAY_MAX_S = 1.0
-SOFT_MAX_ROLL_FACTOR = 16  # larger segments, once a manifest has very many
 
+class PartitionWriter(PartitionLifecycle):
+    """Executes what the partition's state allows; while it is open, it alone appends.
 
-class PartitionWriter(PutQueue):
-    """Owner of a partition: while it is open, the only one who may append to its segment.
+    ``work`` takes one step at a time: a job, an opening, or a commit with the roll before it.
+    Before each commit ``segment_due`` says whether the segment is to be rolled or discarded first.
 
-    What readers need is public: manifest, durable end, view of the unsealed segment, tail.
+    One group is in flight at most. If its commit fails, the file is dead and the outcome open: the
+    next step re-opens the partition, finds in storage which blocks of the group are there,
+    acknowledges those and puts the others back into the queue. If the opening is given up, or
+    another owner wrote in between, the group is unknown and the queue is not done.
     """
 
-    __slots__ = (
-        "_attempts",
-        "_first_attempt_s",
-        "_job_turn",
-        "abandoned",
-        "adopted_s",
-        "arrivals",
-        "dropped",
-        "end_unknown",
-        "known",
-        "last_put_s",
-        "meter",
-        "next_offset",
-        "segment",
-        "settings",
-        "tail",
-        "total_bytes",
-        "traffic",
-        "upkeep_waits",
-        "versioned",
-        "view",
-    )
+    __slots__ = ("_acknowledged_end", "_attempts", "_first_attempt_s", "_job_turn")
 
     def __init__(self, context: LogContext, key: PartitionKey, settings: TopicLogSettings) -> None:
-        super().__init__(context, key, uses_reserve=settings.uses_reserve)
-        self.settings = settings
-        self.traffic = context.traffic_of(key.topic_uuid, key.partition)
-        self.segment: OpenSegment | None = None
-        self.view: SegmentView | None = None  # of the unsealed segment, also while re-opening
-        self.versioned: VersionedManifest = NOTHING
-        self.known = False  # ``held`` and ``next_offset`` are true
-        self.next_offset = 0  # the durable end: nothing at or behind it is shown
-        self.adopted_s = 0.0  # loop time at which ``held`` was read
-        self.total_bytes: int | None = None  # ever appended; None: not looked up yet
-        self.meter = Meter(settings.minute_ms) if settings.minute_ms else None
-        self.last_put_s = 0.0
-        self.tail = context.cache.tail()
-        self.arrivals: list[asyncio.Future[None]] | None = None  # readers held at the end
-        self.upkeep_waits = False  # an upkeep job is queued or under way
+        super().__init__(context, key, settings)
         self._job_turn = False
-        self.end_unknown = False  # an opening has begun, and has not come to the log's end
-        self._attempts = 0  # to open, since the last success or the last time all were told
+        self._attempts = 0  # to open, since the last success or since all waiters were answered
         self._first_attempt_s = 0.0
-        self.abandoned: list[AppendFile] | None = None  # still open, but never written again
-        self.dropped = False  # all waiters were told; what is under way changes nothing any more
+        self._acknowledged_end = 0  # no recovered log may end below it
 
-    def range(self) -> OffsetRange:
-        """Retained durable offsets; only while ``known``."""
-        return OffsetRange(self.versioned.manifest.start, self.next_offset)
+    def update_settings(self, settings: TopicLogSettings) -> None:
+        """The topic was changed; a new durability holds from the next commit on."""
+        self.settings = settings
 
-    @property
-    def foreign(self) -> bool:
-        """Whether what is known was written by another process, which may still add to it."""
-        mine = self.context.manifests.instance
-        return self.segment is None and self.known and self.versioned.manifest.instance != mine
-
-    def adopt(self, versioned: VersionedManifest) -> None:
-        """Take over a manifest without an unsealed segment as the truth."""
-        self._meter_from(versioned.manifest)
-        self.versioned, self.known, self.end_unknown = versioned, True, False
-        self.adopted_s = asyncio.get_running_loop().time()
-        self.next_offset = versioned.manifest.sealed_next
-        self.view = None
-
-    def _meter_from(self, former: Manifest) -> None:
-        """What is counted stays true as long as nobody else may have appended."""
-        meter = self.meter
-        if meter is not None and not (
-            meter.known and former.instance == self.context.manifests.instance
-        ):
-            meter.restart(former.metered or Mark(), former.start)
-
-    def forget_segment(self) -> None:
-        """The open segment takes no more writes; the next put opens the partition anew."""
-        self.segment = None
-        self.context.open_partitions.pop(self, None)
-
-    def _abandon(self, segment: OpenSegment | None) -> None:
-        """Its file is never written again, whatever its state; closed when storage answers."""
-        if segment is None:
-            return
-        if self.abandoned is None:
-            self.abandoned = []
-        self.abandoned.append(segment.file)
-
-    def work_failed(self, error: BaseException) -> None:
-        """See lanes.Worker."""
-        self._abandon(self.segment)
-        self.forget_segment()
-        super().work_failed(error)
+    def count_total(self, total_bytes: int) -> None:
+        """The bytes ever appended were read from storage; what was counted since is newer."""
+        if self.total_bytes is None:
+            self.total_bytes = total_bytes
 
     # --- the lane's side ------------------------------------------------------------------------
 
     async def work(self) -> float:
-        """One step; see lanes.Worker. Commits run in the lane, all else aside."""
+        """One step; see lanes.Worker. Commits run in the lane, all else as background tasks."""
         if self.jobs and (self._job_turn or not (self.queue or self.group)):
             self._job_turn = False
             self.context.background.start_step(self, self._job_step)
@@ -172,21 +100,36 @@ class PartitionWriter(PutQueue):
     async def write_step(self) -> float:
         """Open, or commit one group; seconds to wait before the next step."""
         segment = self.segment
-        if segment is not None and not segment.has_messages and self._outdated(segment):
-            self._abandon(segment)  # a roll would make the very same file
-            self.forget_segment()
-            segment = None
-        if segment is None:
+        due = Due.NOTHING if segment is None else self._due(segment)
+        if segment is None or due is Due.DISCARD:
+            self._discard(segment)
             return await self.open_step()
         try:
-            if self._roll_due(segment):
+            if due is Due.ROLL:
                 segment = await self._roll(segment)
             await self._commit(segment)
         except Exception as error:
             self.write_failed(error)
         return 0.0
 
+    def _due(self, segment: OpenSegment) -> Due:
+        context = self.context
+        demand = Demand(
+            self.settings.durability,
+            len(self.versioned.manifest.segments),
+            context.guard.steady(),
+            None,
+        )
+        return segment_due(segment, demand, context.limits, asyncio.get_running_loop().time())
+
+    def _discard(self, segment: OpenSegment | None) -> None:
+        if segment is not None:
+            self._move(Event.DISCARD)
+            self._abandon(segment)
+            self._forget_segment()
+
     async def _commit(self, segment: OpenSegment) -> None:
+        self._move(Event.COMMIT)
         context = self.context
         group = self.group = Group(segment.view.next_offset)
         now_ms = context.clock.wall_ms()
@@ -201,7 +144,7 @@ class PartitionWriter(PutQueue):
             context.lanes.concurrency.note(segment.durability, took_s)
             context.counters.commit_s.observe(took_s)
             if self.group is not group:
-                return  # dropped meanwhile, and its waiters were told
+                return  # dropped meanwhile, and its waiters were answered
             segment.committed(group, length)
         elif group.answered:
             await self._confirm_answers(group)
@@ -212,6 +155,7 @@ class PartitionWriter(PutQueue):
 
     def _committed(self, segment: OpenSegment, group: Group) -> None:
         """Show and acknowledge a durable group. Nothing in here may raise."""
+        self._move(Event.COMMITTED)
         context, counters = self.context, self.context.counters
         self.next_offset = group.next_offset
         self.total_bytes = segment.state.total_bytes
@@ -232,7 +176,7 @@ class PartitionWriter(PutQueue):
             traffic.payload_in += group.payload_bytes
             context.note_written(group.bytes)
             self.tail.add(group.stored, group.stored_bytes)
-            self.wake_readers()
+            self.arrivals.wake()
         self.release(group.pending_bytes)
         for _, waiter, _, base in group.entries:
             try:
@@ -261,32 +205,7 @@ class PartitionWriter(PutQueue):
             if (versioned.manifest.epoch, versioned.manifest.instance) == mine:
                 return
             reason = "another owner took over"
-        refused = PartitionNotServing(f"{name_of(self.key)}: {reason}")
-        group.answered = [
-            (waiter, base, answer and refused) for waiter, base, answer in group.answered
-        ]
-
-    def wake_readers(self) -> None:
-        """Let held readers look again."""
-        if self.arrivals:
-            arrivals, self.arrivals = self.arrivals, None
-            for future in arrivals:
-                if not future.done():
-                    future.set_result(None)
-
-    # --- failures -------------------------------------------------------------------------------
-
-    def write_failed(self, error: Exception) -> None:
-        """The file is dead: the group in flight is open, the partition must be re-opened."""
-        self._abandon(self.segment)
-        self.forget_segment()
-        self.context.counters.commit_failures += 1
-        if isinstance(error, StorageFull):
-            self.context.note_full()
-        if isinstance(error, TalosError):
-            _log.warning("%s: write failed, re-opening: %s", name_of(self.key), error)
-        else:
-            _log.exception("%s: write failed, re-opening", name_of(self.key), exc_info=error)
+        group.refuse_verdicts(PartitionNotServing(f"{name_of(self.key)}: {reason}"))
 
     # --- opening --------------------------------------------------------------------------------
 
@@ -299,17 +218,16 @@ class PartitionWriter(PutQueue):
         if self._attempts > 1 or self.group is not None:
             context.counters.reopens += 1
         try:
-            if self.handoff_error is not None:
-                raise copy.copy(self.handoff_error)
+            self._check_claimable()
             opened = await open_partition(context, self.key, self.settings, self)
         except Exception as error:
             return self._open_failed(error)
         self._attempts = 0
-        if self.dropped:
+        if self.state is State.FENCED:
             self._abandon(opened.segment)
             return 0.0
-        self.versioned, self.segment, self.known = opened.versioned, opened.segment, True
-        self.end_unknown = False
+        self._move(Event.OPENED)
+        self.versioned, self.segment = opened.versioned, opened.segment
         self.view = opened.segment.view
         self.next_offset = self.view.next_offset
         self.total_bytes = opened.segment.state.total_bytes
@@ -318,109 +236,97 @@ class PartitionWriter(PutQueue):
             self.meter.cut(self.next_offset)
         self._acknowledge_found(opened.segment)
         context.note_opened(self)
-        await close_abandoned(self)
+        await self.close_abandoned()
         return 0.0
 
-    def former_seen(self, former: Manifest) -> None:
-        """See opening.Claim. Only if nobody wrote in between do offsets identify our blocks.
+    def _check_claimable(self) -> None:
+        """Raises: why puts are refused, if the state allows no opening."""
+        refusal = self.refusal()
+        if refusal is not None and (self.state, Event.CLAIM) not in TRANSITIONS:
+            raise refusal
 
-        A released partition may have come back meanwhile: then it has another writer here.
+    def former_seen(self, former: Manifest) -> None:
+        """See opening.Claim. Only if no other process wrote in between do offsets identify our
+        blocks. A partition that left meanwhile may have another writer here, so it is not claimed.
         """
+        self._check_claimable()
+        self._acknowledged_end = self.next_offset if self.readable else 0
+        self._move(Event.CLAIM)
         self._meter_from(former)
-        self.end_unknown = True
-        if former.instance != self.context.manifests.instance or self.handoff_error is not None:
+        if former.instance != self.context.manifests.instance:
             self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: another owner took over"))
 
     def recovered(self, next_offset: int) -> None:
         """See opening.Claim: what the fenced file does not hold was not done and goes back.
 
-        A zero-message block cannot be told by its offset; it is repeated, which is harmless.
+        A zero-message block is repeated, which is harmless.
         """
-        if self.known and next_offset < self.next_offset:
+        if next_offset < self._acknowledged_end and self.state is not State.FENCED:
             raise CorruptLog(
                 f"{name_of(self.key)}: the recovered log ends at offset {next_offset}, but "
-                f"everything below {self.next_offset} was acknowledged"
+                f"everything below {self._acknowledged_end} was acknowledged"
             )
-        group = self.group
-        if group is None:
-            return
-        entries, followers = group.entries, group.followers
-        group.entries, lost = _found(entries, next_offset)
-        group.followers, lost_followers = _found(followers, next_offset)
-        lost += lost_followers
-        group.pending_bytes -= sum(entry[2] for entry in lost)
-        self.queue.extendleft((block, waiter, size) for block, waiter, size, _ in reversed(lost))
+        if self.group is not None:
+            self.queue.extendleft(reversed(self.group.keep_found(next_offset)))
 
     def damaged(self, versioned: VersionedManifest, view: SegmentView | None) -> None:
         """See opening.Claim: valid blocks stay readable."""
+        if self.state is State.FENCED:
+            return
+        self._move(Event.READABLE)
         if view is None:
-            self.adopt(versioned)
+            self._take(versioned)
             return
         self._meter_from(versioned.manifest)
-        self.versioned, self.view, self.known = versioned, view, True
+        self.versioned, self.view = versioned, view
         self.next_offset = max(self.next_offset, view.next_offset)
 
     def _acknowledge_found(self, segment: OpenSegment) -> None:
         """The rest of the failed group lies in the new, registered segment."""
         group, self.group = self.group, None
-        self.wake_readers()
-        if group is None:
-            return
-        group.bytes = group.messages = group.stored_bytes = 0
-        group.stored = []
-        group.next_offset = self.next_offset
-        self._committed(segment, group)
+        self.arrivals.wake()
+        if group is not None:
+            group.recovered(self.next_offset)
+            self._committed(segment, group)
 
     def _open_failed(self, error: Exception) -> float:
-        """Try again later, or give up and tell every waiter."""
-        context, limits = self.context, self.context.limits
+        """Try again later, or give up and answer every waiter."""
+        context = self.context
         if isinstance(error, TalosError):
             _log.warning("%s: opening failed: %s", name_of(self.key), error)
         else:
             _log.exception("%s: opening failed", name_of(self.key), exc_info=error)
         if isinstance(error, CorruptLog | NewerFormat):
-            self.broken = error
-            self.refuse_queue(type(error)(*error.args))
-        elif isinstance(error, StorageFull):
+            self._opening_damaged(error)
+        elif self.state is not State.FENCED:
+            self._move(Event.OPEN_FAILED)
+        if isinstance(error, StorageFull):
             context.note_full()
-            self.refuse_queue(StorageFull(str(error)))
-        refused: TalosError = PartitionNotServing(f"{name_of(self.key)}: {error}")
-        lasting = self.broken is not None or context.closing or self.deleted
-        if isinstance(error, NotOwner | TopicNotExist):
-            refused, lasting = error, True
-        lasting = lasting or self.handoff_error is not None
         tried_s = asyncio.get_running_loop().time() - self._first_attempt_s
-        lasting = lasting or tried_s > limits.recover_deadline_s
-        if not lasting and self._attempts < limits.reopen_attempts_max:
-            if self.queue or self.group is not None:
-                return min(REOPEN_DELAY_FIRST_S * 2.0**self._attempts, REOPEN_DELAY_MAX_S)
-            return 0.0
+        final = context.closing or self.refusal_error is not None
+        verdict = judge_opening(
+            Attempt(name_of(self.key), error, self._attempts, tried_s, final), context.limits
+        )
+        if verdict.queue_error is not None:
+            self.refuse_queue(verdict.queue_error)
+        if verdict.refusal is None:
+            return verdict.delay_s if self.queue or self.group is not None else 0.0
         self._attempts = 0
         self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: {error}"))
-        self.refuse_queue(refused)
+        self.refuse_queue(verdict.refusal)
         return 0.0
 
-    def _outdated(self, segment: OpenSegment) -> bool:
-        """Whether the topic's durability was changed: no put may be acknowledged at the old one."""
-        return segment.durability is not self.settings.durability
-
-    def _roll_due(self, segment: OpenSegment) -> bool:
-        if not segment.has_messages:
-            return False
-        if self._outdated(segment):
-            return True
-        limits = self.context.limits
-        size, age_s = limits.segment_bytes_max, limits.segment_age_max_s
-        if len(self.versioned.manifest.segments) > SEGMENTS_SOFT_MAX:
-            size, age_s = size * SOFT_MAX_ROLL_FACTOR, age_s * SOFT_MAX_ROLL_FACTOR
-        if not self.context.guard.steady():  # the roll needs the coordination, so it waits
-            return segment.view.end_position >= limits.segment_bytes_hard_max
-        if segment.view.end_position >= min(size, limits.segment_bytes_hard_max):
-            return True
-        return asyncio.get_running_loop().time() - segment.opened_s >= age_s
+    def _opening_damaged(self, error: TalosError) -> None:
+        """Nothing is written until a restart."""
+        if self.state is not State.FENCED:
+            self._move(Event.OPEN_DAMAGED)
+        self.damage = error
+        if self.refusal_error is None:
+            self.refusal_error = type(error)(*error.args)
 
     async def _roll(self, old: OpenSegment) -> OpenSegment:
         """Seal the segment and register the next one with one change of the manifest."""
+        self._move(Event.ROLL)
         context = self.context
         state = LogState.decode(old.state.encode())
         start = SegmentStart(old.epoch, old.view.next_offset, state, [])
@@ -436,8 +342,9 @@ class PartitionWriter(PutQueue):
         except TalosError:
             await delete_if_gone(context, self.key, new.view.path)
             raise
-        if self.dropped:
+        if self.state is State.FENCED:
             raise PartitionNotServing("dropped while it rolled")
+        self._move(Event.ROLLED)
         self.versioned, self.segment, self.view = versioned, new, new.view
         self.abandoned = None
         context.counters.rolls += 1
@@ -446,24 +353,16 @@ class PartitionWriter(PutQueue):
         write_side_index_soon(context, self.key, old.view.path, side)
         return new
 
+    async def close_abandoned(self) -> None:
+        """Close the files that are never written again, so that no descriptor stays open."""
+        files, self.abandoned = self.abandoned, None
+        for file in files or ():
+            try:
+                await file.close()
+            except TalosError:  # most are dead, which is why they were abandoned
+                _log.debug("%s: an abandoned file was dead", name_of(self.key))
+
 
 def marked(writer: PartitionWriter, manifest: Manifest) -> Manifest:
     """The manifest with how far metering is now."""
     return manifest if writer.meter is None else replace(manifest, metered=writer.meter.mark)
-
-
-async def close_abandoned(writer: PartitionWriter) -> None:
-    """Let go of the files that are never written again, so that no descriptor stays open."""
-    files, writer.abandoned = writer.abandoned, None
-    for file in files or ():
-        try:
-            await file.close()
-        except TalosError:  # most are dead, which is why they were given up
-            _log.debug("%s: a file given up was dead", name_of(writer.key))
-
-
-def _found(entries: list[Entry], next_offset: int) -> tuple[list[Entry], list[Entry]]:
-    """Entries that lie in a log which ends at ``next_offset``, and those that do not."""
-    found = [e for e in entries if e[0].messages and e[3] + e[0].messages <= next_offset]
-    lost = [e for e in entries if not e[0].messages or e[3] + e[0].messages > next_offset]
-    return found, lost

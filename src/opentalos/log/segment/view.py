@@ -41,6 +41,10 @@ class SegmentView:
         self.hint_offset = -1  # where the last reader stopped, so the next one need not search
         self.hint_position = 0
 
+    def show_to(self, next_offset: int, end_position: int) -> None:
+        """Readers may see what lies below these bounds."""
+        self.next_offset, self.end_position = next_offset, end_position
+
     def position_of(self, offset: int) -> int:
         """A place at or before the block that contains ``offset``."""
         if offset == self.hint_offset:
@@ -162,7 +166,7 @@ class ViewCache:
     def put(self, path: str, side: SideIndex) -> SegmentView:
         """Keep the view of a segment whose side index is at hand."""
         view = SegmentView(path, side.seed, side.base_offset, side.sparse)
-        view.next_offset, view.end_position = side.next_offset, side.segment_bytes
+        view.show_to(side.next_offset, side.segment_bytes)
         self._views[path] = view
         if len(self._views) > VIEWS_MAX:
             self._views.popitem(last=False)

@@ -74,6 +74,36 @@ class Group:
         self.stored_bytes = 0  # what ``stored`` counts in the tail cache
         self.pending_bytes = 0  # of everything taken from the queue
 
+    def keep_found(self, next_offset: int) -> list[Queued]:
+        """Keep what lies in a log that ends at ``next_offset``; return the rest, in order.
+
+        A zero-message block cannot be recognised by its offset: it goes into the rest.
+        """
+        self.entries, lost = _found(self.entries, next_offset)
+        self.followers, lost_followers = _found(self.followers, next_offset)
+        lost += lost_followers
+        self.pending_bytes -= sum(entry[2] for entry in lost)
+        return [(block, waiter, size) for block, waiter, size, _ in lost]
+
+    def recovered(self, next_offset: int) -> None:
+        """What is left lies in the new segment, counted and cached with its tail already."""
+        self.bytes = self.messages = self.stored_bytes = 0
+        self.stored = []
+        self.next_offset = next_offset
+
+    def refuse_verdicts(self, refused: TalosError) -> None:
+        """Answer ``refused`` where the producer table gave another error."""
+        self.answered = [
+            (waiter, base, answer and refused) for waiter, base, answer in self.answered
+        ]
+
+
+def _found(entries: list[Entry], next_offset: int) -> tuple[list[Entry], list[Entry]]:
+    """Entries that lie in a log which ends at ``next_offset``, and those that do not."""
+    found = [e for e in entries if e[0].messages and e[3] + e[0].messages <= next_offset]
+    lost = [e for e in entries if not e[0].messages or e[3] + e[0].messages > next_offset]
+    return found, lost
+
 
 class OpenSegment:
     """A segment this process may append to, with the log state at its end."""

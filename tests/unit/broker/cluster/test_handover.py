@@ -142,7 +142,7 @@ def test_many_recoveries_wait_at_the_same_time(run: Run) -> None:
         a.crash()
         await bed.assign(topic.uuid, ["b"] * 250)
         await asyncio.sleep(3.0)
-        assert sum(log.writer.known for log in b.broker.context.log._partitions.values()) == 250
+        assert sum(log.writer.readable for log in b.broker.context.log._partitions.values()) == 250
 
     run(scenario)
 

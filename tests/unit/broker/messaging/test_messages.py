@@ -43,17 +43,10 @@ def topic(partitions: int = 4, consumer_partitions: int = 6) -> Topic:
     )  # fmt: skip
 
 
-class Writer:
-    """What a route asks of it."""
-
-    handoff_error: TalosError | None = None
-
-
 class Log:
     """Appends are answered when a test says so; reads return what it sets."""
 
     def __init__(self) -> None:
-        self.writer = Writer()
         self.appended: list[MessageBlock] = []
         self.waiters: list[Callable[[int, TalosError | None], None]] = []
         self.errors: list[TalosError | None] = []  # of the next appends
@@ -61,6 +54,9 @@ class Log:
         self.range = OffsetRange(0, 0)
         self.cached = True
         self.reads: list[tuple[int, int, int, float]] = []
+
+    def accepts(self) -> TalosError | None:
+        return None
 
     def append(self, block: MessageBlock, waiter: Any) -> None:
         error = self.errors.pop(0) if self.errors else None

@@ -183,7 +183,7 @@ async def test_learning_recovers_what_is_unsealed_and_opens_nothing_else() -> No
     bed.store.update_topic(TOPIC)
     bed.store.recover_soon(PartitionKey(TOPIC.topic_uuid, partition) for partition in range(4))
     logs = [bed.log(partition) for partition in range(4)]
-    await until(lambda: all(log.writer.known and not log.writer.foreign for log in logs))
+    await until(lambda: all(log.writer.readable and not log.writer.foreign for log in logs))
     assert [log.writer.segment is not None for log in logs] == [False, False, True, True]
     assert [log.epoch for log in logs] == [2, 2, 2, 2]
     await bed.store.close()

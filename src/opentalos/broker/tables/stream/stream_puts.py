@@ -79,7 +79,7 @@ class StreamPuts:
         if block.messages:
             log.append(block, waiter)
         else:
-            log.writer.announce(block, waiter)
+            log.announce(block, waiter)
 
     async def _ask(
         self, address: str, what: tuple[Topic, int, MessageBlock], waiter: AppendWaiter
