@@ -101,7 +101,7 @@ def talos() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command; an error becomes one line on stderr, never a stack trace."""
+    """Run the command; an error becomes a line on stderr, never a stack trace."""
     try:
         status = talos.main(prog_name="talos", standalone_mode=False)
         sys.stdout.flush()
@@ -119,7 +119,7 @@ def main() -> NoReturn:
     except OSError as error:
         _fail(_os_text(error))
     except Exception as error:  # a defect; still no stack trace
-        _fail(f"unexpected {type(error).__name__}: {error}")
+        _fail(" ".join(f"unexpected {type(error).__name__}: {error}".split()))
     _end(status if isinstance(status, int) else 0)
 
 
@@ -131,7 +131,10 @@ def _os_text(error: OSError) -> str:
 
 
 def _fail(text: str, status: int = EXIT_FAILURE) -> NoReturn:
-    click.echo(f"talos: {' '.join(text.split())}", err=True)
+    """Print an error and exit; a list of problems is one line per problem."""
+    for line in text.splitlines() or [""]:
+        if shown := " ".join(line.split()):
+            click.echo(f"talos: {shown}", err=True)
     _end(status)
 
 

@@ -57,7 +57,23 @@ def test_errors_are_lines_and_exit_codes(
     assert "Traceback" not in shown.err
 
 
-def test_an_unreadable_server_json_is_said_so(
+def test_each_problem_has_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "talos.toml"
+    path.write_text("[server]\nlistn = 'x'\n[nonsense]\n")
+    monkeypatch.setattr("sys.argv", ["talos", "config", "check", str(path)])
+    with pytest.raises(SystemExit) as caught:
+        entry.main()
+    assert caught.value.code == 1
+    key, section = capsys.readouterr().err.splitlines()
+    assert key.startswith(f"talos: {path}: ")
+    assert "listn" in key
+    assert section.startswith(f"talos: {path}: ")
+    assert "nonsense" in section
+
+
+def test_an_unreadable_server_json_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "server.json").write_text(json.dumps([]))
@@ -67,7 +83,7 @@ def test_an_unreadable_server_json_is_said_so(
     assert "server.json: " in capsys.readouterr().err
 
 
-def test_without_the_key_file_the_option_is_named(
+def test_a_missing_key_file_names_the_option(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "server.json").write_text(json.dumps({"url": "http://127.0.0.1:1"}))
