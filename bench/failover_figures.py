@@ -89,7 +89,7 @@ def _kill(cluster: Cluster, topic: BenchTopic, prober: Prober, victim: str, kill
     detected_s = 0.0
     opened: dict[int, tuple[float, list[float]]] = {}
     for at_s, text in lines:
-        if text.startswith(f"{victim} at ") and "refuses connections" in text:
+        if text.startswith(f"server {victim} at ") and "refuses connections" in text:
             detected_s = min(detected_s or at_s, at_s)
         elif (found := _RECOVERED.match(text)) and found[1] == uuid:
             opened[int(found[2])] = (at_s, [float(found[place]) for place in (3, 4, 5)])

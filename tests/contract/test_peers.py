@@ -263,7 +263,7 @@ async def test_a_silent_listener_does_not_refuse() -> None:
 
 
 async def test_a_full_backlog_does_not_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opentalos.adapters.peer_http.peers._LOOK_S_MAX", 0.1)
+    monkeypatch.setattr("opentalos.adapters.peer_http.peers._PROBE_S_MAX", 0.1)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -281,7 +281,7 @@ async def test_a_full_backlog_does_not_refuse(monkeypatch: pytest.MonkeyPatch) -
 async def test_after_close_nothing_is_sent() -> None:
     async with scripted(answer_all) as other, peers() as here:
         await here.close()
-        with pytest.raises(StoreUnavailable, match="ends"):
+        with pytest.raises(StoreUnavailable, match="stopping"):
             await here.forward(other.address, REQUEST)
 
 

@@ -1,4 +1,9 @@
-"""The coordinator: consumer groups of all topics, leases in memory, grants and commits in rows."""
+"""Coordinator: leases and checkpoints of the consumer groups that one server coordinates.
+
+The broker's consumer use cases call it for groups that the ring assigns to this server. Leases
+live in memory, grants and commits in rows. Only the holder of a lease moves a committed offset
+(promise I5).
+"""
 
 import asyncio
 import logging
@@ -58,9 +63,10 @@ class Coordinator:
 
     Behaviour per call: docs/protocol/consumers.md#server-behaviour.
 
-    Rows decide: a grant, release or commit is a compare-and-set, and nobody is told a checkpoint,
-    nor that a commit or lock succeeded or that a commit was refused, from memory alone. Memory
-    answers renewals and who works in a group.
+    Rows decide: a grant, release or commit is a compare-and-set on the partition's row, so a
+    coordinator that was replaced loses. A checkpoint, a granted lock and an accepted or refused
+    commit are never reported from memory alone. Memory answers renewals and who works in a group.
+    A new coordinator treats each lease that it finds in a row as live for a full ``lease_s``.
     """
 
     def __init__(self, rows: RowStore, clock: Clock, limits: GroupLimits, server: str = "") -> None:
@@ -72,11 +78,11 @@ class Coordinator:
         self.counters = GroupCounters()
 
     async def start(self) -> None:
-        """Open the table; leases of a former coordinator run from now."""
+        """Open the table; leases of the former coordinator count from now."""
         await self.directory.start()
 
     async def close(self) -> None:
-        """Finish the writes under way."""
+        """Finish the writes in flight."""
         await self.directory.close()
         await self._writer.close()
 
@@ -87,7 +93,7 @@ class Coordinator:
         self.directory.forget(keeps)
 
     def forget_all(self) -> None:
-        """This server's session lapsed: others may have taken every group over."""
+        """This server's session lapsed: other servers may coordinate every group by now."""
         self.directory.forget(lambda group: False)
 
     # --- workers -------------------------------------------------------------------------------
@@ -133,8 +139,8 @@ class Coordinator:
     ) -> Sequence[int]:
         """Refresh the worker and its partitions; return those of them it does not hold.
 
-        An expired worker lease is made anew, since clients never lock again; a listed partition
-        is granted again if nobody else holds it. Raises: TooManyConsumers.
+        An expired worker lease is created again, since clients never lock again; a listed partition
+        is granted again if no other worker holds it. Raises: TooManyConsumers.
         """
         group = await self.directory.find_or_create(user)
         self._seat(group, seat)
@@ -219,7 +225,7 @@ class Coordinator:
         now_s = _now()
         parts = [group.partition(partition) for partition in wanted]
         if any(part.expired_of_another(seat.worker, now_s) for part in parts):
-            await self.directory.confirm(group)  # a lease may go on at another server
+            await self.directory.confirm(group)  # the lease may have been renewed at another server
         writes = [
             Grant(
                 *self._write_args(group, partition, seat.worker),
@@ -234,7 +240,9 @@ class Coordinator:
         granted: list[int] = []
         for partition, write, outcome in zip(wanted, writes, outcomes, strict=True):
             if isinstance(outcome, TalosError):
-                _LOG.warning("grant of partition %d to %s: %s", partition, seat.worker, outcome)
+                _LOG.warning(
+                    "could not grant partition %d to worker %s: %s", partition, seat.worker, outcome
+                )
             elif isinstance(outcome, BaseException):
                 raise outcome
             elif write.granted:

@@ -1,4 +1,7 @@
-"""Which consumer groups this server coordinates: read from rows at first use, then in memory."""
+"""GroupDirectory: the consumer groups that this server coordinates, in memory.
+
+A group is read from its rows at first use; the coordinator and the use cases find it here.
+"""
 
 import asyncio
 import logging
@@ -30,7 +33,7 @@ from opentalos.ports.clock import Clock
 from opentalos.ports.row_store import Row
 
 _LOG = logging.getLogger("opentalos.group")
-LOOKS_MAX = 3  # reads of a group whose rows others change meanwhile
+READS_MAX = 3  # of a group whose rows other servers change meanwhile
 CLEAR_PASSES_MAX = 5  # over the rows of a deleted group; two remove all unless others write
 REMOVE_PASSES_MAX = 1_000  # pages of rows of one deleted topic
 
@@ -52,10 +55,10 @@ class GroupFigures(NamedTuple):
 
 
 class GroupDirectory:
-    """Finds, makes and removes groups.
+    """Finds, creates and removes groups.
 
-    Only groups that exist are kept, so no group is called unknown without a look at its rows. A
-    lease found in a row counts as live for a full ``lease_s``, since until then its worker may
+    Only groups that exist are kept, so a group is reported as unknown only after reading its rows.
+    A lease found in a row counts as live for a full ``lease_s``, since until then its worker may
     have renewed it elsewhere: from the load, or from this server's start if no other server has
     used the group since.
     """
@@ -68,15 +71,15 @@ class GroupDirectory:
         self._topics: dict[str, dict[str, GroupState]] = {}
         self._loading: dict[GroupKey, asyncio.Task[GroupState | None]] = {}
         self._tasks: set[asyncio.Task[GroupState | None]] = set()
-        self._started_s: float | None = None  # None: this server has given up groups since
+        self._started_s: float | None = None  # None: this server has dropped groups since
 
     async def start(self) -> None:
-        """Open the table; leases of a former coordinator run from now."""
+        """Open the table; leases of the former coordinator count from now."""
         await self.rows.open()
         self._started_s = _now()
 
     async def close(self) -> None:
-        """Give up loading."""
+        """Abandon loads in flight."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -97,7 +100,7 @@ class GroupDirectory:
     # --- finding -------------------------------------------------------------------------------
 
     async def find(self, user: GroupUser) -> GroupState | None:
-        """The group, or None if nobody has used it.
+        """The group, or None if it was never used.
 
         Raises: PermissionDenied: it belongs to another tenant.
         """
@@ -115,19 +118,21 @@ class GroupDirectory:
         return group
 
     async def use(self, user: GroupUser) -> GroupState | None:
-        """The group, and no other server can delete it from now on; None if nobody has used it.
+        """The group, which no other server can delete from now on; None if it was never used.
 
         Raises: PermissionDenied; Unavailable.
         """
-        for _ in range(LOOKS_MAX):
+        for _ in range(READS_MAX):
             group = await self.find(user)
             if group is None or group.coordinator == self._server:
                 return group
             claim = ClaimGroup(group, self._server)
             try:
                 await self._writer.write(claim)
-            except OutcomeUnknown as error:  # what the caller wanted has not begun
-                raise StoreUnavailable(f"the group could not be taken over: {error}") from error
+            except OutcomeUnknown as error:  # the caller's own work has not started
+                raise StoreUnavailable(
+                    f"could not take over consumer group {user.key.group}: {error}"
+                ) from error
             if group.exists and not claim.moved and not group.forgotten:
                 return group
             self._drop(group)
@@ -148,7 +153,7 @@ class GroupDirectory:
 
     async def look(self, user: GroupUser) -> GroupState | None:
         """Like ``find``, with every row as it is stored now."""
-        for _ in range(LOOKS_MAX):
+        for _ in range(READS_MAX):
             group = await self.find(user)
             if group is None:
                 return None
@@ -167,8 +172,8 @@ class GroupDirectory:
             raise PartitionNotServing(f"consumer group {group.key.group} has just moved")
 
     async def stored(self, user: GroupUser, partition: int) -> PartitionRow | None:
-        """A partition's row as it is stored now; None if nobody has used the group."""
-        for _ in range(LOOKS_MAX):
+        """A partition's stored row, read now; None if the group was never used."""
+        for _ in range(READS_MAX):
             group = await self.find(user)
             if group is None:
                 return None
@@ -192,7 +197,7 @@ class GroupDirectory:
         try:
             await self._writer.write(DeleteGroup(group, self._server, _now))
         except OutcomeUnknown:
-            self._drop(group)  # the rows tell
+            self._drop(group)  # the rows decide
             raise
         except TalosError:
             group.deleted = False
@@ -204,7 +209,7 @@ class GroupDirectory:
             _LOG.warning("rows of deleted group %s are left: %s", user.key.group, error)
 
     async def delete_topic(self, topic_uuid: str) -> None:
-        """Remove every group of a topic that is gone; idempotent, on any server."""
+        """Remove every group of a deleted topic; idempotent, on any server."""
         self.forget_topic(topic_uuid)
         for _ in range(REMOVE_PASSES_MAX):
             rows = await self.rows.of_topic(topic_uuid)
@@ -214,13 +219,13 @@ class GroupDirectory:
         raise StoreUnavailable(f"consumer groups of topic {topic_uuid} are left")
 
     def forget_topic(self, topic_uuid: str) -> None:
-        """Nothing of a topic that is gone stays in memory."""
+        """Drop everything of a deleted topic from memory."""
         for group in list(self._topics.get(topic_uuid, {}).values()):
             self._drop(group)
 
     def forget(self, keeps: Callable[[str], bool]) -> None:
-        """Keep only groups that the server goes on coordinating, by name; the others are read
-        anew when they come back. Writes through forgotten ones are refused."""
+        """Keep only groups that this server still coordinates, by name; the others are read
+        again when they return. Writes through forgotten ones are refused."""
         self._started_s = None
         for groups in list(self._topics.values()):
             for group in list(groups.values()):
@@ -249,13 +254,13 @@ class GroupDirectory:
         await self._writer.write(CreateGroup(entry, wanted))
 
     async def _clear(self, key: GroupKey) -> None:
-        """Remove what is left of a deleted group; one that is alive is not touched."""
+        """Remove the rows of a deleted group; an existing group is not touched."""
         for _ in range(CLEAR_PASSES_MAX):
             rows = await self.rows.of_group(key)
             own = _own(rows)
             if not rows or (own and not GroupRow.decode(own.cells).deleting):
                 return
-            # The own row goes last: until then another server knows what the others are.
+            # The group's own row goes last: until then another server can tell what the others are.
             await self._remove(rows[1:] if own and len(rows) > 1 else rows)
         raise StoreUnavailable(f"rows of the former consumer group {key.group} are left")
 
@@ -263,7 +268,7 @@ class GroupDirectory:
         await asyncio.gather(*(self._writer.write(RemoveRow(row, _decoder(row))) for row in rows))
 
     def _is_current(self, group: GroupState, own: Row | None) -> bool:
-        """Whether memory still tells about this group; else it is dropped, to be read anew."""
+        """Whether the copy in memory is current; else it is dropped, to be read again."""
         if group.forgotten:
             return False
         changed = own is not None and group.row.see(own)

@@ -1,4 +1,4 @@
-"""Reads the rows of consumer groups as they are stored now, whoever coordinates the groups."""
+"""GroupRows: reads the stored rows of consumer groups, whichever server coordinates them."""
 
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How far consumer groups are, always as the rows tell now."""
+"""GroupProgress: committed offsets of consumer groups, always read from the rows."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class StoredOffset(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a group is on a partition, and who holds it (empty: nobody)."""
+    """Committed offset of a group on a partition, and its holder (empty: none)."""
 
     worker: str
     address: str
@@ -25,13 +25,13 @@ class Progress(NamedTuple):
 
 
 class GroupProgress:
-    """Reads checkpoints; no group comes into being by it."""
+    """Reads checkpoints; it never creates a group."""
 
     def __init__(self, rows: GroupRows, directory: GroupDirectory) -> None:
         self._rows, self._directory = rows, directory
 
     async def checkpoint(self, user: GroupUser, partition: int) -> StoredOffset:
-        """Last committed offset, whoever wrote it; -1: none."""
+        """The last committed offset, by any server; -1: none."""
         row = await self._directory.stored(user, partition) or PartitionRow()
         return StoredOffset(row.checkpoint, row.epoch)
 

@@ -19,7 +19,7 @@ _PARTITION = struct.Struct(">I")
 
 
 class GroupKey(NamedTuple):
-    """Names a consumer group for ever: a recreated topic has another uuid."""
+    """Names a consumer group uniquely: a recreated topic has another uuid."""
 
     topic_uuid: str
     group: str
@@ -30,7 +30,7 @@ class GroupRow:
     """A group on a topic: it belongs to the tenant that first used it.
 
     ``coordinator`` is the server that used it last; one that takes the group over writes itself
-    here first, so that nobody else can delete it. ``deleting``: the group does not exist any more,
+    here first, so that no other can delete it. ``deleting``: the group does not exist any more,
     only rows of it may be left.
     """
 

@@ -1,4 +1,8 @@
-"""Writes rows by compare-and-set, many at once: one call in flight, the next takes what queued."""
+"""RowWriter: writes rows of groups by compare-and-set, in batches.
+
+The coordinator and the directory hand it writes that decide at their commit point; while one call
+to the store is in flight, further writes queue for the next.
+"""
 
 import asyncio
 from collections import deque
@@ -34,7 +38,7 @@ class RowValue(Protocol):
 
 V = TypeVar("V", bound=RowValue)
 DELETE = object()  # a decision: remove the row
-LOOK = object()  # a decision: read the row first, then decide again
+READ_AGAIN = object()  # a decision: read the row first, then decide again
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +59,7 @@ class RowEntry(Generic[V]):
 
     def see(self, row: Row | None) -> bool:
         """Take over what a read found, unless it is older than a write that has returned since;
-        True if somebody else has changed the row."""
+        True if another server has changed the row."""
         if row is None:
             self.stale = self.stale or self.version != ABSENT
             return False
@@ -70,16 +74,16 @@ class RowEntry(Generic[V]):
 class Write(Protocol):
     """One intended write; ``decide`` runs at the commit point, when the row is not in flight.
 
-    ``decide`` returns the new value, DELETE, LOOK (at most once), or None for nothing to write; it
-    may raise to refuse. ``written`` runs once the store has it, before anybody else decides on the
-    row; ``looked`` when the copy was read again, with whether the row had changed.
+    ``decide`` returns the new value, DELETE, READ_AGAIN (at most once), or None for nothing to
+    write; it may raise to refuse. ``written`` runs once the store has it, before the next write of
+    the row decides; ``reread`` when the copy was read again, with whether the row had changed.
     """
 
     @property
     def entry(self) -> RowEntry[Any]: ...
     def decide(self) -> Any: ...
     def written(self) -> None: ...
-    def looked(self, changed: bool) -> None: ...
+    def reread(self, changed: bool) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +104,14 @@ class _Queued:
 
 
 class RowWriter:
-    """All writes of the table ``groups``. Each row has at most one write in flight."""
+    """All writes of the table ``groups``; one task, each row has at most one write in flight.
+
+    A write waits in the queue, is decided, is in flight, and ends as written, refused, not done or
+    unknown. Writes of different rows go to the store in one batch; those of a row that is in flight
+    wait in order, so each decides on what the one before has stored. A conflict reads the row
+    again and decides again, a bounded number of times. An unknown outcome is repeated identically,
+    under the same write id; if it stays unknown, the row is read again before its next use.
+    """
 
     def __init__(self, rows: RowStore, clock: Clock) -> None:
         self._rows, self._clock = rows, clock
@@ -113,12 +124,12 @@ class RowWriter:
         """Return True once written, False if ``decide`` found nothing to write.
 
         Raises: whatever ``decide`` raises, Unavailable: not done; OutcomeUnknown: the identical
-            write was repeated in vain, and the row is read again before it is used.
+            write was repeated without success, and the row is read again before it is used.
         """
         if self._closed:
             raise StoreUnavailable("the coordinator is closed")
         if len(self._queue) >= QUEUE_MAX:
-            raise ExcessivePending(f"{len(self._queue)} checkpoint writes already wait")
+            raise ExcessivePending(f"{len(self._queue)} checkpoint writes wait already")
         queued = _Queued(write, asyncio.get_running_loop().create_future())
         self._queue.append(queued)
         if self._task is None or self._task.done():
@@ -126,7 +137,7 @@ class RowWriter:
         return await queued.done
 
     async def close(self) -> None:
-        """Refuse new writes and finish the others; after ``CLOSE_S`` they are given up.
+        """Refuse new writes and finish the others; after ``CLOSE_S`` they are abandoned.
 
         What was in flight then is unknown, what was queued is not done.
         """
@@ -180,7 +191,7 @@ class RowWriter:
                 entry = queued.write.entry
                 before = entry.version
                 entry.load(row)
-                queued.write.looked(entry.version != before)
+                queued.write.reread(entry.version != before)
         except TalosError as error:
             self._flight = [queued for queued in self._flight if queued not in stale]
             for queued in stale:
@@ -198,7 +209,7 @@ class RowWriter:
                 queued.finish(False)
                 continue
             entry = queued.write.entry
-            if value is LOOK:
+            if value is READ_AGAIN:
                 entry.stale = True
                 self._queue.appendleft(queued)
                 continue
@@ -236,7 +247,7 @@ class RowWriter:
     def _settle(
         self, batch: list[_Queued], outcomes: Sequence[int | TalosError], *, first: bool
     ) -> list[_Queued]:
-        """Answer what is known; return what has to be repeated identically.
+        """Report what is known; return what must be repeated identically.
 
         After an unknown outcome, nothing but success says what happened: a conflict may be due
         to this very write, and a refusal only concerns the repeat.

@@ -26,7 +26,7 @@ class Worker:
 class GroupPartition:
     """A group on a partition: its row, and until when the owner in it holds the lease.
 
-    An owner whose lease ran out stays in the row until somebody else takes the partition.
+    An owner whose lease expired stays in the row until another worker takes the partition.
     """
 
     row: RowEntry[PartitionRow]
@@ -34,7 +34,7 @@ class GroupPartition:
 
     @property
     def value(self) -> PartitionRow:
-        """The row's content; of an absent row: nobody, no checkpoint."""
+        """The row's content; of an absent row: no owner, no checkpoint."""
         return self.row.value or PartitionRow()
 
     def seen(self, row: Row, lease_until_s: float) -> None:
@@ -43,11 +43,11 @@ class GroupPartition:
             self.expires_s = lease_until_s
 
     def expired_of_another(self, worker: str, now_s: float) -> bool:
-        """Whether the worker could take the partition only because somebody's lease ran out."""
+        """Whether the worker could take the partition only because another lease expired."""
         return self.value.owner not in ("", worker) and now_s >= self.expires_s
 
     def holder(self, now_s: float) -> str:
-        """Worker with a live lease; empty if nobody has one."""
+        """The worker with a live lease; empty: none."""
         return self.value.owner if now_s < self.expires_s else ""
 
 
@@ -59,7 +59,7 @@ class GroupState:
     row: RowEntry[GroupRow]
     workers: dict[str, Worker] = field(default_factory=dict)
     partitions: dict[int, GroupPartition] = field(default_factory=dict)
-    # Writes through this object are refused while the group is being deleted, and for ever once
+    # Writes through this object are refused while the group is being deleted, and permanently once
     # this server has stopped coordinating it.
     deleted: bool = False
     forgotten: bool = False
@@ -71,12 +71,12 @@ class GroupState:
 
     @property
     def exists(self) -> bool:
-        """Somebody has used the group, and nobody has deleted it."""
+        """Whether the group was used and not deleted."""
         return self.row.value is not None and not self.row.value.deleting
 
     @property
     def tenant(self) -> str:
-        """Who used it first; empty if nobody did."""
+        """The tenant that used it first; empty: none did."""
         return self.row.value.tenant if self.row.value else ""
 
     @property
@@ -106,7 +106,7 @@ class GroupState:
         self.workers[worker] = Worker(until_s, address)
 
     def live_workers(self, now_s: float) -> dict[str, Worker]:
-        """Workers whose lease runs; the others are forgotten."""
+        """Workers with a live lease; the others are removed."""
         expired = [name for name, worker in self.workers.items() if worker.expires_s <= now_s]
         for name in expired:
             del self.workers[name]
@@ -117,8 +117,8 @@ class GroupState:
 
         A holder found in a row after a restart is listed although it has not renewed yet. By
         worker id, descending: the Python client ranks workers that hold equally much in the order
-        of the reply, all others by that order; two that took the same rank would leave partitions
-        without a worker for good.
+        of the reply, all others by that order; two with the same rank would leave partitions
+        without a worker permanently.
         """
         held: dict[str, list[int]] = {name: [] for name in self.live_workers(now_s)}
         for partition in sorted(self.partitions):
@@ -128,7 +128,7 @@ class GroupState:
         return {worker: held[worker] for worker in sorted(held, reverse=True)}
 
     def working(self, now_s: float) -> bool:
-        """Whether anybody lives: a worker, or a holder that has not renewed yet."""
+        """Whether a worker is alive, or a holder has not renewed yet."""
         return bool(self.live_workers(now_s)) or any(
             part.holder(now_s) for part in self.partitions.values()
         )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from opentalos.group.row_format import GroupRow, PartitionRow
-from opentalos.group.row_writer import DELETE, LOOK, RowEntry, RowValue
+from opentalos.group.row_writer import DELETE, READ_AGAIN, RowEntry, RowValue
 from opentalos.group.state import GroupPartition, GroupState
 from opentalos.model.errors import (
     ConsumerGroupNotExist,
@@ -17,27 +17,27 @@ from opentalos.ports.row_store import Row
 
 @dataclass(slots=True, eq=False)
 class CreateGroup:
-    """The first use of a group decides its tenant."""
+    """The first use of a group, which sets its tenant."""
 
     entry: RowEntry[GroupRow]
     wanted: GroupRow
 
     def decide(self) -> GroupRow | None:
-        """Nothing to write if somebody was quicker."""
+        """Nothing to write if another server was faster."""
         return self.wanted if self.entry.value is None else None
 
     def written(self) -> None:
         """Nothing else depends on the row."""
 
-    def looked(self, changed: bool) -> None:
-        """The decision looks at the row itself."""
+    def reread(self, changed: bool) -> None:
+        """The decision reads the row itself."""
 
 
 @dataclass(slots=True, eq=False)
 class ClaimGroup:
     """A server writes itself into a group that it now coordinates.
 
-    ``moved``: somebody else had changed the row, so what is in memory may be outdated.
+    ``moved``: another server had changed the row, so memory may be outdated.
     """
 
     group: GroupState
@@ -50,7 +50,7 @@ class ClaimGroup:
         return self.group.row
 
     def decide(self) -> GroupRow | None:
-        """Nothing to write if it is there already, or the group is gone."""
+        """Nothing to write if it is there already, or the group was deleted."""
         _check_alive(self.group)
         row = self.group.row.value
         if row is None or row.deleting or row.coordinator == self.server:
@@ -60,14 +60,14 @@ class ClaimGroup:
     def written(self) -> None:
         """The group's coordinator is known from the row."""
 
-    def looked(self, changed: bool) -> None:
+    def reread(self, changed: bool) -> None:
         """Another server used or deleted the group meanwhile."""
         self.moved = self.moved or changed
 
 
 @dataclass(slots=True, eq=False)
 class DeleteGroup:
-    """Ends a group: from the moment this is written it does not exist for any server."""
+    """Deletes a group: once written, it does not exist for any server."""
 
     group: GroupState
     server: str
@@ -79,7 +79,7 @@ class DeleteGroup:
         return self.group.row
 
     def decide(self) -> GroupRow | None:
-        """Only the coordinator that used the group last knows that nobody works in it."""
+        """Only the coordinator that used the group last knows that it has no live worker."""
         row = self.group.row.value
         if row is None or row.deleting:
             return None
@@ -90,10 +90,10 @@ class DeleteGroup:
         return replace(row, deleting=True)
 
     def written(self) -> None:
-        """What is left of the rows is removed by whoever made this write."""
+        """The caller removes the remaining rows."""
 
-    def looked(self, changed: bool) -> None:
-        """The decision looks at the row itself."""
+    def reread(self, changed: bool) -> None:
+        """The decision reads the row itself."""
 
 
 @dataclass(slots=True, eq=False)
@@ -105,7 +105,7 @@ class PartitionWrite:
     worker: str
     now: Callable[[], float]
     lease_s: float
-    fresh: bool = field(default=False, init=False)  # the row was read for this very write
+    fresh: bool = field(default=False, init=False)  # the row was read for this write
 
     @property
     def entry(self) -> RowEntry[PartitionRow]:
@@ -115,7 +115,7 @@ class PartitionWrite:
     def written(self) -> None:
         """By default a write changes no lease."""
 
-    def looked(self, changed: bool) -> None:
+    def reread(self, changed: bool) -> None:
         """A lease that another coordinator granted is live for all we know."""
         self.fresh = True
         if changed:
@@ -138,14 +138,14 @@ class Grant(PartitionWrite):
         _check_alive(self.group)
         holder = self.part.holder(self.now())
         if holder and holder != self.worker:
-            return LOOK if self.held and not self.fresh else None
+            return READ_AGAIN if self.held and not self.fresh else None
         row = self.part.value
         if row.owner != self.worker:
             generation = row.generation + 1
             return replace(row, owner=self.worker, generation=generation, address=self.address)
         if not self.fresh:
-            return LOOK  # memory may not know that another coordinator gave it away
-        # Nobody else had it meanwhile, so the row need not change.
+            return READ_AGAIN  # memory may not know that another coordinator gave it away
+        # No other worker had it meanwhile, so the row need not change.
         self.written()
         return None
 
@@ -157,7 +157,7 @@ class Grant(PartitionWrite):
 
 @dataclass(slots=True, eq=False)
 class Release(PartitionWrite):
-    """A worker gives a partition back; somebody else's is left alone."""
+    """A worker releases a partition; another worker's lease is left alone."""
 
     def decide(self) -> PartitionRow | None:
         """Only the owner in the row can release it."""
@@ -185,7 +185,7 @@ class Checkpoint(PartitionWrite):
         row = self.part.value
         held = self.part.holder(self.now()) == self.worker
         if not held or self.last_offset not in (None, row.checkpoint):
-            return None if self.fresh else LOOK
+            return None if self.fresh else READ_AGAIN
         if self.offset >= self.next_offset:
             raise UnexpectedOffset(
                 f"checkpoint {self.offset} is beyond the log's end {self.next_offset - 1}"
@@ -193,7 +193,7 @@ class Checkpoint(PartitionWrite):
         committed = replace(row, checkpoint=self.offset, epoch=self.epoch)
         if committed == row:
             self.accepted = self.fresh
-            return None if self.fresh else LOOK
+            return None if self.fresh else READ_AGAIN
         self.backward = self.offset < row.checkpoint
         return committed
 
@@ -233,8 +233,8 @@ class RemoveRow:
     def written(self) -> None:
         """Nothing depends on the row any more."""
 
-    def looked(self, changed: bool) -> None:
-        """The decision looks at the row itself."""
+    def reread(self, changed: bool) -> None:
+        """The decision reads the row itself."""
 
 
 def _check_alive(group: GroupState) -> None:

@@ -1,4 +1,8 @@
-"""plan: who serves what, from who is there and who served it until now. Pure, deterministic."""
+"""plan: the next assignment, from the candidates and the current assignment. Pure, deterministic.
+
+The controller calls it whenever members, weights or topics change. An assignment never gives the
+right to write (promise I2).
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -10,14 +14,14 @@ from opentalos.placement.ring import Ring, node_count, partition_key
 from opentalos.placement.values import Assignment, Candidate, Nodes, Policy, Situation
 
 NEVER_S = float("inf")
-# A planned move fills no server above so many times its share, so that a join moves no more than
-# that times the ideal; the ring alone strays by 10 % (128 nodes, 200 partitions per server). Where
+# A planned move fills no server above so many times its share, which bounds what a join moves;
+# the ring alone deviates by 10 % (128 nodes, 200 partitions per server). Where
 # a weight was asked for, the ring is followed exactly: the weight was chosen by what it moves.
 OVERFILL = 1.15
 
 
 class _Servers(NamedTuple):
-    """``ring``: who takes part. ``keep``: who may keep what it has. ``take``: who may get more."""
+    """``ring``: members of the ring. ``keep``: may keep partitions. ``take``: may get more."""
 
     ring: Sequence[str]
     keep: Set[str]
@@ -25,7 +29,7 @@ class _Servers(NamedTuple):
 
 
 def plan(situation: Situation, policy: Policy) -> Assignment:
-    """The next assignment; with nobody alive or reserved, every partition is without owner.
+    """The next assignment; with no server alive or reserved, no partition has an owner.
 
     A partition stays where it is unless its server is gone (it moves at once) or the ring names
     another living one (it moves when fewer than ``moves_at_once`` are under way). So a crash moves
@@ -54,7 +58,7 @@ def plan(situation: Situation, policy: Policy) -> Assignment:
         for key, home in homes.items()
         if owners[key] != home and home in servers.take and situation.candidates[owners[key]].alive
     ]
-    # What leaves a draining server goes first: somebody waits for it to be empty.
+    # Partitions of a draining server move first: an operator waits for it to be empty.
     wishes.sort(key=lambda key: not situation.candidates[owners[key]].draining)
     room = _room(owners, ring_nodes)
     bounded = servers.take - situation.weights.keys()
@@ -89,16 +93,16 @@ def _room(owners: Mapping[PartitionKey, str], nodes: Mapping[str, Nodes]) -> Cou
 
 def _sort_servers(situation: Situation, policy: Policy) -> _Servers:
     candidates = situation.candidates.values()
-    alive = [one for one in candidates if one.alive]
-    ready = [one for one in alive if not one.draining]
-    settled = [one.name for one in ready if _settled(one, situation, policy)]
-    reserved = [one.name for one in candidates if _reserved(one, situation)]
-    # A server that is not yet stable, or is to be emptied, serves if there is no better one.
-    take = settled or [one.name for one in ready] or [one.name for one in alive]
+    alive = [server for server in candidates if server.alive]
+    ready = [server for server in alive if not server.draining]
+    settled = [server.name for server in ready if _settled(server, situation, policy)]
+    reserved = [server.name for server in candidates if _reserved(server, situation)]
+    # A server that is not yet stable, or is draining, serves if there is no other.
+    take = settled or [server.name for server in ready or alive]
     placed = [name for name in reserved if name in situation.ring]
     return _Servers(
         ring=sorted({*settled, *placed}) or sorted(take) or sorted(reserved),
-        keep={*reserved, *(one.name for one in alive)},
+        keep={*reserved, *(server.name for server in alive)},
         take=set(take),
     )
 
@@ -129,9 +133,9 @@ def _still_moving(
 
 def _next_look_s(situation: Situation, policy: Policy) -> float:
     times_s = [NEVER_S]
-    for one in situation.candidates.values():
-        if one.alive and not _settled(one, situation, policy):
-            times_s.append(one.since_s + policy.stable_after_s)
-        elif _reserved(one, situation):
-            times_s.append(one.reserved_until_s)
+    for server in situation.candidates.values():
+        if server.alive and not _settled(server, situation, policy):
+            times_s.append(server.since_s + policy.stable_after_s)
+        elif _reserved(server, situation):
+            times_s.append(server.reserved_until_s)
     return min(times_s)

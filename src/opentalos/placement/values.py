@@ -40,7 +40,7 @@ class Policy:
 class Situation:
     """What a plan starts from.
 
-    ``owners`` is what was published; a partition that nobody serves is absent or has "".
+    ``owners`` is what was published; a partition that no server serves is absent or has "".
     ``moved_from``: planned moves under way, from partition to the server that still serves it.
     ``ring``: the servers that took part until now; one of them that came back at once is no
     joiner. ``weights``: virtual nodes that were asked for, by server.

@@ -73,7 +73,7 @@ def propose(
 def proposing(
     traffic: Mapping[PartitionKey, int], ring: Mapping[str, Nodes], moves_max: int
 ) -> Generator[None, None, Proposal]:
-    """``propose`` in steps of some milliseconds, for who has other work to do in between."""
+    """``propose`` in steps of some milliseconds, so that the caller can do other work."""
     points = []
     for number, key in enumerate(traffic):
         points.append(point_of(partition_key(key)))

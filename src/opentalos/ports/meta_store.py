@@ -9,8 +9,8 @@ VALUE_BYTES_MAX = 512 << 10  # below ZooKeeper's default 1 MiB packet
 class Record(NamedTuple):
     """A value with the version that a compare-and-set expects.
 
-    Versions of a path grow and never repeat, also when the record is removed and made anew; so an
-    old compare-and-set cannot hit a successor. Only ephemeral records may begin again: they go
+    Versions of a path grow and never repeat, also when the record is deleted and created again; so
+    an old compare-and-set cannot hit a successor. Only ephemeral records may begin again: they go
     with the one session that may write them.
     """
 

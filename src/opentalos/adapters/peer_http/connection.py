@@ -1,4 +1,4 @@
-"""One kept-alive HTTP/1.1 connection to another server: one request after the other."""
+"""PeerConnection: a kept-alive HTTP/1.1 connection to another server, one request at a time."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,8 +16,8 @@ REPLY_BYTES_MAX = 64 << 20  # above the largest getMessage reply
 class PeerConnection(asyncio.Protocol):
     """Sends a request and waits for its reply.
 
-    What was written and not answered may have been processed, so it is never written again: a
-    connection that the other side closed is noticed before the next request is written to it.
+    A request that was written and not answered may have been processed, so it is never written
+    again. A connection that the other side closed is detected before the next request.
     """
 
     def __init__(self, address: str, closed: Callable[["PeerConnection"], None]) -> None:
@@ -83,12 +83,12 @@ class PeerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Parse a part of a reply."""
         if self._waiter is None or self._waiter.done():
-            self.abort()  # a reply that nobody asked for
+            self.abort()  # a reply without a request
             return
         try:
             self._parser.feed_data(data)
         except HttpParserError as error:
-            self._fail(f"{self.address} sent no HTTP reply: {error}")
+            self._fail(f"invalid HTTP reply of {self.address}: {error}")
             self.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:

@@ -1,4 +1,8 @@
-"""HttpPeers: calls and forwarded requests to other servers, and the look at their ports."""
+"""HttpPeers: the Peers port over HTTP/1.1.
+
+It sends calls and forwarded requests to other servers and probes their ports. Whatever was written
+is never written again (promise I7).
+"""
 
 import asyncio
 import json
@@ -29,10 +33,10 @@ from opentalos.wire.peer_proof import (
 __all__ = ["HttpPeers", "PeerConnection", "open_http_peers"]
 
 POOLS_MAX = 1_000  # addresses; a cluster has far fewer servers
-_LOOK_S_MAX = 1.0  # for a port to refuse
+_PROBE_S_MAX = 1.0  # for a port to refuse
 _OK = 200
 _SERVICE_UNAVAILABLE = 503
-# Not passed on: they belong to one connection, or are set anew.
+# Not forwarded: they belong to one connection, or are set again.
 _HOP_HEADERS = frozenset(
     (
         b"connection",
@@ -61,7 +65,7 @@ def open_http_peers(
 ) -> "HttpPeers":
     """The other servers, as the server of that name sees them; ``key`` is the cluster's.
 
-    ``tls`` is asked for each new connection to a server whose address has TLS.
+    ``tls`` is called for each new connection to a server whose address has TLS.
     """
     return HttpPeers(limits, PeerKey(key), server, tls)
 
@@ -76,10 +80,10 @@ class HttpPeers:
         self._closed = False
 
     async def refuses(self, address: str) -> bool:
-        """Whether nobody listens there: every address of the name refuses or resets at once."""
+        """Whether no process listens: every address of the name refuses or resets at once."""
         try:
             host, port = place_of(address)
-            async with asyncio.timeout(_LOOK_S_MAX):
+            async with asyncio.timeout(_PROBE_S_MAX):
                 loop = asyncio.get_running_loop()
                 found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
                 for family, _, _, _, place in found:
@@ -101,7 +105,7 @@ class HttpPeers:
         return reply.body
 
     async def forward(self, address: str, request: Forwarded) -> Reply:
-        """Pass a client's request on, once, and give its reply back."""
+        """Forward a client's request, once, and return its reply."""
         client = request.peer.encode()
         subject = Subject(TRANSFER, request.method, request.target, client, request.body)
         lines = [
@@ -112,7 +116,7 @@ class HttpPeers:
         return await self._send(address, method, target, b"".join(lines), request.body)
 
     async def close(self) -> None:
-        """Cut every connection; what is under way is unknown."""
+        """Cut every connection; requests in flight are unknown."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -141,7 +145,7 @@ class HttpPeers:
 
     def _pool(self, address: str) -> Pool:
         if self._closed:
-            raise StoreUnavailable("this server ends")
+            raise StoreUnavailable("this server is stopping")
         pool = self._pools.get(address)
         if pool is None:
             if len(self._pools) >= POOLS_MAX:
@@ -157,7 +161,7 @@ class HttpPeers:
         self._timer = asyncio.get_running_loop().call_later(IDLE_S_MAX / 4, self._sweep)
 
     def _sweep(self) -> None:
-        """Close idle connections, forget addresses that nobody uses."""
+        """Close idle connections, forget unused addresses."""
         now_s = asyncio.get_running_loop().time()
         for address, pool in list(self._pools.items()):
             pool.close_idle(now_s)

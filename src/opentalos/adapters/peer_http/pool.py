@@ -1,4 +1,4 @@
-"""The connections to one other server: a bounded number, reused, handed over in turn."""
+"""Pool: the connections to one other server, bounded and reused, first come, first served."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from opentalos.model.errors import ExcessivePending, StoreUnavailable
 ClientTls = Callable[[], ssl.SSLContext]
 
 WAITERS_MAX = 4_096  # requests that wait for a connection, per server
-TAKE_S_MAX = 3.0  # a client is told "not done" before it gives up: nothing was written yet
+TAKE_S_MAX = 3.0  # below a client's timeout, so that it gets "not done": nothing was written
 CONNECT_S_MAX = 1.0  # servers of a cluster are near each other
 TLS_CONNECT_S_MAX = 2.0  # with the handshake, which takes processor time on both sides
 TLS_CLOSE_S = 1.0
@@ -45,7 +45,7 @@ class Pool:
 
     @property
     def empty(self) -> bool:
-        """No connection, and nobody who wants one."""
+        """Whether there is no connection and no waiting request."""
         return not self._open and not self._connecting and not self._waiters
 
     @contextlib.asynccontextmanager
@@ -92,7 +92,7 @@ class Pool:
             raise
 
     def _wake(self) -> None:
-        """Let the one that waits longest look again."""
+        """Wake the request that has waited longest."""
         while self._waiters:
             turn = self._waiters.popleft()
             if not turn.done():
@@ -115,7 +115,7 @@ class Pool:
                 )
             made = True
             self._open.add(connection)
-            if self._closed:  # meanwhile; nobody else would cut it
+            if self._closed:  # meanwhile; nothing else would cut it
                 connection.abort()
         except (OSError, TimeoutError) as error:
             reason = str(error) or "no answer"

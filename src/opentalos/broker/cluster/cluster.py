@@ -1,4 +1,7 @@
-"""Cluster: this server's part in a cluster, composed; a lone server has none."""
+"""Cluster: composes membership, ownership, handover and controller of one server.
+
+``open_broker`` makes one if the server has peers; a single server has none.
+"""
 
 import asyncio
 import logging
@@ -7,7 +10,7 @@ from collections.abc import Callable, Iterable
 from opentalos.broker.cluster.cluster_ownership import ClusterOwnership
 from opentalos.broker.cluster.control.controller import Controller, ControllerContext
 from opentalos.broker.cluster.handover import Handover
-from opentalos.broker.cluster.membership import Membership, Turns
+from opentalos.broker.cluster.membership import Membership, SessionCallbacks
 from opentalos.broker.cluster.ownership_guard import ClusterOwnershipGuard
 from opentalos.broker.cluster.records import RING, ServerRecord
 from opentalos.broker.cluster.state import ClusterState
@@ -22,14 +25,14 @@ from opentalos.ports.peers import Peers
 
 _log = logging.getLogger("opentalos.cluster")
 
-ANNOUNCE_S = 1.0  # of each word to the others while stopping; the stop itself has few seconds
+ANNOUNCE_S = 1.0  # for each announcement while stopping; the stop itself has few seconds
 
 
 class Cluster:
     """Control records, membership, ownership, handover and controller of one server.
 
-    ``attach`` gives it the log and the topics; then ``enter``, load the catalogs, ``serve``.
-    A graceful stop is ``retire``, seal the log, ``leave``.
+    Order of calls: ``attach`` the log and the topics, ``enter`` the cluster, load the catalogs,
+    ``serve``. A graceful stop: ``retire``, seal the log, ``leave``.
     """
 
     def __init__(self, meta: MetaStore, peers: Peers, clock: Clock, config: BrokerConfig) -> None:
@@ -48,15 +51,15 @@ class Cluster:
         self.guard = ClusterOwnershipGuard(self.state, self.ownership, self.membership, self.limits)
         self.handover: Handover
         self.controller: Controller
-        self.lapsed: Callable[[], None] = lambda: None  # forget what the session vouched for
+        self.lapsed: Callable[[], None] = lambda: None  # drop what depends on the session
         self.ring_changed: Callable[[], None] = lambda: None  # groups have other coordinators
         self._attached = False
 
     def attach(self, log: LogStore, topics: TopicCatalog) -> None:
-        """Join what this composition needs of the rest of the broker."""
+        """Connect the log and the topics of the broker."""
 
         def placed() -> Iterable[tuple[str, int]]:
-            # Also those that a shrink has removed: retention works off what they store.
+            # Also partitions that a shrink removed: retention still drops what they store.
             return [(topic.uuid, topic.partitions_ever) for topic in topics.all()]
 
         self.guard.topics = topics
@@ -84,7 +87,7 @@ class Cluster:
         return True
 
     def topic_changed(self) -> None:
-        """A topic was made, changed or deleted."""
+        """A topic was created, changed or deleted."""
         self.controller.wake()
 
     async def enter(self) -> None:
@@ -93,9 +96,9 @@ class Cluster:
         await self.membership.register()
 
     async def serve(self) -> None:
-        """The catalogs are loaded: take what is assigned, and take part in control."""
+        """Serve assigned partitions and start the controller; the catalogs are loaded."""
         self.ownership.serving = True
-        self.membership.watch(Turns(lapsed=self._lapsed, returned=self._returned))
+        self.membership.watch(SessionCallbacks(lapsed=self._lapsed, returned=self._returned))
         self.handover.start()
         await self.controller.start()
 
@@ -105,29 +108,29 @@ class Cluster:
             async with asyncio.timeout(ANNOUNCE_S):
                 await self.membership.announce_restart()
         except (TalosError, TimeoutError) as error:
-            _log.warning("the restart was not announced, partitions will move: %r", error)
+            _log.warning("could not announce the restart, so partitions will move: %r", error)
 
     async def retire(self) -> None:
-        """Announce the restart; stop deciding and following."""
+        """Announce the restart; stop the controller and the handover."""
         await self.announce_restart()
         await self.controller.close()
         await self.handover.close()
 
     async def leave(self) -> None:
-        """Everything is sealed: be a member no more."""
+        """Everything is sealed: end the membership."""
         self.ownership.serving = False
         try:
             async with asyncio.timeout(ANNOUNCE_S):
                 await self.membership.close()
         except (TalosError, TimeoutError) as error:
-            _log.warning("the record of this server goes with its session: %r", error)
+            _log.warning("could not remove the record, it expires with the session: %r", error)
         await self.state.close()
 
     def _record_changed(self, path: str) -> None:
         self.ownership.record_changed(path)
         self.membership.record_changed(path)
         if path == RING:
-            # Only after this call is the new ring seen.
+            # The new ring is visible only after this call.
             asyncio.get_running_loop().call_soon(self._ring_changed)
         if self._attached:
             self.handover.record_changed(path)
@@ -143,5 +146,5 @@ class Cluster:
 
     def _returned(self) -> None:
         self.ownership.serving = True
-        self.handover.begin_anew()
+        self.handover.restart()
         self.controller.wake()

@@ -1,4 +1,9 @@
-"""ClusterOwnership: who serves what, from this server's copy of the control records."""
+"""ClusterOwnership: who serves what, from this server's copy of the control records.
+
+The broker asks it before each operation on a partition, consumer group or table shard. It only
+routes requests: the right to write comes from the manifest, so an outdated copy costs a forward and
+never a second writer (promise I2).
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -60,7 +65,7 @@ class ClusterOwnership:
     def others(self) -> Sequence[str]:
         """See Ownership."""
         live = self._state.live().values()
-        return [one.address for one in live if one.name != self._me.name]
+        return [server.address for server in live if server.name != self._me.name]
 
     def owner(self, topic_uuid: str, partition: int) -> str:
         """See Ownership."""
@@ -89,14 +94,15 @@ class ClusterOwnership:
         return self.serving and self.leading()
 
     def _owner_name(self, topic_uuid: str, partition: int) -> str:
-        """The server that a partition is assigned to; empty: none."""
+        """The server to which a partition is assigned; empty: none."""
         owners = self._owners.get(topic_uuid) or self._owners_of(topic_uuid)
         return owners[partition] if partition < len(owners) else ""
 
     def address_of(self, name: str) -> str:
-        """Where a server is reached; empty if it is not registered now."""
+        """The address of a server; empty if it is not registered now."""
         if not self._addresses:
-            self._addresses = {one.name: one.address for one in self._state.live().values()}
+            live = self._state.live().values()
+            self._addresses = {server.name: server.address for server in live}
         return self._addresses.get(name, "")
 
     def refusal(self, topic_uuid: str, partition: int) -> TalosError | None:
@@ -114,7 +120,7 @@ class ClusterOwnership:
             record = self._state.assignment(topic_uuid)
             if record is not None and partition < len(record.owners):
                 return PartitionNotServing(f"no server serves {where} yet")
-            # Not seen here yet: the server that passed a request on may know more than this one.
+            # Not seen here yet: the server that forwarded the request may have a newer copy.
             return NotOwner(f"{where} is not assigned yet", "", topic_uuid)
         return NotOwner(f"{where} is served by {name}", self.address_of(name), topic_uuid)
 
@@ -131,7 +137,7 @@ class ClusterOwnership:
             raise PartitionNotServing(_LAPSED)
         ring = self._ring or self._load_ring()
         if ring is None:
-            raise PartitionNotServing("no server takes part in the cluster yet")
+            raise PartitionNotServing("no server is a member of the cluster yet")
         return ring.owner(name)
 
     def _load_ring(self) -> Ring | None:

@@ -1,4 +1,8 @@
-"""Handover: the log follows the published assignments."""
+"""Handover: the log follows the published assignments.
+
+``Cluster`` starts it and forwards changes of control records to it. Moving a partition costs no
+acknowledged message: the new owner fences before it reads (promise I2).
+"""
 
 import asyncio
 import logging
@@ -15,10 +19,12 @@ _log = logging.getLogger("opentalos.cluster")
 
 
 class Handover:
-    """Releases partitions that left this server, learns those that came; one task.
+    """Hands off partitions assigned to another server, recovers those assigned to this one.
 
-    A partition that left is refused at once and sealed within ``handover_s``, all in parallel;
-    what is not sealed by then is dropped and recovered by its new owner.
+    One task compares each changed assignment with what this server has. A partition that was
+    assigned away is refused at once and sealed within ``handover_s``, all in parallel; what is not
+    sealed by then is dropped, and its new owner recovers it. While the session is lapsed nothing
+    is compared: ``drop_all`` has dropped everything, and ``restart`` takes all assignments again.
     """
 
     def __init__(
@@ -43,23 +49,23 @@ class Handover:
             self._wakeup.set()
 
     def start(self) -> None:
-        """Take what is assigned now, then follow."""
-        self.begin_anew()
+        """Take the current assignments, then follow changes."""
+        self.restart()
         self._task = asyncio.create_task(self._run(), name="handover")
 
     async def close(self) -> None:
-        """Stop following; what is being released is sealed first, each within ``handover_s``."""
+        """Stop; partitions being handed off are sealed first, each within ``handover_s``."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await asyncio.gather(*self._releases, return_exceptions=True)
 
     def drop_all(self) -> None:
-        """The session lapsed: others may own everything by now."""
+        """The session lapsed: other servers may own everything by now."""
         self._mine.clear()
         self._log.drop_all(PartitionNotServing("this server has lost its session"))
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Take everything that is assigned to this server."""
         for topic_uuid in self._state.assigned_topics():
             self._noted[topic_uuid] = None
@@ -71,7 +77,7 @@ class Handover:
             self._wakeup.clear()
             noted, self._noted = self._noted, {}
             if not self._ownership.serving:
-                continue  # what is dropped is looked at anew when the session is back
+                continue  # everything is dropped; ``restart`` compares again
             came: list[PartitionKey] = []
             for topic_uuid in noted:
                 came += self._compare(topic_uuid)
@@ -79,7 +85,7 @@ class Handover:
                 self._log.recover_soon(came)
 
     def _compare(self, topic_uuid: str) -> list[PartitionKey]:
-        """Let go of what left; return what came."""
+        """Hand off what was assigned away; return what was assigned to this server."""
         before = self._mine.get(topic_uuid, frozenset())
         now = own_partitions(self._ownership, topic_uuid)
         if now:
@@ -91,7 +97,7 @@ class Handover:
         self._guard.forget((*came, *left))
         for key in left:
             if self._state.assignment(topic_uuid) is None:
-                self._log.drop(key, PartitionNotServing(f"topic {topic_uuid} is gone"))
+                self._log.drop(key, PartitionNotServing(f"topic {topic_uuid} was deleted"))
             else:
                 self._start_release(key)
         return came

@@ -1,4 +1,7 @@
-"""Membership: this server's ephemeral record, and what happens when its session lapses."""
+"""Membership: this server's ephemeral record, and what happens when its session lapses.
+
+``Cluster`` registers the server through it at the start and removes the record at the end.
+"""
 
 import asyncio
 import logging
@@ -27,25 +30,28 @@ from opentalos.ports.peers import Peers
 
 _log = logging.getLogger("opentalos.cluster")
 
-LOOK_S = 0.1  # between two looks at the session
-NAME_WAIT_S = 10.0  # for a record of a session that has no end
-NAME_WAIT_MAX_S = 60.0  # of a session that lasts very long
+CHECK_S = 0.1  # between two checks of the session
+NAME_WAIT_S = 10.0  # for the record of a session without an end
+NAME_WAIT_MAX_S = 60.0  # for the record of a very long session
 NAME_SLACK_S = 1.0  # a store may end a session a little late
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
-    """What a membership calls, sync: ``lapsed`` drops everything, ``returned`` begins anew."""
+class SessionCallbacks:
+    """Sync callbacks: ``lapsed`` drops everything that is served, ``returned`` starts again."""
 
     lapsed: Callable[[], None]
     returned: Callable[[], None]
 
 
 class Membership:
-    """Registers this server; notices a lapsed session and registers anew.
+    """Keeps this server registered under a live session.
 
-    A lapse is told first, so that nothing is served which others may have taken over; serving
-    begins again only after the new record stands and the control records were read again.
+    States: not registered, member, lapsed. One task checks the session every ``CHECK_S`` and
+    whenever the own record changes. A member whose session ended, or whose record is gone, is
+    lapsed: ``lapsed`` is called first, so that nothing is served that another server may have taken
+    over. The task then registers under the new session and reads all control records again, however
+    long that takes; only then ``returned`` is called.
     """
 
     def __init__(
@@ -59,17 +65,17 @@ class Membership:
 
     @property
     def me(self) -> ServerRecord:
-        """This server's record as it was registered last."""
+        """This server's record as it was last registered."""
         return self._me
 
     @property
     def valid(self) -> bool:
-        """Whether this server is a member at this very moment."""
+        """Whether this server is a member now."""
         return self._registered and self._holds(self._state.meta.session())
 
     @property
     def steady(self) -> bool:
-        """Whether something new may be begun: a member, and coordination answers."""
+        """Whether new work may start: this server is a member, and coordination answers."""
         session = self._state.meta.session()
         return self._registered and session.connected and self._holds(session)
 
@@ -86,12 +92,12 @@ class Membership:
         await self._register(NAME_WAIT_S if math.isinf(left_s) else max(wait_s, NAME_SLACK_S))
         await self._remove_restart()
 
-    def watch(self, turns: Turns) -> None:
-        """Look after the session from now on."""
-        self._task = asyncio.create_task(self._watch(turns), name="membership")
+    def watch(self, callbacks: SessionCallbacks) -> None:
+        """Check the session from now on."""
+        self._task = asyncio.create_task(self._watch(callbacks), name="membership")
 
     async def announce_restart(self) -> None:
-        """Ask the others to keep this server's partitions for it. Raises: TalosError."""
+        """Ask the others to reserve this server's partitions. Raises: TalosError."""
         path = leaving_path(self._me.name)
         found = self._state.leaving.get(path)
         if not self._registered or (found and found.kind == LeavingKind.DRAIN.value):
@@ -105,7 +111,7 @@ class Membership:
         await put_record(self._state.leaving, path, record)
 
     async def close(self) -> None:
-        """Stop looking and remove the own record, so that others need not wait for the session."""
+        """Stop, and remove the record, so that others need not wait for the session to expire."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -126,7 +132,7 @@ class Membership:
         )
 
     async def _register(self, wait_s: float) -> None:
-        """Make the record; one that is there must go first."""
+        """Create the record, after a record left by an earlier process was removed."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_s
         self._me = replace(self._me, session=self._state.meta.session().incarnation)
@@ -146,59 +152,60 @@ class Membership:
                 await self._remove_record(found.version)
             elif loop.time() >= deadline_s:
                 raise ConfigError(
-                    f"a server named {other.name} is alive at {other.address}: names are unique"
+                    f"a server named {other.name} is alive at {other.address}: names must be "
+                    "unique; set another name"
                 )
             else:
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(CHECK_S)
         await self._state.servers.refresh(self._path)
         self._registered = True
 
     async def _is_dead(self, other: ServerRecord) -> bool:
-        """Whether a record of this name is left over: nobody can be behind it any more."""
+        """Whether a record of this name is left over from a process that has ended."""
         mine = other.incarnation == self._me.incarnation or other.address == self._me.address
         return mine or await self._peers.refuses(other.address)
 
     async def _remove_record(self, version: int) -> None:
         try:
             await self._state.meta.delete(self._path, version)
-        except VersionConflict:  # it went by itself, or a successor came: look again
-            _log.debug("the record of %s changed meanwhile", self._me.name)
+        except VersionConflict:  # it expired or was replaced: read it again
+            _log.debug("the record of server %s changed meanwhile", self._me.name)
 
     async def _remove_restart(self) -> None:
-        """This server is back, so nothing waits for it any more."""
+        """This server is back: remove its announcement."""
         path = leaving_path(self._me.name)
         found = self._state.leaving.get(path)
         if found is not None and found.kind == LeavingKind.RESTART.value:
             await self._state.leaving.remove(path, found)
 
-    async def _watch(self, turns: Turns) -> None:
+    async def _watch(self, callbacks: SessionCallbacks) -> None:
         while True:
             try:
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(CHECK_S):
                     await self._noted.wait()
             except TimeoutError:
                 pass
             self._noted.clear()
             try:
-                await self._look(turns)
+                await self._check(callbacks)
             except Exception:
                 # Without this loop a lapse would never be noticed.
-                _log.exception("looking after the session failed, next look in %.1f s", LOOK_S)
+                _log.exception("could not check the session, next check in %.1f s", CHECK_S)
 
-    async def _look(self, turns: Turns) -> None:
-        """If the session lapsed: drop all, become a member again, begin anew."""
+    async def _check(self, callbacks: SessionCallbacks) -> None:
+        """If the session lapsed: drop everything, register again, start again."""
         if not self._registered:
-            pass  # the last look failed half-way
+            pass  # the last check failed half-way
         elif not self._holds(self._state.meta.session()):
-            _log.warning("the session with the cluster lapsed: all partitions are dropped")
+            _log.warning("the session with the cluster lapsed, dropping all partitions")
         elif self._state.servers.get(self._path) != self._me:
-            _log.warning("the record of this server is gone: all partitions are dropped")
+            _log.warning("the record of this server is gone, dropping all partitions")
         else:
             return
         self._registered = False
-        turns.lapsed()
+        callbacks.lapsed()
         await self._come_back()
-        turns.returned()
+        callbacks.returned()
 
     async def _come_back(self) -> None:
         """Register under the new session and read everything again, however long it takes."""
@@ -213,6 +220,6 @@ class Membership:
                     continue
             except TalosError as error:
                 self._registered = False
-                _log.warning("not a member of the cluster yet: %s", error)
-            await asyncio.sleep(LOOK_S)
+                _log.warning("could not rejoin the cluster yet: %s", error)
+            await asyncio.sleep(CHECK_S)
         _log.warning("this server is a member of the cluster again")

@@ -1,4 +1,7 @@
-"""Who serves a partition, a consumer group or a shard: what use cases ask before they touch it."""
+"""Ownership: which server serves a partition, a consumer group or a table shard.
+
+Use cases ask it before they touch any of them; gateways forward on its NotOwner.
+"""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,11 +13,11 @@ class Ownership(Protocol):
     ``check``, ``check_group`` and ``check_shard`` raise NotOwner with the other server's address
     (hot path), or PartitionNotServing when this server's own session has lapsed. ``others`` are
     the addresses of the other servers that are members now. ``addresses`` has one
-    address per partition of a topic, for schedule info; this server's own where nobody is
-    known. ``owner`` is the address of the other server that serves the partition, empty: this one.
-    ``catch_up`` reads a topic's records (empty: only the ring) anew, once a peer knew something
-    newer; after it returns, answers are at least as new as the call. ``settled`` waits, within a
-    bound, until every partition of a new or grown topic is assigned. ``leads`` tells whether this
+    address per partition of a topic, for schedule info; this server's own if no owner is known.
+    ``owner`` is the address of the other server that serves the partition, empty: this one.
+    ``catch_up`` reads a topic's records (empty: only the ring) again, because a peer knows a newer
+    state; after it returns, answers are at least as new as the call. ``settled`` waits, within a
+    bound, until every partition of a new or grown topic is assigned. ``leads``: whether this
     server does the cluster's background work (complete deletions, end shrinks) now.
     """
 
@@ -30,7 +33,7 @@ class Ownership(Protocol):
 
 
 class SingleServerOwnership:
-    """The only server: everything is its own. ``address`` is what clients are told to dial."""
+    """The only server owns everything. ``address``: published to clients."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -45,7 +48,7 @@ class SingleServerOwnership:
         """Every shard is owned here."""
 
     def others(self) -> Sequence[str]:
-        """Nobody."""
+        """None."""
         return ()
 
     def owner(self, topic_uuid: str, partition: int) -> str:

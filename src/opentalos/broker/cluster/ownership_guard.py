@@ -15,7 +15,7 @@ from opentalos.model.errors import PartitionNotServing, TalosError
 from opentalos.model.limits import ClusterLimits
 from opentalos.model.message import PartitionKey
 
-SEALED_LOOK_S = 0.01  # between two looks whether the former owner has sealed
+SEALED_POLL_S = 0.01  # between two checks whether the former owner has sealed
 
 
 class ClusterOwnershipGuard:
@@ -37,7 +37,7 @@ class ClusterOwnershipGuard:
         """See OwnershipGuard."""
         refusal = self._ownership.refusal(key.topic_uuid, key.partition)
         if refusal is None and not self._membership.steady:
-            refusal = PartitionNotServing("the cluster's coordination is away: nothing is opened")
+            refusal = PartitionNotServing("coordination is unavailable: no partition is opened")
         return refusal
 
     def wait_s(self, key: PartitionKey, former: Manifest) -> float:
@@ -53,10 +53,10 @@ class ClusterOwnershipGuard:
         if number != record.number:
             until_s = now_s + self.handover_s
             self._waits[key] = (record.number, until_s)
-        return SEALED_LOOK_S if now_s < until_s else 0.0
+        return SEALED_POLL_S if now_s < until_s else 0.0
 
     def forget(self, keys: Iterable[PartitionKey]) -> None:
-        """These partitions came or left: waits begin anew."""
+        """These partitions were assigned or taken away: forget how long was waited."""
         for key in keys:
             self._waits.pop(key, None)
 

@@ -1,4 +1,4 @@
-"""Where the partitions of a topic are: by the assignment, and by the manifests, which decide."""
+"""Where the partitions of a topic are: by the assignment, and by the manifest, which decides."""
 
 import asyncio
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class PartitionPlaces:
 
     async def of_topic(self, caller: Principal, name: str) -> Sequence[PartitionPlace]:
         """Every partition of a topic. Raises: PermissionDenied, TopicNotExist, Unavailable."""
-        self._context.authorizer.authorize_admin(caller, "see the places of partitions", name)
+        self._context.authorizer.authorize_admin(caller, "list the servers of partitions", name)
         topic = self._context.topics.find(caller, name)
         count = topic.consumer_partitions
         addresses = self._context.ownership.addresses(topic.uuid, count)

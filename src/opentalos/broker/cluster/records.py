@@ -2,7 +2,7 @@
 
 | path | made by | life |
 | --- | --- | --- |
-| cluster/identity | the first server | for ever: which cluster this is, and a check of its key |
+| cluster/identity | the first server | permanent: which cluster this is, and a check of its key |
 | servers/NAME | each server | ephemeral: it is there |
 | control/leader | the controller | ephemeral: who it is |
 | control/ring | the controller | who takes part, with virtual nodes; places consumer groups |
@@ -32,15 +32,15 @@ ASSIGNMENT = "assignment"
 
 
 class LeavingKind(Enum):
-    """Why a server is not to get or to keep partitions."""
+    """Why a server should not get or keep partitions."""
 
-    RESTART = "restart"  # back soon: its partitions wait for it, ``wait_s`` at most
+    RESTART = "restart"  # back soon: its partitions are reserved for ``wait_s``
     DRAIN = "drain"  # an operator empties it; its partitions move while it serves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Which cluster this is. ``key_check`` tells whether a server has the same key.
+    """Which cluster this is. ``key_check``: to compare a server's key.
 
     ``complete``: the other stores bear the cluster's mark, so one without it is another store.
     """
@@ -52,9 +52,9 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRecord:
-    """One living server. ``incarnation`` is another one after each start.
+    """A registered server. ``incarnation`` differs after each start.
 
-    ``session``: of that process; it tells its own record from one that a lost session left.
+    ``session``: of that process, to recognise a record that a lost session left.
     """
 
     name: str
@@ -83,7 +83,7 @@ class RingRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsRecord:
-    """Virtual nodes that were asked for, by server."""
+    """Virtual nodes that an operator set, by server."""
 
     servers: Mapping[str, Nodes]
 
@@ -100,7 +100,7 @@ class LeavingRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentRecord:
-    """Owner by partition of one topic; "" for one that nobody serves.
+    """Owner by partition of one topic; "": not served.
 
     ``number`` grows with each change. ``moved_from``: partition, as text, to the server that served
     it before a planned move; the new owner lets it seal first.

@@ -1,4 +1,4 @@
-"""ClusterService: what an operator sees of a cluster, and may ask of it."""
+"""ClusterService: status and administration of a cluster, for ``talos cluster`` and REST."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ __all__ = ["ClusterService", "ClusterStatus", "Move", "ServerState", "ServerStat
 
 _log = logging.getLogger("opentalos.cluster")
 
-STATUS_S = 2.0  # the status shows what is known by then
+STATUS_S = 2.0  # for all servers together
 ASKED_AT_ONCE = 16  # servers
 NODES_MAX = 8_192  # virtual nodes of one server
 _COUNTED = ("openings", "reopens", "seals", "commit_failures", "corrupt", "truncated")
@@ -41,7 +41,7 @@ class ServerState(Enum):
     SERVING = "serving"
     JOINING = "joining"  # registered, not yet stable
     DRAINING = "draining"
-    RESTARTING = "restarting"  # absent; its partitions wait for it
+    RESTARTING = "restarting"  # absent; its partitions are reserved
     GONE = "gone"  # absent; its partitions are being taken over
 
 
@@ -50,7 +50,7 @@ _PLACED = (ServerState.SERVING, ServerState.RESTARTING)  # on the ring
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """One server. ``answers`` tells whether it was reached; if not, its counters are empty."""
+    """One server. ``answers``: whether it replied; if not, its counters are empty."""
 
     name: str
     state: ServerState
@@ -74,11 +74,11 @@ class ClusterStatus:
     partitions: int
     unassigned: int
     moving: Sequence[Move]  # under way
-    recent: Sequence[Move]  # of the leader's memory, latest last
+    recent: Sequence[Move]  # as the leader remembers them, latest last
 
 
 class ClusterService:
-    """Use cases of service administrators; every one raises PermissionDenied to others."""
+    """Use cases of service administrators; each raises PermissionDenied for other callers."""
 
     def __init__(
         self, context: BrokerContext, state: ClusterState, controller: Controller, peers: Peers
@@ -94,7 +94,7 @@ class ClusterService:
         self._counters.append(counters)
 
     async def status(self, caller: Principal) -> ClusterStatus:
-        """Everything that is known; servers that do not answer in time have no counters."""
+        """The cluster as known here; servers that do not reply in time have no counters."""
         self._authorize(caller, "see the cluster")
         publication, state = self._controller.publication, self._state
         answers = await self._ask_all()
@@ -144,7 +144,7 @@ class ClusterService:
         await put_record(self._state.leaving, leaving_path(server), record)
 
     async def undrain(self, caller: Principal, server: str) -> None:
-        """Let a server have partitions again. Raises: BadRequest: it is not being drained."""
+        """Cancel the drain of a server. Raises: BadRequest: it is not being drained."""
         self._authorize(caller, "end the drain of a server", server)
         path = leaving_path(server)
         await self._state.leaving.refresh(path)

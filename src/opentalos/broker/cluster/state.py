@@ -30,34 +30,34 @@ FOLLOW_INTERVAL_S = 0.02  # a move waits for these records, so they are followed
 
 
 def server_path(name: str) -> str:
-    """Where a server's ephemeral record lies."""
+    """Path of a server's ephemeral record."""
     return record_path(SERVERS, name)
 
 
 def leaving_path(name: str) -> str:
-    """Where a server's announced restart or drain lies."""
+    """Path of a server's announced restart or drain."""
     return record_path(LEAVING, name)
 
 
 def assignment_path(topic_uuid: str) -> str:
-    """Where a topic's assignment lies."""
+    """Path of a topic's assignment."""
     return record_path(ASSIGNMENT, topic_uuid)
 
 
 class ClusterState:
-    """Four watches. ``changed(path)`` hears of each change just before it is seen here, so it only
-    takes a note (sets an event).
+    """Four watches. ``changed(path)`` is called just before a change is visible here, so it may
+    only take a note (set an event).
 
     Own writes go through the indexes, except ephemeral ones: the watch shows those.
     """
 
     def __init__(self, meta: MetaStore, changed: Callable[[str], None]) -> None:
-        def told(path: str, _old: object, _new: object) -> None:
+        def notify(path: str, _old: object, _new: object) -> None:
             changed(path)
 
         def index(prefix: str, decode: Callable[[bytes], Any]) -> RecordIndex[Any]:
             codec = Codec(encode_record, decode)
-            return RecordIndex(meta, prefix, codec, told, interval_s=FOLLOW_INTERVAL_S)
+            return RecordIndex(meta, prefix, codec, notify, interval_s=FOLLOW_INTERVAL_S)
 
         def only(kind: type[Any]) -> Callable[[bytes], Any]:
             return lambda value: decode_record(kind, value)
@@ -85,13 +85,13 @@ class ClusterState:
             await index.close()
 
     async def refresh(self, topic_uuid: str) -> None:
-        """Read the ring, and a topic's assignment if one is named, anew. Raises: TalosError."""
+        """Read the ring again, and a topic's assignment if one is named. Raises: TalosError."""
         await self.control.refresh(RING)
         if topic_uuid:
             await self.assignments.refresh(assignment_path(topic_uuid))
 
     async def reload(self) -> None:
-        """Read everything anew; after it returns, answers are as new as the call."""
+        """Read everything again; after it returns, answers are as new as the call."""
         for index in self._indexes:
             await index.reload()
 
@@ -107,13 +107,13 @@ class ClusterState:
 
     @property
     def ring(self) -> RingRecord | None:
-        """Who takes part."""
+        """The servers on the ring."""
         found = self.control.get(RING)
         return found if isinstance(found, RingRecord) else None
 
     @property
     def weights(self) -> WeightsRecord | None:
-        """Virtual nodes that were asked for."""
+        """Virtual nodes that an operator set."""
         found = self.control.get(WEIGHTS)
         return found if isinstance(found, WeightsRecord) else None
 

@@ -1,4 +1,4 @@
-"""Calls of the other servers, below ``/internal/v1/``; nobody else gets in."""
+"""PeerGateway: calls of other servers below ``/internal/v1/``; each must prove its origin."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ class PeerCalls(Protocol):
 
 
 class PeerGateway:
-    """JSON in, JSON out; an error goes out by its name, so that the caller raises the same."""
+    """Checks the proof, runs the call, replies with JSON; an error is sent by its name."""
 
     def __init__(self, calls: PeerCalls, proofs: ProofReader) -> None:
         self._calls, self._proofs = calls, proofs
@@ -48,7 +48,10 @@ class PeerGateway:
             _reply_error(exchange, error, _FORBIDDEN)
             return
         if len(self._tasks) >= TASKS_MAX:
-            _reply_error(exchange, ExcessivePending(f"{TASKS_MAX} calls are under way"))
+            _reply_error(
+                exchange,
+                ExcessivePending(f"too many calls of other servers in flight: {TASKS_MAX}"),
+            )
             return
         task = asyncio.get_running_loop().create_task(self._run(exchange))
         exchange.late = partial(_end, exchange, task)
@@ -62,7 +65,7 @@ class PeerGateway:
         except TalosError as error:
             _reply_error(exchange, error)
         except Exception:
-            _log.exception("a call of another server failed unexpectedly", extra={"call": call})
+            _log.exception("peer call failed unexpectedly", extra={"call": call})
             exchange.reply_text(500, "internal error")
         else:
             exchange.reply(_OK_HEAD, body)

@@ -1,4 +1,8 @@
-"""Passes a request on to the server that can answer it, and its reply back."""
+"""Forwarding: sends a request to the server that can answer it, and its reply back.
+
+Every gateway hands it requests that failed with NotOwner. A request is forwarded once; the other
+server never forwards again.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,9 +26,9 @@ from opentalos.wire.peer_proof import TRANSFER
 # The forwarder knows a topic that this server's watch will show soon.
 TOPIC_LOOKS_MAX = 8
 TOPIC_LOOK_S = 0.1
-# In plain text these mean that the other server did not look at the request: it starts, it ends,
+# In plain text these mean that the other server did not process the request: it starts, it stops,
 # it has too many connections, or it does not accept our proof.
-_NOT_LOOKED_AT = (403, 503)
+_NOT_PROCESSED = (403, 503)
 _SHOWN_BYTES_MAX = 200
 _ERRORS = 400  # and the statuses above it
 _OWN_HEADERS = frozenset(
@@ -115,7 +119,7 @@ class Forwarding:
         answered = False
         try:
             reply = await self._peers.forward(error.address, request)
-            _check_looked_at(reply)
+            _check_processed(reply)
             answered = True
         except Unavailable as unsent:
             raise PartitionNotServing(f"not forwarded: {unsent}") from unsent
@@ -124,11 +128,11 @@ class Forwarding:
         self.bytes_in += len(reply.body)
         if reply.status >= _ERRORS:
             exchange.failure = f"http_{reply.status}"
-        exchange.reply(*_passed_back(reply))
+        exchange.reply(*_relayed(reply))
 
 
 def is_elsewhere(exchange: Exchange, error: BaseException) -> bool:
-    """Whether ``elsewhere`` can do something about it."""
+    """Whether ``elsewhere`` can handle it."""
     if exchange.answered:
         return False
     if isinstance(error, NotOwner):
@@ -144,19 +148,19 @@ async def _until_known(again: Callable[[], Awaitable[None]]) -> None:
         except TopicNotExist:
             continue
         return
-    # Two servers disagree about the topic. Clients stop for good when told that it is gone.
-    raise PartitionNotServing("this server does not know the topic yet, or no more")
+    # Two servers disagree about the topic. Clients stop permanently if it is reported as gone.
+    raise PartitionNotServing("this server does not know the topic: it was just created or deleted")
 
 
-def _check_looked_at(reply: Reply) -> None:
+def _check_processed(reply: Reply) -> None:
     """Raises: PartitionNotServing: the other server did nothing."""
     content_type = dict(reply.headers).get(b"Content-Type", TEXT)
-    if reply.status in _NOT_LOOKED_AT and content_type.startswith(b"text/plain"):
+    if reply.status in _NOT_PROCESSED and content_type.startswith(b"text/plain"):
         reason = reply.body[:_SHOWN_BYTES_MAX].decode("utf-8", "replace").strip()
         raise PartitionNotServing(f"the other server answered {reply.status}: {reason}")
 
 
-def _passed_back(reply: Reply) -> tuple[bytes, bytes, bytes]:
+def _relayed(reply: Reply) -> tuple[bytes, bytes, bytes]:
     """Head, body and further header lines of the reply to the client."""
     content_type, lines = TEXT, list[bytes]()
     for name, value in reply.headers:

@@ -1,7 +1,7 @@
-"""Whether a request really comes from another server of this cluster, now and for the first time.
+"""ProofReader: checks that a request comes from another server of this cluster, once.
 
-A forwarded request carries the client's own signature besides, so its replay is worth no more than
-a replay of that; a server's own call is accepted once.
+A forwarded request also carries the client's own signature, so replaying it gains nothing over
+replaying the client's request; a call of a server is accepted once.
 """
 
 import time

@@ -1,4 +1,9 @@
-"""Controller: one server decides who serves what, and publishes it."""
+"""Controller: the elected server plans which server serves which partition, and publishes it.
+
+It runs on every member; ``Cluster`` starts it and wakes it. An assignment never gives the right to
+write, which only the manifest does (promise I2), so a controller that does not know yet that it was
+replaced can only cause moves.
+"""
 
 import asyncio
 import logging
@@ -21,11 +26,11 @@ from opentalos.ports.peers import Peers
 
 _log = logging.getLogger("opentalos.cluster")
 
-LOOK_S = 1.0  # between two looks although nothing was told
-MOVING_LOOK_S = 0.1  # while planned moves are under way
+INTERVAL_S = 1.0  # between two turns without a change
+MOVING_INTERVAL_S = 0.1  # while planned moves are under way
 RETRY_S = 0.25  # after a turn that failed
-FAILED_S = 5.0  # after one that failed as nobody planned: time for another server to lead
-PACE_S = 0.02  # between two turns, so that changes that come together are planned together
+FAILED_S = 5.0  # after an unexpected failure: time for another server to lead
+PACE_S = 0.02  # between two turns, so that simultaneous changes are planned together
 RESIGN_S = 1.0
 
 
@@ -47,12 +52,17 @@ class ControllerContext:
 
 
 class Controller:
-    """Runs on every server; the elected one plans and publishes, the others watch over it.
+    """Runs on every server; the elected one plans and publishes, the others monitor it.
 
-    ``wake`` is to be called (sync, cheap) whenever a control record or a topic changed; the
-    ``changed`` of ClusterState and the topic listener may call it for everything. A controller
-    that does not know yet that it was replaced can only cause moves: it asks its session before
-    each write, and each write expects what the plan was made from.
+    States: follower, leader (``leading``). A follower stands for election when no live leader
+    exists: the first to create the ephemeral leader record wins. A leader remains one while its
+    session is valid and the record is its own. Each turn of the loop does what is due: the leader
+    probes the other servers, turns records into candidates, plans and publishes; a follower probes
+    the leader. A turn that fails is repeated; after an unexpected failure the leader resigns.
+    The leader checks its session before each write, and each write is a compare-and-set on what
+    the plan was made from.
+
+    ``wake`` (sync, cheap) is called whenever a control record or a topic changed.
     """
 
     def __init__(self, context: ControllerContext) -> None:
@@ -77,7 +87,7 @@ class Controller:
         self._task = asyncio.create_task(self._run(), name="controller")
 
     async def close(self) -> None:
-        """Stop, and give up the lead so that another server takes it at once."""
+        """Stop, and resign so that another server leads at once."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -86,7 +96,7 @@ class Controller:
         await self._resign()
 
     def wake(self) -> None:
-        """Something changed: look again soon."""
+        """Something changed: run a turn soon."""
         self._changed = True
         self._woken.set()
 
@@ -108,11 +118,11 @@ class Controller:
             try:
                 wait_s = await self._turn()
             except TalosError as error:
-                _log.info("the controller tries again: %s", error)
+                _log.info("the controller repeats its turn: %s", error)
                 self._changed, wait_s = True, RETRY_S
             except Exception:
                 # Without this loop the server would never stand for election again.
-                _log.exception("the controller failed, another server takes the lead")
+                _log.exception("the controller failed, resigning so that another server leads")
                 await self._resign()
                 self._changed, wait_s = True, FAILED_S
             else:
@@ -129,7 +139,7 @@ class Controller:
         self._woken.clear()
 
     async def _turn(self) -> float:
-        """Do what is due; seconds until the next look. Raises: TalosError: look again soon."""
+        """Do what is due; seconds until the next turn. Raises: TalosError: repeat soon."""
         if not self._steady(self._context.session()):
             self.detector.follow(())
             return RETRY_S
@@ -138,7 +148,7 @@ class Controller:
             await self._stand()
         if self.leading:
             return await self._lead()
-        return LOOK_S
+        return INTERVAL_S
 
     def _steady(self, session: Session) -> bool:
         now_s = asyncio.get_running_loop().time()
@@ -147,12 +157,12 @@ class Controller:
     # --- election -------------------------------------------------------------------------------
 
     async def _is_there(self, leader: Leader) -> bool:
-        """Whether the leader can lead; a record that outlived it is removed."""
+        """Whether the leader is alive; a record that outlived it is removed."""
         if leader == self._term and leader.session == self._context.session().incarnation:
             return True
         server = self._state.live().get(leader.name)
         if not _is_of(leader, server):
-            # Two watches tell of leaders and servers: only a fresh look at both decides.
+            # Leader and servers come by two watches: only a fresh read of both decides.
             await self._state.servers.refresh(server_path(leader.name))
             await self._state.control.refresh(LEADER)
             if self._state.leader != leader:
@@ -162,7 +172,7 @@ class Controller:
             self.detector.follow([server])
             if not self.detector.dead(server):
                 return True
-        _log.warning("%s leads no more", leader.name)
+        _log.warning("server %s is not the leader any more", leader.name)
         await self._state.control.remove(LEADER, leader)
         return False
 
@@ -174,7 +184,7 @@ class Controller:
             return
         try:
             await self._state.meta.create(LEADER, encode_record(term), ephemeral=True)
-            _log.info("%s leads the cluster now", me.name)
+            _log.info("server %s leads the cluster", me.name)
         except AlreadyExists:
             pass
         finally:
@@ -192,9 +202,9 @@ class Controller:
             async with asyncio.timeout(RESIGN_S):
                 await self._state.control.remove(LEADER, term)
         except (TalosError, TimeoutError) as error:
-            _log.warning("the lead ends with the session: %s", error)
+            _log.warning("could not resign, the leader record expires with the session: %s", error)
 
-    # --- the lead -------------------------------------------------------------------------------
+    # --- leading -------------------------------------------------------------------------------
 
     async def _lead(self) -> float:
         state, publication = self._state, self.publication
@@ -205,19 +215,19 @@ class Controller:
         )
         published = publication.moved_from()
         if not self._changed and not published and now_s < self._plan_at_s:
-            return min(LOOK_S, self._plan_at_s - now_s)
+            return min(INTERVAL_S, self._plan_at_s - now_s)
         moving = await publication.unfinished(now_s, self._context.limits.handover_s)
         if not self._changed and moving == published and now_s < self._plan_at_s:
-            return MOVING_LOOK_S
+            return MOVING_INTERVAL_S
         self._changed = False
-        alive = {name: one for name, one in live.items() if not self.detector.dead(one)}
+        alive = {name: server for name, server in live.items() if not self.detector.dead(server)}
         for name in sorted({*publication.owners().values()} - {*alive, ""}):
-            # Another watch told of the absence; whether it was announced needs a fresh look.
+            # The absence came by another watch; whether it was announced needs a fresh read.
             await state.leaving.refresh(leaving_path(name))
         leaving = [record for _, record in state.leaving.items()]
         candidates = self._roster.look(now_s, alive, leaving)
         if not alive:
-            return LOOK_S  # nobody could serve: what is published stays as it is
+            return INTERVAL_S  # no server could serve: the published assignments stay
         situation = Situation(
             now_s=now_s,
             candidates=candidates,
@@ -232,7 +242,7 @@ class Controller:
         await publication.publish(assignment)
         taken, planned = publication.takeovers - began[0], publication.planned_moves - began[1]
         if taken or planned:
-            _log.info("%d partitions taken over, %d planned moves begun", taken, planned)
+            _log.info("partition failovers=%d planned_moves=%d", taken, planned)
         for record in self._roster.outdated(now_s, leaving):
             await self._state.leaving.remove(leaving_path(record.name), record)
         self._plan_at_s = min(
@@ -241,18 +251,18 @@ class Controller:
             self._roster.next_look_s(now_s),
         )
         if assignment.moved_from:
-            return MOVING_LOOK_S
-        return max(0.0, min(LOOK_S, self._plan_at_s - now_s))
+            return MOVING_INTERVAL_S
+        return max(0.0, min(INTERVAL_S, self._plan_at_s - now_s))
 
     def _weights(self) -> Mapping[str, Nodes]:
-        """What was asked for; a number that makes no sense counts as not asked for."""
+        """The configured weights; an invalid one is ignored."""
         record = self._state.weights
         weights = {}
         for name, nodes in record.servers.items() if record is not None else ():
             try:
                 weights[name] = by_sector(nodes) and nodes
             except (ValueError, TypeError) as error:
-                _log.warning("the weight of %s is ignored: %s", name, error)
+                _log.warning("ignoring the weight of server %s: %s", name, error)
         return weights
 
 

@@ -15,7 +15,7 @@ PROBE_S_MAX = 2.0  # a probe that takes longer is no refusal
 
 
 class FailureDetector:
-    """Probes each server it is told to ``follow``; ``changed()`` is called when a verdict changes.
+    """Probes the servers given to ``follow``; calls ``changed()`` when a verdict changes.
 
     A server whose port refuses, and refuses again ``probe_confirm_s`` later, is dead in this
     incarnation, until its port has answered for ``stable_after_s``. A paused or unreachable server
@@ -59,7 +59,11 @@ class FailureDetector:
             if refused and not self.dead(record):
                 await asyncio.sleep(self._limits.probe_confirm_s)
                 if await self._refuses(record.address):
-                    _log.warning("%s at %s refuses connections", record.name, record.address)
+                    _log.warning(
+                        "server %s at %s refuses connections, treating it as dead",
+                        record.name,
+                        record.address,
+                    )
                     self._dead[record.name] = record
                     self._changed()
             if refused or not self.dead(record):
@@ -67,7 +71,7 @@ class FailureDetector:
             elif answers_since_s is None:
                 answers_since_s = loop.time()
             elif loop.time() >= answers_since_s + self._limits.stable_after_s:
-                _log.warning("%s at %s answers again", record.name, record.address)
+                _log.warning("server %s at %s answers again", record.name, record.address)
                 del self._dead[record.name]
                 self._changed()
             await asyncio.sleep(self._limits.probe_interval_s)

@@ -1,11 +1,11 @@
-"""Roster: which servers there are, since when, and whose partitions wait for them."""
+"""Roster: the candidates of a plan: members since when, and reservations for absent servers."""
 
 from collections.abc import Iterable, Mapping
 
 from opentalos.broker.cluster.records import LeavingKind, LeavingRecord, ServerRecord
 from opentalos.placement.values import Candidate
 
-RESERVED_S_MAX = 600.0  # whatever a server announced: no reservation is for ever
+RESERVED_S_MAX = 600.0  # of any reservation, whatever the server announced
 STOP_S = 60.0  # a server that announced a restart has stopped by then
 
 
@@ -31,8 +31,8 @@ class Roster:
         """The candidates now. ``alive``: registered, and no port refuses."""
         noted = {record.name: record for record in leaving}
         self._noted = {
-            name: one
-            if (one := self._noted.get(name)) is not None and one[0] == record
+            name: noted_before
+            if (noted_before := self._noted.get(name)) is not None and noted_before[0] == record
             else (record, now_s)
             for name, record in noted.items()
         }
@@ -56,13 +56,13 @@ class Roster:
         return candidates
 
     def outdated(self, now_s: float, leaving: Iterable[LeavingRecord]) -> list[LeavingRecord]:
-        """Records that have served their end: back, still here, waited for enough, or gone."""
+        """Announcements to remove: the server is back, did not stop, or stayed away too long."""
         return [record for record in leaving if self._is_outdated(now_s, record)]
 
     def next_look_s(self, now_s: float) -> float:
         """Loop time at which an announcement may be outdated by itself."""
         times = [absent_s + self._drain_kept_s for absent_s in self._absent.values()]
-        times += [since_s + max(one.wait_s, STOP_S) for one, since_s in self._noted.values()]
+        times += [since_s + max(record.wait_s, STOP_S) for record, since_s in self._noted.values()]
         return min((time_s for time_s in times if time_s > now_s), default=float("inf"))
 
     def _is_outdated(self, now_s: float, record: LeavingRecord) -> bool:
