@@ -158,9 +158,9 @@ def test_what_cannot_be_used_is_put_aside_with_its_reason(
     good = encode_measurement(row(0))
     wrong = {
         "over 2 h late": encode_measurement(row(-2 * 360 - 2, sums={}, sketches={})),
-        "of the future": encode_measurement(row(360 + 1)),
-        "a step before 1970": good.replace(b'"at_ms":%d' % row(0).at_ms, b'"at_ms":5'),
-        "a bucket out of bounds": good.replace(b'"5"', b'"9999"'),
+        "in the future": encode_measurement(row(360 + 1)),
+        "interval before 1970": good.replace(b'"at_ms":%d' % row(0).at_ms, b'"at_ms":5'),
+        "bucket out of bounds": good.replace(b'"5"', b'"9999"'),
         "out of bounds: step_ms": good.replace(b'"step_ms":10000', b'"step_ms":0'),
         "out of bounds: sums": good.replace(b'"put_requests":1.0', b'"put_requests":-1.0'),
         "newer version: 2": good.replace(b'"v":1', b'"v":2'),

@@ -151,7 +151,7 @@ BAD: list[tuple[dict[str, object], str]] = [
     ({"first_offset": 11}, "first_offset is not below next_offset"),
     ({"records": 9}, "records is not next_offset - first_offset"),
     ({"first_offset": -(1 << 63)}, "out of bounds: first_offset"),
-    ({"minute_ms": HOUR + 1}, "no whole minute"),
+    ({"minute_ms": HOUR + 1}, "not a whole minute"),
     ({"tenant": ""}, "empty name"),
     ({"tenant": None}, "missing: tenant"),
     ({"v": 2}, "newer version: 2"),

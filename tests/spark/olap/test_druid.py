@@ -55,7 +55,7 @@ def test_the_pipeline_waits_for_a_druid_that_is_away(
     job = threading.Thread(target=take)
     job.start()
     until = time.monotonic() + ALARM_WAIT_S
-    while "ALARM olap store down" not in caplog.text and job.is_alive():
+    while "ALARM olap store unavailable" not in caplog.text and job.is_alive():
         assert time.monotonic() < until, caplog.text
         time.sleep(0.1)
     for name in ("coordinator", "broker"):
@@ -64,7 +64,7 @@ def test_the_pipeline_waits_for_a_druid_that_is_away(
     job.join(ALARM_WAIT_S)
     assert not job.is_alive()
     assert failures == []
-    assert "olap store is back" in caplog.text
+    assert "olap store available again" in caplog.text
 
     store = DruidStore(druid.url)
     total = Measure("total", "sum", "total")

@@ -1,10 +1,10 @@
 """The pipeline ``archive``: topics into Parquet files by date, each message once.
 
-A batch is written by Spark into a folder of its own beside the archive, then its files are
-renamed into place, under names made of the stream's id and the batch's number, and last a list of
-them says that the batch is there. A batch that comes again after a crash is skipped if its list is
-there; else whatever it left is removed first. So every reader of the files, not only Spark, sees
-each message once; of the batch under way it may see a part.
+Spark writes a batch into a folder of its own beside the archive. Then the files are renamed into
+the archive, under names made of the stream's id and the batch's number, and last a list of them is
+written, which completes the batch. A batch that is repeated after a crash is skipped if its list
+exists; otherwise its leftovers are removed first. So every reader of the files, not only Spark,
+reads each message once; of the batch in progress it may read a part.
 """
 
 import json
@@ -47,11 +47,12 @@ class Archive:
     )
 
     def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
-        """Start the stream. Raises: ConfigError: an option cannot be used."""
+        """Start the stream. Raises: ConfigError: an option is invalid."""
         given = settings.options
         codec = given.get("compression", _CODECS[0])
         if codec not in _CODECS:
-            raise ConfigError(f"archive.compression is one of {', '.join(_CODECS)}, not {codec!r}")
+            known = ", ".join(_CODECS)
+            raise ConfigError(f"archive.compression is {codec!r}: choose one of {known}")
         path = given.get("path") or str(settings.home / "archive")
         stream = (
             spark.readStream.format("talos")
@@ -84,20 +85,20 @@ def _source(settings: PipelineSettings) -> dict[str, str]:
 
 
 class ArchiveWriter:
-    """Takes batches into the archive; to be given to ``foreachBatch``."""
+    """Writes batches into the archive; for ``foreachBatch``."""
 
     def __init__(self, path: str, codec: str) -> None:
         self._path, self._codec = path.rstrip("/"), codec
 
     def __call__(self, messages: DataFrame, batch_id: int) -> None:
-        """Take one batch; done when its list is there.
+        """Write one batch; it is complete when its list exists.
 
-        Raises: ConfigError: the files of another stream are there, whose messages these may be.
+        Raises: ConfigError: the folder is the archive of another stream.
         """
         spark = messages.sparkSession
         stream = str(spark.sparkContext.getLocalProperty(_QUERY_ID))
         files = HadoopFiles(spark, self._path)
-        # Beside the archive, where no reader of it looks.
+        # Beside the archive, so that its readers do not see it.
         beside = f"{self._path}.batches"
         self._check_owner(files, f"{beside}/{_OWNER}", stream)
         listed, staged = f"{beside}/{batch_id:09}.json", f"{beside}/{batch_id:09}"
@@ -119,7 +120,7 @@ class ArchiveWriter:
         if owner["stream"] != stream:
             raise ConfigError(
                 f"{self._path} is the archive of another checkpoint (stream {owner['stream']}, "
-                f"this one is {stream}); give another path"
+                f"not {stream}); choose another path"
             )
 
     def _write(self, messages: DataFrame, staged: str) -> None:

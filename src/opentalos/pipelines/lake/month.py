@@ -1,4 +1,4 @@
-"""A calendar month in UTC: what is billed at once."""
+"""A calendar month in UTC, the period of an invoice."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -18,10 +18,10 @@ class Month(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises: ValueError: it is no YYYY-MM."""
+        """Parse YYYY-MM. Raises: ValueError: the text has another form."""
         found = _FORM.fullmatch(text)
         if not found or int(found[1]) < 1970 or not 1 <= int(found[2]) <= _MONTHS:
-            raise ValueError(f"{text!r} is no month: write YYYY-MM, as in 2026-03")
+            raise ValueError(f"{text!r} is not a month: write YYYY-MM, such as 2026-03")
         return cls(int(found[1]), int(found[2]))
 
     @property

@@ -4,10 +4,10 @@
     FOLDER/.versions/2026-11-21T23-NONCE.parquet
 
 A version is written and synced, then the link is renamed over the old one: a crash at any point
-leaves the old or the new. A reader resolves the links once and reads versions, which never change;
-a superseded one stays for ``grace_s``, so a query that began before does not fail. ``*.parquet``
-in the folder is the whole table, each part once, for DuckDB, Spark and people. Local disk only:
-what lies in HDFS is written by Spark itself.
+leaves the old version or the new one. A reader resolves the links once and reads versions, which
+never change. A superseded version is kept for ``grace_s``, so a query that has begun does not fail.
+``*.parquet`` in the folder is the whole table, each part once, for DuckDB, Spark and people. For
+local disks only; files in HDFS are written by Spark itself.
 """
 
 import os
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HOUR_MS: Final = 3_600_000
-GRACE_S: Final = 300.0  # the longest query that may meet a replaced file
+GRACE_S: Final = 300.0  # the longest query that may read a replaced file
 SWEEP_EVERY: Final = 64  # replacements between two clean-ups
 _NAME: Final = "%Y-%m-%dT%H"
 _SUFFIX: Final = ".parquet"
@@ -42,11 +42,12 @@ def hour_of(time_ms: int) -> int:
 
 
 class LakeTable(ABC):
-    """A table below HOME/lake, with one writer at a time and any number of readers. Its parts are
-    numbers, which the table's kind gives names.
+    """A table below HOME/lake, with one writer at a time and any number of readers.
 
-    Args: name: may have slashes; schema: what files are cast to, and what an empty table has;
-          folder: another place than HOME/lake/NAME; grace_s: how long superseded files stay.
+    Its parts are numbers; subclasses give them names.
+
+    Args: name: may have slashes; schema: of all files, and of an empty table; folder: instead of
+          HOME/lake/NAME; grace_s: how long superseded files are kept.
     """
 
     def __init__(
@@ -66,17 +67,17 @@ class LakeTable(ABC):
 
     @abstractmethod
     def _name_of(self, part: int) -> str:
-        """The part's name. Raises: ValueError: there is no such part."""
+        """The part's name. Raises: ValueError: the number is not a part."""
 
     @abstractmethod
     def _part_of(self, name: str) -> int | None:
-        """The part of a name; None: it is no name of a part."""
+        """The part with this name; None: it is not the name of a part."""
 
     def replace(self, part: int, rows: pa.Table) -> None:
-        """Make ``rows`` all that the part has; on return it is durable. No rows: an empty file.
+        """Replace the part with ``rows``; on return it is durable. No rows: an empty file.
 
         Args:   rows: with the columns of the schema.
-        Raises: ValueError, OSError, pa.ArrowInvalid: not done, the old file is there.
+        Raises: ValueError, OSError, pa.ArrowInvalid: not replaced.
         """
         name = self._name_of(part)
         self._versions.mkdir(parents=True, exist_ok=True)
@@ -97,7 +98,7 @@ class LakeTable(ABC):
         return sorted(self._links())
 
     def files(self, parts: Iterable[int] | None = None) -> list[Path]:
-        """The current versions of these parts, or of all; parts without a file are left out."""
+        """The current versions of these parts, or of all; parts without a file are omitted."""
         wanted = None if parts is None else set(parts)
         return [
             link.parent / os.readlink(link)
@@ -113,7 +114,7 @@ class LakeTable(ABC):
         return self._need_schema().empty_table()
 
     def read(self, spark: "SparkSession", parts: Iterable[int] | None = None) -> "DataFrame":
-        """These parts, or all. Raises: NotFound: there is no file, and no schema was given."""
+        """These parts, or all. Raises: NotFound: there is neither a file nor a schema."""
         paths = [str(path) for path in self.files(parts)]
         if self.schema is None:
             if not paths:
@@ -128,7 +129,7 @@ class LakeTable(ABC):
 
     def _need_schema(self) -> pa.Schema:
         if self.schema is None:
-            raise NotFound(f"the table {self.name} has no file for this time")
+            raise NotFound(f"table {self.name} has no file for this time")
         return self.schema
 
     def _links(self) -> dict[int, Path]:
@@ -152,16 +153,16 @@ class LakeTable(ABC):
         sync_folder(self._versions)
 
     def _supersede(self, link: Path) -> None:
-        """The grace of the old version begins now, however long ago it was written."""
+        """The grace period of the old version starts now, whenever it was written."""
         try:
             os.utime(link)
         except FileNotFoundError:
             return
 
     def _sweep(self, newest: Path) -> None:
-        """Remove what no link names and no reader can be at any more.
+        """Remove versions without a link whose grace period has ended.
 
-        The time is that of the file just written: the disk's clock is the one that counts.
+        The time is that of the newest file, because other times come from the disk's clock too.
         """
         current = {os.readlink(link).rpartition("/")[2] for link in self._links().values()}
         oldest = newest.stat().st_mtime - self._grace_s
@@ -184,7 +185,7 @@ class HourTable(LakeTable):
 
     def _name_of(self, part: int) -> str:
         if part % HOUR_MS:
-            raise ValueError(f"{part} is no start of an hour")
+            raise ValueError(f"{part} is not the start of an hour")
         return datetime.fromtimestamp(part / 1000, UTC).strftime(_NAME)
 
     def _part_of(self, name: str) -> int | None:
@@ -196,7 +197,7 @@ class HourTable(LakeTable):
 
 
 class HashTable(LakeTable):
-    """A table with a part for each of the values that a hash of its key has."""
+    """A table with a part for each value of a hash of its key."""
 
     def _name_of(self, part: int) -> str:
         return f"part-{part:04d}"

@@ -1,4 +1,4 @@
-"""The latest whole days of an hourly table; the day of its newest hour has perhaps only begun."""
+"""The latest whole days of an hourly table; the day of its newest hour may be incomplete."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class WholeDays:
 
 
 def whole_days(hours: Sequence[int], days: int) -> WholeDays | None:
-    """At most so many days of a table's ``hours()``; None if it has no whole day."""
+    """At most ``days`` days of a table's ``hours()``; None if it has no whole day."""
     if not hours:
         return None
     end_day = hours[-1] // DAY_MS
@@ -30,5 +30,5 @@ def days_option(options: Mapping[str, str], name: str, *, default: int, most: in
     """An option that is a number of days. Raises: ConfigError."""
     given = options.get(name, str(default))
     if not given.isdecimal() or not 0 < int(given) <= most:
-        raise ConfigError(f"{name} is 1 to {most} days, not {given!r}")
+        raise ConfigError(f"{name} is {given!r}: give a number of days from 1 to {most}")
     return int(given)

@@ -1,4 +1,4 @@
-"""The pipeline ``metering``: usage events of the servers into the lake's table "usage"."""
+"""The pipeline ``metering``: usage events of the servers into the lake's table "usage" (I9)."""
 
 import logging
 from collections.abc import Mapping
@@ -32,39 +32,39 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 TOPIC: Final = "__usage"
-GROUP: Final = "pipeline-metering"  # its progress, so that its lag is visible
+GROUP: Final = "pipeline-metering"  # commits its progress, so that its lag is visible
 _SOURCE: Final = ServiceTopic("metering", TOPIC, GROUP, "partition,offset,value")
 _LOG: Final = logging.getLogger(__name__)
 
 
 class Metering:
-    """Upserts usage by (topic, partition, minute): the larger next offset holds.
+    """Upserts usage by (topic, partition, minute): the larger next offset wins.
 
-    A batch that is repeated changes nothing, so a killed driver costs neither rows nor doubles.
+    A repeated batch changes nothing, so a killed driver neither loses nor duplicates rows.
     """
 
     name = _SOURCE.pipeline
     about = "usage of tenants, per topic, partition and minute, for the bill"
     options: Mapping[str, str] = MappingProxyType(
-        {ON_EXPIRED: f"fail (default) or skip: usage that {TOPIC} has dropped before it was read"}
+        {ON_EXPIRED: f"fail (default) or skip: usage that expired in {TOPIC} before it was read"}
     )
 
     def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
-        """Start the stream. Raises: ConfigError: an option cannot be used."""
+        """Start the stream. Raises: ConfigError: an option is invalid."""
         return _SOURCE.start(spark, settings, UsageWriter(settings))
 
 
 class UsageWriter:
-    """Takes batches of messages into the table; what cannot be used goes to the side output."""
+    """Writes batches of messages into the table; invalid messages go to the side output."""
 
     def __init__(self, settings: PipelineSettings) -> None:
         self._home = settings.home
         self._table = HourTable(settings.home, TABLE, SCHEMA)
         self.bad = 0  # messages for the side output, of this process
-        self.conflicts = 0  # events that contradict another one of the same offsets
+        self.conflicts = 0  # events that contradict another event of the same offsets
 
     def __call__(self, messages: DataFrame, batch_id: int) -> None:
-        """Take one batch, entirely or (an error) again later."""
+        """Write one batch; after an error Spark repeats it."""
         kept = messages.persist()
         try:
             self._take(kept, batch_id)
@@ -89,7 +89,7 @@ class UsageWriter:
             self._replace(hour_ms, rows)
 
     def _replace(self, hour_ms: int, rows: pa.Table) -> None:
-        """Write an hour anew, unless all of its rows are those it has already."""
+        """Rewrite an hour, unless all of its rows are stored already."""
         end = pa.scalar((hour_ms + HOUR_MS) * 1000, pa.timestamp("us", "UTC"))
         begin = pa.scalar(hour_ms * 1000, pa.timestamp("us", "UTC"))
         minute = rows.column("minute")
@@ -101,11 +101,11 @@ class UsageWriter:
     def _report(self, conflicts: int) -> None:
         if conflicts:
             self.conflicts += conflicts
-            _LOG.error("usage-conflict: %d usage events contradict the first ones", conflicts)
+            _LOG.error("usage-conflict: events=%d contradict earlier events", conflicts)
 
 
 def _as_bad(conflicts: DataFrame) -> DataFrame:
-    """Contradicting events as the side output has them; the table keeps the first."""
+    """Contradicting events in the form of the side output; the table keeps the first event."""
     return conflicts.select(
         F.col("source_partition").alias("partition"),
         F.col("source_offset").alias("offset"),

@@ -1,4 +1,4 @@
-"""The table "usage" for commands: read by DuckDB, without Spark."""
+"""The table "usage" for the command line and for reconciliation: read by DuckDB, without Spark."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from opentalos.pipelines.lake.month import Month
 from opentalos.pipelines.lake.tables import HourTable
 from opentalos.pipelines.metering.usage_table import SCHEMA, TABLE
 
-_MEMORY: Final = "2GB"  # what does not fit goes to disk
+_MEMORY: Final = "2GB"  # DuckDB spills the rest to disk
 _ROWS_PER_BATCH: Final = 50_000
 _SETTINGS: Final[dict[str, str | int | float | list[str]]] = {
     "memory_limit": _MEMORY,
@@ -23,7 +23,7 @@ _SETTINGS: Final[dict[str, str | int | float | list[str]]] = {
 
 
 class MinuteUse(NamedTuple):
-    """What one partition took in during one minute."""
+    """The records stored in one partition during one minute."""
 
     minute_ms: int
     records: int
@@ -33,7 +33,7 @@ class MinuteUse(NamedTuple):
 
 
 class Metered(NamedTuple):
-    """A partition that the table knows."""
+    """A partition that has rows in the table."""
 
     topic: str
     partition: int
@@ -43,7 +43,7 @@ class Metered(NamedTuple):
 
 
 class UsageLake:
-    """The table as it is at the moment of opening; later writes do not show."""
+    """A snapshot of the table at the time of opening."""
 
     def __init__(self, home: Path) -> None:
         self._spill = TemporaryDirectory(prefix="talos-usage-")
@@ -87,7 +87,7 @@ class UsageLake:
         return [MinuteUse(*row) for row in found]
 
     def rows(self, month: Month | None = None, tenant: str | None = None) -> Iterator[pa.Table]:
-        """Raw rows in a fixed order, some at a time."""
+        """Raw rows in a fixed order, in batches."""
         conditions, values = ["true"], list[Any]()
         if month is not None:
             conditions.append("minute >= ? AND minute < ?")
@@ -105,6 +105,6 @@ class UsageLake:
 
 
 def next_offsets(home: Path) -> dict[tuple[str, int], int]:
-    """How far the table is, by topic uuid and partition, now."""
+    """The next offset of each partition in the table, by topic uuid and partition."""
     with UsageLake(home) as lake:
         return {key: partition.next_offset for key, partition in lake.partitions().items()}

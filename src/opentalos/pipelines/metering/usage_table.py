@@ -1,7 +1,7 @@
-"""The lake's table "usage": one row per partition and minute of append time, and what joins it.
+"""The lake's table "usage": one row per partition and minute of append time, and its upsert.
 
-Of the rows of one minute the one with the largest ``next_offset`` holds. So events may come late,
-in any order and again, and the table ends the same.
+Of several events of one minute the one with the largest ``next_offset`` wins. So events may arrive
+late, repeatedly and in any order, with the same result.
 """
 
 from typing import Final
@@ -42,7 +42,7 @@ EVENT: Final = StructType(
 )
 RULES: Final = {  # conditions that an event's fields must meet together
     "empty name": "topic <> '' AND name <> '' AND tenant <> ''",
-    "no whole minute": f"minute_ms % {MINUTE_MS} = 0",
+    "not a whole minute": f"minute_ms % {MINUTE_MS} = 0",
     "first_offset is not below next_offset": "first_offset < next_offset",
     "records is not next_offset - first_offset":
         "try_subtract(next_offset, first_offset) = records",
@@ -68,14 +68,14 @@ _ARRIVAL: Final = ("source_partition", "source_offset")
 
 
 def usage_rows(events: DataFrame) -> DataFrame:
-    """Events that were split off as good, as rows of the table, with the place they came from."""
+    """Valid events as rows of the table, with the partition and offset that they came from."""
     minute = F.timestamp_millis("minute_ms").alias("minute")
     columns = [minute if name == "minute" else F.col(name) for name in SCHEMA.names]
     return events.select(*columns, *_ARRIVAL)
 
 
 def merge_usage(stored: DataFrame, fresh: DataFrame) -> DataFrame:
-    """What becomes of rows: ``latest_usage`` of both; those of the table came before all others.
+    """``latest_usage`` of stored and fresh rows; stored rows count as the earlier ones.
 
     Args: stored: rows of the table; fresh: rows of ``usage_rows``.
     """
@@ -84,13 +84,13 @@ def merge_usage(stored: DataFrame, fresh: DataFrame) -> DataFrame:
 
 
 def latest_usage(rows: DataFrame) -> DataFrame:
-    """The rows with one column more, ``outcome``; exactly one row of each minute is "kept".
+    """The rows with an additional column ``outcome``; exactly one row of each minute is "kept".
 
-    It has the largest ``next_offset`` and came first of those. Another one that has the same
-    ``next_offset`` and says something else is a "conflict": a defect of whoever wrote it.
+    It has the largest ``next_offset`` and is the first one with it. A row with the same
+    ``next_offset`` and other content is a "conflict", which is a defect of its writer.
     """
     minute = Window.partitionBy(*KEY)
-    # The table's own rows have no place and come first: nulls are the smallest.
+    # The table's own rows have no source offset and come first: nulls are the smallest.
     order = minute.orderBy(
         F.desc("next_offset"), *(F.asc_nulls_first(column) for column in _ARRIVAL)
     )

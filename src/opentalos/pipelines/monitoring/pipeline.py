@@ -1,4 +1,4 @@
-"""The pipeline ``monitoring``: measurements into rollups that answer quickly."""
+"""The pipeline ``monitoring``: measurements into rollups for fast queries."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "__metrics"
 TABLE: Final = "metrics"  # level 0, in the lake
-GROUP: Final = "pipeline-monitoring"  # its progress, so that its lag is visible
+GROUP: Final = "pipeline-monitoring"  # commits its progress, so that its lag is visible
 LATE_HOURS: Final = 168
 LATE_HOURS_MAX: Final = 24 * 366
 _LATE: Final = "late-hours"
@@ -45,11 +45,10 @@ _SOURCE: Final = ServiceTopic("monitoring", TOPIC, GROUP, "partition,offset,valu
 
 
 class Monitoring:
-    """Upserts measurements by key, and makes the rollups of the touched hours anew.
+    """Upserts measurements by key, and recomputes the rollups of the hours that they belong to.
 
-    A batch that is repeated, measurements that come again or hours late change nothing but what
-    they say. One batch touches the hours of at most ``late-hours`` before its messages, one at a
-    time.
+    So repeated batches, repeated measurements and measurements that arrive hours late give the same
+    result. A batch changes hours up to ``late-hours`` before its messages, one hour at a time.
     """
 
     name = _SOURCE.pipeline
@@ -57,12 +56,12 @@ class Monitoring:
     options: Mapping[str, str] = MappingProxyType(
         {
             _LATE: f"older measurements go to the side output; default: {LATE_HOURS}",
-            ON_EXPIRED: f"fail (default) or skip: what {TOPIC} has dropped before it was read",
+            ON_EXPIRED: f"fail (default) or skip: messages that expired in {TOPIC} before a read",
         }
     )
 
     def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
-        """Start the stream. Raises: ConfigError: an option cannot be used."""
+        """Start the stream. Raises: ConfigError: an option is invalid."""
         writer = MonitoringWriter(
             settings.home,
             open_olap(settings.home, settings.olap),
@@ -72,7 +71,7 @@ class Monitoring:
 
 
 class MonitoringWriter:
-    """Takes batches of messages: bad ones aside, good ones into level 0 and the OLAP store."""
+    """Writes valid measurements into level 0 and the OLAP store, others to the side output."""
 
     def __init__(self, home: Path, olap: OlapStore, *, late_hours: int = LATE_HOURS) -> None:
         self._home, self._olap = home, olap
@@ -81,7 +80,7 @@ class MonitoringWriter:
         self.bad = 0  # messages for the side output, of this process
 
     def __call__(self, messages: DataFrame, batch_id: int) -> None:
-        """Take one batch, entirely or (an error) again later."""
+        """Write one batch; after an error Spark repeats it."""
         kept = messages.persist()
         try:
             good, bad = split_events(kept, EVENT, VERSION, self._rules)
@@ -96,8 +95,7 @@ class MonitoringWriter:
             kept.unpersist()
 
     def _take(self, hour_ms: int, fresh: DataFrame) -> None:
-        """Level 0 first: what is lost between it and the rollups is made when the batch is
-        repeated."""
+        """Level 0 first: after a crash before the rollups, the repeated batch makes them."""
         stored = self._lake.read(fresh.sparkSession, [hour_ms])
         merged = merge_level_0(stored, fresh).persist()
         try:
@@ -116,7 +114,7 @@ class MonitoringWriter:
 
 
 def _sorted(rows: pa.Table) -> pa.Table:
-    """In an order that compresses well and finds a measure's values beside each other."""
+    """In an order that compresses well and keeps a measure's values together."""
     kept = rows.drop_columns(["level"])
     order: Any = [(name, "ascending") for name in ("measure", "service", "tenant", "topic", TIME)]
     return kept.sort_by(order)
@@ -125,7 +123,7 @@ def _sorted(rows: pa.Table) -> pa.Table:
 def _late_hours(options: Mapping[str, str]) -> int:
     text = options.get(_LATE, str(LATE_HOURS))
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= LATE_HOURS_MAX:
-        raise ConfigError(f"{_LATE} is a number of hours from 1 to {LATE_HOURS_MAX}, not {text!r}")
+        raise ConfigError(f"{_LATE} is {text!r}: give a number of hours from 1 to {LATE_HOURS_MAX}")
     return int(text)
 
 

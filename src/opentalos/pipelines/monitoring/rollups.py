@@ -1,8 +1,8 @@
 """Measurements by 10 s, 1 min and 1 h: pure functions from DataFrame to DataFrame.
 
-Level 0 has a row per key (dimensions and end of the step), so a row that is sent again replaces
-itself. Rollups are made anew from all of an hour's level 0: what comes hours late, twice or in
-another order leads to the same rows.
+Level 0 has one row per key (dimensions and end of the interval), so a repeated row replaces itself.
+Rollups are recomputed from the whole level 0 of an hour, so measurements that arrive hours late,
+twice or in another order give the same rows.
 """
 
 from typing import Final
@@ -29,8 +29,8 @@ from opentalos.wire.metrics.sketch import BUCKET_MAX, BUCKET_MIN
 DIMENSIONS: Final = ("service", "cluster", "machine", "tenant", "topic", "partition")
 KEY: Final = (*DIMENSIONS, "at_ms")
 LEVELS: Final = {"metrics_10s": 10_000, "metrics_1m": 60_000, "metrics_1h": HOUR_MS}
-COUNT_MAX: Final = 1 << 40  # of one bucket in one step; 2 ** 23 of them can be added up
-AHEAD_MS: Final = HOUR_MS  # how far a clock may be ahead of the queue's
+COUNT_MAX: Final = 1 << 40  # of one bucket in one interval; 2 ** 23 of them can be added up
+AHEAD_MS: Final = HOUR_MS  # how far a sender's clock may be ahead of the server's
 
 _MEASURE: Final = "measure"
 _KIND: Final = "kind"  # of a measure: sum or gauge
@@ -67,10 +67,10 @@ LEVEL_0: Final = pa.schema(
 
 
 def event_rules(late_hours: int) -> dict[str, str]:
-    """What else is wrong with an event, as ``split_events`` takes it.
+    """Further rules for events, for ``split_events``.
 
-    An event's time is compared with the append time of its message, which is stored: a batch that
-    is repeated years later is judged alike.
+    An event's time is compared with the append time of its message, which is stored, so a batch
+    that is repeated much later gives the same result.
     """
     bucket = (
         f"b RLIKE '^-?[0-9]{{1,4}}$' AND try_cast(b AS INT) BETWEEN {BUCKET_MIN} AND {BUCKET_MAX}"
@@ -78,10 +78,10 @@ def event_rules(late_hours: int) -> dict[str, str]:
     appended = "unix_millis(message.append_time)"
     return {
         f"more than {EVENT_BYTES_MAX} bytes": f"length(message.value) <= {EVENT_BYTES_MAX}",
-        "a step before 1970": "at_ms >= step_ms",
-        "of the future": f"at_ms <= {appended} + {AHEAD_MS}",
+        "interval before 1970": "at_ms >= step_ms",
+        "in the future": f"at_ms <= {appended} + {AHEAD_MS}",
         f"over {late_hours} h late": f"at_ms >= {appended} - {late_hours * HOUR_MS}",
-        "a bucket out of bounds": (
+        "bucket out of bounds": (
             f"sketches IS NULL OR forall(map_values(sketches), s -> forall(map_keys(s), "
             f"b -> {bucket}))"
         ),
@@ -89,12 +89,12 @@ def event_rules(late_hours: int) -> dict[str, str]:
 
 
 def hour_column() -> Column:
-    """The hour in which a row's step began, in Unix ms."""
+    """The hour in which a row's interval began, in Unix ms."""
     return _floor(F.col("at_ms") - F.col("step_ms"), HOUR_MS)
 
 
 def level_0(events: DataFrame) -> DataFrame:
-    """Good events with nothing left out: empty dimensions and maps instead of nulls."""
+    """Valid events with all columns: empty dimensions and maps instead of nulls."""
     nothing = F.create_map().cast(_AMOUNTS), F.create_map().cast(_COUNTS)
     return events.select(
         *(F.coalesce(name, F.lit("")).alias(name) for name in DIMENSIONS[:-1]),
@@ -110,19 +110,19 @@ def level_0(events: DataFrame) -> DataFrame:
 
 
 def merge_level_0(stored: DataFrame, fresh: DataFrame) -> DataFrame:
-    """One row per key: the one that is furthest in the topic, whatever came first here."""
+    """One row per key: the last one in the topic, in whatever order they arrive here."""
     names = LEVEL_0.names
-    place = F.struct("source_partition", "source_offset")
+    source = F.struct("source_partition", "source_offset")
     row = F.struct(*[name for name in names if name not in KEY])
     merged = stored.select(*names).unionByName(fresh.select(*names))
-    return merged.groupBy(*KEY).agg(F.max_by(row, place).alias("row")).select(*KEY, "row.*")
+    return merged.groupBy(*KEY).agg(F.max_by(row, source).alias("row")).select(*KEY, "row.*")
 
 
 def measures_by_level(rows: DataFrame) -> DataFrame:
-    """Sums and gauges of level 0, added up for each level.
+    """Sums and gauges of level 0, aggregated for each level.
 
-    Columns: level, time, the dimensions, measure, kind, total, samples (steps), low, high (of one
-    step), last. Of a gauge, total by samples is its mean.
+    Columns: level, time, the dimensions, measure, kind, total, samples (number of intervals), low
+    and high (of one interval), last. The mean of a gauge is total / samples.
     """
     amounts = F.map_from_arrays(
         F.array(F.lit("sum"), F.lit("gauge")), F.array(F.col("sums"), F.col("gauges"))
@@ -158,12 +158,12 @@ def sketches_by_level(rows: DataFrame) -> DataFrame:
 
 
 def sketch_table(level: str) -> str:
-    """The table of sketches that belongs to a level."""
+    """The table of sketches of a level."""
     return level + SKETCHES
 
 
 def _at_levels(rows: DataFrame, *columns: str) -> DataFrame:
-    """Each row once for each level, with the start of its step there."""
+    """Each row once for each level, with the start of its interval at that level."""
     began = F.col("at_ms") - F.col("step_ms")
     places = [
         F.struct(F.lit(name).alias("level"), F.timestamp_millis(_floor(began, step_ms)).alias(TIME))

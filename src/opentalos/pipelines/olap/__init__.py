@@ -1,1 +1,1 @@
-"""Tables that answer quickly: Parquet read by DuckDB, or Apache Druid, behind one interface."""
+"""Tables for fast queries: Parquet read by DuckDB, or Apache Druid, behind one interface."""

@@ -1,4 +1,4 @@
-"""What is the same for every store once its engine has answered."""
+"""Post-processing of an engine's rows that all stores share: percentiles and limits."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -20,18 +20,22 @@ from opentalos.wire.metrics.sketch import percentile
 
 
 def answer(query: Query, rows: pa.Table) -> pa.Table:
-    """The answer made of an engine's rows. Raises: BadRequest: more rows than the limit."""
+    """The answer from an engine's rows. Raises: BadRequest: more rows than the limit."""
     if isinstance(query, Percentile):
         if rows.num_rows > SKETCH_ROWS_MAX:
-            raise BadRequest(f"more than {SKETCH_ROWS_MAX} counts to merge; narrow the query")
+            raise BadRequest(
+                f"the query merges more than {SKETCH_ROWS_MAX} counts; narrow the query"
+            )
         rows = _percentiles(query, rows)
     if not isinstance(query, Top) and rows.num_rows > query.limit:
-        raise BadRequest(f"more than {query.limit} rows; narrow the query or raise its limit")
+        raise BadRequest(
+            f"the answer has more than {query.limit} rows; narrow the query or raise its limit"
+        )
     return rows
 
 
 def _percentiles(query: Percentile, rows: pa.Table) -> pa.Table:
-    """Rows are ordered by their keys, so each group is together."""
+    """Percentiles per group; rows are ordered by their keys, so groups are contiguous."""
     keys = [*([TIME] if query.step_ms else []), *query.by]
     columns: dict[str, list[Any]] = {name: [] for name in (*keys, COUNT, *query.names)}
     for key, counts in _merged(rows, keys):

@@ -1,4 +1,4 @@
-"""Druid over HTTP: JSON in and out, and its errors as ours."""
+"""Druid over HTTP: JSON requests and replies, with Druid's errors translated."""
 
 import json
 import urllib.error
@@ -14,17 +14,18 @@ _SHOWN_CHARS_MAX: Final = 300
 
 
 class DruidHttp:
-    """The coordinator, where rows go to, and the broker, where queries do."""
+    """The coordinator, which ingests rows, and the broker, which serves queries."""
 
     def __init__(self, url: str) -> None:
         """``url``: druid://COORDINATOR_HOST:PORT,BROKER_HOST:PORT. Raises: ConfigError."""
         places = url.removeprefix(SCHEME).split(",")
         if not url.startswith(SCHEME) or len(places) != 2 or not all(map(_is_address, places)):
-            raise ConfigError(f"{url!r}: write {SCHEME}COORDINATOR_HOST:PORT,BROKER_HOST:PORT")
+            form = f"{SCHEME}COORDINATOR_HOST:PORT,BROKER_HOST:PORT"
+            raise ConfigError(f"{url!r} is not a Druid address: write {form}")
         self._coordinator, self._broker = (f"http://{place}" for place in places)
 
     def coordinator(self, path: str, body: object = None) -> Any:
-        """GET, or POST if there is a body. Raises: BadRequest, StoreUnavailable."""
+        """GET, or POST if a body is given. Raises: BadRequest, StoreUnavailable."""
         return _call(self._coordinator + path, body)
 
     def broker(self, path: str, body: object = None) -> Any:
@@ -54,17 +55,17 @@ def _call(url: str, body: object) -> Any:
         with error:
             said = _error_text(error.read())
         if 400 <= error.code < 500:
-            raise BadRequest(f"Druid refused it ({error.code}): {said}") from error
+            raise BadRequest(f"Druid rejected the request ({error.code}): {said}") from error
         raise StoreUnavailable(f"Druid failed at {url} ({error.code}): {said}") from error
     except (OSError, ValueError) as error:
-        raise StoreUnavailable(f"Druid does not answer at {url}: {error}") from error
+        raise StoreUnavailable(f"Druid at {url} is unavailable: {error}") from error
 
 
 def _error_text(body: bytes) -> str:
     text = body.decode(errors="replace")
     try:
-        told = json.loads(text)
-        text = told.get("errorMessage") or told.get("error") or text
+        document = json.loads(text)
+        text = document.get("errorMessage") or document.get("error") or text
     except (ValueError, AttributeError):
         pass
     return " ".join(str(text).split())[:_SHOWN_CHARS_MAX]

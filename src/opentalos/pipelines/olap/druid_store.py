@@ -20,8 +20,8 @@ PIECE_BYTES_MAX: Final = 8 << 20  # of rows within one task
 TASK_TIMEOUT_S: Final = 600.0
 VISIBLE_TIMEOUT_S: Final = 120.0
 _POLL_S: Final = 0.2
-_TIME: Final = "__time"  # what Druid calls it
-_PIECES: Final = "__pieces"  # ends the name of a table that gathers the pieces of an hour
+_TIME: Final = "__time"  # Druid's name of the column
+_PIECES: Final = "__pieces"  # suffix of a table that collects the pieces of an hour
 _DIALECT: Final = Dialect(
     time_ms=f"TIMESTAMP_TO_MILLIS({_TIME})",
     since=f"{_TIME} >= MILLIS_TO_TIMESTAMP({{}})",
@@ -36,10 +36,10 @@ _PARAMETERS: Final = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE"}
 
 
 class DruidStore:
-    """A table is a datasource with one segment an hour, or a few if it is large.
+    """A table is a datasource with one segment per hour, or a few if it is large.
 
-    A new version of an hour overshadows the old one in one step; ``replace`` returns when the
-    broker answers from it.
+    A new version of an hour replaces the old one atomically; ``replace`` returns when the broker
+    serves it.
     """
 
     def __init__(self, url: str, *, piece_bytes_max: int = PIECE_BYTES_MAX) -> None:
@@ -47,7 +47,7 @@ class DruidStore:
         self._piece_bytes_max = piece_bytes_max
 
     def replace(self, hour_ms: int, tables: Mapping[str, pa.Table]) -> None:
-        """As the interface says; the tables' tasks run beside each other."""
+        """See OlapStore; the tables' tasks run concurrently."""
         for rows in tables.values():
             need_hour(rows, hour_ms)
         interval = f"{_iso(hour_ms)}/{_iso(hour_ms + HOUR_MS)}"
@@ -56,11 +56,11 @@ class DruidStore:
         for task in tasks:
             self._end(task)
         for table, rows in tables.items():
-            shows = partial(self._shows, table, interval, before[table], rows)
-            self._await(f"{table} {interval}", shows)
+            visible = partial(self._shows, table, interval, before[table], rows)
+            self._await(f"{table} {interval}", visible)
 
     def query(self, query: Query) -> pa.Table:
-        """As the interface says."""
+        """See OlapStore."""
         name = query.rows.table
         info = next((table for table in self.tables() if table.name == name), None)
         if info is None:
@@ -72,7 +72,7 @@ class DruidStore:
         return answer(query, self._sql(found.text, parameters))
 
     def tables(self) -> list[TableInfo]:
-        """As the interface says."""
+        """See OlapStore."""
         found: dict[str, dict[str, str]] = {}
         for row in self._sql(_COLUMNS, []).to_pylist():
             table, column, kind = row.values()
@@ -84,11 +84,11 @@ class DruidStore:
         ]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """No connection is kept open."""
 
     def _sql(self, text: str, parameters: list[dict[str, Any]]) -> pa.Table:
-        told = {"resultFormat": "array", "header": True, "sqlTypesHeader": True}
-        body = {"query": text, "parameters": parameters, **told}
+        form = {"resultFormat": "array", "header": True, "sqlTypesHeader": True}
+        body = {"query": text, "parameters": parameters, **form}
         names, kinds, *rows = self._http.broker("/druid/v2/sql", body)
         types = [_SQL_TYPES.get(kind, pa.int64()) for kind in kinds]
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
@@ -96,10 +96,10 @@ class DruidStore:
         return pa.table(arrays, names=names)
 
     def _begin(self, table: str, interval: str, rows: pa.Table) -> str:
-        """Start the task that replaces an hour and return its id; empty: it is done already.
+        """Start the task that replaces an hour and return its id; empty if no task is needed.
 
-        Rows that do not fit into one task are gathered beside the table first, piece by piece, so
-        that the hour changes in one step all the same. What is gathered stays until the next time.
+        Rows that do not fit into one task are first collected in a second table, piece by piece, so
+        that the hour still changes atomically. That table is overwritten the next time.
         """
         pieces = json_pieces(rows, self._piece_bytes_max)
         first = next(pieces, None)
@@ -130,11 +130,11 @@ class DruidStore:
     def _ended(self, path: str) -> bool:
         status = self._http.coordinator(path)["status"]
         if status["statusCode"] == "FAILED":
-            raise StoreUnavailable(f"a task of Druid failed: {status.get('errorMsg')}")
+            raise StoreUnavailable(f"Druid task failed: {status.get('errorMsg')}")
         return bool(status["statusCode"] == "SUCCESS")
 
     def _versions(self, table: str, interval: str) -> set[str]:
-        """Versions of an hour that the broker answers from now."""
+        """Versions of an hour that the broker serves now."""
         path = f"/druid/v2/datasources/{part(table)}/candidates?intervals={part(interval)}"
         found = self._http.broker(path)
         return {segment["version"] for segment in found if segment["locations"]}
@@ -154,7 +154,7 @@ class DruidStore:
         until = time.monotonic() + timeout_s
         while not done():
             if time.monotonic() > until:
-                raise StoreUnavailable(f"Druid takes over {timeout_s:.0f} s for {what}")
+                raise StoreUnavailable(f"Druid did not finish {what} within {timeout_s:.0f} s")
             time.sleep(_POLL_S)
 
 

@@ -1,4 +1,4 @@
-"""The OLAP store that a pipeline's settings name, and waiting for one that is down."""
+"""Opens the OLAP store of a pipeline's settings, and retries while a store is unavailable."""
 
 import logging
 import time
@@ -11,7 +11,7 @@ from opentalos.pipelines.olap.druid_store import DruidStore
 from opentalos.pipelines.olap.parquet_store import ParquetStore
 from opentalos.pipelines.olap.store import OlapStore
 
-DOWN_S_MAX: Final = 3600.0  # then the job fails, and whoever watches it starts it again
+DOWN_S_MAX: Final = 3600.0  # then the job fails, and its supervisor restarts it
 BACKOFF_S_MIN: Final = 1.0
 BACKOFF_S_MAX: Final = 30.0
 
@@ -20,17 +20,17 @@ _T = TypeVar("_T")
 
 
 def open_olap(home: Path, url: str = "") -> OlapStore:
-    """Druid at ``druid://...``, else Parquet below ``home``. Raises: ConfigError."""
+    """Druid at ``druid://...``, otherwise Parquet below ``home``. Raises: ConfigError."""
     return DruidStore(url) if url else ParquetStore(home)
 
 
 def when_up(
     what: str, action: Callable[[], _T], *, sleep: Callable[[float], None] = time.sleep
 ) -> _T:
-    """Do something that is safe to repeat, again and again while the store is down.
+    """Retry an idempotent action while the store is unavailable.
 
-    Every failed attempt is an alarm in the log. The caller has not moved its checkpoint, so
-    nothing is lost, however it ends. Raises: Unavailable after ``DOWN_S_MAX`` of waiting.
+    Every failed attempt is logged as an alarm. The caller has not moved its checkpoint, so nothing
+    is lost in any case. Raises: Unavailable after ``DOWN_S_MAX`` of waiting.
     """
     waited_s, pause_s = 0.0, BACKOFF_S_MIN
     while True:
@@ -39,11 +39,16 @@ def when_up(
         except Unavailable as error:
             if waited_s >= DOWN_S_MAX:
                 raise
-            _LOG.error("ALARM olap store down for %.0f s, %s waits: %s", waited_s, what, error)
+            _LOG.error(
+                "ALARM olap store unavailable: table=%s waited_s=%.0f error=%s",
+                what,
+                waited_s,
+                error,
+            )
             sleep(pause_s)
             waited_s += pause_s
             pause_s = min(2 * pause_s, BACKOFF_S_MAX)
         else:
             if waited_s:
-                _LOG.warning("olap store is back after %.0f s, %s goes on", waited_s, what)
+                _LOG.warning("olap store available again: table=%s waited_s=%.0f", what, waited_s)
             return done

@@ -1,4 +1,4 @@
-"""OLAP tables as Parquet files, one an hour, read by DuckDB."""
+"""OLAP tables as Parquet files, one per hour, read by DuckDB."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,28 +17,28 @@ from opentalos.pipelines.olap.store import TIME, Query, Selection, TableInfo
 
 _TIME_MS: Final = 'epoch_ms("time")'
 _DIALECT: Final = Dialect(_TIME_MS, f"{_TIME_MS} >= {{}}", f"{_TIME_MS} < {{}}", divide="//")
-_MEMORY: Final = "1GB"  # of one query; what does not fit goes to disk or is refused
+_MEMORY: Final = "1GB"  # of one query; DuckDB spills the rest to disk or fails
 _SETTINGS: Final[dict[str, str | int | float | list[str]]] = {
     "memory_limit": _MEMORY,
     "threads": 4,
-    # What is not in the package is not fetched while a query waits.
+    # Never download an extension while a query waits.
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
 
 
 class ParquetStore:
-    """Below HOME/olap, a folder per table as of ``HourTable``; one writer a table, any readers.
+    """A folder per table below HOME/olap (``HourTable``); one writer per table, any readers.
 
-    Every call sees what is there then; there is nothing to keep open.
+    Every call reads the current files; nothing is kept open.
     """
 
     def __init__(self, home: Path) -> None:
         self._folder = home / "olap"
-        self._known: dict[str, HourTable] = {}  # a table cleans up once in many replacements
+        self._known: dict[str, HourTable] = {}  # kept: a table cleans up every so many replacements
 
     def replace(self, hour_ms: int, tables: Mapping[str, pa.Table]) -> None:
-        """As the interface says. Raises: StoreUnavailable: the disk refuses."""
+        """See OlapStore. Raises: StoreUnavailable: the disk is full or not writable."""
         for rows in tables.values():
             need_hour(rows, hour_ms)
         try:
@@ -48,7 +48,7 @@ class ParquetStore:
             raise StoreUnavailable(f"cannot write below {self._folder}: {error}") from error
 
     def query(self, query: Query) -> pa.Table:
-        """As the interface says."""
+        """See OlapStore."""
         info = self._info(query.rows.table)
         files = [str(path) for path in self._files(query.rows)]
         with duckdb.connect(":memory:", config=dict(_SETTINGS)) as engine:
@@ -62,22 +62,24 @@ class ParquetStore:
             try:
                 rows = engine.sql(found.text, params=parameters).to_arrow_table()
             except duckdb.ConversionException as error:
-                raise BadRequest(f"a value is of another type: {error}") from error
+                raise BadRequest(f"a value has the wrong type: {error}") from error
             except duckdb.OutOfMemoryException as error:
-                raise BadRequest(f"the query needs more than {_MEMORY}; narrow it") from error
+                raise BadRequest(
+                    f"the query needs more than {_MEMORY} of memory; narrow the query"
+                ) from error
             except duckdb.IOException as error:
                 raise StoreUnavailable(f"cannot read {self._folder}: {error}") from error
         return answer(query, _plain(rows))
 
     def tables(self) -> list[TableInfo]:
-        """As the interface says."""
+        """See OlapStore."""
         if not self._folder.exists():
             return []
         names = sorted(path.name for path in self._folder.iterdir() if path.is_dir())
         return [self._info(name) for name in names if self._table(name).hours()]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Nothing is kept open."""
 
     def _table(self, name: str) -> HourTable:
         if name not in self._known:
@@ -85,7 +87,7 @@ class ParquetStore:
         return self._known[name]
 
     def _info(self, name: str) -> TableInfo:
-        ours = name.isidentifier()  # nothing that leads out of the folder
+        ours = name.isidentifier()  # no path that leads out of the folder
         files = self._table(name).files() if ours else []
         if not files:
             raise NotFound(f"no table {name!r} in {self._folder}")
@@ -103,7 +105,7 @@ class ParquetStore:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """Sums of whole numbers, which DuckDB makes 128 bits wide, as bigint or else as double."""
+    """Integer sums, which DuckDB returns as 128 bits, as bigint or otherwise as double."""
     for place, kind in enumerate(rows.schema.types):
         if pa.types.is_decimal(kind):
             name, column = rows.schema.names[place], rows.column(place)

@@ -1,4 +1,4 @@
-"""Rows on their way into a store."""
+"""Checks and encodes the rows that are written into a store."""
 
 import json
 from collections.abc import Iterator
@@ -13,10 +13,12 @@ _ROWS_AT_ONCE = 10_000
 
 
 def need_hour(rows: pa.Table, hour_ms: int) -> None:
-    """Refuse rows of another hour with ValueError: they would be lost or shown twice."""
+    """Reject rows of another hour with ValueError: they would be lost or returned twice."""
     times = pc.min_max(times_ms(rows)).as_py()
     if rows.num_rows and not hour_ms <= times["min"] <= times["max"] < hour_ms + HOUR_MS:
-        raise ValueError(f"rows from {times['min']} to {times['max']} in the hour of {hour_ms}")
+        raise ValueError(
+            f"rows from {times['min']} to {times['max']} ms are outside the hour at {hour_ms} ms"
+        )
 
 
 def times_ms(rows: pa.Table) -> pa.ChunkedArray:
@@ -25,8 +27,10 @@ def times_ms(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def json_pieces(rows: pa.Table, bytes_max: int) -> Iterator[str]:
-    """Lines of JSON, a row each, with the time as ``__time`` in ms; together at most
-    ``bytes_max`` a piece, but one row at least. No rows: no piece."""
+    """JSON lines, one per row, with the time as ``__time`` in ms.
+
+    A piece has at most ``bytes_max`` bytes, but at least one row. Without rows there is no piece.
+    """
     named = rows.drop_columns([TIME]).append_column("__time", times_ms(rows))
     lines: list[str] = []
     size = 0

@@ -1,7 +1,7 @@
-"""Queries as SQL that both DuckDB and Druid take, with the values as parameters.
+"""Queries as SQL for both DuckDB and Druid, with the values as parameters.
 
-Names are quoted and come from a table's own columns (``checked_columns``); numbers of ours are
-written out; whatever a caller gave as a value is a parameter.
+Names are quoted and come from a table's own columns (``checked_columns``); our own numbers are
+literals; every value that a caller gives is a parameter.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class Statement:
 
 
 def statement(query: Query, table: TableInfo, source: str, dialect: Dialect) -> Statement:
-    """The SQL of a query over ``source``. It asks for one row more than the limit.
+    """The SQL of a query over ``source``. It requests one row more than the limit.
 
     Raises: BadRequest: a column that the table does not have.
     """
@@ -73,7 +73,7 @@ def statement(query: Query, table: TableInfo, source: str, dialect: Dialect) -> 
 
 
 def quoted(name: str) -> str:
-    """A name as SQL has it."""
+    """A quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 

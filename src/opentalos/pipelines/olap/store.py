@@ -1,4 +1,4 @@
-"""The OLAP store's interface, and the queries that every store answers alike."""
+"""The OLAP store's interface, and the queries that every store supports."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,17 +12,19 @@ if TYPE_CHECKING:
 ROWS_MAX: Final = 10_000  # of an answer
 SKETCH_ROWS_MAX: Final = 1_000_000  # counts that one percentile query may merge
 TIME: Final = "time"  # of every table, timestamp in UTC
-BUCKET: Final = "bucket"  # of a table of sketches, with COUNT beside it
+BUCKET: Final = "bucket"  # of a table of sketches, together with COUNT
 COUNT: Final = "count"
-SKETCHES: Final = "_sketches"  # ends the name of a table of sketches
+SKETCHES: Final = "_sketches"  # suffix of a table of sketches
 Value = str | int | float
 FUNCTIONS: Final = ("sum", "min", "max", "avg", "count")
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number made of the rows of a group: ``function`` of ``column``, divided by the sum of
-    ``per`` if that is given (then the function is sum). ``count`` needs no column."""
+    """One number per group: ``function`` of ``column``, divided by the sum of ``per`` if given.
+
+    ``per`` requires the function sum; ``count`` takes no column.
+    """
 
     name: str  # of the answer's column
     function: str = "sum"
@@ -31,11 +33,12 @@ class Measure:
 
     def __post_init__(self) -> None:
         if self.function not in FUNCTIONS:
-            raise BadRequest(f"no function {self.function!r}; known: {', '.join(FUNCTIONS)}")
+            known = ", ".join(FUNCTIONS)
+            raise BadRequest(f"unknown function {self.function!r}; known: {known}")
         if bool(self.column) == (self.function == "count"):
-            raise BadRequest("count has no column, every other function needs one")
+            raise BadRequest("count takes no column, every other function needs one")
         if self.per and self.function != "sum":
-            raise BadRequest("only a sum is divided by another one")
+            raise BadRequest("only the function sum can be divided by another sum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +60,14 @@ class Selection:
 
     def __post_init__(self) -> None:
         if self.start_ms >= self.end_ms:
-            raise BadRequest("the time range is empty: its start is not before its end")
+            raise BadRequest("the time range is empty: its start must be before its end")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A row for each step of time that has rows, and for each value of ``by`` in it, by time.
+    """A row for each time interval with data and each value of ``by`` in it, ordered by time.
 
-    Answer: time (start of the step, in Unix ms), the columns ``by``, the measures.
+    Answer: time (start of the interval, in Unix ms), the columns ``by``, the measures.
     """
 
     rows: Selection
@@ -75,7 +78,7 @@ class Series:
 
     def __post_init__(self) -> None:
         if self.step_ms < 1:
-            raise BadRequest("a step takes at least a millisecond")
+            raise BadRequest("the interval of a series must be at least one millisecond")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +93,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Top:
-    """As ``Group``, but the largest of the first measure come first, and only ``limit`` of
-    them; equal ones by the columns."""
+    """As ``Group``, but the ``limit`` largest by the first measure; ties ordered by ``by``."""
 
     rows: Selection
     by: tuple[str, ...]
@@ -109,12 +111,12 @@ class Percentile:
     rows: Selection
     percents: tuple[float, ...]
     by: tuple[str, ...] = ()
-    step_ms: int = 0  # 0: over the whole time
+    step_ms: int = 0  # 0: over the whole time range
     limit: int = ROWS_MAX
 
     def __post_init__(self) -> None:
         if not self.percents or not all(0 <= percent <= 100 for percent in self.percents):
-            raise BadRequest("percentiles are between 0 and 100")
+            raise BadRequest("give at least one percentile, each from 0 to 100")
 
     @property
     def names(self) -> list[str]:
@@ -127,21 +129,21 @@ Query = Series | Group | Top | Percentile
 
 @dataclass(frozen=True, slots=True)
 class TableInfo:
-    """A table and the columns that a query may name; ``time`` is not among them."""
+    """A table and the columns that a query may use, except ``time``."""
 
     name: str
     columns: tuple[str, ...]
-    numbers: frozenset[str] = frozenset()  # those that are no text
+    numbers: frozenset[str] = frozenset()  # numeric columns
 
 
 class OlapStore(Protocol):
-    """Tables by hour. Every row has ``time``; an hour of a table is replaced in one step.
+    """Tables by hour. Every row has ``time``; an hour of a table is replaced atomically.
 
-    ``replace``: an hour of each of these tables, one after the other; on return queries see the
-    new rows, and the same call again changes nothing.
-    ``query``: at most the query's ``limit`` of rows. Raises: BadRequest (a name that the table
-    does not have, or too many rows), NotFound (no such table), Unavailable (the store is down;
-    for ``replace``: done or not, and safe to repeat).
+    ``replace``: replaces an hour of each of these tables, one after the other; on return queries
+    see the new rows. It is idempotent.
+    ``query``: at most the query's ``limit`` of rows. Raises: BadRequest (an unknown column, or too
+    many rows), NotFound (no such table), Unavailable (the store is down; for ``replace`` the
+    outcome is unknown, and it may be repeated).
     """
 
     def replace(self, hour_ms: int, tables: "Mapping[str, pa.Table]") -> None: ...
@@ -151,20 +153,22 @@ class OlapStore(Protocol):
 
 
 def checked_columns(table: TableInfo, names: Iterable[str]) -> None:
-    """Refuse names that the table does not have: only checked ones become part of SQL."""
+    """Reject columns that the table does not have: only checked names become part of SQL."""
     for name in names:
         if name not in table.columns:
             known = ", ".join(table.columns)
-            raise BadRequest(f"{table.name} has no column {name!r}; it has {known}")
+            raise BadRequest(f"table {table.name} has no column {name!r}; known: {known}")
 
 
 def checked_value(table: TableInfo, column: str, value: Value) -> Value:
-    """The value as the column has it. Raises: BadRequest: a text for a column of numbers."""
+    """The value in the column's type. Raises: BadRequest: a text for a numeric column."""
     if column not in table.numbers:
         return str(value)
     if isinstance(value, str):
         try:
             return int(value) if value.lstrip("-").isdigit() else float(value)
         except ValueError:
-            raise BadRequest(f"{column} of {table.name} is a number, not {value!r}") from None
+            raise BadRequest(
+                f"column {column} of table {table.name} is numeric, {value!r} is not a number"
+            ) from None
     return value

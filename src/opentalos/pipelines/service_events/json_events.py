@@ -1,7 +1,7 @@
-"""Versioned JSON events out of messages: what can be used, and what goes to the side output.
+"""Versioned JSON events from messages: valid events, and invalid messages for the side output.
 
-Everything is decided in the JVM by expressions over columns, so a batch costs no Python worker and
-no event can end a job.
+All checks are column expressions in the JVM, so a batch needs no Python worker and no event can
+fail a job.
 """
 
 import logging
@@ -24,9 +24,9 @@ from pyspark.sql.types import (
 
 # Sums of many counts stay below a bigint: 2 ** 15 of the largest ones fit.
 COUNT_MAX: Final = 1 << 48
-AMOUNT_MAX: Final = 1e100  # of what is no whole number; any sum of them is finite
+AMOUNT_MAX: Final = 1e100  # of floating-point numbers; any sum of them is finite
 OFFSET_MAX: Final = (1 << 63) - 1
-TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the last one with a date
+TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the last valid date
 
 _LOG: Final = logging.getLogger(__name__)
 _VERSION: Final = "v"
@@ -38,10 +38,12 @@ _OPTIONS: Final = {
 }
 
 
-def number(least: float, most: float | None = None) -> dict[str, Any]:
-    """Metadata of a field of numbers: its bounds. Without them: 0 to COUNT_MAX for whole numbers,
-    -AMOUNT_MAX to AMOUNT_MAX for others."""
-    return {"least": least} if most is None else {"least": least, "most": most}
+def number(minimum: float, maximum: float | None = None) -> dict[str, Any]:
+    """Metadata of a numeric field: its bounds.
+
+    Defaults: 0 to COUNT_MAX for integers, -AMOUNT_MAX to AMOUNT_MAX for floating-point numbers.
+    """
+    return {"min": minimum} if maximum is None else {"min": minimum, "max": maximum}
 
 
 def split_events(
@@ -50,27 +52,27 @@ def split_events(
     version: int,
     rules: Mapping[str, str] | None = None,
 ) -> tuple[DataFrame, DataFrame]:
-    """Events that can be used, and messages that cannot, each with a reason.
+    """Split messages into valid events, and invalid messages with the reason.
 
-    A message is bad if it is no JSON object, is of a newer version, has a field of another type or
-    lacks one that is not nullable, or if a number is out of the bounds of its field's metadata
-    (``number``), not finite, or breaks a rule. Unknown fields are ignored.
+    A message is invalid if it is not a JSON object, has a newer version, has a field of another
+    type, lacks a field that is not nullable, or if a number is out of its bounds (``number``), not
+    finite, or breaks a rule. Unknown fields are ignored.
 
     Args:    messages: at least the columns partition, offset, value; schema: of the event, without
-             the version ``v``; version: the newest one that is understood; rules: reason to an SQL
+             the version ``v``; version: the newest supported one; rules: by reason, an SQL
              condition over the event's fields and the message's columns, as ``message.NAME``.
     Returns: (the schema's columns, source_partition, source_offset), and (partition, offset,
-             reason, value). Both come from one input: persist it if both are used.
+             reason, value). Both read the same input: persist it if both are used.
     """
     read = StructType([*map(_nullable, schema.fields), *_extra_fields()])
     text = F.col("_text")
     event = F.struct(
         F.from_json(text, read, _OPTIONS).alias("_event"),
-        # A parser of one value stops at its end; within brackets it sees what follows, too.
+        # The parser stops at the end of one value; within brackets it also reads what follows.
         F.try_parse_json(F.concat(F.lit("["), text, F.lit("]"))).alias("_whole"),
     )
-    # The optimizer copies an expression to wherever its columns are used, and would parse each
-    # message a dozen times; it does not look behind a generator.
+    # The optimizer copies an expression to every use of its columns and would parse each message a
+    # dozen times; it does not copy a generator.
     parsed = (
         messages.select(
             F.struct(*messages.columns).alias("message"),
@@ -96,15 +98,15 @@ def split_events(
 
 
 def side_folder(home: Path, name: str) -> Path:
-    """Where the messages are that pipeline ``name`` could not use: Parquet, a folder a batch."""
+    """The folder of the invalid messages of pipeline ``name``: Parquet, one folder per batch."""
     return home / "side" / name
 
 
 def write_side(bad: DataFrame, home: Path, name: str, batch_id: int) -> int:
-    """Keep the bad messages of one batch below HOME/side/NAME and return how many there are.
+    """Write the invalid messages of one batch below HOME/side/NAME and return their number.
 
-    A batch that is repeated has the same rows and writes the same folder again; the first
-    message's place in its name keeps it apart from batches of an older checkpoint.
+    A repeated batch has the same rows and overwrites the same folder; the first message's partition
+    and offset in its name distinguish it from batches of an older checkpoint.
     """
     found = bad.agg(F.count("*"), F.min(F.struct("partition", "offset"))).first()
     assert found is not None  # an aggregate without groups is always one row
@@ -113,7 +115,13 @@ def write_side(bad: DataFrame, home: Path, name: str, batch_id: int) -> int:
         place = f"batch-{batch_id:010d}-{first['partition']}-{first['offset']}"
         folder = side_folder(home, name) / place
         bad.write.mode("overwrite").parquet(str(folder))
-        _LOG.warning("%s: %d bad messages of batch %d are in %s", name, count, batch_id, folder)
+        _LOG.warning(
+            "invalid messages: pipeline=%s messages=%d batch=%d folder=%s",
+            name,
+            count,
+            batch_id,
+            folder,
+        )
     return count
 
 
@@ -137,12 +145,12 @@ def _unreadable() -> Column:
 
 
 def _newer(version: int) -> Column:
-    told = F.col(_VERSION)
-    newer = F.concat(F.lit("newer version: "), told.cast("string"))
+    given = F.col(_VERSION)
+    newer = F.concat(F.lit("newer version: "), given.cast("string"))
     return F.coalesce(
-        F.when(told > version, newer),
-        _reason("no version", F.col(_CORRUPT).isNull() & told.isNull()),
-        _reason("no version", told < 1),
+        F.when(given > version, newer),
+        _reason("no version", F.col(_CORRUPT).isNull() & given.isNull()),
+        _reason("no version", given < 1),
     )
 
 
@@ -152,8 +160,8 @@ def _mistyped(schema: StructType) -> Column:
     wrong = F.col(_CORRUPT).isNotNull() | whole.isNull() | second.isNotNull()
     for field in schema.fields:
         if isinstance(field.dataType, StringType):  # from_json takes any value as a text
-            told = F.try_variant_get(whole, f"$[0].{field.name}", "variant")
-            wrong |= F.coalesce(~F.schema_of_variant(told).isin("STRING", "VOID"), F.lit(False))
+            value = F.try_variant_get(whole, f"$[0].{field.name}", "variant")
+            wrong |= F.coalesce(~F.schema_of_variant(value).isin("STRING", "VOID"), F.lit(False))
     return _reason("not JSON of the event's types", wrong)
 
 
@@ -168,11 +176,10 @@ def _wrong(field: StructField) -> list[Column]:
 
 def _out_of_bounds(column: Column, kind: DataType, bounds: Mapping[str, Any]) -> Column | None:
     if isinstance(kind, IntegerType | LongType):
-        least, most = bounds.get("least", 0), bounds.get("most", COUNT_MAX)
-        return ~column.between(least, most)
+        return ~column.between(bounds.get("min", 0), bounds.get("max", COUNT_MAX))
     if isinstance(kind, DoubleType):
-        least, most = bounds.get("least", -AMOUNT_MAX), bounds.get("most", AMOUNT_MAX)
-        return ~column.between(least, most)  # nor is NaN, which is above all
+        # NaN is out of bounds as well: it compares as larger than every number.
+        return ~column.between(bounds.get("min", -AMOUNT_MAX), bounds.get("max", AMOUNT_MAX))
     if isinstance(kind, MapType):
         inner = _out_of_bounds(F.lit(0), kind.valueType, bounds)
         if inner is None:

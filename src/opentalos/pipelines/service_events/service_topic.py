@@ -1,4 +1,4 @@
-"""A stream over one of the service's own topics, as monitoring and metering read them."""
+"""A stream over one of the service's own topics, for the pipelines monitoring and metering."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _EXPIRED: Final = ("fail", "skip")
 
 @dataclass(frozen=True, slots=True)
 class ServiceTopic:
-    """What a pipeline reads. Its progress is committed to ``group``, so that its lag is visible."""
+    """The input of a pipeline. Its progress is committed to ``group``, so its lag is visible."""
 
     pipeline: str
     topic: str
@@ -32,13 +32,14 @@ class ServiceTopic:
         settings: PipelineSettings,
         writer: Callable[[DataFrame, int], None],
     ) -> "StreamingQuery":
-        """Give every batch of messages to ``writer``, again if it failed.
+        """Pass every batch of messages to ``writer``; a failed batch is repeated.
 
-        Raises: ConfigError: the option ``on-expired`` cannot be used.
+        Raises: ConfigError: the option ``on-expired`` is invalid.
         """
         expired = settings.options.get(ON_EXPIRED, _EXPIRED[0])
         if expired not in _EXPIRED:
-            raise ConfigError(f"{ON_EXPIRED} is {' or '.join(_EXPIRED)}, not {expired!r}")
+            choices = " or ".join(_EXPIRED)
+            raise ConfigError(f"{ON_EXPIRED} is {expired!r}: choose {choices}")
         messages = (
             spark.readStream.format("talos")
             .option("url", settings.url)

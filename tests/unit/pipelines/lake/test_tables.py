@@ -157,7 +157,7 @@ def test_columns_take_the_types_and_order_of_the_schema(table: HourTable) -> Non
 
 
 def test_a_time_within_an_hour_is_refused(table: HourTable) -> None:
-    with pytest.raises(ValueError, match="no start of an hour"):
+    with pytest.raises(ValueError, match="not the start of an hour"):
         table.replace(HOUR + 1, rows(1))
     assert hour_of(HOUR + 1) == HOUR
 

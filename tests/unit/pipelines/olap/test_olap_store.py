@@ -109,7 +109,7 @@ def hour_rows(*times: int) -> pa.Table:
 
 @pytest.mark.parametrize("times", [(HOUR - 1,), (HOUR, HOUR + HOUR_MS)])
 def test_rows_of_another_hour_are_refused(times: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="in the hour of"):
+    with pytest.raises(ValueError, match="are outside the hour at"):
         need_hour(hour_rows(*times), HOUR)
 
 
@@ -144,7 +144,7 @@ def test_the_store_is_parquet_unless_a_url_is_given(tmp_path: Any) -> None:
     assert isinstance(open_olap(tmp_path, "druid://127.0.0.1:1,127.0.0.1:2"), DruidStore)
 
 
-def test_a_store_that_is_down_is_asked_again_with_growing_pauses(
+def test_an_action_is_retried_with_growing_pauses_while_the_store_is_down(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     pauses, failures = list[float](), iter([StoreUnavailable("down")] * 8)
@@ -156,9 +156,9 @@ def test_a_store_that_is_down_is_asked_again_with_growing_pauses(
 
     assert when_up("table", action, sleep=pauses.append) == "done"
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
-    alarms = [message for message in caplog.messages if message.startswith("ALARM olap store down")]
+    alarms = [text for text in caplog.messages if text.startswith("ALARM olap store unavailable")]
     assert len(alarms) == 8
-    assert caplog.messages[-1] == "olap store is back after 121 s, table goes on"
+    assert caplog.messages[-1] == "olap store available again: table=table waited_s=121"
 
 
 def test_waiting_has_an_end() -> None:
@@ -215,20 +215,20 @@ def http() -> Iterator[DruidHttp]:
         server.server_close()
 
 
-def test_what_druid_says_becomes_one_of_our_errors(http: DruidHttp) -> None:
+def test_errors_of_druid_are_translated(http: DruidHttp) -> None:
     assert http.broker("/200/json") == {"errorMessage": "a long\n story"}
     assert http.broker("/200/empty") is None
-    with pytest.raises(BadRequest, match=r"refused it \(400\): a long story"):
+    with pytest.raises(BadRequest, match=r"rejected the request \(400\): a long story"):
         http.coordinator("/400/json")
     with pytest.raises(StoreUnavailable, match=r"\(503\): <html>"):
         http.broker("/503/text")
-    with pytest.raises(StoreUnavailable, match="does not answer"):
+    with pytest.raises(StoreUnavailable, match="is unavailable"):
         http.broker("/200/cut")
 
 
 def test_a_closed_port_is_a_store_that_is_down() -> None:
     store = DruidStore("druid://127.0.0.1:1,127.0.0.1:1")
-    with pytest.raises(StoreUnavailable, match="does not answer"):
+    with pytest.raises(StoreUnavailable, match="is unavailable"):
         store.replace(HOUR, {"t": hour_rows(HOUR)})
     with pytest.raises(StoreUnavailable):
         store.tables()

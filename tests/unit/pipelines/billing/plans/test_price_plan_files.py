@@ -106,7 +106,7 @@ def test_the_latest_version_up_to_a_month_is_in_force(tmp_path: Path) -> None:
         ('currency = "EUR"', 'currency = "EUR"\nrounding = "odd"', 4, "half_up"),
         ('currency = "EUR"', 'currency = "EUR"\ndecimals = 9', 4, "0 to 4"),
         ('currency = "EUR"', 'currency = "EUR"\nminimum = 1.005', 4, "at most 2 decimal places"),
-        ('"2026-01"', '"2026-13"', 2, "no month"),
+        ('"2026-01"', '"2026-13"', 2, "is not a month"),
         ('"2026-01"', "2026", 2, "a non-empty string in quotes"),
         ('plan = "standard"', 'plan = ""', 1, "a non-empty string in quotes"),
         ('plan = "standard"', 'plan = "standard"\nplan = "b"', 2, "overwrite"),
