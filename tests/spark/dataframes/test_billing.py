@@ -174,7 +174,7 @@ def test_a_month_that_is_not_over_cannot_be_closed(bench: Bench) -> None:
     ("options", "words"),
     [
         ({"month": "March"}, "write YYYY-MM"),
-        ({"close": "maybe"}, "close is yes or no"),
+        ({"close": "maybe"}, "close is 'maybe': choose yes or no"),
         ({"on_problem": "x"}, "on-problem is fail or report"),
         ({"plans": "nowhere"}, "nowhere: is no directory"),
         ({"default_plan": "gold"}, "there is no plan 'gold'"),

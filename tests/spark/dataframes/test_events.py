@@ -149,7 +149,9 @@ def test_the_side_output_is_the_same_after_a_repeated_batch(
     _, bad = split_events(batch, SCHEMA, 1)
     for _ in range(2):
         assert write_side(bad, tmp_path, "jobs", 4) == 3
-    assert caplog.messages[0].startswith("invalid messages: pipeline=jobs messages=3 batch=4 folder=")
+    assert caplog.messages[0].startswith(
+        "invalid messages: pipeline=jobs messages=3 batch=4 folder="
+    )
     kept = pq.read_table(side_folder(tmp_path, "jobs")).to_pylist()
     assert sorted((row["offset"], row["reason"], row["value"]) for row in kept) == [
         (1, MISTYPED, b"{"),

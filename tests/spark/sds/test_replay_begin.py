@@ -22,7 +22,7 @@ from tests.spark.sds.replaying import (
 from opentalos.model.errors import ConfigError, TableNotExist
 from opentalos.pipelines.lake.tables import LakeTable
 from opentalos.pipelines.tables.pipeline import Followed
-from opentalos.pipelines.tables.replay_start import Beginning, store
+from opentalos.pipelines.tables.replay_start import ReplayStart, store
 from opentalos.sdk import Client, TalosAdmin
 from opentalos.sdk.errors import ChangeMissing
 from opentalos.sdk.tables import DataType, StreamView, TableAdmin, TableSchema, TalosTable
@@ -52,7 +52,7 @@ def dies() -> None:
     raise Died
 
 
-def stores_and_dies(home: Path, table: str, beginning: Beginning) -> None:
+def stores_and_dies(home: Path, table: str, beginning: ReplayStart) -> None:
     store(home, table, beginning)
     raise Died
 
@@ -127,7 +127,7 @@ def test_a_stream_that_was_off_is_told_though_no_record_tells_it(
         admin.alter(table.name, PLAIN)
         table.remove({"user": "ann", "page": "page-4"})  # no message will tell of it
         admin.alter(table.name, streamed({topic: LOG}))
-        with pytest.raises(ChangeMissing, match="was off or has stopped"):
+        with pytest.raises(ChangeMissing, match="was disabled or stopped"):
             run(spark, given)
 
 
@@ -165,5 +165,5 @@ def test_a_replay_without_a_scan_does_not_become_one_with_it(
         plain = settings(server, tmp_path, table=table.name, complete="no")
         run(spark, plain)
         scan = settings(server, tmp_path, table=table.name, bootstrap="scan")
-        with pytest.raises(ConfigError, match="begun without a scan"):
+        with pytest.raises(ConfigError, match="started without a scan"):
             run(spark, scan)

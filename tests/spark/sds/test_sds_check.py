@@ -92,7 +92,7 @@ def test_a_spoilt_state_is_found(spark: SparkSession, server: TalosServer, tmp_p
         run(spark, given)
         write(table, 1)
         settled(client, name, topic)
-        with pytest.raises(Unavailable, match="messages behind"):
+        with pytest.raises(Unavailable, match="lags by"):
             check(spark, given, wait_s=0, rows_max=5)
         run(spark, given)
         found = check(spark, given, wait_s=0, rows_max=5)

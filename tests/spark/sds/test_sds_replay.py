@@ -55,7 +55,7 @@ def test_the_replayed_state_is_the_table_in_both_views(
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({}, ConfigError, "needs -o sds-replay.table=NAME"),
+        ({}, ConfigError, "give -o sds-replay.table=NAME"),
         ({"table": "refusals", "complete": "maybe"}, ConfigError, "yes or no"),
         (
             {"table": "refusals", "topic": "refusals-log", "bootstrap": "yes"},
@@ -71,10 +71,10 @@ def test_the_replayed_state_is_the_table_in_both_views(
                 "starting-position": "latest",
             },
             ConfigError,
-            "says where to start",
+            "exclude each other",
         ),
         ({"table": "refusals-nowhere"}, TableNotExist, "refusals-nowhere"),
-        ({"table": "refusals"}, ConfigError, "give sds-replay.topic"),
+        ({"table": "refusals"}, ConfigError, "choose one with sds-replay.topic"),
         ({"table": "refusals", "topic": "other"}, ValidationFailed, "no stream into other"),
         ({"table": "refusals", "topic": "refusals-keys"}, NotSupported, "KEYS_ONLY"),
     ],

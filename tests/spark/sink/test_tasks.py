@@ -233,7 +233,7 @@ def test_a_server_that_cannot_tell_repeated_puts_is_at_least_once_and_says_so(
 ) -> None:
     monkeypatch.setattr("opentalos.pipelines.datasource.sink.plan._OUR_SERVERS", "no server")
     sink.try_(FIRST)
-    assert "cannot tell repeated puts: rows may be stored twice" in caplog.text
+    assert "does not recognize repeated puts: retries may store rows twice" in caplog.text
     sink.try_(RETRY)
     assert sink.held() == ROWS * 2
     with pytest.raises(NotSupported, match="exactly-once is not possible"):

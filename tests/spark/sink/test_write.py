@@ -88,7 +88,7 @@ def test_all_columns_are_stored(spark: SparkSession, server: TalosServer) -> Non
     ("select", "options", "says"),
     [
         ("value, key", {"topic": "nowhere"}, "topic nowhere does not exist"),
-        ("value, key", {}, "there is neither"),
+        ("value, key", {}, "neither was given"),
         ("value, key", {"topic": "bad", "acks": "all"}, "has no option 'acks'"),
         ("key", {"topic": "bad"}, "needs the column value"),
         ("value, 1L AS offset", {"topic": "bad"}, "offset is set by the log"),

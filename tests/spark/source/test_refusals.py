@@ -26,8 +26,8 @@ def test_bad_options_are_named(spark: SparkSession, server: TalosServer) -> None
     create(server, "refused", 1)
     for text, options in {
         "no option 'colour'": {"topic": "refused", "colour": "red"},
-        "no column 'price'": {"topic": "refused", "columns": "price"},
-        "there is no topic nowhere, or AKROOTTEST": {"topic": "nowhere"},
+        "unknown column 'price'": {"topic": "refused", "columns": "price"},
+        "topic nowhere does not exist, or AKROOTTEST": {"topic": "nowhere"},
         "topic 'other', which is not read": {
             "topic": "refused",
             "startingPosition": '{"other": {"0": 1}}',
@@ -36,7 +36,7 @@ def test_bad_options_are_named(spark: SparkSession, server: TalosServer) -> None
             "topic": "refused",
             "startingPosition": '{"refused": {"7": 1}}',
         },
-        r"refused\[0\]: the position 5 lies behind the end": {
+        r"refused\[0\]: position 5 is beyond the end": {
             "topic": "refused",
             "startingPosition": '{"refused": {"0": 5}}',
         },
@@ -63,7 +63,7 @@ def test_who_was_granted_nothing_sees_nothing(spark: SparkSession, server: Talos
     rest("POST", "principals", {"id": "stranger"})
     made = rest("POST", "principals/stranger/keys")
     key = f"{made['key_id']}:{made['secret']}"
-    refused(spark, server, "there is no topic private, or", topic="private", key=key)
+    refused(spark, server, "topic private does not exist, or", topic="private", key=key)
 
 
 def test_a_damaged_block_is_named(spark: SparkSession, server: TalosServer) -> None:
@@ -126,7 +126,7 @@ def test_expired_offsets_fail_or_are_skipped_and_counted(
         admin.topics.change("expired", retention_s=3_600)
         put(quick_server, "expired", [100])
     query = reading.start(availableNow=True)
-    assert "expired[0]: the position 1000 has expired, the log begins at 1" in failure(query)
+    assert "expired[0]: position 1000 has expired, the log starts at 1" in failure(query)
     reading.options["onExpired"] = "skip"
     query = reading.start(availableNow=True)
     query.awaitTermination()

@@ -1,9 +1,9 @@
-"""Compares the bill with the log: what the table "usage" says of a partition with what its log has.
+"""Compares the rows of one partition in the table "usage" with the partition's log.
 
-Three things must hold. The minutes of a partition chain from offset 0 on (or from where metering
-began on a log from before it), so that every record is in exactly one; they do not go beyond the
-log; and every minute that the log still has whole is the same in records, bytes and offsets. What
-the table does not have yet is pending, not a difference.
+Three things must hold. The minutes of a partition are contiguous from offset 0 (or from where
+metering began on an older log), so every record is in exactly one; they do not extend beyond the
+log; and every minute that the log still has completely is equal in records, bytes and offsets.
+Records that the table does not have yet are pending, not a difference.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ FAULTS_MAX: Final = 20  # texts kept per partition; all of them are counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogUsage:
-    """What the log of one partition tells. ``minutes``: of what it still has, in order."""
+    """The usage according to the log of one partition. ``minutes``: those retained, in order."""
 
     topic: str
     name: str
@@ -25,28 +25,28 @@ class LogUsage:
     partition: int
     start_offset: int
     next_offset: int
-    metered_offset: int  # below it, usage events tell of every message; -1: [metering] is off
-    metered_since: int  # from it on; larger than 0 if messages went while metering was off
+    metered_offset: int  # usage events cover every message before it; -1: [metering] is off
+    metered_since: int  # metering starts here; above 0 if messages expired while it was off
     total_bytes: int  # ever appended, with the headers of blocks
     minutes: Sequence[MinuteUse]
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionResult:
-    """How the table and the log of one partition compare."""
+    """The result for one partition."""
 
     topic: str
     name: str
     tenant: str
     partition: int
-    deleted: bool = False  # the topic is gone: only the chain was checked
+    deleted: bool = False  # the topic was deleted: only contiguity was checked
     records: int = 0  # in the table
     bytes: int = 0
     next_offset: int = 0  # of the log
     pending: int = 0  # records of the log that the table does not have yet
-    unmetered: int = 0  # of these, those that no usage event tells of yet
+    unmetered: int = 0  # of these, those that no usage event covers yet
     minutes_compared: int = 0
-    difference_records: int = 0  # sum of all deviations, never less than 0
+    difference_records: int = 0  # sum of the absolute deviations
     difference_bytes: int = 0
     faults: list[str] = field(default_factory=list)
 
@@ -56,7 +56,7 @@ class PartitionResult:
         return bool(self.difference_records or self.difference_bytes)
 
     def fault(self, text: str, *, records: int = 0, count: int = 0) -> None:
-        """Note a deviation of so many records and ``count`` bytes."""
+        """Note a deviation of ``records`` records and ``count`` bytes."""
         self.difference_records += abs(records)
         self.difference_bytes += abs(count)
         if len(self.faults) < FAULTS_MAX:
@@ -66,7 +66,7 @@ class PartitionResult:
 def compare(log: LogUsage, rows: Sequence[MinuteUse]) -> PartitionResult:
     """Compare a partition.
 
-    Args: rows: of the table, by minute; read before the log was, so that they cannot be ahead.
+    Args: rows: of the table, by minute; read before the log, so they cannot be ahead of it.
     """
     found = PartitionResult(
         topic=log.topic,
@@ -80,23 +80,23 @@ def compare(log: LogUsage, rows: Sequence[MinuteUse]) -> PartitionResult:
     found.unmetered = max(0, log.next_offset - max(reached, log.metered_offset))
     if reached > log.next_offset:
         more = reached - log.next_offset
-        found.fault(f"{more} records more than the log has ever had", records=more)
+        found.fault(f"the table has {more} records more than the log ever had", records=more)
     if not found.pending and found.bytes > log.total_bytes:
         more = found.bytes - log.total_bytes
-        found.fault(f"{more} bytes more than the log has ever had", count=more)
+        found.fault(f"the table has {more} bytes more than the log ever had", count=more)
     _check_minutes(found, log, rows, reached)
     return found
 
 
 def compare_deleted(key: tuple[str, int], name: str, rows: Sequence[MinuteUse]) -> PartitionResult:
-    """What can be checked of a topic that is gone."""
+    """Check a partition of a deleted topic: only that its rows are contiguous."""
     found = PartitionResult(topic=key[0], name=name, tenant="", partition=key[1], deleted=True)
     found.next_offset = _check_chain(found, rows, 0)
     return found
 
 
 def _check_chain(found: PartitionResult, rows: Sequence[MinuteUse], since: int) -> int:
-    """Count the rows, note gaps (not those below ``since``) and overlaps; how far the table is."""
+    """Sum up the rows, note overlaps and gaps from ``since`` on; returns the next offset."""
     reached = 0
     for row in rows:
         found.records += row.records
@@ -110,7 +110,9 @@ def _check_chain(found: PartitionResult, rows: Sequence[MinuteUse], since: int) 
             )
         if row.records != row.next_offset - row.first_offset:
             wrong = row.records - (row.next_offset - row.first_offset)
-            found.fault(f"{_at(row)}: {row.records} records between its offsets", records=wrong)
+            found.fault(
+                f"{_at(row)}: {row.records} records do not match its offsets", records=wrong
+            )
         reached = max(reached, row.next_offset)
     return reached
 
@@ -118,17 +120,17 @@ def _check_chain(found: PartitionResult, rows: Sequence[MinuteUse], since: int) 
 def _check_minutes(
     found: PartitionResult, log: LogUsage, rows: Sequence[MinuteUse], reached: int
 ) -> None:
-    """Each minute that the log has whole, and that the table must have, is the same there."""
+    """Compare each complete minute of the log that the table must have."""
     table = {row.minute_ms: row for row in rows}
     chained = not found.difference_records
     for minute in log.minutes:
         if minute.next_offset > reached:
-            break  # pending, at least its end
+            break  # at least its end is pending
         row = table.get(minute.minute_ms)
         if row == minute:
             found.minutes_compared += 1
         elif row is None:
-            records = minute.records if chained else 0  # else the gap was counted already
+            records = minute.records if chained else 0  # otherwise the gap was counted already
             found.fault(f"{_at(minute)} is missing", records=records, count=minute.bytes)
         elif row.first_offset < minute.first_offset == log.start_offset:
             _check_cut(found, row, minute)
@@ -137,20 +139,21 @@ def _check_minutes(
 
 
 def _check_cut(found: PartitionResult, row: MinuteUse, minute: MinuteUse) -> None:
-    """Retention has dropped the beginning of this minute: only its end can be compared."""
+    """Compare the end of a minute whose beginning has expired in the log."""
     if row.next_offset != minute.next_offset:
         records = row.next_offset - minute.next_offset
-        found.fault(f"{_at(row)} ends at offset {row.next_offset}", records=records)
+        text = f"{_at(row)} ends at offset {row.next_offset}, in the log at {minute.next_offset}"
+        found.fault(text, records=records)
     if row.bytes < minute.bytes:
         count = minute.bytes - row.bytes
-        found.fault(f"{_at(row)} has {count} bytes too few", count=count)
+        found.fault(f"{_at(row)} has {count} bytes fewer than the log", count=count)
 
 
 def _note_deviation(
     found: PartitionResult, row: MinuteUse, minute: MinuteUse, *, chained: bool
 ) -> None:
     records = row.records - minute.records
-    # The same number of records at another place is a deviation as well.
+    # The same number of records at other offsets is a deviation as well.
     moved = abs(row.first_offset - minute.first_offset) if not records else records
     found.fault(
         f"{_at(row)}: the table has offsets {row.first_offset} to {row.next_offset} and "

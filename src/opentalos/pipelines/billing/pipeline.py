@@ -1,4 +1,4 @@
-"""The pipeline ``billing``: usage of a month and price plans into invoices."""
+"""The pipeline ``billing``: a month's usage and the price plans into invoices (promise I9)."""
 
 import io
 import logging
@@ -65,7 +65,7 @@ _TOTALS: Final = pa.schema(
         ("records", pa.decimal128(38, 0)),
         ("bytes", pa.decimal128(38, 0)),
         ("amount", _AMOUNT),  # null: not billed
-        ("problem", pa.string()),  # why not; empty if it was
+        ("problem", pa.string()),  # why it was not billed; empty if it was
     ]
 )
 _PROBLEMS_SHOWN: Final = 5
@@ -73,25 +73,25 @@ _YES_NO: Final = {"yes": True, "no": False}
 
 
 class BilledWithProblems(TalosError):
-    """The invoices are made, but something of the month could not be billed: the text says what."""
+    """The invoices are written, but a part of the month could not be billed; the text names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingOptions:
-    """What is to be billed, by which plans."""
+    """The month to bill, and the plans."""
 
     month: Month
     plans: PricePlans
     tenants: TenantPlans
     close: bool
     reopen: bool
-    fails: bool  # on a problem, after everything else was billed
+    fails: bool  # on a problem, after all else was billed
 
     @classmethod
     def of(cls, options: Mapping[str, str], now: datetime) -> "BillingOptions":
-        """Read plans and tenants. Raises: ConfigError: with file and line where a file is wrong."""
+        """Read plans and tenants. Raises: ConfigError: with file and line if a file is invalid."""
         if "plans" not in options:
-            raise ConfigError("billing needs -o billing.plans=DIR, the price plans")
+            raise ConfigError("the price plans are missing: give -o billing.plans=DIR")
         plans = load_price_plans(Path(options["plans"]))
         default = options.get("default-plan", "")
         if "tenants" in options:
@@ -100,7 +100,7 @@ class BillingOptions:
             tenants = default_only(default, plans)
         on_problem = options.get("on-problem", "fail")
         if on_problem not in ("fail", "report"):
-            raise ConfigError(f"on-problem is fail or report, not {on_problem!r}")
+            raise ConfigError(f"on-problem is {on_problem!r}: choose fail or report")
         return cls(
             month=_month(options.get("month", "this"), now),
             plans=plans,
@@ -113,7 +113,7 @@ class BillingOptions:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """All of a month as tables, each in one order for ever."""
+    """The bill of a month as tables, each in a fixed order."""
 
     month: Month
     assigned: Sequence[Assigned]
@@ -123,7 +123,7 @@ class Bill:
 
 
 class Billing:
-    """Makes all invoices of a month anew; the same usage and plans give the same bytes."""
+    """Recomputes all invoices of a month; the same usage and plans give the same bytes."""
 
     name = "billing"
     about = "invoices of a month from usage and price plans"
@@ -133,32 +133,32 @@ class Billing:
             "plans": "directory of price plans; see talos bill plan check",
             "tenants": "file that says which tenant has which plan",
             "default-plan": "plan of tenants that the file does not name",
-            "close": "yes: make the invoices final; the month must be over and without problems",
-            "reopen": "yes: let a closed month change, as its next revision",
-            "on-problem": "fail (default): end with an error once all else is billed; or report",
+            "close": "yes: make the invoices final; the month must be over and have no problems",
+            "reopen": "yes: allow a closed month to change, as its next revision",
+            "on-problem": "fail (default): end with an error after all else is billed; or report",
         }
     )
 
     def run(self, spark: "SparkSession", settings: PipelineSettings) -> None:
-        """Bill. Raises: ConfigError: nothing was changed; BilledWithProblems: all else is done."""
+        """Bill. Raises: ConfigError: nothing changed; BilledWithProblems: the rest was billed."""
         now = datetime.fromtimestamp(SystemClock().wall_ms() // 1000, UTC)
         options = BillingOptions.of(settings.options, now)
         folder = InvoiceFolder(settings.home, options.month)
         bill = make_bill(spark, settings.home, options)
         if options.close:
-            _refuse_to_close(bill, now)
+            _check_closable(bill, now)
         version = folder.publish(partial(invoice_files, bill), reopen=options.reopen)
         if options.close:
             folder.close()
-        _LOG.info("billed %s into %s", options.month, version)
+        _LOG.info("billed: month=%s folder=%s", options.month, version)
         if bill.problems:
-            _tell(bill, fails=options.fails)
+            _report_problems(bill, fails=options.fails)
 
 
 def make_bill(spark: "SparkSession", home: Path, options: BillingOptions) -> Bill:
-    """Price the usage that the lake has of the month. Raises: ConfigError: ANSI mode is off."""
+    """Price the month's usage in the lake. Raises: ConfigError: ANSI mode is off."""
     if spark.conf.get("spark.sql.ansi.enabled") != "true":
-        raise ConfigError("billing needs spark.sql.ansi.enabled=true: overflows must be errors")
+        raise ConfigError("billing needs spark.sql.ansi.enabled=true, so that overflows are errors")
     table = HourTable(home, TABLE, SCHEMA)
     month = options.month
     hours = [hour for hour in table.hours() if month.begin_ms <= hour < month.end_ms]
@@ -178,8 +178,8 @@ def make_bill(spark: "SparkSession", home: Path, options: BillingOptions) -> Bil
     finally:
         partitions.unpersist()
     problems += [
-        f"topic {row['name']} ({row['topic']}), partition {row['partition']}: its minutes do not "
-        f"chain, {row['missing']} records are missing; see talos bill reconcile"
+        f"topic {row['name']} ({row['topic']}), partition {row['partition']}: its minutes have "
+        f"gaps or overlaps, {row['missing']} records are missing; see talos bill reconcile"
         for row in missing
     ]
     return Bill(month, assigned, lines, topics, problems)
@@ -200,7 +200,7 @@ def invoice_files(bill: Bill, revision: int) -> Files:
 
 
 def _totals(bill: Bill, revision: int) -> pa.Table:
-    """One row per tenant, also of those that could not be billed."""
+    """One row per tenant, including those that could not be billed."""
     use: dict[str, list[Any]] = {}
     for row in bill.topics.select(["tenant", "records", "bytes"]).to_pylist():
         sums = use.setdefault(row["tenant"], [0, 0])
@@ -232,7 +232,7 @@ def _totals(bill: Bill, revision: int) -> pa.Table:
 
 def _parquet(table: pa.Table) -> bytes:
     out = io.BytesIO()
-    # Without Spark's metadata, the bytes depend on the rows alone.
+    # Without Spark's metadata the bytes depend on the rows only.
     pq.write_table(table.replace_schema_metadata(None), out, compression="zstd")
     return out.getvalue()
 
@@ -247,17 +247,17 @@ def _month(text: str, now: datetime) -> Month:
     try:
         return Month.parse(text)
     except ValueError as error:
-        raise ConfigError(f"month: {error}, this or last") from error
+        raise ConfigError(f"month: {error}, or this or last") from error
 
 
 def _yes(options: Mapping[str, str], name: str) -> bool:
     given = options.get(name, "no")
     if given not in _YES_NO:
-        raise ConfigError(f"{name} is yes or no, not {given!r}")
+        raise ConfigError(f"{name} is {given!r}: choose yes or no")
     return _YES_NO[given]
 
 
-def _refuse_to_close(bill: Bill, now: datetime) -> None:
+def _check_closable(bill: Bill, now: datetime) -> None:
     if now < bill.month.end:
         raise ConfigError(
             f"{bill.month} cannot be closed before {bill.month.end:%Y-%m-%d %H:%M} UTC"
@@ -266,8 +266,8 @@ def _refuse_to_close(bill: Bill, now: datetime) -> None:
         raise ConfigError(f"{bill.month} cannot be closed: {_shown(bill.problems)}")
 
 
-def _tell(bill: Bill, *, fails: bool) -> None:
-    text = f"{bill.month} is billed, but for {_shown(bill.problems)}"
+def _report_problems(bill: Bill, *, fails: bool) -> None:
+    text = f"{bill.month} is billed except for {_shown(bill.problems)}"
     if fails:
         raise BilledWithProblems(text)
     _LOG.error("billing-problem: %s", text)

@@ -1,9 +1,9 @@
-"""Usage of a month into priced lines: DataFrame functions over exact decimals.
+"""Prices a month's usage: DataFrame functions over exact decimals.
 
-Nothing here is a float. A line's amount is count x price / unit, exact until it is rounded once,
-by the plan's rule, to the smallest unit of the currency. Division is by whole numbers with a
-remainder, since a decimal of Spark cannot hold every quotient. A value that does not fit its type
-is an error of the query (ANSI mode), never a null.
+No value is a float. A line's amount is count x price / unit, exact until it is rounded once, by the
+plan's rule, to the smallest unit of the currency. Division is integer division with a remainder,
+since a decimal of Spark cannot represent every quotient. A value that does not fit its type fails
+the query (ANSI mode) and never becomes null.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ _COUNT_ARROW: Final = pa.decimal128(COUNT_DIGITS, 0)
 _PRICE_ARROW: Final = pa.decimal128(PRICE_DIGITS, PRICE_DECIMALS)
 _AMOUNT_ARROW: Final = pa.decimal128(AMOUNT.precision, AMOUNT.scale)
 _UNIT_ARROW: Final = pa.decimal128(16, 0)
-_FREE: Final = -1  # the number of the tier before the first
+_FREE: Final = -1  # number of the tier for the free quota
 LINES: Final = pa.schema(
     [
         ("tenant", pa.string()),
@@ -80,7 +80,7 @@ _RESERVED: Final = pa.schema([("tenant", pa.string()), ("quantity", _COUNT_ARROW
 
 
 def partition_totals(usage: DataFrame) -> DataFrame:
-    """One row per tenant, topic and partition, with what was taken in and from where to where."""
+    """One row per tenant, topic and partition: its totals and its range of offsets."""
     return usage.groupBy("tenant", "topic", "partition").agg(
         F.max("name").alias("name"),
         F.sum(F.col("records").cast(COUNT)).cast(COUNT).alias("records"),
@@ -91,7 +91,7 @@ def partition_totals(usage: DataFrame) -> DataFrame:
 
 
 def topic_totals(partitions: DataFrame) -> DataFrame:
-    """One row per tenant and topic out of ``partition_totals``."""
+    """One row per tenant and topic, from ``partition_totals``."""
     return partitions.groupBy("tenant", "topic").agg(
         F.max("name").alias("name"),
         F.count("*").cast("int").alias("partitions"),
@@ -101,8 +101,10 @@ def topic_totals(partitions: DataFrame) -> DataFrame:
 
 
 def gaps(partitions: DataFrame) -> DataFrame:
-    """Partitions whose minutes do not chain: ``missing`` records are in none of them, or in two
-    (a negative number)."""
+    """Partitions whose minutes have gaps or overlaps.
+
+    ``missing``: the number of records in no minute, or, if negative, in two.
+    """
     whole = partitions.groupBy("topic", "partition").agg(
         F.max("name").alias("name"),
         F.max("next_offset").alias("next_offset"),
@@ -116,13 +118,13 @@ def gaps(partitions: DataFrame) -> DataFrame:
 
 
 def price_table(spark: SparkSession, assigned: Iterable[Assigned]) -> DataFrame:
-    """A row per tenant, resource and tier: counts from ``from_count`` on have ``price``."""
+    """A row per tenant, resource and tier: units from ``from_count`` on have ``price``."""
     rows = [row for entry in assigned if entry.plan is not None for row in _price_rows(entry)]
     return spark.createDataFrame(pa.Table.from_pylist(rows, _PRICES))
 
 
 def reserved_table(spark: SparkSession, assigned: Iterable[Assigned]) -> DataFrame:
-    """How many partitions are reserved for each tenant."""
+    """The number of partitions reserved for each tenant."""
     rows = [
         {"tenant": entry.tenant, "quantity": Decimal(entry.reserved_partitions)}
         for entry in assigned
@@ -131,18 +133,18 @@ def reserved_table(spark: SparkSession, assigned: Iterable[Assigned]) -> DataFra
 
 
 def line_items(topics: DataFrame, reserved: DataFrame, prices: DataFrame) -> DataFrame:
-    """What each tenant pays for each tier, in any order; what nobody used makes no row.
+    """What each tenant pays for each tier, in any order; an unused tier has no row.
 
     Args: topics: of ``topic_totals``; reserved: of ``reserved_table``; prices: of ``price_table``.
     """
     found = prices.join(_quantities(topics, reserved), ["tenant", "resource"])
-    reached = F.least("quantity", "up_to_count")  # a null, for no end, is left out of account
+    reached = F.least("quantity", "up_to_count")  # ignores null, which means no end
     counted = found.withColumn("quantity", (reached - F.col("from_count")).cast(COUNT))
     return _amount(counted.where("quantity > 0")).select(*_PRICED_COLUMNS)
 
 
 def invoice_lines(priced: pa.Table, assigned: Iterable[Assigned]) -> pa.Table:
-    """The lines of all invoices by tenant and number, with those for the plans' minimum.
+    """The lines of all invoices by tenant and number, including those for a plan's minimum.
 
     Args: priced: the rows of ``line_items``.
     """
@@ -172,7 +174,7 @@ def _quantities(topics: DataFrame, reserved: DataFrame) -> DataFrame:
 def _amount(used: DataFrame) -> DataFrame:
     """With ``amount`` = quantity x price / unit, rounded once to ``smallest``.
 
-    In steps, since Spark copies what one expression uses twice.
+    In steps, since Spark evaluates a subexpression as often as it is used.
     """
     product = (F.col("quantity") * F.col("scaled_price")).cast(_WIDEST)
     divided = used.withColumn("_product", product).withColumn(
@@ -198,7 +200,7 @@ def _goes_up() -> Column:
 
 
 def _minimum_row(entry: Assigned, amounts: Decimal) -> list[dict[str, Any]]:
-    """What is missing to the minimum of the plan, if something is."""
+    """A line for the difference to the plan's minimum, if there is one."""
     plan = entry.plan
     if plan is None or amounts >= plan.minimum:
         return []
@@ -230,7 +232,7 @@ def _row(entry: Assigned, plan: PricePlan, resource: Resource) -> dict[str, obje
 
 
 def _arithmetic(rate: Rate, price: Decimal, decimals: int) -> dict[str, object]:
-    """The whole numbers that the amount is made of."""
+    """The integers from which the amount is computed."""
     return {
         "scaled_price": price.scaleb(PRICE_DECIMALS),
         "divisor": Decimal(rate.unit * 10 ** (PRICE_DECIMALS - decimals)),
@@ -239,7 +241,7 @@ def _arithmetic(rate: Rate, price: Decimal, decimals: int) -> dict[str, object]:
 
 
 def _rate_rows(rate: Rate) -> Iterator[dict[str, Any]]:
-    """The tiers as ranges of counts; the free quota is one of its own before them."""
+    """The tiers as ranges of counts; the free quota is a tier before them."""
     free = rate.free * rate.unit
     unit: dict[str, Any] = {"unit": Decimal(rate.unit), "unit_name": rate.unit_name}
     if free:

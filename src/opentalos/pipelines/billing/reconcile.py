@@ -1,4 +1,8 @@
-"""Reconciles a whole server or cluster: every partition's log with the table "usage"."""
+"""Reconciles a server or cluster: every partition's log with the table "usage" (promise I9).
+
+Used by ``talos bill reconcile`` and by programs (``reconcile``). ``partition_reconciliation``
+compares one partition.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +23,7 @@ from opentalos.pipelines.metering.usage_lake import MinuteUse, UsageLake, next_o
 from opentalos.sdk.core.config import ClientConfig, split_key, split_urls
 from opentalos.sdk.rest_client import RestClient
 
-POLL_S: Final = 1.0  # between two looks at how far the table is
+POLL_S: Final = 1.0  # between two polls of the table
 PAGES_MAX: Final = 1_000_000  # of one partition
 _MINUTE: Final = MinuteUse._fields
 
@@ -28,7 +32,7 @@ Show = Callable[[int, int], None]  # partitions done, and how many there are
 
 @dataclass(slots=True)
 class Reconciliation:
-    """All partitions; ``late``: those that were not metered in time, when that was waited for."""
+    """All partitions; ``late``: those that were not metered within the waiting time."""
 
     partitions: list[PartitionResult] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
@@ -40,7 +44,7 @@ class Reconciliation:
 
     @property
     def difference(self) -> int:
-        """Deviations in records and in bytes, together: 0, or the bill is wrong."""
+        """Deviations in records plus those in bytes; the bill is right if it is 0."""
         return sum(
             result.difference_records + result.difference_bytes for result in self.partitions
         )
@@ -58,12 +62,12 @@ def _nothing(_done: int, _total: int) -> None:
 def reconcile(
     url: str, key: str, home: Path, *, wait_s: float = 0.0, topics: Sequence[str] = ()
 ) -> Reconciliation:
-    """Reconcile what a server or cluster has with the table below ``home``.
+    """Reconcile the logs of a server or cluster with the table below ``home``.
 
-    Args:   url: http://HOST:PORT, more after commas; key: KEYID:SECRET of an administrator;
-            wait_s: so long at most until the table has what the logs have now; topics: names or
-            uuids of the topics to look at, without any: all.
-    Raises: Unavailable, RequestError: of the server.
+    Args:   url: http://HOST:PORT, several separated by commas; key: KEYID:SECRET of an
+            administrator; wait_s: maximum time to wait until the table has what the logs have now;
+            topics: names or uuids of topics; empty: all.
+    Raises: Unavailable, RequestError: from the server.
     """
     key_id, secret = split_key(key, "key")
     config = ClientConfig(endpoints=split_urls(url), key_id=key_id, secret=secret)
@@ -78,7 +82,7 @@ def reconcile_with(
     topics: Sequence[str] = (),
     show: Show = _nothing,
 ) -> Reconciliation:
-    """``reconcile``, over a client that is there."""
+    """``reconcile`` with an existing client."""
     found = _reconcile(call, home, topics, show)
     if not wait_s or not found.pending:
         return found
@@ -90,7 +94,7 @@ def reconcile_with(
 
 def _reconcile(call: RestClient, home: Path, topics: Sequence[str], show: Show) -> Reconciliation:
     found = Reconciliation()
-    with UsageLake(home) as lake:  # first: so it cannot have more than the logs
+    with UsageLake(home) as lake:  # opened before the logs are read, so it cannot be ahead of them
         metered = lake.partitions()
         places = list(_places(call, topics))
         left = set(metered)
@@ -109,7 +113,7 @@ def _reconcile(call: RestClient, home: Path, topics: Sequence[str], show: Show) 
                 found.partitions.append(compare_deleted(key, known.name, lake.minutes(*key)))
     for wanted in topics:
         if not any(_is(wanted, result) for result in found.partitions):
-            raise TopicNotExist(f"topic {wanted} does not exist, and nothing of it was metered")
+            raise TopicNotExist(f"topic {wanted} does not exist, and it has no metered usage")
     return found
 
 
@@ -118,7 +122,7 @@ def _is(wanted: str, result: PartitionResult) -> bool:
 
 
 def _places(call: RestClient, topics: Sequence[str]) -> Iterator[tuple[str, str, int]]:
-    """Resource name, uuid and number of all partitions there ever were."""
+    """Resource name, uuid and number of all partitions that ever existed."""
     for topic in call("GET", "topics", query={"scope": "visible"})["topics"]:
         resource = str(topic["resource"])
         uuid = uuid_of(resource)
@@ -130,7 +134,7 @@ def _places(call: RestClient, topics: Sequence[str]) -> Iterator[tuple[str, str,
 
 
 def log_usage(call: RestClient, resource: str, partition: int) -> LogUsage:
-    """Count a partition from its log, page by page. Raises: as the server answers."""
+    """The usage of a partition from its log, page by page. Raises: the server's errors."""
     minutes: list[MinuteUse] = []
     offset: int | None = 0
     page: dict[str, Any] = {}
@@ -158,7 +162,7 @@ def _page(
 
 
 def _add(minutes: list[MinuteUse], part: MinuteUse) -> None:
-    """A page may end within a minute, which the next one goes on with."""
+    """Append a minute; a page may end within a minute that the next page continues."""
     last = minutes[-1] if minutes else None
     if last is None or last.minute_ms != part.minute_ms:
         minutes.append(part)
@@ -173,7 +177,7 @@ def _add(minutes: list[MinuteUse], part: MinuteUse) -> None:
 
 
 def _ends(found: Reconciliation) -> dict[tuple[str, int], tuple[str, int]]:
-    """How far the table must come: name and next offset, by topic uuid and partition."""
+    """The offsets to wait for: name and next offset, by topic uuid and partition."""
     return {
         (result.topic, result.partition): (f"{result.name}/{result.partition}", result.next_offset)
         for result in found.partitions
@@ -184,7 +188,7 @@ def _ends(found: Reconciliation) -> dict[tuple[str, int], tuple[str, int]]:
 def _wait(
     home: Path, wanted: dict[tuple[str, int], tuple[str, int]], wait_s: float, show: Show
 ) -> list[str]:
-    """Until the table has all of it; what it still lacks after ``wait_s``."""
+    """Wait until the table has all offsets; returns what it lacks after ``wait_s``."""
     deadline = time.monotonic() + wait_s
     while True:
         have = next_offsets(home)

@@ -26,16 +26,14 @@ NUMBER_MAX: Final = 1 << 40  # of an option
 
 @lru_cache(maxsize=CLIENTS_MAX)
 def client_of(config: ClientConfig) -> Client:
-    """The client of this process for a configuration; one that is forgotten closes itself."""
+    """The client of this process for a configuration; an evicted one closes itself."""
     return Client(config)
 
 
 def connection(options: Mapping[str, str]) -> ClientConfig:
-    """How to reach the servers: ``url``, ``key``, ``profile``, else as the SDK finds it.
+    """The connection from ``url``, ``key`` and ``profile``, otherwise from the SDK's defaults.
 
-    Resolved where the query is planned; tasks are sent the result.
-
-    Raises: ConfigError: something is missing or unusable.
+    Raises: ConfigError: an option is missing or invalid.
     """
     given = lowered(options)
     settings: dict[str, Any] = {}
@@ -63,7 +61,7 @@ def refuse_unknown(given: Mapping[str, str], known: tuple[str, ...], what: str) 
     for name in given:
         if name not in names:
             shown = ", ".join(sorted(known))
-            raise ConfigError(f"{what} of talos has no option {name!r}; it has {shown}")
+            raise ConfigError(f"{what} of talos has no option {name!r}; known: {shown}")
 
 
 def lowered(options: Mapping[str, str]) -> dict[str, str]:
@@ -74,5 +72,5 @@ def lowered(options: Mapping[str, str]) -> dict[str, str]:
 def whole_number(name: str, text: str) -> int:
     """A whole number above 0. Raises: ConfigError."""
     if not text.strip().isdecimal() or not 0 < int(text) <= NUMBER_MAX:
-        raise ConfigError(f"{name} needs a whole number above 0, not {text!r}")
+        raise ConfigError(f"{name} is {text!r}: give a whole number above 0")
     return int(text)

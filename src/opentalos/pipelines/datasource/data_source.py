@@ -16,25 +16,25 @@ class TalosDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``format`` is given."""
+        """The name for ``format``."""
         return "talos"
 
     def schema(self) -> StructType:
-        """The columns that the option ``columns`` names, else those of every message."""
+        """The columns of the option ``columns``; by default those of every message."""
         return spark_schema(chosen_columns(self.options))
 
     def reader(self, schema: StructType) -> TalosReader:
-        """A bounded read. Raises: ConfigError: an option or a column cannot be used."""
+        """A bounded read. Raises: ConfigError: an option or a column is invalid."""
         return TalosReader(read_options(self.options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> TalosStreamReader:
-        """A stream. Raises: ConfigError: an option or a column cannot be used."""
+        """A stream. Raises: ConfigError: an option or a column is invalid."""
         return TalosStreamReader(read_options(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> TalosWriter:
-        """A batch write. Raises: ConfigError: an option or a column cannot be used."""
+        """A batch write. Raises: ConfigError: an option or a column is invalid."""
         return TalosWriter(write_options(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TalosStreamWriter:
-        """The sink of a stream. Raises: ConfigError: an option or a column cannot be used."""
+        """The sink of a stream. Raises: ConfigError: an option or a column is invalid."""
         return TalosStreamWriter(write_options(self.options), schema)

@@ -1,8 +1,8 @@
-"""The pipeline ``quota-projection``: what each tenant's traffic is expected to be, from its usage.
+"""The pipeline ``quota-projection``: each tenant's expected traffic, projected from its usage.
 
-The server decides requests for partitions by it. A projection is made of whole days; the day that
-has just begun is not one of them. It is dated by the usage that it knows: where metering stands
-still, projections grow old, and the server leaves requests to a person.
+The server uses it to decide requests for partitions. A projection uses whole days only. It is dated
+by the usage it is made from: if metering stops, projections become old, and the server leaves
+requests to a person.
 """
 
 import logging
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MINUTE_S: Final = 60
-HISTORY_DAYS_MAX: Final = 63  # nine weeks; what is older says nothing of the next month
+HISTORY_DAYS_MAX: Final = 63  # nine weeks; older usage does not help to predict the next month
 SENT_MAX: Final = 1_000  # projections of one request
-RATE_MAX: Final = 1 << 50  # bytes/s, what the server takes
+RATE_MAX: Final = 1 << 50  # bytes/s, the server's limit
 PERMILLE: Final = 1_000
-_THURSDAY: Final = 3  # of 1970-01-01, with Monday as 0
+_THURSDAY: Final = 3  # weekday of 1970-01-01, with Monday as 0
 _HISTORY: Final = "history-days"
 _LOG: Final = logging.getLogger(__name__)
 _COLUMNS: Final = ("tenant", "made_ms", "days", "level", "trend_per_day", "season", "spread",
@@ -57,10 +57,10 @@ _PROJECTED_ARROW: Final = pa.schema(
 
 
 def daily_traffic(usage: DataFrame, end_day: int) -> DataFrame:
-    """Of each tenant and day before ``end_day`` its busiest minute and its mean.
+    """The busiest minute and the mean of each tenant and day before ``end_day``.
 
-    Shape:  tenant string; day int, since 1970-01-01 UTC; peak and mean double, bytes/s. Rows of
-            no or negative bytes do not count; a day without any has no row.
+    Shape:  tenant string; day int, since 1970-01-01 UTC; peak and mean double, bytes/s. Rows with
+            zero or negative bytes are ignored; a day without other rows is missing.
     """
     day = F.floor(F.unix_millis("minute") / DAY_MS).cast("int")
     minutes = (
@@ -95,7 +95,7 @@ def projections(daily: DataFrame, end_day: int) -> DataFrame:
 
 
 def projected(tenant: str, peaks: Days, means: Days, made_ms: int) -> dict[str, Any]:
-    """The projection of one tenant, as the server takes it.
+    """The projection of one tenant, in the form of the server's API.
 
     Args: peaks, means: bytes/s of each day before ``made_ms``, the start of a day, without gaps.
     """
@@ -112,22 +112,22 @@ def projected(tenant: str, peaks: Days, means: Days, made_ms: int) -> dict[str, 
 
 
 class QuotaProjection:
-    """Reads the lake's usage, projects each tenant on its own, and tells the server."""
+    """Reads the lake's usage, projects each tenant separately, and sends it to the server."""
 
     name = "quota-projection"
-    about = "what each tenant's traffic is expected to be, for requests for partitions"
+    about = "expected traffic of each tenant, for requests for partitions"
     options: Mapping[str, str] = MappingProxyType(
         {_HISTORY: f"days of usage that count, 1 to {HISTORY_DAYS_MAX} (default)"}
     )
 
     def run(self, spark: "SparkSession", settings: PipelineSettings) -> None:
-        """Project once. Raises: ConfigError: an option cannot be used; as the server says."""
+        """Project once. Raises: ConfigError: an option is invalid; the server's errors."""
         most = HISTORY_DAYS_MAX
         history = days_option(settings.options, _HISTORY, default=most, most=most)
         table = HourTable(settings.home, TABLE, SCHEMA)
         days = whole_days(table.hours(), history)
         if days is None:
-            _LOG.warning("quota-projection: there is no whole day of usage yet")
+            _LOG.warning("quota-projection: usage has no whole day yet; nothing was projected")
             return
         usage = table.read(spark, days.hours)
         daily = daily_traffic(usage, days.end_day)
@@ -135,7 +135,7 @@ class QuotaProjection:
         call = RestClient(client_config(settings, TIMEOUT_S))
         for part in _parts(found):
             call("PUT", "quota-projections", {"projections": part})
-        _LOG.info("quota-projection: %d tenants from %d hours", len(found), len(days.hours))
+        _LOG.info("quota-projection: tenants=%d hours=%d", len(found), len(days.hours))
 
 
 def _parts(found: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -1,7 +1,7 @@
-"""Level, trend and weekly season of a series of daily peaks, by medians: outliers move nothing.
+"""Level, trend and weekly season of a series of daily peaks, by medians, robust to outliers.
 
-The model of a day is ``(level + trend * age) * season of its weekday``; its age are the days since
-the end of the series.
+The model of a day is ``(level + trend * age) * season of its weekday``; its age is the number of
+days since the end of the series (negative).
 """
 
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 WEEK: Final = 7
-TREND_DAYS: Final = 28  # of the latest history, for the trend and the spread
+TREND_DAYS: Final = 28  # latest days used for the trend and the spread
 LEVEL_DAYS: Final = 14
 SEASON_DAYS: Final = 56  # eight of each weekday
-GAP_DAYS_MAX: Final = 2  # so many days without any traffic amid others are a gap in the record
-TREND_AGREEMENT_MIN: Final = 0.3  # of the pairs of days, rising less falling ones
+GAP_DAYS_MAX: Final = 2  # up to this many days without traffic between others are missing data
+TREND_AGREEMENT_MIN: Final = 0.3  # share of rising minus falling pairs of days
 SEASON_MAX: Final = 1_000.0
-_RATE_MAX: Final = float(1 << 50)  # what the server takes, bytes/s
-_NORMAL_MAD: Final = 1.4826  # standard deviation by median absolute deviation, for a normal one
+_RATE_MAX: Final = float(1 << 50)  # the server's limit, bytes/s
+_NORMAL_MAD: Final = 1.4826  # standard deviation / median absolute deviation, if normal
 _NORMAL_Q95: Final = 1.645
 Days = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """The model of a series; in its unit, but for ``season``: factors by weekday, Monday first."""
+    """The model of a series, in its unit; ``season``: factors by weekday, Monday first."""
 
     level: float
     trend_per_day: float
     season: tuple[float, ...]
-    spread: float  # of the days around the model, as a standard deviation
+    spread: float  # standard deviation of the days from the model
     peak: float  # of the latest 28 days
-    repeated_peak: float  # that two of them reached
+    repeated_peak: float  # reached by two of them
 
 
 NOTHING: Final = Fit(
@@ -42,7 +42,7 @@ NOTHING: Final = Fit(
 
 
 def fit(peaks: Days, end_weekday: int) -> Fit:
-    """The model of a series of days, whose last one lies before a day of ``end_weekday``.
+    """The model of a series of days; the day after the last one is an ``end_weekday``.
 
     Args: peaks: one value per day without gaps, >= 0; 0 where nothing is recorded.
     """
@@ -71,7 +71,7 @@ def fit(peaks: Days, end_weekday: int) -> Fit:
 
 
 def _without_gaps(days: Days) -> Days:
-    """Short runs of days without traffic amid others as not a number; the last days stay."""
+    """Replace short runs of days without traffic between others by NaN, except the last days."""
     known = days.copy()
     busy = np.flatnonzero(days > 0)
     for former, following in pairwise(busy):
@@ -81,8 +81,8 @@ def _without_gaps(days: Days) -> Days:
 
 
 def _season(days: Days, weekdays: NDArray[Any]) -> Days:
-    """Of each weekday the median ratio to the mean of the seven days around it."""
-    if days.size < 3 * WEEK - 1:  # not two whole weeks of days with a week around them
+    """The median ratio of each weekday to the mean of the seven days around it."""
+    if days.size < 3 * WEEK - 1:  # fewer than two weeks of days with a whole week around them
         return np.ones(WEEK)
     latest, half = slice(-(SEASON_DAYS + WEEK - 1), None), WEEK // 2
     around = np.lib.stride_tricks.sliding_window_view(days[latest], WEEK)

@@ -1,4 +1,4 @@
-"""The pipeline ``sds-replay``: a structured table's state, made of its stream, as Parquet."""
+"""The pipeline ``sds-replay``: a structured table's state, replayed from its stream, as Parquet."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.table import TableSchema
 from opentalos.pipelines.pipeline import PipelineSettings
-from opentalos.pipelines.tables.replay_start import Beginning, store, stored
+from opentalos.pipelines.tables.replay_start import ReplayStart, store, stored
 from opentalos.pipelines.tables.replay_state import MESSAGE, PART, Replay
 from opentalos.sdk import ClientConfig
 from opentalos.sdk.core.config import split_key, split_urls
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TABLE: Final = "table"
 TOPIC: Final = "topic"
 COMPLETE: Final = "complete"
-ROWS_AT_ONCE: Final = 100_000  # of the state, in the driver's memory, unless one part has more
+ROWS_AT_ONCE: Final = 100_000  # of the state in the driver's memory, unless one part has more
 BOOTSTRAP: Final = "bootstrap"
 MISFITS: Final = "misfits"
 POSITION: Final = "starting-position"
@@ -42,34 +42,34 @@ _COLUMNS: Final = "value,sequence_number"
 
 
 class SdsReplay:
-    """A stream of changes into ``HOME/lake/tables/TABLE/*.parquet``: a row of each record."""
+    """A stream of changes into ``HOME/lake/tables/TABLE/*.parquet``: one row per record."""
 
     name = "sds-replay"
-    about = "a structured table's state, made of its stream, as Parquet by key"
+    about = "a structured table's state, replayed from its stream, as Parquet by key"
     options: Mapping[str, str] = MappingProxyType(
         {
             TABLE: "name of the table",
-            TOPIC: "topic of its stream; default: the only one that tells values",
-            BOOTSTRAP: "scan: begin with the table's records as they are, for a stream that is "
-            "younger than the table; none (default): with the stream's start",
-            COMPLETE: "yes (default): the stream has every record's first change; no: take what "
-            "there is",
-            MISFITS: "stop (default): end when an increment's amount does not give its value; "
-            "count: take the value, and count it in _misfits",
+            TOPIC: "topic of its stream; default: the only stream with values",
+            BOOTSTRAP: "scan: start with the table's current records, for a stream that is "
+            "younger than the table; none (default): at the stream's start",
+            COMPLETE: "yes (default): the stream has every record's first change; no: use the "
+            "changes that exist",
+            MISFITS: "stop (default): fail if an increment's amount does not give its value; "
+            "count: use the value, and count it in _misfits",
             POSITION: 'earliest (default), latest, or as format("talos") has it',
             "group": "consumer group that shows the progress; default: pipeline-sds-replay-TABLE",
         }
     )
 
     def start(self, spark: "SparkSession", settings: PipelineSettings) -> "StreamingQuery":
-        """Start the stream, at the first time with ``bootstrap`` behind a scan of the table.
+        """Start the stream; the first start with ``bootstrap`` scans the table before.
 
-        Raises: ConfigError: an option cannot be used; TableNotExist: also if the table is another
-                one than at the first time.
+        Raises: ConfigError: an option is invalid; TableNotExist: also if the table is not the one
+                of the first start.
         """
         followed = followed_by(settings)
         given, table = settings.options, followed.replay.table
-        writer = ReplayWriter(followed.replay, settings.home, followed.look)
+        writer = ReplayWriter(followed.replay, settings.home, followed.current_schema)
         begun = _begun(spark, settings, followed, writer)
         first = given.get(POSITION, "earliest") if begun.offsets is None else begun.position
         messages = (
@@ -94,24 +94,26 @@ class SdsReplay:
 
 
 def checkpoint(settings: PipelineSettings, table: str) -> Path:
-    """Where Spark keeps how far the replay of a table is."""
+    """The folder of the Spark checkpoint of a table's replay."""
     return settings.checkpoint(f"{SdsReplay.name}/{table}")
 
 
 def _begun(
     spark: "SparkSession", settings: PipelineSettings, followed: "Followed", writer: "ReplayWriter"
-) -> Beginning:
-    """How the replay began; at the first time it begins here."""
+) -> ReplayStart:
+    """How the replay started; the first time it starts here."""
     table, home = followed.replay.table, settings.home
     scan = _choice(settings.options, BOOTSTRAP, (_NONE, _SCAN)) == _SCAN
     if scan and POSITION in settings.options:
-        raise ConfigError(f"sds-replay.{BOOTSTRAP}={_SCAN} says where to start, not {POSITION}")
+        raise ConfigError(
+            f"sds-replay.{BOOTSTRAP}={_SCAN} and {POSITION} exclude each other: remove one"
+        )
     known = stored(home, table)
     if known is not None:
         known.check(table, followed.begun)
     if scan and (checkpoint(settings, table).exists() if known is None else known.offsets is None):
         raise ConfigError(
-            f"the replay of {table} has begun without a scan; give another --home to begin with one"
+            f"the replay of {table} started without a scan; choose another --home to use one"
         )
     if known is not None:
         return known
@@ -119,30 +121,30 @@ def _begun(
     if scan:
         mark = followed.mark()
         writer.begin(followed.scanned(spark))
-        followed.look()  # still the table of the mark
+        followed.current_schema()  # still the table of the mark
         begun = replace(begun, offsets=mark.offsets, enabling=mark.enabling)
     store(home, table, begun)
     return begun
 
 
 class ReplayWriter:
-    """Takes batches into the state; to be given to ``foreachBatch``.
+    """Applies batches to the state; for ``foreachBatch``.
 
-    A part is replaced as a whole, and changes that it has are known by their times and numbers:
-    so a batch that is repeated, after a crash between any two parts, ends the same.
+    A part is replaced atomically, and it identifies applied changes by their times and numbers, so
+    a batch that is repeated after a crash between any two parts gives the same result.
 
-    Args: look: the table's schema as it is now; it may raise.
+    Args: current_schema: returns the table's schema; it may raise.
     """
 
     def __init__(
-        self, replay: Replay, home: Path, look: Callable[[], TableSchema] | None = None
+        self, replay: Replay, home: Path, current_schema: Callable[[], TableSchema] | None = None
     ) -> None:
-        self._replay, self._home, self._look = replay, home, look
+        self._replay, self._home, self._current_schema = replay, home, current_schema
         self._lake = replay.lake(home)
         self._widened = False
 
     def __call__(self, messages: DataFrame, batch_id: int) -> None:
-        """Take one batch, entirely or (an error) again later."""
+        """Apply one batch; after an error Spark repeats it."""
         self._follow_schema(messages.sparkSession)
         parted = messages.mapInArrow(_parted(self._replay), from_arrow_schema(MESSAGE)).persist()
         try:
@@ -153,12 +155,12 @@ class ReplayWriter:
             parted.unpersist()
 
     def begin(self, scanned: DataFrame) -> None:
-        """Make a scan's rows the whole state, whatever there was."""
+        """Replace the whole state by a scan's rows."""
         self._store(scanned, range(self._replay.parts))
 
     def _follow_schema(self, spark: "SparkSession") -> None:
-        """Take new columns of the table into every part, so that all files have the same."""
-        schema = self._look() if self._look is not None else self._replay.schema
+        """Add new columns of the table to every part, so that all files have the same columns."""
+        schema = self._current_schema() if self._current_schema is not None else self._replay.schema
         if schema != self._replay.schema:
             self._replay, self._widened = replace(self._replay, schema=schema), False
             self._lake = self._replay.lake(self._home)
@@ -171,7 +173,7 @@ class ReplayWriter:
             self._widened = True
 
     def _store(self, rows: DataFrame, parts: Iterable[int]) -> None:
-        """Make ``rows`` all that these parts have."""
+        """Replace these parts by ``rows``."""
         kept = rows.persist()
         try:
             found: dict[int, int] = dict(kept.groupBy(PART).count().collect())
@@ -191,7 +193,7 @@ class ReplayWriter:
 
 
 def together(counts: Mapping[int, int]) -> Iterator[list[int]]:
-    """Parts that are small enough to be written at once. ``counts``: rows by part."""
+    """Groups of parts that are small enough to be written together. ``counts``: rows by part."""
     some, rows = list[int](), 0
     for part, count in sorted(counts.items()):
         if some and rows + count > ROWS_AT_ONCE:
@@ -205,26 +207,26 @@ def together(counts: Mapping[int, int]) -> Iterator[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The table and stream that options name, as they were found."""
+    """The table and stream that the options name."""
 
     replay: Replay
-    topic: str  # as its reader names it
+    topic: str  # by the name that readers use
     config: ClientConfig
-    begun: Beginning  # as it would be now, without a scan
+    begun: ReplayStart  # of a replay that starts now, without a scan
 
     @property
     def stream(self) -> str:
-        """The topic as the table's schema names it."""
+        """The topic by its name in the table's schema."""
         return stream_key(self.replay.schema, self.replay.table, self.topic)
 
-    def look(self) -> TableSchema:
-        """The table's schema now. Raises: as ``Beginning.check``."""
+    def current_schema(self) -> TableSchema:
+        """The table's schema. Raises: as ``ReplayStart.check``."""
         found = followed_table(self.config, self.replay, self.topic)
         self.begun.check(self.replay.table, found.begun)
         return found.replay.schema
 
     def mark(self) -> StreamMark:
-        """Of the stream. Raises: Unavailable: there is none now."""
+        """The stream's mark. Raises: Unavailable: there is none now."""
         with TableAdmin(self.config) as admin:
             return admin.mark(self.replay.table, self.stream)
 
@@ -248,32 +250,36 @@ def followed_by(settings: PipelineSettings) -> Followed:
     given = settings.options
     table = given.get(TABLE, "")
     if not table:
-        raise ConfigError(f"sds-replay needs -o sds-replay.{TABLE}=NAME")
+        raise ConfigError(f"the table is missing: give -o sds-replay.{TABLE}=NAME")
     complete = _choice(given, COMPLETE, (_YES, _NO)) == _YES
     strict = _choice(given, MISFITS, (_STOP, _COUNT)) == _STOP
     key_id, secret = split_key(settings.key, "key")
     config = ClientConfig(endpoints=split_urls(settings.url), key_id=key_id, secret=secret)
-    with TalosTable(config, table) as looked_at:
-        schema = looked_at.schema()
+    with TalosTable(config, table) as opened:
+        schema = opened.schema()
     topic = given.get(TOPIC, "")
     if not topic:
         streams = [name for name, spec in schema.streams.items() if spec.enabled]
         if len(streams) != 1:
-            raise ConfigError(f"give sds-replay.{TOPIC}: {table} has streams into {streams}")
+            known = ", ".join(streams) or "none"
+            raise ConfigError(
+                f"table {table} has {len(streams)} enabled streams ({known}): "
+                f"choose one with sds-replay.{TOPIC}"
+            )
         topic = topic_name(table, *streams)
     view = StreamDecoder.of(schema, topic, table).view
     return followed_table(config, Replay(table, schema, view, complete, strict), topic)
 
 
 def followed_table(config: ClientConfig, replay: Replay, topic: str) -> Followed:
-    """The table of a replay as it is now. Raises: as ``followed_by``."""
+    """The current table of a replay. Raises: as ``followed_by``."""
     with TalosTable(config, replay.table) as table:
         uuid, schema = table.identity()
     now = replace(replay, schema=schema)
-    found = Followed(now, topic, config, Beginning(uuid, topic, None))
+    found = Followed(now, topic, config, ReplayStart(uuid, topic, None))
     try:
         return replace(found, begun=replace(found.begun, enabling=found.mark().enabling))
-    except Unavailable:  # a shard has just moved; the next look tells
+    except Unavailable:  # a shard has just moved; the next current_schema tells
         return found
 
 
@@ -281,7 +287,7 @@ def _choice(given: Mapping[str, str], name: str, choices: tuple[str, str]) -> st
     """An option of two values; the first is its default. Raises: ConfigError."""
     chosen = given.get(name, choices[0])
     if chosen not in choices:
-        raise ConfigError(f"sds-replay.{name} is {' or '.join(choices)}, not {chosen!r}")
+        raise ConfigError(f"sds-replay.{name} is {chosen!r}: choose {' or '.join(choices)}")
     return chosen
 
 

@@ -1,7 +1,8 @@
-"""Compares what ``sds-replay`` made of a table with the table itself, both as of a mark.
+"""Compares the state made by ``sds-replay`` with the table itself, both as of a mark.
 
-The table and its replay may go on meanwhile: every row on both sides tells time and number of its
-last change, so a row that was changed after the mark is known, and left out.
+The table and its replay may change meanwhile: every row on both sides has the time and number of
+its last change, so rows that were changed after the mark are recognized and skipped. Used by
+``talos table check``.
 """
 
 import json
@@ -26,7 +27,7 @@ from opentalos.sdk.stream import StoredState, StreamMark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_POLL_S: Final = 0.5  # between two looks at how far the replay is
+_POLL_S: Final = 0.5  # between two polls of the replay's progress
 _MS: Final = 1000
 _VALUE_CHARS: Final = 1_000  # of a record that is shown
 _FOUND: Final = pa.schema(
@@ -45,12 +46,12 @@ _FOUND: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SdsCheck:
-    """What a comparison found. ``rows``: some of those that differ, as flat fields."""
+    """The result of a comparison. ``rows``: some of those that differ, as flat fields."""
 
     mark_ms: int
-    records: int  # compared, also removed ones
+    records: int  # compared, including removed ones
     newer: int  # changed after the mark, so not compared
-    misfits: int  # increments whose amount did not give the value that they told
+    misfits: int  # increments whose amount does not give the value in the change
     differing: int
     rows: Sequence[Mapping[str, Any]]
 
@@ -58,17 +59,17 @@ class SdsCheck:
 def check(
     spark: "SparkSession", settings: PipelineSettings, *, wait_s: float, rows_max: int
 ) -> SdsCheck:
-    """Compare all of a table that was changed until now, as far as its stream is.
+    """Compare all records of a table up to the current mark of its stream.
 
-    Args:   settings: with the option ``table``; wait_s: for the replay, if it is behind;
-            rows_max: of those that differ, so many are told.
-    Raises: ConfigError: there is no replay of it below ``home``; TableNotExist, ChangeMissing: it
-            is of another table, or the stream was off in between; Unavailable: it is behind.
+    Args:   settings: with the option ``table``; wait_s: for the replay, if it lags;
+            rows_max: maximum number of differing rows in the result.
+    Raises: ConfigError: there is no replay below ``home``; TableNotExist, ChangeMissing: it is of
+            another table, or the stream was disabled meanwhile; Unavailable: it lags.
     """
     table, home = settings.options[TABLE], settings.home
     begun = stored(home, table)
     if begun is None:
-        raise ConfigError(f"{home} has no replay of {table}: run sds-replay with this --home")
+        raise ConfigError(f"{home} has no replay of {table}; run sds-replay with this --home")
     followed = followed_by(replace(settings, options={TABLE: table, TOPIC: begun.topic}))
     begun.check(table, followed.begun)
     mark = followed.mark()
@@ -89,27 +90,27 @@ def check(
 
 
 def _wait(place: Path, mark: StreamMark, wait_s: float) -> None:
-    """Until the state has everything below the mark. Raises: Unavailable: it takes too long."""
+    """Wait until the state has every change up to the mark. Raises: Unavailable: timeout."""
     until_s = time.monotonic() + wait_s
-    while behind := _behind(place, mark):
+    while lag := _lag(place, mark):
         if time.monotonic() > until_s:
-            raise Unavailable(f"the replay is {behind} messages behind; let sds-replay go on")
+            raise Unavailable(f"the replay lags by {lag} messages; let sds-replay continue")
         time.sleep(_POLL_S)
 
 
-def _behind(place: Path, mark: StreamMark) -> int:
+def _lag(place: Path, mark: StreamMark) -> int:
     reached = _reached(place)
     return sum(max(0, end - reached.get(partition, 0)) for partition, end in mark.offsets.items())
 
 
 def _reached(place: Path) -> Mapping[int, int]:
-    """The next offset by partition, of the last batch that was done entirely."""
+    """The next offset by partition, after the last committed batch."""
     commits = place / "commits"
     done = [int(commit.name) for commit in commits.glob("*") if commit.name.isdigit()]
     if not done:
         return {}
-    told = (place / "offsets" / str(max(done))).read_text().splitlines()[-1]
-    ends = BatchRange.parse(json.loads(told)).end
+    line = (place / "offsets" / str(max(done))).read_text().splitlines()[-1]
+    ends = BatchRange.parse(json.loads(line)).end
     return next(iter(ends.values()), {}) if len(ends) == 1 else {}
 
 
@@ -150,20 +151,20 @@ def compared(
 def _problem(
     replay: Replay, state: StoredState | None, row: StoredState | None, mark_ms: int
 ) -> str:
-    """Why state and table do not agree; empty if they do."""
+    """Why state and table differ; empty if they do not."""
     if row is None:
         assert state is not None
         ttl_s = replay.schema.ttl_s
         expired = ttl_s != NEVER and state.timestamp_ms + ttl_s * _MS <= mark_ms
-        there = state.record is not None and not expired
-        return "the table has no such record" if there else ""
+        exists = state.record is not None and not expired
+        return "the table has no such record" if exists else ""
     if state is None:
         return "" if row.record is None else "the state has no such record"
     if state.timestamp_ms < row.timestamp_ms:
         return f"the state lacks change {row.sequence}"
     if state.timestamp_ms > row.timestamp_ms:
         return f"the table does not have change {state.sequence}"
-    # By their texts: a NaN is not equal to itself.
+    # Compared as text, since NaN is not equal to itself.
     return "" if _text(state.record) == _text(row.record) else "the values differ"
 
 

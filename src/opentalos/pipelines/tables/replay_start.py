@@ -1,8 +1,8 @@
-"""How a table's replay began, kept below HOME/side for every later run of it.
+"""How a table's replay started, stored below HOME/side for its later runs.
 
-A replay that began with a scan reads the stream from the offsets of a mark that is older than the
-scan. This is written when the scan's rows are durable: a crash before it begins the scan anew,
-after it the table is never scanned again.
+A replay that started with a scan reads the stream from the offsets of a mark that is older than the
+scan. This record is written when the scan's rows are durable: after a crash before it the scan is
+repeated, after it the table is never scanned again.
 """
 
 import json
@@ -19,10 +19,13 @@ VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
-    """``table_uuid``: another one once the table was dropped and made anew; ``offsets``: where the
-    stream is read from, by partition; None: there was no scan; ``enabling``: of the stream; None:
-    it was not known."""
+class ReplayStart:
+    """The start of a replay.
+
+    ``table_uuid``: changes when the table is dropped and created again; ``offsets``: where the
+    stream is read from, by partition; None: there was no scan; ``enabling``: the number of the
+    stream's enabling; None: it was unknown.
+    """
 
     table_uuid: str
     topic: str
@@ -31,56 +34,56 @@ class Beginning:
 
     @property
     def position(self) -> str:
-        """The option ``startingPosition`` of the stream behind a scan."""
+        """The option ``startingPosition`` of the stream after a scan."""
         return json.dumps({self.topic: self.offsets})
 
-    def check(self, table: str, now: "Beginning") -> None:
-        """Compare with what a beginning would be now.
+    def check(self, table: str, now: "ReplayStart") -> None:
+        """Compare with the start that a replay would have now.
 
         Raises: TableNotExist: the table was dropped, and another one has its name. ChangeMissing:
-                the stream was off in between. ConfigError: the topic is another one.
+                the stream was disabled meanwhile. ConfigError: the topic differs.
         """
         if now.topic != self.topic:
             raise ConfigError(
-                f"the state of {table} was made of the stream into {self.topic}, not {now.topic}; "
-                "give another --home"
+                f"the state of {table} is of the stream into {self.topic}, not {now.topic}; "
+                "choose another --home"
             )
         if now.table_uuid != self.table_uuid:
             raise TableNotExist(
-                f"the table {table} that was followed does not exist; another one has its name: "
-                "begin anew with another --home"
+                f"the replayed table {table} was dropped, and another one has its name; "
+                "start again with another --home"
             )
         if None not in (self.enabling, now.enabling) and now.enabling != self.enabling:
             raise ChangeMissing(
-                f"the stream of {table} into {self.topic} was off or has stopped in between: "
-                "changes are missing; begin anew, with bootstrap=scan and another --home"
+                f"the stream of {table} into {self.topic} was disabled or stopped meanwhile, so "
+                "changes are missing; start again with bootstrap=scan and another --home"
             )
 
 
-def stored(home: Path, table: str) -> Beginning | None:
-    """How the replay below ``home`` began. Raises: ConfigError: the file is unusable."""
+def stored(home: Path, table: str) -> ReplayStart | None:
+    """How the replay below ``home`` started; None: never. Raises: ConfigError: damaged file."""
     path = _path(home, table)
     try:
         found = json.loads(path.read_text())
         if found["version"] != VERSION:
-            raise ValueError(f"its version is {found['version']!r}")
+            raise ValueError(f"version {found['version']!r} is not supported")
         offsets = found["offsets"]
         if offsets is not None:
             offsets = {int(partition): int(offset) for partition, offset in offsets.items()}
-        return Beginning(
+        return ReplayStart(
             str(found["table_uuid"]), str(found["topic"]), offsets, found.get("enabling")
         )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path} is unusable: {error}") from error
+        raise ConfigError(f"{path} is damaged: {error}") from error
 
 
-def store(home: Path, table: str, beginning: Beginning) -> None:
-    """Keep it; on return it is durable. Raises: OSError."""
+def store(home: Path, table: str, start: ReplayStart) -> None:
+    """Store it; on return it is durable. Raises: OSError."""
     path = _path(home, table)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_json(path, {"version": VERSION, **asdict(beginning)})
+    write_json(path, {"version": VERSION, **asdict(start)})
 
 
 def _path(home: Path, table: str) -> Path:

@@ -1,8 +1,8 @@
-"""The state of a structured table as rows of Parquet, and what its stream's messages make of it.
+"""The state of a structured table as rows of Parquet, and how its stream's messages change it.
 
-A row of every record ever seen: the table's columns, and some of its own that tell how far the
-record is, so that what comes again changes nothing. The row of a removed record stays, with its
-key and ``_deleted``.
+The state has a row for every record ever seen: the table's columns, and columns of its own with the
+record's last change, so that a repeated change has no effect. The row of a removed record remains,
+with its key and ``_deleted``.
 """
 
 import zlib
@@ -22,14 +22,14 @@ from opentalos.pipelines.lake.tables import HashTable
 from opentalos.sdk.core.table.stream_decode import published_name
 from opentalos.sdk.stream import Replica, StoredState, StreamDecoder
 
-SCANNED_ROWS: Final = 1_000  # of a scan, in one batch
-PARTS: Final = 8  # of a table's state, by hash of the key; each is replaced as a whole
+SCANNED_ROWS: Final = 1_000  # of a scan, in one record batch
+PARTS: Final = 8  # of a table's state, by hash of the key; each is replaced atomically
 PART: Final = "_part"
 _TIME: Final = "_timestamp_ms"  # of the record's last change
 _SEQUENCE: Final = "_sequence"
 _DELETED: Final = "_deleted"
 _BEGUN: Final = "_begun_ms"
-MISFITS: Final = "_misfits"  # increments whose amount did not give the value that they told
+MISFITS: Final = "_misfits"  # increments whose amount does not give the value in the change
 _OWN: Final = (PART, _TIME, _SEQUENCE, _DELETED, _BEGUN, MISFITS)
 _ARROW: Final[dict[DataType, Any]] = {
     DataType.BOOL: pa.bool_(),
@@ -55,10 +55,10 @@ MESSAGE: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What is replayed: the stream's messages of one table. Sent to Spark's Python workers.
+    """The replay of one table's stream. Sent to Spark's Python workers.
 
-    ``complete``: every record's first change must be there; ``strict``: amounts that do not fit
-    end the run; ``parts``: never another number for the same lake.
+    ``complete``: every record's first change must be in the stream; ``strict``: an amount that does
+    not fit its value fails the run; ``parts``: must stay the same for a lake.
     """
 
     table: str
@@ -71,15 +71,15 @@ class Replay:
     def __post_init__(self) -> None:
         for name in _OWN:
             if name in self.schema.attributes:
-                raise ConfigError(f"the table's column {name} has a name that its state needs")
-        Replica(self.schema, self.view)  # it can be replayed at all
+                raise ConfigError(f"column {name} of the table cannot be replayed: reserved name")
+        Replica(self.schema, self.view)  # raises if the stream cannot be replayed
 
     def lake(self, home: Path) -> HashTable:
-        """Where the state is."""
+        """The table of the state."""
         return HashTable(home, f"tables/{self.table}", self.state_schema())
 
     def state_schema(self) -> pa.Schema:
-        """Columns of the state: the key's, the others by name, its own."""
+        """Columns of the state: the key's, the others by name, then its own."""
         key = self.schema.key_columns
         others = sorted(name for name in self.schema.attributes if name not in key)
         fields = [pa.field(name, _arrow(self.schema.attributes[name]), False) for name in key]
@@ -87,7 +87,7 @@ class Replay:
         fields += [pa.field(PART, pa.int32(), False)]
         fields += [pa.field(_TIME, pa.int64(), False), pa.field(_SEQUENCE, pa.int64(), False)]
         fields += [pa.field(_DELETED, pa.bool_(), False), pa.field(_BEGUN, pa.int64(), False)]
-        fields += [pa.field(MISFITS, pa.int32())]  # None in states of before there was one
+        fields += [pa.field(MISFITS, pa.int32())]  # null in states from before the column existed
         return pa.schema(fields)
 
     def scanned(self, states: Iterable[StoredState]) -> Iterator[pa.RecordBatch]:
@@ -102,12 +102,13 @@ class Replay:
         return map(self._state_of, rows.to_pylist())
 
     def _part_of(self, key: Iterable[Any]) -> int:
-        # Nothing is 0 here: 0.0 and -0.0 are the same key.
+        # Falsy values become 0, because 0.0 and -0.0 are the same key.
         return zlib.crc32(repr([value or 0 for value in key]).encode()) % self.parts
 
     def parted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Messages of this table with the part that their record is in. Raises:
-        MessageFormatError: one is no message of the stream.
+        """Messages of this table with the part of their record.
+
+        Raises: MessageFormatError: a message is not of the stream.
         """
         decoder = StreamDecoder(self.schema, self.view)
         for batch in batches:
@@ -121,7 +122,7 @@ class Replay:
             yield pa.RecordBatch.from_pylist(rows, MESSAGE)
 
     def joined(self, part: int, stored: pa.Table, messages: pa.Table) -> pa.Table:
-        """The state of one part after more messages, in any order and also repeated ones.
+        """The state of one part after more messages, in any order, possibly repeated.
 
         Raises: ChangeMissing, ChangeContradicts; ValidationFailed: the schema has changed.
         """
@@ -137,12 +138,12 @@ class Replay:
                 strict=True,
             )
         ]
-        # A row's own order is that of its times, whatever became of the topic's partitions.
+        # Changes of a row are ordered by their times, even if the topic's partitions have changed.
         for change in sorted(changes, key=lambda change: change.timestamp_ms):
             for name in (*change.columns, *change.image):
                 if name not in self.schema.attributes:
                     raise ValidationFailed(
-                        f"the table has a new column {name}; start the pipeline again"
+                        f"the table has a new column {name}; restart the pipeline"
                     )
             replica.apply(change)
         rows = [self._row_of(part, state) for state in replica.states()]
@@ -154,8 +155,8 @@ class Replay:
         row.pop(PART)
         record = {name: tuple(v) if isinstance(v, list) else v for name, v in row.items()}
         key = {name: record[name] for name in self.schema.key_columns}
-        there = {name: value for name, value in record.items() if value is not None}
-        return StoredState(key, None if deleted else there, *times, begun_ms, misfits)
+        known = {name: value for name, value in record.items() if value is not None}
+        return StoredState(key, None if deleted else known, *times, begun_ms, misfits)
 
     def _row_of(self, part: int, state: StoredState) -> dict[str, Any]:
         _, record, timestamp_ms, sequence, begun_ms, misfits = state

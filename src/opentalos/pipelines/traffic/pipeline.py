@@ -1,7 +1,7 @@
 """The pipeline ``traffic-weights``: virtual nodes of the servers from the traffic of past days.
 
-The server works the weights out and says what they would change; unless it is a dry run they are
-set, and the controller moves the partitions. Meant to run once a day.
+The server computes the weights and reports the effect. Unless it is a dry run, the pipeline sets
+them and the controller moves partitions. Meant to run once a day.
 """
 
 import logging
@@ -27,10 +27,10 @@ from opentalos.sdk.rest_client import TIMEOUT_S, RestClient
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DAYS_DEFAULT: Final = 7  # the latest counts most: 70 % of what is expected
+DAYS_DEFAULT: Final = 7  # the latest day contributes 70 % of the expected traffic
 DAYS_MAX: Final = 31
 BUDGET_DEFAULT: Final = 2.0  # percent
-COUNT_MAX: Final = (1 << 63) - 1  # bytes a day; more is not counted
+COUNT_MAX: Final = (1 << 63) - 1  # bytes per day; larger sums are capped
 _DAYS: Final = "days"
 _BUDGET: Final = "budget"
 _DRY_RUN: Final = "dry-run"
@@ -63,7 +63,7 @@ def traffic_by_day(rows: pa.Table) -> Sequence[Mapping[PartitionKey, int]]:
 
 
 class TrafficWeights:
-    """Reads the lake's usage, asks the server for weights, shows them, sets them."""
+    """Reads the lake's usage, requests weights from the server, reports and sets them."""
 
     name = "traffic-weights"
     about = "virtual nodes of the servers from the traffic of past days; once a day"
@@ -76,24 +76,24 @@ class TrafficWeights:
     )
 
     def run(self, spark: "SparkSession", settings: PipelineSettings) -> None:
-        """Propose and set once. Raises: ConfigError: an option cannot be used; as the server."""
+        """Propose and set once. Raises: ConfigError: an option is invalid; the server's errors."""
         options = settings.options
         days = days_option(options, _DAYS, default=DAYS_DEFAULT, most=DAYS_MAX)
         budget, dry_run = _budget(options), _dry_run(options)
         call = RestClient(client_config(settings, TIMEOUT_S))
         if not call("GET", "cluster")["clustered"]:
-            self._show(settings, ["the server is alone: there is nothing to place"])
+            self._show(settings, ["the server is not in a cluster; no weight was changed"])
             return
         table = HourTable(settings.home, TABLE, SCHEMA)
         found = whole_days(table.hours(), days)
         if found is None:
-            self._show(settings, ["there is no whole day of usage yet; no weight was changed"])
+            self._show(settings, ["usage has no whole day yet; no weight was changed"])
             return
         traffic = self._traffic(spark, table, found)
         proposal: dict[str, Any] = call("POST", PATH, question(traffic, budget))
         shown = list(report(proposal, len(traffic)))
         if dry_run:
-            shown.append("nothing was changed (a dry run)")
+            shown.append("dry run: no weight was changed")
         else:
             call("PUT", "cluster/weights", {"servers": proposal["weights"]})
             shown.append("the weights are set; the controller moves the partitions")
@@ -106,7 +106,7 @@ class TrafficWeights:
         return traffic_by_day(partition_days(usage, found.end_day).toArrow())
 
     def _show(self, settings: PipelineSettings, lines: Sequence[str]) -> None:
-        """In the log, and in a file for whoever looks later."""
+        """Write the report to the log and to a file below ``home``."""
         for line in lines:
             _LOG.info("%s: %s", self.name, line)
         path = settings.home / _REPORT
@@ -123,14 +123,14 @@ def _budget(options: Mapping[str, str]) -> float:
     except ValueError:
         budget = -1.0
     if not 0 <= budget <= 100:
-        raise ConfigError(f"{_BUDGET} is 0 to 100 percent, not {given!r}")
+        raise ConfigError(f"{_BUDGET} is {given!r}: give a percentage from 0 to 100")
     return budget
 
 
 def _dry_run(options: Mapping[str, str]) -> bool:
     given = options.get(_DRY_RUN, "false")
     if given not in ("true", "false"):
-        raise ConfigError(f"{_DRY_RUN} is true or false, not {given!r}")
+        raise ConfigError(f"{_DRY_RUN} is {given!r}: choose true or false")
     return given == "true"
 
 

@@ -1,4 +1,4 @@
-"""Proposals for weights as they are asked for and shown, by the command and the pipeline."""
+"""Requests for weight proposals and reports of them, for the command and the pipeline."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -6,13 +6,13 @@ from typing import Any, Final
 from opentalos.model.errors import ConfigError
 from opentalos.model.message import PartitionKey
 
-PARTITIONS_MAX: Final = 1 << 16  # of a topic; a larger number is a mistake
+PARTITIONS_MAX: Final = 1 << 16  # of a topic; a larger number is an error in the usage
 MOVES_SHOWN: Final = 20
 PATH: Final = "cluster/weights/proposals"
 
 
 def question(days: Sequence[Mapping[PartitionKey, int]], budget: float) -> dict[str, Any]:
-    """What the server is asked: bytes per partition of past days, the oldest first.
+    """The request to the server: bytes per partition of past days, the oldest first.
 
     Args: budget: percent of all partitions that may move. Raises: ConfigError.
     """
@@ -20,7 +20,7 @@ def question(days: Sequence[Mapping[PartitionKey, int]], budget: float) -> dict[
 
 
 def share_rows(proposal: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Of each server its expected share of the traffic and its virtual nodes."""
+    """The expected share of the traffic and the virtual nodes of each server."""
     servers = proposal["servers"]
     total = sum(server["load_before"] for server in servers)
     for server in servers:
@@ -34,8 +34,9 @@ def share_rows(proposal: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def report(proposal: Mapping[str, Any], days: int) -> Iterator[str]:
-    """Lines for people: shares, variance before and after, and the moves."""
-    yield f"expected from {days} days; share of the traffic and virtual nodes, now -> then"
+    """Lines of text: shares, variance before and after, and the moves."""
+    span = "1 day" if days == 1 else f"{days} days"
+    yield f"expected from {span}; share of the traffic and virtual nodes, now -> then"
     rows = list(share_rows(proposal))
     width = max(len(row["server"]) for row in rows)
     for row in rows:
@@ -46,7 +47,7 @@ def report(proposal: Mapping[str, Any], days: int) -> Iterator[str]:
     lower = 100 * (1 - new / old) if old else 0.0
     yield (
         f"variance across servers: {old:.4g} -> {new:.4g}, {lower:.1f} % lower; "
-        f"{proposal['moved']} partitions move"
+        f"{proposal['moved']} partition{'' if proposal['moved'] == 1 else 's'} to move"
     )
     for move in proposal["moves"][:MOVES_SHOWN]:
         place = f"{move['topic_uuid']}/{move['partition']}"
@@ -59,7 +60,10 @@ def _day(day: Mapping[PartitionKey, int]) -> dict[str, list[int]]:
     counts: dict[str, list[int]] = {}
     for key, count in day.items():
         if key.partition >= PARTITIONS_MAX:
-            raise ConfigError(f"partition {key.partition} of topic {key.topic_uuid} cannot be")
+            raise ConfigError(
+                f"usage names partition {key.partition} of topic {key.topic_uuid}; "
+                f"a topic has at most {PARTITIONS_MAX}"
+            )
         of_topic = counts.setdefault(key.topic_uuid, [])
         of_topic += [0] * (key.partition + 1 - len(of_topic))
         of_topic[key.partition] += count

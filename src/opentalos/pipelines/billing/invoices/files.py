@@ -1,11 +1,11 @@
-"""The invoices of a month on disk: whole versions, of which one is in force.
+"""The invoices of a month on disk: complete versions, of which one is current.
 
-    HOME/invoices/2026-11/current           a link to the version in force
+    HOME/invoices/2026-11/current           a link to the current version
     HOME/invoices/2026-11/ledger.json       open or closed, and the versions that were closed
     HOME/invoices/2026-11/.versions/DIGEST/lines.parquet, totals.parquet, pages/TENANT.html, ...
 
-A version is named after its content and never changes. It is written and synced, then the link is
-renamed over the old one: readers see the former invoices or the new ones, never some of each.
+A version is named by a digest of its content and never changes. It is written and synced, then the
+link is renamed over the old one: readers see the old invoices or the new ones, never a mixture.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ Files = Mapping[str, bytes]  # path in the version -> content
 
 
 def page_name(tenant: str) -> str:
-    """Where a tenant's page lies in a version."""
+    """The path of a tenant's page within a version."""
     name = quote(tenant, safe="")
     if len(name) > _NAME_MAX:
         name = name[:_NAME_MAX] + hashlib.sha256(tenant.encode()).hexdigest()[:_DIGEST_CHARACTERS]
@@ -46,14 +46,14 @@ def page_name(tenant: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """What was decided about a month; ``closings``: the versions that were closed, in order."""
+    """The state of a month; ``closings``: the versions that were closed, in order."""
 
     closed: bool = False
     closings: tuple[str, ...] = ()
 
     @property
     def revision(self) -> int:
-        """Of the invoices in force or being made."""
+        """The revision of the current invoices, or of those being made."""
         return len(self.closings) + (0 if self.closed else 1)
 
 
@@ -67,14 +67,14 @@ class InvoiceFolder:
 
     @property
     def current(self) -> Path | None:
-        """The version in force: a folder that never changes."""
+        """The current version: a folder that never changes."""
         try:
             return self.folder / os.readlink(self.folder / _CURRENT)
         except FileNotFoundError:
             return None
 
     def ledger(self) -> Ledger:
-        """Raises: ConfigError: somebody changed it into something else."""
+        """The stored state. Raises: ConfigError: the file is damaged."""
         path = self.folder / _LEDGER
         try:
             found = json.loads(path.read_text())
@@ -82,12 +82,12 @@ class InvoiceFolder:
         except FileNotFoundError:
             return Ledger()
         except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path} is unreadable: {error}") from error
+            raise ConfigError(f"{path} is damaged: {error}") from error
 
     def publish(self, files_of: Callable[[int], Files], *, reopen: bool = False) -> Path:
-        """Put these invoices in force; a month that is closed must have them already.
+        """Make these invoices current; those of a closed month must be unchanged.
 
-        Args:   files_of: the invoices with this number of the revision.
+        Args:   files_of: returns the invoices with a given revision number.
         Raises: ConfigError: the month is closed and they differ; nothing was changed.
         """
         ledger = self.ledger()
@@ -96,21 +96,21 @@ class InvoiceFolder:
         if ledger.closed and name != ledger.closings[-1]:
             if not reopen:
                 raise ConfigError(
-                    f"{self.month} is closed, and its invoices would differ: see what has changed "
-                    "with talos bill reconcile; -o billing.reopen=yes makes the next revision"
+                    f"{self.month} is closed and its invoices would change: check the usage with "
+                    "talos bill reconcile, or make the next revision with -o billing.reopen=yes"
                 )
             ledger = Ledger(False, ledger.closings)
             files = files_of(ledger.revision)
             name = _digest(files)
             self._write_ledger(ledger)
-        before = self.current  # somebody may be reading it
+        before = self.current  # a reader may be using it
         self._write_version(name, files)
         self._point_at(name)
         self._sweep({name, *ledger.closings, *([before.name] if before else [])})
         return self._versions / name
 
     def close(self) -> None:
-        """Make the version in force final. Harmless if repeated."""
+        """Make the current version final. Idempotent."""
         ledger, current = self.ledger(), self.current
         if not ledger.closed and current is not None:
             self._write_ledger(Ledger(True, (*ledger.closings, current.name)))
@@ -125,7 +125,7 @@ class InvoiceFolder:
             target = new / path
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(content)
-        os.sync()  # of thousands of small files at once: one call, not one for each
+        os.sync()  # one call instead of one fsync for each of thousands of small files
         os.rename(new, self._versions / name)
         sync_folder(self._versions)
 

@@ -1,4 +1,4 @@
-"""Invoices as values, out of the tables of lines and topics."""
+"""Invoices as values, made of the tables of lines and topics."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from opentalos.pipelines.billing.plans.price_plan import PricePlan, Resource
 from opentalos.pipelines.billing.plans.tenant_plans import Assigned
 from opentalos.pipelines.lake.month import Month
 
-FREE_TIER: Final = -1  # the number of the tier that is the free quota
+FREE_TIER: Final = -1  # number of the tier for the free quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvoiceLine:
-    """One price times one quantity; ``amount`` is rounded, nothing else is."""
+    """One price times one quantity; only ``amount`` is rounded."""
 
     resource: Resource
     tier: int
@@ -29,7 +29,7 @@ class InvoiceLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicUse:
-    """What one topic took in during the month."""
+    """The usage of one topic in the month."""
 
     name: str
     topic: str
@@ -40,11 +40,11 @@ class TopicUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invoice:
-    """What one tenant owes for one month."""
+    """The invoice of one tenant for one month."""
 
     tenant: str
     month: Month
-    revision: int  # from 1; more when a closed month was opened again
+    revision: int  # from 1; increases when a closed month is reopened
     plan: PricePlan
     lines: tuple[InvoiceLine, ...]
     topics: tuple[TopicUse, ...]
@@ -61,7 +61,7 @@ Rows = Sequence[Mapping[str, Any]]
 def invoices(
     assigned: Sequence[Assigned], lines: Rows, topics: Rows, month: Month, revision: int
 ) -> Iterator[Invoice]:
-    """An invoice for each tenant that has a plan, also one over nothing.
+    """An invoice for each tenant that has a plan, even if its total is zero.
 
     Args: lines: with the columns of ``pricing.LINES``; topics: of ``topic_totals``.
     """

@@ -1,4 +1,4 @@
-"""An invoice as one HTML page that needs nothing else, on the screen and on paper."""
+"""An invoice as one self-contained HTML page, for the screen and for print."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -41,7 +41,7 @@ footer{margin-top:2.5rem;font-size:.85rem;border-top:1px solid #ddd;padding-top:
 
 
 def render(invoice: Invoice) -> str:
-    """The page. Every text of others is escaped; the same invoice gives the same bytes."""
+    """The page. Every external text is escaped; the same invoice gives the same bytes."""
     tenant, month = escape(invoice.tenant), str(invoice.month)
     total = _money(invoice, invoice.total)
     parts = [
@@ -119,7 +119,7 @@ def _topic(topic: TopicUse) -> str:
 
 
 def _range(line: InvoiceLine) -> str:
-    """Which of the month's units have this price."""
+    """The range of units that have this price."""
     if line.resource is Resource.MINIMUM:
         return ""
     if line.tier == FREE_TIER:
@@ -132,7 +132,7 @@ def _range(line: InvoiceLine) -> str:
 
 
 def _units(line: InvoiceLine, count: int) -> str:
-    """A limit of a plan, which is a whole number of units."""
+    """A limit of a plan, in whole units."""
     _, _, many = _NAMES[line.resource]
     if line.unit_name:
         return f"{count // line.unit:,} {escape(line.unit_name)}"
@@ -150,7 +150,7 @@ def _price(line: InvoiceLine) -> str:
 
 
 def _plain(price: Decimal) -> str:
-    """All digits that say something, and two behind the point at least."""
+    """All significant digits, with at least two decimals."""
     whole, _, rest = f"{price:,f}".partition(".")
     return f"{whole}.{rest.rstrip('0').ljust(2, '0')}"
 
@@ -164,7 +164,7 @@ def _money(invoice: Invoice, amount: Decimal) -> str:
 
 
 def _size(count: int) -> str:
-    """For people, beside the exact count."""
+    """A rounded size, shown next to the exact count."""
     if count < _KIB:
         return f"{count} B"
     power = min((count.bit_length() - 1) // 10, len(_UNITS))

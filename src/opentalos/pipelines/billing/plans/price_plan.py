@@ -1,4 +1,4 @@
-"""Price plans as values: what a tenant pays for what was metered. All amounts are Decimal."""
+"""Price plans as values: what a tenant pays for metered usage. All amounts are Decimal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from typing import Final
 
 from opentalos.pipelines.lake.month import Month
 
-# What fits the arithmetic of pricing.py: 20 digits of a count times 17 of a price are 37 of the
-# 38 that a decimal of Spark can have.
+# Limits of the arithmetic in pricing.py: 20 digits of a count and 17 of a price give 37 digits; a
+# decimal of Spark has at most 38.
 COUNT_DIGITS: Final = 20
 COUNT_MAX: Final = 10**COUNT_DIGITS - 1
 PRICE_DIGITS: Final = 17
@@ -25,7 +25,7 @@ UNITS: Final = {
 
 
 class Resource(StrEnum):
-    """What costs money, in the order of an invoice's lines."""
+    """The billed resources, in the order of an invoice's lines."""
 
     RECORDS = "records"
     BYTES = "bytes"
@@ -34,7 +34,7 @@ class Resource(StrEnum):
 
 
 class Rounding(StrEnum):
-    """How an amount is brought to the currency's smallest unit, once for each line."""
+    """How an amount is rounded to the currency's smallest unit, once for each line."""
 
     HALF_UP = "half_up"
     HALF_EVEN = "half_even"
@@ -53,17 +53,17 @@ class Tier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """What one resource costs. Tiers begin at 0, after the free quota, and leave no gap."""
+    """The price of one resource. Tiers start at 0, after the free quota, without gaps."""
 
-    unit: int  # how many records, bytes or partitions one price is for
+    unit: int  # number of records, bytes or partitions that one price is for
     unit_name: str  # for people
-    free: int  # units of each month
+    free: int  # free units per month
     tiers: tuple[Tier, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricePlan:
-    """One version of a plan, in force from a month on until its next version."""
+    """One version of a plan, valid from a month until its next version."""
 
     name: str
     valid_from: Month
@@ -71,7 +71,7 @@ class PricePlan:
     decimals: int  # of its amounts
     rounding: Rounding
     minimum: Decimal  # of an invoice
-    rates: Mapping[Resource, Rate]  # what is not there costs nothing
+    rates: Mapping[Resource, Rate]  # other resources are free
     origin: str  # the file
 
 
@@ -82,10 +82,10 @@ class PricePlans:
         self.versions = tuple(sorted(versions, key=lambda plan: (plan.name, plan.valid_from)))
 
     def names(self) -> set[str]:
-        """Of plans with at least one version."""
+        """The names of all plans."""
         return {plan.name for plan in self.versions}
 
     def at(self, name: str, month: Month) -> PricePlan | None:
-        """The version in force in a month, None if there was none yet."""
+        """The version that is valid in a month; None if there is none yet."""
         known = [plan for plan in self.versions if plan.name == name and plan.valid_from <= month]
         return known[-1] if known else None

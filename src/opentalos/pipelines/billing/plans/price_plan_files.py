@@ -1,4 +1,4 @@
-"""Reads a directory of price plans; whatever is wrong is refused with file and line."""
+"""Reads a directory of price plans; every error names its file and line."""
 
 import re
 from collections.abc import Iterator
@@ -32,14 +32,14 @@ _FAULTS_SHOWN: Final = 20
 
 
 def load_price_plans(folder: Path) -> PricePlans:
-    """All plans of a directory. Raises: ConfigError: with every fault, each with its line."""
+    """All plans of a directory. Raises: ConfigError: with every error, each with its line."""
     plans, faults = check_price_plans(folder)
     refuse(faults)
     return plans
 
 
 def check_price_plans(folder: Path) -> tuple[PricePlans, list[str]]:
-    """The plans that are right, and what is wrong with the others as FILE:LINE: TEXT."""
+    """The valid plans, and the errors of the others as FILE:LINE: TEXT."""
     faults = Faults()
     found: list[tuple[PricePlan, TomlTable]] = []
     for path in _files(folder, faults):
@@ -56,7 +56,7 @@ def check_price_plans(folder: Path) -> tuple[PricePlans, list[str]]:
 
 
 def refuse(faults: list[str]) -> None:
-    """Raises: ConfigError: there are faults."""
+    """Raises: ConfigError: there are errors."""
     if not faults:
         return
     more = len(faults) - _FAULTS_SHOWN
@@ -66,13 +66,13 @@ def refuse(faults: list[str]) -> None:
 
 def _files(folder: Path, faults: Faults) -> list[Path]:
     if not folder.is_dir():
-        faults.texts.append(f"{folder}: is no directory with price plans")
+        faults.texts.append(f"{folder}: not a directory; give one with price plans")
         return []
     found = sorted(folder.glob("*.toml"))
     if not found:
         faults.texts.append(f"{folder}: has no file *.toml")
     if len(found) > FILES_MAX:
-        faults.texts.append(f"{folder}: has {len(found):,} files, at most {FILES_MAX:,}")
+        faults.texts.append(f"{folder}: has {len(found):,} files; {FILES_MAX:,} are allowed")
     return found[:FILES_MAX]
 
 
@@ -81,9 +81,9 @@ def _plan(table: TomlTable) -> PricePlan | None:
     currency, rounding = table.text("currency"), table.text("rounding", Rounding.HALF_UP)
     decimals = table.integer("decimals", AMOUNT_DECIMALS_MAX, _DECIMALS)
     if currency is not None and not _CURRENCY.fullmatch(currency):
-        table.fault(f"currency is {currency!r}, need three capitals as in EUR", "currency")
+        table.fault(f"currency is {currency!r}; write three capitals, such as EUR", "currency")
     if rounding is not None and rounding not in list(Rounding):
-        table.fault(f"rounding is {rounding!r}, need one of {', '.join(Rounding)}", "rounding")
+        table.fault(f"rounding is {rounding!r}; choose one of {', '.join(Rounding)}", "rounding")
         rounding = None
     shown_value = _DECIMALS if decimals is None else decimals
     minimum = table.amount("minimum", PRICE_MAX, shown_value, Decimal(0))
@@ -127,9 +127,9 @@ def _metered(table: TomlTable, resource: Resource) -> Rate | None:
     free = table.integer("free", COUNT_MAX, 0)
     read = [(_tier(below), below) for below in table.tables("tier")]
     if not read:
-        table.fault(f"[{resource}] has no tier: [[{resource}.tier]] with from and price")
+        table.fault(f"[{resource}] has no tier; add [[{resource}.tier]] with from and price")
     if len(read) > TIERS_MAX:
-        table.fault(f"{len(read)} tiers, at most {TIERS_MAX}")
+        table.fault(f"[{resource}] has {len(read)} tiers; {TIERS_MAX} are allowed")
     tiers = [(tier, below) for tier, below in read if tier is not None]
     if len(tiers) == len(read):
         _check_chain(tiers)
@@ -138,7 +138,7 @@ def _metered(table: TomlTable, resource: Resource) -> Rate | None:
     count, name = unit
     largest = free + max(tier.end or tier.begin for tier, _ in tiers)
     if largest * count > COUNT_MAX:
-        table.fault(f"a limit of {largest:,} units of {count:,} is more than can be counted")
+        table.fault(f"a limit of {largest:,} units of {count:,} is too large to be counted")
     return Rate(unit=count, unit_name=name, free=free, tiers=tuple(tier for tier, _ in tiers))
 
 
@@ -165,24 +165,24 @@ def _tier(table: TomlTable) -> Tier | None:
     if not whole or begin is None or price is None:
         return None
     if end is not None and end <= begin:
-        table.fault(f"up_to {end:,} is not above from {begin:,}", "up_to")
+        table.fault(f"up_to {end:,} must be larger than from {begin:,}", "up_to")
         return None
     return Tier(begin=begin, end=end, price=price)
 
 
 def _check_chain(tiers: list[tuple[Tier, TomlTable]]) -> None:
-    """Each tier begins where the one before ends; only the last has no end."""
+    """Each tier starts where the preceding one ends; only the last has no end."""
     reached: int | None = 0
     for tier, table in tiers:
         if reached is None:
-            table.fault(f"tier from {tier.begin:,} overlaps the one before, which has no up_to")
+            table.fault(f"tier from {tier.begin:,} overlaps the preceding one, which has no up_to")
         elif tier.begin < reached:
-            table.fault(f"tier from {tier.begin:,} overlaps what ends at {reached:,} before it")
+            table.fault(f"tier from {tier.begin:,} overlaps the preceding one, up to {reached:,}")
         elif tier.begin > reached:
-            table.fault(f"nothing has a price between {reached:,} and this tier's {tier.begin:,}")
+            table.fault(f"units between {reached:,} and this tier's {tier.begin:,} have no price")
         reached = tier.end
     if tiers and reached is not None:
-        tiers[-1][1].fault(f"nothing has a price above {reached:,}: the last tier has no up_to")
+        tiers[-1][1].fault(f"units above {reached:,} have no price; the last tier takes no up_to")
 
 
 def _refuse_twice(found: list[tuple[PricePlan, TomlTable]]) -> None:
@@ -191,6 +191,6 @@ def _refuse_twice(found: list[tuple[PricePlan, TomlTable]]) -> None:
         key = plan.name, plan.valid_from
         place = f"{table.file}:{table.line('valid_from')}"
         if key in seen:
-            text = f"plan {plan.name!r} has its version of {plan.valid_from} twice"
-            table.fault(f"{text}: also {seen[key]}", "valid_from")
+            text = f"plan {plan.name!r} has two versions from {plan.valid_from}"
+            table.fault(f"{text}; the other is at {seen[key]}", "valid_from")
         seen.setdefault(key, place)

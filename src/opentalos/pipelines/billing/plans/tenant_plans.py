@@ -1,7 +1,7 @@
-"""Which tenant has which price plan, and how many partitions are reserved for it, by month.
+"""The price plan and the reserved partitions of each tenant, by month.
 
-One TOML file that is kept like the plans: a change is a further entry with the month from which
-it holds, so that the bill of a past month can be made again at any time.
+They are in one TOML file with a history: a change is a further entry with the month from which it
+is valid, so the bill of a past month can be recomputed at any time.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from opentalos.pipelines.billing.plans.price_plan_files import refuse
 from opentalos.pipelines.billing.plans.toml_reader import Faults, TomlTable, read_toml
 from opentalos.pipelines.lake.month import Month
 
-NO_PLAN: Final = "none"  # as a plan's name: no customer from that month on
+NO_PLAN: Final = "none"  # as a plan's name: not a customer from that month on
 RESERVED_MAX: Final = 10**9
 _FIRST: Final = Month(1970, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class TenantEntry:
-    """What holds for a tenant from a month on."""
+    """The plan of a tenant from a month on."""
 
     tenant: str
     valid_from: Month
@@ -31,7 +31,7 @@ class TenantEntry:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """What one tenant is billed by in one month; ``problem``: why it cannot be billed."""
+    """The plan of one tenant in one month; ``problem``: why it cannot be billed."""
 
     tenant: str
     plan: PricePlan | None
@@ -49,7 +49,7 @@ class TenantPlans:
             self._entries.setdefault(entry.tenant, []).append(entry)
 
     def assigned(self, tenants: set[str], month: Month, plans: PricePlans) -> list[Assigned]:
-        """For these tenants and for those that have a plan in the month anyway, in order."""
+        """The plans of these tenants and of all others that have one in the month, in order."""
         known = {name for name in self._entries if self._billed(name, month)}
         return [self._one(name, month, plans) for name in sorted(tenants | known)]
 
@@ -73,9 +73,9 @@ class TenantPlans:
 
 
 def load_tenant_plans(path: Path, plans: PricePlans, default: str = "") -> TenantPlans:
-    """Read the file. Raises: ConfigError: with every fault, each with its line.
+    """Read the file. Raises: ConfigError: with every error, each with its line.
 
-    Args: default: wins over the file's ``default_plan``.
+    Args: default: overrides the file's ``default_plan``.
     """
     found, faults = check_tenant_plans(path, plans, default)
     refuse(faults)
@@ -85,7 +85,7 @@ def load_tenant_plans(path: Path, plans: PricePlans, default: str = "") -> Tenan
 def check_tenant_plans(
     path: Path, plans: PricePlans, default: str = ""
 ) -> tuple[TenantPlans, list[str]]:
-    """What the file says, and what is wrong with it as FILE:LINE: TEXT."""
+    """The entries of the file, and its errors as FILE:LINE: TEXT."""
     faults = Faults()
     table = read_toml(path, faults)
     entries: list[TenantEntry] = []
@@ -120,11 +120,13 @@ def _entries(table: TomlTable, plans: PricePlans) -> list[TenantEntry]:
             entry.fault(_unknown(plan, plans), "plan")
         if (tenant, valid_from) in seen:
             line = seen[tenant, valid_from]
-            entry.fault(f"tenant {tenant!r} has two entries for the same month: line {line}")
+            entry.fault(
+                f"tenant {tenant!r} has two entries for one month; the other is line {line}"
+            )
         seen.setdefault((tenant, valid_from), entry.line())
         entries.append(TenantEntry(tenant, valid_from, plan, reserved))
     return entries
 
 
 def _unknown(name: str, plans: PricePlans) -> str:
-    return f"there is no plan {name!r}; known: {', '.join(sorted(plans.names())) or 'none'}"
+    return f"unknown plan {name!r}; known: {', '.join(sorted(plans.names())) or 'none'}"

@@ -1,8 +1,8 @@
-"""Where the tables and keys of a TOML text stand, for messages that name a line.
+"""Line numbers of the tables and keys of a TOML text, for error texts.
 
-The standard library's parser tells no lines of what it could parse. This looks only at the
-beginnings of lines, which is enough for settings as people write them: inline tables are known
-where each begins a line, anything else by the line of its key.
+The standard library's parser reports no line numbers of what it has parsed. This module examines
+only the beginnings of lines, which is enough for settings as people write them: inline tables have
+a line number if each begins a line, all other values have that of their key.
 """
 
 import re
@@ -19,7 +19,7 @@ _PARTS: Final = re.compile(_PART)
 
 
 def lines_of(text: str) -> dict[Path, int]:
-    """The line, from 1, of each table and key by its path; ``("records", "tier", 0, "price")``."""
+    """The line, from 1, of each table and key by path, such as ``("records", "tier", 0)``."""
     found: dict[Path, int] = {}
     arrays: dict[Path, int] = {}  # path of an array of tables -> index of its last one
     table: Path = ()
@@ -40,7 +40,7 @@ def lines_of(text: str) -> dict[Path, int]:
 
 
 def line_at(lines: Mapping[Path, int], path: Path) -> int:
-    """The line of what is at this path, else of the nearest thing around it that has one."""
+    """The line of this path, or of the nearest enclosing table or key with a known line."""
     while path and path not in lines:
         path = path[:-1]
     return lines.get(path, 1)
@@ -51,7 +51,7 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _resolved(parts: tuple[str, ...], arrays: dict[Path, int], *, opens: bool) -> Path:
-    """The path of a header, with the index of each array of tables on the way."""
+    """The path of a header, including the index of each array of tables in it."""
     path: Path = ()
     for part in parts[:-1]:
         path = (*path, part)

@@ -1,4 +1,4 @@
-"""Puts the blocks of one task: one at a time to each partition, to several at once."""
+"""Puts the blocks of one task: one at a time per partition, to several partitions at once."""
 
 import asyncio
 import logging
@@ -25,22 +25,22 @@ from opentalos.sdk.aio import Client
 from opentalos.sdk.core.values import PutReply
 from opentalos.sdk.errors import ClientClosed
 
-PUTS_MAX: Final = 8  # of one task, on their way at once
+PUTS_MAX: Final = 8  # in flight for one task
 WAITING_BYTES_MAX: Final = 32 << 20  # of blocks of one task; a single block may be larger
-ATTEMPT_S_MIN: Final = 0.1  # the least time that is worth another attempt
-LOOK_MESSAGES: Final = 20_000  # of one get, while a block is looked for
-LOOK_BYTES: Final = 8 << 20
-_FIRST_BYTE: Final = 1  # a get gives a first block, however large
+ATTEMPT_S_MIN: Final = 0.1  # no further attempt with less time than this
+SEARCH_MESSAGES: Final = 20_000  # of one get, while a block is searched
+SEARCH_BYTES: Final = 8 << 20
+_FIRST_BYTE: Final = 1  # a get returns the first block, however large
 
 _log = logging.getLogger("opentalos.pipelines.sink")
 
 
 class NotTheSameRows(RequestError):
-    """Not done: an earlier try of the same task stored other rows, or in another order."""
+    """Not stored: an earlier attempt of the same task stored other rows, or in another order."""
 
 
 class Stored(NamedTuple):
-    """What one task has stored in one partition."""
+    """The rows that one task has stored in one partition."""
 
     topic: str
     partition: int
@@ -55,10 +55,10 @@ class _PartitionQueue:
     target: Target
     partition: int
     producer_id: int
-    floor: int  # a block below it was stored by an earlier try
+    floor: int  # a block before this offset was stored by an earlier attempt
     sequence: int = 0  # of the next block
     bytes_count: int = 0
-    unplaced: bool = False  # the last one was stored before, the log does not know where
+    unplaced: bool = False  # the last block was stored before, at an unknown offset
     waiting: deque[MessageBlock] = field(default_factory=deque)
     task: asyncio.Task[None] | None = None
 
@@ -67,11 +67,14 @@ class _PartitionQueue:
 
 
 class BlockWriter:
-    """Belongs to the loop.
+    """The writer of one task; its methods run in the SDK's event loop.
 
-    With a server that can tell repeated puts, each block has a stamp made of the identity, so a
-    block that an earlier try stored is not stored again. Where such a block can be found, it is
-    compared: a plan that gives other rows with each try must fail, not lose them.
+    Theory of operation. Each partition has a queue, drained by a task that puts one block at a
+    time, so the order of a partition is that of the rows. The first failure stops all queues, and
+    every later call raises it. If the server recognizes repeated puts, each block has a stamp made
+    of the identity, so a block that an earlier attempt stored is not stored again. If the stored
+    block can be read, it is compared: a plan that gives other rows in each attempt must fail
+    instead of losing rows.
 
     Args: identity: None: at least once; own_times: rows have their own create times, so those are
     compared as well.
@@ -81,12 +84,12 @@ class BlockWriter:
         self._client, self._identity, self._own_times = client, identity, own_times
         self._queues: dict[tuple[str, int], _PartitionQueue] = {}
         self._room = asyncio.Semaphore(PUTS_MAX)
-        self._bytes = 0  # of blocks that wait or are on their way
+        self._bytes = 0  # of blocks that wait or are in flight
         self._progress = asyncio.Event()
         self._failure: Exception | None = None
 
     async def add(self, cut: Cut) -> None:
-        """Take a block, as soon as there is room. Raises: what an earlier one ended with."""
+        """Queue a block; waits while the queues are full. Raises: the first failure."""
         size = len(cut.block.payload)
         while self._bytes and self._bytes + size > WAITING_BYTES_MAX and self._failure is None:
             await self._next_progress()
@@ -99,7 +102,7 @@ class BlockWriter:
             queue.task = asyncio.create_task(self._drain(queue))
 
     async def finish(self) -> Sequence[Stored]:
-        """Wait until every block is stored. Raises: what one of them ended with."""
+        """Wait until every block is stored. Raises: the first failure."""
         while self._failure is None and any(queue.task for queue in self._queues.values()):
             await self._next_progress()
         if self._failure is not None:
@@ -113,8 +116,8 @@ class BlockWriter:
         ]
 
     async def abandon(self) -> None:
-        """Stop, and take no more; what is on its way may be stored."""
-        self._failure = self._failure or ClientClosed("the write was given up")
+        """Stop; blocks in flight may be stored."""
+        self._failure = self._failure or ClientClosed("the write was abandoned")
         tasks = [queue.task for queue in self._queues.values() if queue.task is not None]
         for task in tasks:
             task.cancel()
@@ -163,7 +166,7 @@ class BlockWriter:
         try:
             reply = await self._put_stamped(queue, block, stamp)
         except ProducerFenced as error:
-            text = f"{queue}: a newer batch of this query has put there: {error}"
+            text = f"{queue}: a newer batch of this query has written to the partition: {error}"
             raise ProducerFenced(text) from error
         queue.unplaced = reply.base_offset is None
         if reply.base_offset is not None:
@@ -174,8 +177,8 @@ class BlockWriter:
     async def _put_stamped(
         self, queue: _PartitionQueue, block: MessageBlock, stamp: ProducerStamp
     ) -> PutReply:
-        """Put it. A log that has forgotten producers refuses a first block that is repeated; then
-        the sink looks itself whether it is stored."""
+        """Put a block. A log that has forgotten the producer rejects a repeated first block; then
+        the sink itself searches the partition for it."""
         ref = queue.target.ref
         try:
             return await self._client.put(ref, queue.partition, block, stamp=stamp)
@@ -190,19 +193,19 @@ class BlockWriter:
         raise _not_the_same(queue, refused) from refused
 
     def _sees_all(self, queue: _PartitionQueue) -> bool:
-        """Whether no try of these rows can have stored them below the floor."""
+        """Whether no attempt can have stored these rows before the floor."""
         identity, target = self._identity, queue.target
         if identity is None or identity.earlier_run or not target.floors:
             return False
         return target.planned or not identity.retry
 
     async def _is_stored(self, queue: _PartitionQueue, block: MessageBlock) -> bool:
-        """Whether the partition has such a block above the floor."""
+        """Whether the partition has such a block at or after the floor."""
         ref, offset = queue.target.ref, queue.floor
         held = await self._client.offsets(ref, [queue.partition])
         while offset < held[queue.partition].next:
             reply = await self._client.fetch(
-                ref, queue.partition, offset, messages_max=LOOK_MESSAGES, bytes_max=LOOK_BYTES
+                ref, queue.partition, offset, messages_max=SEARCH_MESSAGES, bytes_max=SEARCH_BYTES
             )
             for stored in reply.blocks:
                 if same_messages(block, stored, stored.base_offset, own_times=self._own_times):
@@ -211,7 +214,7 @@ class BlockWriter:
         return False
 
     async def _put_at_least_once(self, queue: _PartitionQueue, block: MessageBlock) -> None:
-        """Put until the deadline, also if an attempt may have stored it."""
+        """Retry until the deadline, even if an attempt may have stored the block."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._client.config.deadline_s
         while True:
@@ -227,7 +230,7 @@ class BlockWriter:
                 return
 
     async def _compare(self, queue: _PartitionQueue, block: MessageBlock, offset: int) -> None:
-        """Raises: NotTheSameRows: what is stored at the offset is not the block."""
+        """Raises: NotTheSameRows: the block stored at the offset is another one."""
         try:
             reply = await self._client.fetch(
                 queue.target.ref,
@@ -237,7 +240,7 @@ class BlockWriter:
                 bytes_max=_FIRST_BYTE,
             )
         except (PermissionDenied, OffsetOutOfRange) as error:
-            _log.warning("%s: a block that was stored before cannot be compared: %s", queue, error)
+            _log.warning("cannot compare a stored block: partition=%s error=%s", queue, error)
             return
         stored = reply.blocks[0]
         if not same_messages(block, stored, offset, own_times=self._own_times):

@@ -1,4 +1,4 @@
-"""The columns of a write: which there may be, of which types, and what their values must keep."""
+"""The columns of a write: their names and types, and the rules for their values."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -24,15 +24,15 @@ _WRITTEN: Final[dict[str, tuple[type[types.DataType], ...]]] = {
     "partition": _NUMBER,
 }
 _NAMES: Final = {"value": "data", "key": "partition_key", "type": "message_type"}  # of the SDK
-_CONTENTS: Final = ("value", "key", "tag")  # what a row's size is taken from
-_ROUTES: Final = frozenset(("topic", "partition"))  # say where a row goes, and are not stored
+_CONTENTS: Final = ("value", "key", "tag")  # they make up a row's size
+_ROUTES: Final = frozenset(("topic", "partition"))  # the destination of a row; not stored
 _SET_BY_THE_LOG: Final = frozenset(("offset", "append_time"))
 
 
 class WriteColumns:
     """The columns of a DataFrame that is written.
 
-    Raises: ConfigError: one is missing, unknown, there twice or of another type.
+    Raises: ConfigError: a column is missing, unknown, duplicated or of another type.
     """
 
     def __init__(self, schema: StructType, *, topic_option: bool) -> None:
@@ -40,12 +40,12 @@ class WriteColumns:
         for field in schema.fields:
             _check(field.name, field.dataType)
         if len(set(names)) < len(names):
-            raise ConfigError(f"a column is there twice: {', '.join(names)}")
+            raise ConfigError(f"a column exists twice: {', '.join(names)}")
         if "value" not in names:
-            raise ConfigError(f"a write needs the column value; there are {', '.join(names)}")
+            raise ConfigError(f"a write needs the column value; found {', '.join(names)}")
         if ("topic" in names) is topic_option:
-            both = "both are there" if topic_option else "there is neither"
-            raise ConfigError(f"the topic is the option topic or the column topic: {both}")
+            both = "both were given" if topic_option else "neither was given"
+            raise ConfigError(f"give the topic as the option or as the column topic: {both}")
         self.topic, self.partition = "topic" in names, "partition" in names
         self.sized = tuple(name for name in _CONTENTS if name in names)
         self.create_time = "create_time" in names
@@ -69,7 +69,7 @@ def check_partitions(column: Any, partitions: int, topic: str) -> None:
     ends = pc.min_max(column.cast(pa.int64()))
     for value in (ends["min"].as_py(), ends["max"].as_py()):
         if value is not None and not 0 <= value < partitions:
-            raise BadRequest(f"a row names partition {value}; {topic} has 0 to {partitions - 1}")
+            raise BadRequest(f"a row has partition {value}; {topic} has 0 to {partitions - 1}")
 
 
 def _check(name: str, given: types.DataType) -> None:
@@ -78,7 +78,7 @@ def _check(name: str, given: types.DataType) -> None:
     fitting: Sequence[type[types.DataType]] | None = _WRITTEN.get(name)
     if fitting is None:
         known = ", ".join(_WRITTEN)
-        raise ConfigError(f"a write has no column {name!r}; it may have {known}")
+        raise ConfigError(f"a write cannot have a column {name!r}; known: {known}")
     if not isinstance(given, tuple(fitting)):
         shown = " or ".join(kind.typeName() for kind in fitting)
-        raise ConfigError(f"column {name!r} is {given.simpleString()}, need {shown}; cast it")
+        raise ConfigError(f"column {name!r} is {given.simpleString()}: cast it to {shown}")

@@ -1,8 +1,8 @@
-"""Who a task is to the log: the id and epoch that a retry of it makes again.
+"""A task's identity as an idempotent producer: the id and epoch that a retry reproduces.
 
-A stream's task is the same producer in all batches; its epoch is the number of the batch and one.
-So a batch that is written again sends the same stamps, and what is left over of an older one is
-fenced. See docs/adr/0010-exactly-once-from-spark.md.
+A stream's task is the same producer in all batches; its epoch is the number of the batch plus one.
+So a repeated batch sends the same stamps, and late puts of an older batch are fenced (promise I7).
+See docs/adr/0010-exactly-once-from-spark.md.
 """
 
 import hashlib
@@ -13,8 +13,8 @@ from typing import Final
 from opentalos.model.errors import BadRequest
 from opentalos.model.message import PRODUCER_ID_MAX
 
-# Half of the producers that the log keeps of a partition (log/segment/producers.py), so that the
-# tasks of one write do not make it forget each other, and others may put there as well.
+# Half of the producers that the log remembers per partition (log/segment/producers.py), so that the
+# tasks of one write do not evict each other and other producers have room.
 TASKS_MAX: Final = 500
 EPOCH_MAX: Final = (1 << 31) - 1  # idl/opentalos.thrift: producerEpoch is an i32
 RUNS_REMEMBERED: Final = 100  # of streams, in one process
@@ -23,11 +23,11 @@ _LENGTH_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFacts:
-    """What Spark says of the task that writes."""
+    """Spark's facts about the task that writes."""
 
     task: int  # number of the partition of the DataFrame
-    attempt: int  # 0: the first one
-    speculation: bool = False  # two attempts may run at a time
+    attempt: int  # from 0
+    speculation: bool = False  # two attempts may run at once
     query_id: str = ""  # of a stream, the same after a restart from its checkpoint; "": no stream
     run_id: str = ""  # of this start of the query
     batch_id: int = -1
@@ -35,22 +35,22 @@ class TaskFacts:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the stamps of one task attempt are made of."""
+    """The identity of one task attempt, from which its stamps are made."""
 
     name: tuple[str, ...]
     task: int
     epoch: int
-    earlier_run: bool  # its rows may have been sent by an earlier run of the query
-    retry: bool  # they may have been sent by an earlier attempt of the task
-    compares_all: bool  # another attempt's blocks may lie among its own
+    earlier_run: bool  # an earlier run of the query may have sent its rows
+    retry: bool  # an earlier attempt of the task may have sent them
+    compares_all: bool  # blocks of another attempt may be stored between its own
 
     @property
     def repeated(self) -> bool:
-        """Whether what it sends may have been sent before."""
+        """Whether its rows may have been sent before."""
         return self.earlier_run or self.retry
 
     def producer_id(self, resource: str) -> int:
-        """The id in one topic; a topic that is made anew knows no producer."""
+        """The producer id in one topic; a topic that is created again has new ids."""
         hashed = hashlib.sha256()
         for part in (*self.name, resource, str(self.task)):
             data = part.encode()
@@ -60,22 +60,24 @@ class Identity:
 
 
 class Runs:
-    """Which runs of streams have written a batch in this process.
+    """The runs of streams that have written a batch in this process.
 
-    Only the first batch of a run may have been tried before that run; a process that knows an
-    earlier batch of it knows that this one was not.
+    Only the first batch of a run may have been attempted by an earlier run; a process that has
+    written an earlier batch of the run knows that this one is new.
     """
 
     def __init__(self) -> None:
         self._first: OrderedDict[str, int] = OrderedDict()  # by run id
 
     def forget(self) -> None:
-        """As a new process."""
+        """Reset to the state of a new process."""
         self._first.clear()
 
     def may_be_replayed(self, facts: TaskFacts) -> bool:
-        """Whether an earlier run may have tried this batch. The first batch of all may be as well,
-        but then the log has to take producers that it does not know."""
+        """Whether an earlier run may have attempted this batch.
+
+        False for the very first batch of a query: the log then accepts an unknown producer.
+        """
         first = self._first.setdefault(facts.run_id, facts.batch_id)
         self._first.move_to_end(facts.run_id)
         while len(self._first) > RUNS_REMEMBERED:
@@ -91,13 +93,13 @@ def identity_of(
 ) -> Identity:
     """The identity of a task attempt.
 
-    Args:    streaming: the sink of a stream; a write inside foreachBatch counts with its batch if
-             it has a ``write_id``; token: random, of one job.
-    Raises:  BadRequest: more tasks or batches than can be told apart.
+    Args:    streaming: the sink of a stream; a write inside foreachBatch has the identity of its
+             batch if it has a ``write_id``; token: random, of one job.
+    Raises:  BadRequest: more tasks or batches than can be distinguished.
     """
     if facts.task >= TASKS_MAX:
         raise BadRequest(
-            f"task {facts.task} of a write: at most {TASKS_MAX} can be told apart; "
+            f"the write has a task {facts.task}, and at most {TASKS_MAX} tasks are possible: "
             f"coalesce({TASKS_MAX}) the DataFrame, or write with delivery = at-least-once"
         )
     retry, compares_all = facts.attempt > 0, facts.attempt > 0 or facts.speculation
@@ -105,12 +107,14 @@ def identity_of(
         named = ("write", write_id) if write_id else ("job", token)
         return Identity(named, facts.task, 0, False, retry, compares_all)
     if not facts.query_id or not 0 <= facts.batch_id < EPOCH_MAX:
-        raise BadRequest(f"batch {facts.batch_id} of query {facts.query_id!r} cannot be told apart")
+        raise BadRequest(
+            f"batch {facts.batch_id} of query {facts.query_id!r} has no valid producer epoch"
+        )
     name = ("stream", facts.query_id, write_id)
     earlier_run = runs.may_be_replayed(facts)
     return Identity(name, facts.task, facts.batch_id + 1, earlier_run, retry, compares_all)
 
 
 def forgetful_identity(facts: TaskFacts, token: str) -> Identity:
-    """For at least once: another one in every attempt, so that nothing is recognised."""
+    """For at least once: a new identity in every attempt, so repeated puts are stored again."""
     return Identity(("attempt", token), facts.task, 0, False, False, False)

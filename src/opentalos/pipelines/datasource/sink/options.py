@@ -1,4 +1,4 @@
-"""What a user may say of a write, checked."""
+"""The options of a write, checked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,29 +14,29 @@ _KNOWN: Final = (
     "url", "key", "profile", "timeoutSeconds", "topic", "compression", "writeId", "delivery",
     "blockMessages", "blockBytes",
 )  # fmt: skip
-# Spark hands its own options of a stream to the sink as well.
+# Spark also passes its own options of a stream to the sink.
 _SPARKS: Final = ("checkpointLocation", "path", "queryName", "outputMode")
-BLOCK_BYTES: Final = 1 << 20  # before compression, as the SDK's
-BLOCK_BYTES_MAX: Final = 16 << 20  # below the 20 MiB that servers take, with headers
-BLOCK_MESSAGES: Final = 20_000  # a consumer's get takes so many
-BLOCK_MESSAGES_MAX: Final = 100_000  # what servers take
+BLOCK_BYTES: Final = 1 << 20  # before compression, as in the SDK
+BLOCK_BYTES_MAX: Final = 16 << 20  # below the servers' limit of 20 MiB with headers
+BLOCK_MESSAGES: Final = 20_000  # the limit of a consumer's get
+BLOCK_MESSAGES_MAX: Final = 100_000  # the servers' limit
 WRITE_ID_CHARACTERS_MAX: Final = 1_000
 
 
 class Delivery(Enum):
-    """What a write promises over retries."""
+    """The delivery guarantee of a write when tasks are retried."""
 
-    AUTO = "auto"  # exactly once where the server can tell repeated puts, else at least once
-    EXACTLY_ONCE = "exactly-once"  # a server that cannot tell them is refused
+    AUTO = "auto"  # exactly once if the server recognizes repeated puts, else at least once
+    EXACTLY_ONCE = "exactly-once"  # fails if the server does not recognize them
     AT_LEAST_ONCE = "at-least-once"  # a retry stores its rows again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """A write as it was asked for."""
+    """The options of one write."""
 
     config: ClientConfig
-    topic: str  # "": each row names its own
+    topic: str  # "": each row has its own
     compression: Compression
     write_id: str  # "": none
     delivery: Delivery
@@ -45,13 +45,13 @@ class WriteOptions:
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    """The options of a write. Raises: ConfigError: one is unknown, missing or unusable."""
+    """The options of a write. Raises: ConfigError: one is unknown, missing or invalid."""
     given = {name.lower(): text for name, text in options.items()}
     ours = {name: text for name, text in given.items() if name not in _lowered(_SPARKS)}
     refuse_unknown(ours, _KNOWN, "a write")
     write_id = given.get("writeid", "")
     if len(write_id) > WRITE_ID_CHARACTERS_MAX:
-        raise ConfigError(f"writeId may have {WRITE_ID_CHARACTERS_MAX} characters")
+        raise ConfigError(f"writeId is too long: give at most {WRITE_ID_CHARACTERS_MAX} characters")
     return WriteOptions(
         config=connection(given),
         topic=given.get("topic", "").strip(),
@@ -72,7 +72,7 @@ def _compression(text: str) -> Compression:
         return Compression[text.upper()]
     except KeyError:
         known = ", ".join(codec.name.lower() for codec in Compression)
-        raise ConfigError(f"compression is one of {known}, not {text!r}") from None
+        raise ConfigError(f"compression is {text!r}: choose one of {known}") from None
 
 
 def _delivery(text: str) -> Delivery:
@@ -80,11 +80,11 @@ def _delivery(text: str) -> Delivery:
         return Delivery(text.lower())
     except ValueError:
         known = ", ".join(choice.value for choice in Delivery)
-        raise ConfigError(f"delivery is one of {known}, not {text!r}") from None
+        raise ConfigError(f"delivery is {text!r}: choose one of {known}") from None
 
 
 def _number(given: Mapping[str, str], name: str, default: int, largest: int) -> int:
     text = given.get(name.lower(), str(default)).strip()
     if not text.isdecimal() or not 0 < int(text) <= largest:
-        raise ConfigError(f"{name} needs a whole number from 1 to {largest}, not {text!r}")
+        raise ConfigError(f"{name} is {text!r}: give a whole number from 1 to {largest}")
     return int(text)

@@ -1,4 +1,4 @@
-"""What a write asks the servers before its tasks begin, so that all attempts of them agree."""
+"""Reads the state of topic and server before a write's tasks start, so that all attempts agree."""
 
 import logging
 from collections.abc import Mapping
@@ -11,37 +11,37 @@ from opentalos.sdk.aio import Client
 from opentalos.sdk.core.values import TopicRef
 from opentalos.wire._generated.topic import TOPIC_SERVICE
 
-_OUR_SERVERS: Final = "opentalos "  # how their version begins
+_OUR_SERVERS: Final = "opentalos "  # prefix of their version
 _log = logging.getLogger("opentalos.pipelines.sink")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A topic as it was when the write was planned.
+    """A topic at the time when the write was planned.
 
-    ``floors``: next offsets by partition; what lies below them was there before. Empty: the
+    ``floors``: next offsets by partition; blocks before them were stored earlier. Empty: the
     principal may not read the topic, so stored blocks cannot be compared.
     """
 
     ref: TopicRef
     floors: Mapping[int, int]
-    planned: bool = False  # by the driver, so no attempt of a task had begun
+    planned: bool = False  # by the driver, before any attempt of a task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
     """Sent to the tasks of one job, or of one batch of a stream."""
 
-    target: Target | None  # None: each row names its topic
-    deduplicates: bool  # whether the server can tell repeated puts
-    now_ms: int  # create time of rows that have none, the same in all attempts
+    target: Target | None  # None: each row has its own topic
+    deduplicates: bool  # whether the server recognizes repeated puts
+    now_ms: int  # create time of rows without one, the same in all attempts
 
 
 async def plan_write(client: Client, options: WriteOptions) -> WritePlan:
-    """Look at the topic and the server.
+    """Plan a write.
 
-    Raises: TopicNotExist; NotSupported: exactly once was asked for and the server cannot tell
-    repeated puts; Unavailable.
+    Raises: TopicNotExist; NotSupported: exactly once was requested and the server does not
+    recognize repeated puts; Unavailable.
     """
     target = await target_of(client, options.topic, planned=True) if options.topic else None
     return WritePlan(
@@ -50,7 +50,7 @@ async def plan_write(client: Client, options: WriteOptions) -> WritePlan:
 
 
 async def target_of(client: Client, name: str, *, planned: bool = False) -> Target:
-    """The topic of that name as it is now. Raises: TopicNotExist; Unavailable."""
+    """The current state of a topic. Raises: TopicNotExist; Unavailable."""
     ref = await client.topic(name, refresh=True)
     try:
         held = await client.offsets(ref, range(ref.partitions))
@@ -63,9 +63,9 @@ async def _deduplicates(client: Client, options: WriteOptions) -> bool:
     found = await client.call(TOPIC_SERVICE, "getServiceVersion", None)
     if (found.details or "").startswith(_OUR_SERVERS):
         return True
-    text = f"the server ({found.details or 'no OpenTalos'}) cannot tell repeated puts"
+    text = f"the server ({found.details or 'not OpenTalos'}) does not recognize repeated puts"
     if options.delivery is Delivery.EXACTLY_ONCE:
-        raise NotSupported(f"{text}, so delivery = exactly-once is not possible")
+        raise NotSupported(f"{text}: delivery = exactly-once is not possible")
     if options.delivery is Delivery.AUTO:
-        _log.warning("%s: rows may be stored twice", text)
+        _log.warning("%s: retries may store rows twice", text)
     return False

@@ -1,4 +1,4 @@
-"""Which block of which partition a row goes to; decided by the rows and their order alone."""
+"""Cuts rows into blocks of partitions; the result depends only on the rows and their order."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
@@ -17,11 +17,11 @@ from opentalos.sdk.arrow import encode_batch
 from opentalos.sdk.arrow.partitions import NO_PARTITION, partitions_of, rows_by_partition
 from opentalos.sdk.core.producer.partitioner import partition_of
 
-TOPICS_MAX: Final = 100  # that the rows of one task may name
+TOPICS_MAX: Final = 100  # in the rows of one task
 
 
 class Cut(NamedTuple):
-    """A block and where it goes."""
+    """A block and its partition."""
 
     target: Target
     partition: int
@@ -31,11 +31,10 @@ class Cut(NamedTuple):
 class Router:
     """Cuts windows of rows into blocks.
 
-    A row goes to the partition that its column ``partition`` says, else where its key belongs;
-    rows with neither go to the partitions in turns, block by block, beginning with the one of the
-    task's number.
+    A row goes to the partition in its column ``partition``, otherwise to that of its key. Rows with
+    neither are distributed round-robin, block by block, starting at the task's number.
 
-    Args: find: the topic of a name; create_ms: of rows without a create time.
+    Args: find: returns a topic by name; create_ms: create time of rows without one.
     """
 
     def __init__(
@@ -53,9 +52,9 @@ class Router:
         self._turns: dict[str, int] = {}  # of blocks without a partition, by topic
 
     def cuts(self, window: Any) -> Iterator[Cut]:
-        """The blocks of a window, made as they are asked for.
+        """The blocks of a window, made lazily.
 
-        Raises: BadRequest: a row has no value, or names what is not there; TopicNotExist.
+        Raises: BadRequest: a row has no value, or an unknown partition; TopicNotExist.
         """
         self._columns.check(window)
         for name, rows in self._by_topic(window):
@@ -96,12 +95,12 @@ class Router:
         found = self._targets.get(name)
         if found is None:
             if len(self._targets) >= TOPICS_MAX:
-                raise BadRequest(f"the rows of a task name more than {TOPICS_MAX} topics")
+                raise BadRequest(f"the rows of one task have more than {TOPICS_MAX} topics")
             found = self._targets[name] = self._find(name)
         return found
 
     def _chosen(self, rows: Any, target: Target) -> NDArray[np.int64]:
-        """The partition of each row; NO_PARTITION: it has neither one nor a key."""
+        """The partition of each row; NO_PARTITION: it has neither a partition nor a key."""
         partitions = target.ref.partitions
         if "key" in rows.column_names:
             chosen = partitions_of(rows.column("key"), partition_of, partitions)

@@ -1,4 +1,4 @@
-"""What one task of a write does: from record batches to stored blocks."""
+"""One task of a write: from Spark's record batches to stored blocks."""
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
@@ -27,20 +27,20 @@ TOKEN_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteJob:
-    """A write as its tasks get it. ``plan``: or why there is none."""
+    """A write, sent to its tasks. ``plan``: the plan, or the error of planning."""
 
     options: WriteOptions
     columns: WriteColumns
     plan: WritePlan | TalosError
     streaming: bool
-    token: str  # random: the same for all attempts of the job's tasks, of no other job
+    token: str  # random, the same for all attempts of this job's tasks
 
     def store(self, batches: Iterable[Any], facts: TaskFacts) -> Sequence[Stored]:
         """Store all rows; on return they are durable.
 
-        Raises: NotTheSameRows: an earlier try stored others; BadRequest, TopicNotExist,
-        PermissionDenied and others: some rows may be stored, another attempt stores none of them
-        twice.
+        Raises: NotTheSameRows: an earlier attempt stored other rows; BadRequest, TopicNotExist,
+        PermissionDenied and others: some rows may be stored, and another attempt does not store
+        them twice.
         """
         plan = self.plan
         if isinstance(plan, TalosError):
@@ -54,7 +54,7 @@ class WriteJob:
             task=facts.task,
             create_ms=plan.now_ms,
         )
-        taken: Any = None  # of the last block; the next one is encoded meanwhile
+        taken: Any = None  # future of the last block; the next block is encoded meanwhile
         try:
             for window in windows(batches, self.columns.sized, WINDOW_ROWS_MAX):
                 for cut in router.cuts(window):

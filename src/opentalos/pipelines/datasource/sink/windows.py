@@ -1,6 +1,6 @@
-"""Rows as Spark hands them in, cut anew into windows by nothing but the rows.
+"""Regroups Spark's record batches into windows that depend only on the rows.
 
-A retry gets the same rows in record batches of other sizes; it has to make the same blocks.
+A retry receives the same rows in record batches of other sizes, and it must make the same blocks.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,9 +21,9 @@ def windows(
     rows_max: int = WINDOW_ROWS_MAX,
     bytes_max: int = WINDOW_BYTES_MAX,
 ) -> Iterator[Any]:
-    """The rows as tables that are as large as the bounds allow; none is empty.
+    """The rows as tables of the largest size within the bounds; none is empty.
 
-    Args: sized: columns of bytes or text, whose contents count.
+    Args: sized: columns of bytes or text whose lengths count.
     """
     waiting: list[Any] = []
     rows = bytes_count = 0

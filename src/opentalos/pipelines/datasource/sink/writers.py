@@ -1,4 +1,4 @@
-"""``write`` and ``writeStream`` of ``format("talos")``."""
+"""``write`` and ``writeStream`` of ``format("talos")``, called by Spark in driver and tasks."""
 
 import logging
 import secrets
@@ -23,7 +23,7 @@ from opentalos.pipelines.datasource.sink.options import WriteOptions
 from opentalos.pipelines.datasource.sink.plan import WritePlan, plan_write
 from opentalos.pipelines.datasource.sink.task import TOKEN_BYTES, WriteJob
 
-# Local properties that Spark 4.3.0 gives the tasks of a stream, also inside foreachBatch.
+# Local properties that Spark 4.3.0 sets for the tasks of a stream, also inside foreachBatch.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _RUN_ID: Final = "spark.jobGroup.id"
 _BATCH_ID: Final = "streaming.sql.batchId"
@@ -34,20 +34,20 @@ _log = logging.getLogger("opentalos.pipelines.sink")
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's report to the driver."""
 
     stored: Sequence[Stored]
 
     @property
     def rows(self) -> int:
-        """That it has stored."""
+        """The number of rows stored."""
         return sum(stored.rows for stored in self.stored)
 
 
 class TalosWriter(DataSourceArrowWriter):
-    """A batch write: task retries store nothing twice; with a writeId, neither does another run.
+    """A batch write: task retries store nothing twice; with a writeId, nor does another run.
 
-    Raises: ConfigError: a column cannot be used, or the mode is overwrite; TopicNotExist.
+    Raises: ConfigError: a column is invalid, or the mode is overwrite; TopicNotExist.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
@@ -62,25 +62,24 @@ class TalosWriter(DataSourceArrowWriter):
         return Written(self._job.store(iterator, task_facts()))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """In the driver: everything is stored already."""
-        _log.info("%d rows are stored", _rows(messages))
+        """In the driver: all rows are already stored."""
+        _log.info("write committed: rows=%d", _rows(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """In the driver: some tasks failed for good."""
+        """In the driver: some tasks failed after all retries."""
         again = "none" if self._job.options.write_id else "all"
         _log.warning("%s", aborted("the write", messages, again))
 
 
 class TalosStreamWriter(DataSourceStreamArrowWriter):
-    """The sink of a stream: each batch once, also if it is written again after a restart from the
-    checkpoint.
+    """The sink of a stream: stores each batch once, also if it is repeated after a restart.
 
-    Spark makes one for every batch, and another one to commit it. Raises: ConfigError: a column
-    cannot be used.
+    Spark creates an instance for every batch, and another one to commit it. Raises: ConfigError: a
+    column is invalid.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        # What the servers refuse, tasks raise: a commit of what is stored needs no server.
+        # Errors of servers are raised in the tasks: committing a stored batch needs no server.
         self._job = _job(options, schema, streaming=True)
 
     def write(self, iterator: Iterator[Any]) -> Written:
@@ -88,19 +87,19 @@ class TalosStreamWriter(DataSourceStreamArrowWriter):
         return Written(self._job.store(iterator, task_facts()))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """In the driver: everything is stored already."""
-        _log.info("batch %d: %d rows are stored", batchId, _rows(messages))
+        """In the driver: all rows are already stored."""
+        _log.info("batch committed: batch=%d rows=%d", batchId, _rows(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """In the driver: some tasks failed for good."""
+        """In the driver: some tasks failed after all retries."""
         _log.warning("%s", aborted(f"batch {batchId}", messages, "none"))
 
 
 def task_facts() -> TaskFacts:
-    """What Spark says of the task that runs here."""
+    """Spark's facts about the task that runs here."""
     context = TaskContext.get()
     if context is None:
-        raise RuntimeError("rows are written by tasks of Spark")
+        raise RuntimeError("rows can only be written in a Spark task")
     batch = context.getLocalProperty(_BATCH_ID)
     return TaskFacts(
         task=context.partitionId(),
@@ -135,10 +134,10 @@ def _rows(messages: Sequence[WriterCommitMessage | None]) -> int:
 
 
 def aborted(what: str, messages: Sequence[WriterCommitMessage | None], again: str) -> str:
-    """Text of a warning. ``again``: how many rows a second try would store twice."""
+    """The text of a warning. ``again``: how many rows a second write would store twice."""
     done = sum(message is not None for message in messages)
     return (
-        f"{what} failed: {_rows(messages)} rows of {done} tasks are stored and stay, and maybe "
-        f"some of {len(messages) - done} other tasks; the same rows written again store {again} of "
-        "them twice"
+        f"{what} failed: {_rows(messages)} rows of {done} tasks are stored, and possibly some of "
+        f"{len(messages) - done} other tasks; writing the same rows again stores {again} of them "
+        "twice"
     )

@@ -1,1 +1,1 @@
-"""Reads of ``format("talos")``."""
+"""Reads of ``format("talos")``: the driver plans offset ranges, tasks read them."""

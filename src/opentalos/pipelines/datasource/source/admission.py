@@ -1,4 +1,4 @@
-"""How much of a backlog one trigger takes."""
+"""How many rows of a backlog one trigger reads."""
 
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
@@ -7,10 +7,10 @@ _K = TypeVar("_K", bound=Hashable)
 
 
 def fair_shares(backlog: Mapping[_K, int], limit: int) -> dict[_K, int]:
-    """Rows of each partition, at most ``limit`` together, and that many if there are.
+    """Rows to read from each partition, in total ``limit`` or the whole backlog.
 
-    All get the same; what one does not need goes to the others, so no partition waits for
-    another one's backlog.
+    All partitions get equal shares; what one does not need goes to the others, so no partition
+    waits for another one's backlog.
     """
     shares: dict[_K, int] = {}
     left = limit

@@ -1,13 +1,12 @@
-"""What one batch reads, as the JSON offset that Spark keeps of it.
+"""The offsets of one batch, as the JSON offset in Spark's checkpoint.
 
-The whole batch is in its end offset: where each partition begins and ends, and how many tasks
-share it. So a batch that is replayed after a restart has the same rows in the same input
-partitions in the same order, whatever its start offset is said to be then (Spark asks for the
-initial offset anew when the very first batch is replayed). The exactly-once effect of the sink
-stands on that.
+The end offset describes the whole batch: where each partition begins and ends, and how many tasks
+share it. So a batch that is replayed after a restart has the same rows in the same input partitions
+in the same order, whatever start offset Spark passes then (it requests the initial offset again
+when the very first batch is replayed). The exactly-once effect of the sink depends on this.
 
 Shape: {"v": 1, "tasks": 2, "skipped": 0, "begin": {RESOURCE: {"0": 5}}, "end": {RESOURCE: {...}}}
-The resource name has the topic's uuid: a topic that is made anew is another one.
+The resource name contains the topic's uuid: a topic that is created again is another topic.
 """
 
 from collections.abc import Mapping
@@ -31,7 +30,7 @@ class ReadRange:
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """The number of rows."""
         return self.end - self.begin
 
 
@@ -46,7 +45,7 @@ class BatchRange:
 
     @property
     def ranges(self) -> list[ReadRange]:
-        """What there is to read, by topic and partition."""
+        """The ranges to read, by topic and partition; none is empty."""
         found = [
             ReadRange(resource, partition, self.begin[resource][partition], end)
             for resource, ends in sorted(self.end.items())
@@ -66,10 +65,11 @@ class BatchRange:
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> "BatchRange":
-        """The batch of an offset. Raises: RequestError: it is none, or of a later version."""
+        """The batch of an offset. Raises: RequestError: it is damaged or of a later version."""
         if document.get("v") != VERSION:
             raise RequestError(
-                f"an offset of version {document.get('v')!r} in the checkpoint; this is {VERSION}"
+                f"the checkpoint has an offset of version {document.get('v')!r}; "
+                f"this release reads version {VERSION}"
             )
         try:
             batch = cls(
@@ -80,7 +80,7 @@ class BatchRange:
             )
             batch.ranges  # noqa: B018 - each partition must have a begin
         except (KeyError, ValueError, AttributeError, TypeError) as error:
-            raise RequestError(f"a damaged offset in the checkpoint: {error!r}") from error
+            raise RequestError(f"the checkpoint has a damaged offset: {error!r}") from error
         return batch
 
 

@@ -1,4 +1,4 @@
-"""A bounded read: everything between two places, as they are when the read is planned."""
+"""A bounded read: everything between two positions, resolved when the read is planned."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ class RangesPartition(InputPartition):
 def read_ranges(
     reader: RangeReader, projection: Projection, partition: InputPartition
 ) -> Iterator[Any]:
-    """The record batches of a task; none of the partition that Spark makes up for no rows."""
+    """The record batches of a task; Spark adds an empty partition if there are no rows."""
     return (projection(batch) for batch in reader.read(partition.value or ()))
 
 
@@ -47,7 +47,7 @@ class TalosReader(DataSourceReader):
         self._ranges = RangeReader(options.config, options.skip_expired)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """What each task reads. Raises: as ``find_topics`` and ``positions_at``, and
+        """The offset ranges of each task. Raises: as ``find_topics`` and ``positions_at``, and
         OffsetOutOfRange: a position is not retained."""
         batch = client_of(self._options.config).run(self._plan)
         return [RangesPartition(ranges) for ranges in split_tasks(batch)]

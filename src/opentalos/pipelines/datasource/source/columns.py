@@ -1,6 +1,6 @@
-"""The columns of a read: their types, and how they come out of what the SDK decodes.
+"""The columns of a read: their types, and how they are made from the SDK's decoded batches.
 
-Spark checks only the first batch of a task against the schema, so every batch is made with it.
+Spark checks only the first batch of a task against the schema, so every batch is built with it.
 """
 
 from collections.abc import Sequence
@@ -38,12 +38,12 @@ DEFAULT_COLUMNS: Final = tuple(_KNOWN)[:9]
 
 
 def check_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """The names. Raises: ConfigError: one is unknown or there twice, or there is none."""
+    """The names. Raises: ConfigError: a name is unknown or duplicated, or there is none."""
     for name in names:
         if name not in _KNOWN:
-            raise ConfigError(f"there is no column {name!r}; there are {', '.join(_KNOWN)}")
+            raise ConfigError(f"unknown column {name!r}; known: {', '.join(_KNOWN)}")
     if not names or len(set(names)) < len(names):
-        raise ConfigError(f"need each column once, and at least one: {', '.join(names)}")
+        raise ConfigError(f"name at least one column, each once: {', '.join(names)}")
     return tuple(names)
 
 

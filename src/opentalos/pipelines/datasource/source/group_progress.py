@@ -1,9 +1,9 @@
-"""Tells a consumer group how far a query is, so that its lag shows.
+"""Commits the progress of a query to a consumer group, so that its lag is visible.
 
-A checkpoint moves only by the worker that holds the lease, so this takes the leases of what it
-commits, commits, and gives them back at once. It does not keep them: a driver that is killed would
-leave them behind, and the query that is started in its place could commit nothing until they ran
-out. The query itself never needs the group: its progress is in Spark's checkpoint.
+Only the worker that holds the lease may commit (promise I5), so this takes the leases of the
+partitions, commits, and releases them at once. It does not keep them: a killed driver would leave
+them behind, and its successor could not commit until they expire. The query itself never needs the
+group: its progress is in Spark's checkpoint.
 """
 
 import asyncio
@@ -22,13 +22,15 @@ from opentalos.sdk.aio.consumer.group_member import GroupMember
 from opentalos.sdk.sync.loop_thread import LoopThread
 
 _LOG: Final = logging.getLogger("opentalos.datasource")
-SETTLE_S: Final = 5.0  # an idle query waits so long for a commit that is under way
-RETRY_S: Final = 10.0  # before a commit that failed is tried again, if the query did not move
+SETTLE_S: Final = 5.0  # how long an idle query waits for a commit in flight
+RETRY_S: Final = 10.0  # before a failed commit is retried, if the query made no progress
 
 
 class GroupProgress:
-    """Commits of one query, beside it: none fails it or holds a batch up. What it knows belongs
-    to the SDK's loop."""
+    """Commits of one query in a background task: they never fail or delay a batch.
+
+    Its state is used in the SDK's event loop only.
+    """
 
     def __init__(self, config: ClientConfig, group: str) -> None:
         self._config, self._group = config, group
@@ -36,14 +38,14 @@ class GroupProgress:
         self._wanted: Positions = {}
         self._committed: dict[str, dict[int, int]] = {}
         self._task: asyncio.Task[None] | None = None
-        self._failed_s: float | None = None  # by the loop's clock; the last try
+        self._failed_s: float | None = None  # time of the last failure, on the loop's clock
 
     def reached(self, positions: Positions) -> None:
-        """All before ``positions`` is processed. Does not wait for the group."""
+        """Everything before ``positions`` is processed. Does not wait for the commit."""
         LoopThread.shared().run(self._reached(positions))
 
     def settle(self) -> None:
-        """Wait for what is under way, within a bound."""
+        """Wait up to ``SETTLE_S`` for a commit in flight."""
         LoopThread.shared().run(self._settle())
 
     async def _reached(self, positions: Positions) -> None:
@@ -57,7 +59,7 @@ class GroupProgress:
         if self._task is not None:
             _, late = await asyncio.wait([self._task], timeout=SETTLE_S)
             if late:
-                _LOG.warning("a commit to group %s takes longer than the query", self._group)
+                _LOG.warning("a commit is still in flight: group=%s", self._group)
 
     async def _commit(self) -> None:
         client = client_of(self._config).on(LoopThread.shared())
@@ -73,12 +75,16 @@ class GroupProgress:
 
     def _failed(self, why: str) -> None:
         self._failed_s = asyncio.get_running_loop().time()
-        _LOG.warning("progress is not committed to group %s, only its lag is: %s", self._group, why)
+        _LOG.warning(
+            "could not commit progress (the query is not affected): group=%s error=%s",
+            self._group,
+            why,
+        )
 
     async def _commit_topic(
         self, client: Client, resource: str, offsets: Mapping[int, int]
     ) -> None:
-        """Raises: TalosError: not all is committed."""
+        """Raises: TalosError: some partitions were not committed."""
         known = self._committed.setdefault(resource, {})
         moved = {p: offset for p, offset in offsets.items() if offset and known.get(p) != offset}
         if not moved:
@@ -94,4 +100,5 @@ class GroupProgress:
         known.update((partition, moved[partition]) for partition in stored)
         if len(stored) < len(moved):
             others = sorted(moved.keys() - set(stored))
-            raise LeaseNotHeld(f"other workers of the group hold partitions {others}")
+            shown = ", ".join(map(str, others))
+            raise LeaseNotHeld(f"other workers of the group hold the leases of {shown}")

@@ -1,4 +1,4 @@
-"""What the next batch reads, decided of what the partitions hold; no I/O."""
+"""Plans the next batch from the retained offsets of the partitions; no I/O."""
 
 import logging
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ Retained = Mapping[str, Mapping[int, OffsetRange]]  # by resource name and parti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What a batch may take. ``target``: nothing behind it; None: everything there is."""
+    """Limits of a batch. ``target``: read nothing beyond it; None: read all that is retained."""
 
     rows_max: int | None
     skip_expired: bool
@@ -26,12 +26,12 @@ class Bounds:
 
 
 def next_batch(last: BatchRange, retained: Retained, bounds: Bounds) -> BatchRange | None:
-    """The batch behind ``last``; None if nothing is there to read.
+    """The batch after ``last``; None if there is nothing to read.
 
-    Partitions that ``last`` does not know begin at their first message, those that are gone keep
-    their place.
+    Partitions that ``last`` does not have start at their first message; removed partitions keep
+    their position.
 
-    Raises: OffsetOutOfRange: a position is not retained, and it is not to be skipped.
+    Raises: OffsetOutOfRange: a position is not retained and may not be skipped.
     """
     begin: dict[str, dict[int, int]] = {}
     backlog: dict[tuple[str, int], int] = {}
@@ -68,28 +68,28 @@ def next_batch(last: BatchRange, retained: Retained, bounds: Bounds) -> BatchRan
 def retained_from(
     resource: str, partition: int, wanted: int, there: OffsetRange, skip: bool
 ) -> int:
-    """The first offset to read: ``wanted``, or where the log goes on if that is to be skipped.
+    """The first offset to read: ``wanted``, or the next retained one if skipping is allowed.
 
     Raises: OffsetOutOfRange.
     """
     if there.start <= wanted <= there.next:
         return wanted
     name = ResourceName.parse(resource).topic
-    place = f"{name}[{partition}]: the position {wanted}"
+    place = f"{name}[{partition}]: position {wanted}"
     what = (
-        f"{place} has expired, the log begins at {there.start}"
+        f"{place} has expired, the log starts at {there.start}"
         if wanted < there.start
-        else f"{place} lies behind the end of the log, {there.next}: the log was truncated"
+        else f"{place} is beyond the end of the log, {there.next}: the log was truncated"
     )
     if not skip:
-        raise OffsetOutOfRange(f"{what}; onExpired = skip goes on where there are messages")
+        raise OffsetOutOfRange(f"{what}; onExpired = skip continues at the next retained message")
     first = min(max(wanted, there.start), there.next)
-    _LOG.warning("%s; %d messages are skipped", what, max(0, first - wanted))
+    _LOG.warning("%s; skipped=%d", what, max(0, first - wanted))
     return first
 
 
 def _stop(target: Positions | None, resource: str, partition: int, following: int) -> int:
-    """A partition that is not in the target came later and has to wait."""
+    """A partition that is not in the target is newer and has to wait."""
     if target is None:
         return following
     return min(following, target.get(resource, {}).get(partition, 0))
@@ -98,9 +98,9 @@ def _stop(target: Positions | None, resource: str, partition: int, following: in
 def bounded_batch(
     start: Positions, stop: Positions, retained: Retained, skip: bool, tasks: int
 ) -> BatchRange:
-    """Everything from ``start`` on and before ``stop``, which is empty where it lies before.
+    """Everything from ``start`` to before ``stop``; empty where ``stop`` precedes ``start``.
 
-    Raises: OffsetOutOfRange: a position is not retained, and it is not to be skipped.
+    Raises: OffsetOutOfRange: a position is not retained and may not be skipped.
     """
     begin: dict[str, dict[int, int]] = {}
     end: dict[str, dict[int, int]] = {}

@@ -29,27 +29,27 @@ TASKS_MAX: Final = 10_000  # input partitions of one batch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """A read as it was asked for."""
+    """The options of one read."""
 
     config: ClientConfig
-    topics: tuple[str, ...]  # names; empty: those that match the pattern
+    topics: tuple[str, ...]  # names; empty: all that match the pattern
     pattern: re.Pattern[str] | None
     start: StartAt
     end: StartAt  # of a batch
-    group: str  # "": progress goes nowhere
+    group: str  # "": progress is not committed
     messages_max: int | None  # of a trigger
     skip_expired: bool
     tasks: int  # input partitions of a batch, at most
 
 
 def chosen_columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns to build. Raises: ConfigError."""
+    """The columns of the read. Raises: ConfigError."""
     text = lowered(options).get("columns")
     return DEFAULT_COLUMNS if text is None else check_columns(_listed(text))
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """The options of a read. Raises: ConfigError: one is unknown, missing or unusable."""
+    """The options of a read. Raises: ConfigError: one is unknown, missing or invalid."""
     given = lowered(options)
     known = _STREAM if streaming else _BATCH
     refuse_unknown(given, known, "a stream" if streaming else "a batch read")
@@ -65,7 +65,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         raise ConfigError("endingPosition cannot be group")
     expired = given.get("onexpired", "fail").lower()
     if expired not in ("fail", "skip"):
-        raise ConfigError(f"onExpired is fail or skip, not {expired!r}")
+        raise ConfigError(f"onExpired is {expired!r}: choose fail or skip")
     limit = given.get("maxmessagespertrigger")
     return ReadOptions(
         config=connection(given),
@@ -84,16 +84,18 @@ def _topics(given: Mapping[str, str]) -> tuple[tuple[str, ...], re.Pattern[str] 
     ways = [name for name in ("topic", "topics", "topicPattern") if name.lower() in given]
     if len(ways) != 1:
         found = " and ".join(ways) or "none"
-        raise ConfigError(f"need one of the options topic, topics, topicPattern; found {found}")
+        raise ConfigError(f"give one of the options topic, topics, topicPattern; found {found}")
     text = given[ways[0].lower()]
     if ways == ["topicPattern"]:
         try:
             return (), re.compile(text)
         except re.error as error:
-            raise ConfigError(f"topicPattern {text!r} is no pattern: {error}") from error
+            raise ConfigError(
+                f"topicPattern {text!r} is not a regular expression: {error}"
+            ) from error
     names = _listed(text) if ways == ["topics"] else (text.strip(),)
     if not all(names) or not names or len(set(names)) < len(names):
-        raise ConfigError(f"{ways[0]} needs names, each once: {text!r}")
+        raise ConfigError(f"{ways[0]} is {text!r}: give names, each once")
     return tuple(names), None
 
 
@@ -102,10 +104,10 @@ def _listed(text: str) -> tuple[str, ...]:
 
 
 def _tasks(text: str | None) -> int:
-    """As many as this machine has processors, if it is not said."""
+    """The number of tasks; by default the number of processors of this machine."""
     if text is None:
         return os.cpu_count() or 1
     tasks = whole_number("tasks", text)
     if tasks > TASKS_MAX:
-        raise ConfigError(f"tasks must be at most {TASKS_MAX}")
+        raise ConfigError(f"tasks is {tasks}: give at most {TASKS_MAX}")
     return tasks

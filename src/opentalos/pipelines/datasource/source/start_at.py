@@ -1,4 +1,4 @@
-"""Where a read starts or ends, as its user says it."""
+"""The options startingPosition and endingPosition: where a read starts or ends."""
 
 import json
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from opentalos.model.errors import ConfigError
 
 
 class Edge(Enum):
-    """A place that has a name."""
+    """A position with a name."""
 
     EARLIEST = "earliest"  # the first retained message
-    LATEST = "latest"  # behind the last message
-    GROUP = "group"  # behind the checkpoint of the consumer group
+    LATEST = "latest"  # after the last message
+    GROUP = "group"  # after the committed offset of the consumer group
 
 
 Offsets = Mapping[str, Mapping[int, int]]  # by the topic's name and partition
@@ -21,7 +21,7 @@ StartAt = Edge | datetime | Offsets
 
 
 def parse_start_at(option: str, text: str) -> StartAt:
-    """The place that a text means. Raises: ConfigError: it means none."""
+    """The position that a text names. Raises: ConfigError: the text is invalid."""
     word = text.strip()
     if word.lower() in (edge.value for edge in Edge):
         return Edge(word.lower())
@@ -31,11 +31,11 @@ def parse_start_at(option: str, text: str) -> StartAt:
         time = datetime.fromisoformat(word)
     except ValueError:
         raise ConfigError(
-            f"{option} is earliest, latest, group, a time such as 2026-01-31T12:00:00Z, or "
-            f'offsets such as {{"topic": {{"0": 123}}}}; not {text!r}'
+            f"{option} is {text!r}: give earliest, latest, group, a time such as "
+            f'2026-01-31T12:00:00Z, or offsets such as {{"topic": {{"0": 123}}}}'
         ) from None
     if time.tzinfo is None:
-        raise ConfigError(f"{option}: the time {word} needs a zone, such as {word}Z")
+        raise ConfigError(f"{option} is {word}, a time without a zone: write {word}Z for UTC")
     return time
 
 
@@ -48,11 +48,11 @@ def _offsets(option: str, text: str) -> Offsets:
         }
     except (ValueError, AttributeError) as error:
         raise ConfigError(
-            f'{option} needs offsets such as {{"topic": {{"0": 123}}}}: {error}'
+            f'{option} is invalid: {error}; give offsets such as {{"topic": {{"0": 123}}}}'
         ) from None
 
 
 def _offset(given: object) -> int:
     if type(given) is not int or given < 0:
-        raise ValueError(f"{given!r} is no offset")
+        raise ValueError(f"{given!r} is not an offset")
     return given

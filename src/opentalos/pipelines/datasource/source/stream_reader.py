@@ -1,4 +1,4 @@
-"""A stream of topics: which rows each micro-batch has, decided in the driver."""
+"""A stream of topics: the driver plans the offset ranges of each micro-batch."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,17 +32,16 @@ from opentalos.pipelines.datasource.source.topic_snapshot import (
 from opentalos.sdk import TopicRef
 from opentalos.sdk.aio import Client
 
-# New partitions, new topics of a pattern and deleted ones are seen after so long: an idle query
-# asks every 10 ms whether there is more to read.
-LOOK_S: Final = 1.0
-LOOK_S_PER_TOPIC: Final = 0.01  # on top, so that a pattern over many topics is no load
+# Topics and partitions are refreshed at this interval only, since an idle query polls every 10 ms.
+REFRESH_S: Final = 1.0
+REFRESH_S_PER_TOPIC: Final = 0.01  # additional, so that a pattern over many topics is no load
 
 
 class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches; its copies in the tasks read.
 
-    Nothing that a batch needs is kept here: Spark makes the reader anew at a restart, and has
-    all of it in the offsets.
+    It keeps no state that a batch needs: after a restart Spark creates a new reader and has
+    everything in the offsets (``batch_range``).
 
     Raises: ConfigError: a column of the schema is unknown or of another type.
     """
@@ -52,13 +51,13 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._projection = Projection(schema)
         self._ranges = RangeReader(options.config, options.skip_expired)
         self._target: Positions | None = None  # of Trigger.AvailableNow
-        self._ends: Positions = {}  # of the log, when it was last looked at
+        self._ends: Positions = {}  # of the log, at the last poll
         self._topics: tuple[TopicRef, ...] = ()
-        self._looked_s: float | None = None  # by the loop's clock
+        self._refreshed_s: float | None = None  # by the loop's clock
         self._progress = GroupProgress(options.config, options.group) if options.group else None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins."""
+        """Where a query without a checkpoint starts."""
         return client_of(self._options.config).run(self._begin).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -67,21 +66,21 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Whatever is stored from now on is not read by this run."""
-        self._target = _nexts(self._look())
+        """Messages that are stored from now on are not read by this run."""
+        self._target = _nexts(self._poll())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; ``start`` if there is nothing to read.
 
-        Spark asks when everything before ``start`` is processed, also at the end of a run, and
-        calls ``commit`` only when it begins the batch behind: so the group is told here.
+        Spark calls this when everything before ``start`` is processed, also at the end of a run,
+        and ``commit`` only when it starts the next batch: so progress is committed here.
 
         Raises: TopicNotExist: a topic was deleted; OffsetOutOfRange: a position is not retained.
         """
         last = BatchRange.parse(start)
         if self._progress is not None:
             self._progress.reached(last.end)
-        retained = self._look()
+        retained = self._poll()
         for resource in last.end.keys() - retained.keys():
             raise deleted(ResourceName.parse(resource).topic)
         self._ends = _nexts(retained)
@@ -105,7 +104,7 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return BatchRange(begin=self._ends, end=self._ends, tasks=self._options.tasks).as_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What each task reads, told by ``end`` alone; nothing if it is the start."""
+        """The offset ranges of each task, from ``end`` only; none if it equals the start."""
         if start == end:
             return []
         return [RangesPartition(ranges) for ranges in split_tasks(BatchRange.parse(end))]
@@ -120,14 +119,14 @@ class TalosStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start = await positions_at(client, options, options.start, topics)
         return BatchRange(begin=start, end=start, tasks=options.tasks)
 
-    def _look(self) -> Retained:
+    def _poll(self) -> Retained:
         return client_of(self._options.config).run(self._retained)
 
     async def _retained(self, client: Client) -> Retained:
         now_s = asyncio.get_running_loop().time()
-        wait_s = LOOK_S + LOOK_S_PER_TOPIC * len(self._topics)
-        if self._looked_s is None or now_s - self._looked_s >= wait_s:
-            self._topics, self._looked_s = await find_topics(client, self._options), now_s
+        wait_s = REFRESH_S + REFRESH_S_PER_TOPIC * len(self._topics)
+        if self._refreshed_s is None or now_s - self._refreshed_s >= wait_s:
+            self._topics, self._refreshed_s = await find_topics(client, self._options), now_s
         return await retained_by(client, self._topics)
 
 

@@ -1,4 +1,4 @@
-"""How the rows of a batch are shared among its tasks; a pure function of the batch."""
+"""Distributes the rows of a batch among its tasks; a pure function of the batch."""
 
 from typing import Final
 
@@ -38,7 +38,7 @@ def split_tasks(batch: BatchRange) -> list[tuple[ReadRange, ...]]:
 def _cut(
     span: ReadRange, room: int, sliver: int, *, last: bool
 ) -> tuple[ReadRange, ReadRange | None]:
-    """What fits, and the rest if it is worth a cut."""
+    """The part that fits, and the rest if it is large enough for a cut."""
     if last or span.rows <= room + sliver:
         return span, None
     middle = span.begin + room

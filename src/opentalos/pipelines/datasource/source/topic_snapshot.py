@@ -1,4 +1,4 @@
-"""What servers say of the topics of a read: which there are, what they hold, where it starts."""
+"""The topics of a read according to the servers: their partitions, offsets and start positions."""
 
 import asyncio
 import re
@@ -16,9 +16,9 @@ from opentalos.sdk.core.values import TopicRef, position_ms
 
 
 async def find_topics(client: Client, options: ReadOptions) -> tuple[TopicRef, ...]:
-    """The topics as they are now, by name; none may match a pattern.
+    """The current topics, by name; possibly none if a pattern is given.
 
-    Raises: TopicNotExist: one is not there, or not for this principal.
+    Raises: TopicNotExist: a topic does not exist, or this principal has no permission on it.
     """
     if options.pattern is None:
         found = await asyncio.gather(*(_topic(client, name) for name in options.topics))
@@ -26,7 +26,7 @@ async def find_topics(client: Client, options: ReadOptions) -> tuple[TopicRef, .
         found = await _matching(client, options.pattern)
     by_name = {ref.name: ref for ref in found}
     if len(by_name) < len(found):
-        raise ConfigError("two of the topics have the same name; read them one at a time")
+        raise ConfigError("two of the topics have the same name: read them in separate queries")
     return tuple(by_name[name] for name in sorted(by_name))
 
 
@@ -35,16 +35,16 @@ async def _topic(client: Client, name: str) -> TopicRef:
         return await client.topic(name, refresh=True)
     except TopicNotExist as error:
         raise TopicNotExist(
-            f"there is no topic {name}, or {client.config.key_id} was granted nothing on it"
+            f"topic {name} does not exist, or {client.config.key_id} has no permission on it"
         ) from error
 
 
 async def _matching(client: Client, pattern: re.Pattern[str]) -> list[TopicRef]:
-    """Of the topics that this principal or its organisation owns."""
+    """The matching topics of this principal or its organization."""
     listed = await TalosAdmin(client).topics.list()
     names = sorted({topic.name for topic in listed if pattern.fullmatch(topic.name)})
-    looks = (client.topic(name, refresh=True) for name in names)
-    found = await asyncio.gather(*looks, return_exceptions=True)
+    lookups = (client.topic(name, refresh=True) for name in names)
+    found = await asyncio.gather(*lookups, return_exceptions=True)
     for result in found:
         if isinstance(result, BaseException) and not isinstance(result, TopicNotExist):
             raise result
@@ -54,7 +54,7 @@ async def _matching(client: Client, pattern: re.Pattern[str]) -> list[TopicRef]:
 
 
 async def retained_by(client: Client, topics: Sequence[TopicRef]) -> Retained:
-    """What the partitions of topics hold.
+    """The retained offsets of the topics' partitions.
 
     Raises: TopicNotExist: a topic was deleted since it was looked up.
     """
@@ -70,17 +70,17 @@ async def _retained(client: Client, ref: TopicRef) -> Mapping[int, OffsetRange]:
 
 
 def deleted(name: str) -> TopicNotExist:
-    """The error of a topic that went while it was read."""
+    """The error for a topic that was deleted while it was read."""
     return TopicNotExist(
-        f"topic {name} was deleted while it was read (if there is one of this name, it was made "
-        "anew: read it with a new query and a new checkpoint)"
+        f"topic {name} was deleted while it was read; if it was created again, read it with a new "
+        "query and a new checkpoint"
     )
 
 
 async def positions_at(
     client: Client, options: ReadOptions, at: StartAt, topics: Sequence[TopicRef]
 ) -> Positions:
-    """The offset that ``at`` means now in each partition of the topics.
+    """The offset of ``at`` now, in each partition of the topics.
 
     Raises: ConfigError: offsets of a topic or partition that is not read.
     """
@@ -114,12 +114,12 @@ def _each(retained: Retained, of: Callable[[OffsetRange], int]) -> dict[str, dic
 def _named(
     given: Offsets, topics: Sequence[TopicRef], starts: dict[str, dict[int, int]]
 ) -> Positions:
-    """Offsets that the user named; partitions that are not named begin at their first message."""
+    """Offsets that the user gave; other partitions start at their first message."""
     by_name = {ref.name: ref for ref in topics}
     for name, offsets in given.items():
         ref = by_name.get(name.rpartition("/")[2])
         if ref is None:
-            raise ConfigError(f"offsets of topic {name!r}, which is not read")
+            raise ConfigError(f"the position has offsets of topic {name!r}, which is not read")
         unknown = sorted(set(offsets) - set(starts[ref.resource]))
         if unknown:
             raise ConfigError(f"topic {name} has no partition {unknown[0]}")
@@ -130,12 +130,12 @@ def _named(
 async def _checkpoints(
     client: Client, group: str, topics: Sequence[TopicRef], retained: Retained
 ) -> Positions:
-    """Behind the group's checkpoints; a partition without one begins at its first message."""
+    """After the group's committed offsets; without one a partition starts at its first message."""
     positions: dict[str, dict[int, int]] = {}
     for ref in topics:
         try:
             lags = await TalosAdmin(client).groups.lag(ref, group)
-        except ConsumerGroupNotExist:  # as before the first start of a query
+        except ConsumerGroupNotExist:  # before the first start of a query
             lags = ()
         done = {lag.partition: lag.checkpoint + 1 for lag in lags if lag.checkpoint >= 0}
         positions[ref.resource] = {

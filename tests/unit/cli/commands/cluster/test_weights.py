@@ -138,7 +138,7 @@ def test_weights_are_shown_and_set(tmp_path: Path, server: FakeServer) -> None:
     assert server.put["d"] == SECTORS
     moved = moved_by(server)
     assert 0 < moved <= 10
-    assert f"{moved} partitions move" in done.output
+    assert f"{moved} partitions to move" in done.output
 
 
 def test_partitions_that_the_file_does_not_name_count_in_the_budget(
@@ -150,7 +150,7 @@ def test_partitions_that_the_file_does_not_name_count_in_the_budget(
     assert "at most 12 of 600 partitions may move" in done.output
     moved = moved_by(server)
     assert 2 < moved <= 12
-    assert f"{moved} partitions move" in done.output
+    assert f"{moved} partitions to move" in done.output
 
 
 def test_partitions_of_topics_that_are_gone_do_not_count(

@@ -129,7 +129,11 @@ def test_nothing_found_is_said(home: Path) -> None:
     [
         (("series", "nothing"), NotFound, "no table 'nothing'"),
         (("group", "metrics_10s", "--by", "colour"), BadRequest, "has no column 'colour'"),
-        (("group", "metrics_10s", "--value", "median:total"), BadRequest, "unknown function 'median'"),
+        (
+            ("group", "metrics_10s", "--value", "median:total"),
+            BadRequest,
+            "unknown function 'median'",
+        ),
         (("group", "metrics_10s", "--value", "total"), BadRequest, "unknown function 'total'"),
         (("group", "metrics_10s", "--where", "partition=x"), BadRequest, "'x' is not a number"),
         (("series", "metrics_10s", "--since", "1h", "--until", "2h"), BadRequest, "is empty"),

@@ -97,7 +97,7 @@ def test_a_month_without_invoices_cannot_be_closed(folder: InvoiceFolder) -> Non
 def test_a_ledger_that_is_none_is_refused(folder: InvoiceFolder) -> None:
     folder.publish(content("one"))
     (folder.folder / "ledger.json").write_text("[]")
-    with pytest.raises(ConfigError, match=r"ledger\.json is unreadable"):
+    with pytest.raises(ConfigError, match=r"ledger\.json is damaged"):
         folder.publish(content("two"))
 
 

@@ -85,9 +85,9 @@ def test_the_latest_version_up_to_a_month_is_in_force(tmp_path: Path) -> None:
         ("from = 10", "from = 9", 14, "overlaps"),
         ("from = 10", "from = 12", 14, "between 10 and"),
         ("from = 0", "from = 1", 9, "between 0 and"),
-        ("up_to = 10\n", "", 13, "overlaps the one before, which has no up_to"),
+        ("up_to = 10\n", "", 13, "overlaps the preceding one, which has no up_to"),
         ("from = 10\n", "from = 10\nup_to = 20\n", 14, "above 20"),
-        ("up_to = 10", "up_to = 0", 11, "not above"),
+        ("up_to = 10", "up_to = 0", 11, "must be larger than"),
         ("price = 0.05", "price = -0.05", 16, "-0.05"),
         ("price = 0.05", "price = nan", 16, "price"),
         ("price = 0.05", 'price = "0.05"', 16, "a number from 0"),
@@ -97,7 +97,7 @@ def test_the_latest_version_up_to_a_month_is_in_force(tmp_path: Path) -> None:
         ("price = 0.05", "", 14, "price is missing"),
         ("free = 5", "free = -5", 7, "not -5"),
         ("free = 5", "free = 5.5", 7, "not 5.5"),
-        ("free = 5", "free = 99999999999999999999", 5, "more than can be counted"),
+        ("free = 5", "free = 99999999999999999999", 5, "too large to be counted"),
         ("unit = 1_000", "unit = 0", 6, "not 0"),
         ("unit = 1_000", "unit = true", 6, "not true"),
         ("unit = 1_000", 'unit = "GB"', 6, 'not "GB"'),
@@ -129,7 +129,7 @@ def test_tiers_on_one_line_each_are_told_apart(tmp_path: Path) -> None:
     )
     faults = faults_of(tmp_path, text)
     assert [fault.partition(" ")[0] for fault in faults] == ["7:"]
-    assert "overlaps what ends at 10" in faults[0]
+    assert "overlaps the preceding one, up to 10" in faults[0]
 
 
 def test_all_faults_of_all_files_are_told_at_once(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_version_cannot_be_there_twice(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_plans_is_refused(tmp_path: Path) -> None:
-    for folder, words in ((tmp_path, "has no file"), (tmp_path / "x", "is no directory")):
+    for folder, words in ((tmp_path, "has no file"), (tmp_path / "x", "not a directory")):
         with pytest.raises(ConfigError, match=words):
             load_price_plans(folder)
 

@@ -86,9 +86,9 @@ def test_a_plan_that_did_not_exist_yet_is_a_named_problem(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [
-        ('plan = "flat"', 'plan = "flot"', 10, "no plan 'flot'; known: flat, standard"),
-        ('"2026-09"', '"1970-01"', 8, "two entries for the same month: line 3"),
-        ('default_plan = "standard"', 'default_plan = "x"', 1, "no plan 'x'"),
+        ('plan = "flat"', 'plan = "flot"', 10, "unknown plan 'flot'; known: flat, standard"),
+        ('"2026-09"', '"1970-01"', 8, "two entries for one month; the other is line 3"),
+        ('default_plan = "standard"', 'default_plan = "x"', 1, "unknown plan 'x'"),
         ("reserved_partitions = 64", "reserved_partitions = -1", 6, "from 0"),
         ("reserved_partitions", "reserved", 6, "unknown key reserved"),
         ('id = "CLformer"\n', "", 13, "id is missing"),
@@ -106,7 +106,7 @@ def test_a_fault_is_refused_with_its_line(
 
 
 def test_a_default_plan_must_exist() -> None:
-    with pytest.raises(ConfigError, match="no plan 'x'"):
+    with pytest.raises(ConfigError, match="unknown plan 'x'"):
         default_only("x", PLANS)
     assert default_only("", PLANS).assigned({"t"}, Month(2026, 1), PLANS)[0].problem == "no plan"
 

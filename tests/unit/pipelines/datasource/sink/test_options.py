@@ -42,11 +42,11 @@ def test_options_are_found_in_any_case_and_sparks_own_are_passed_over() -> None:
     ("given", "says"),
     [
         ({"topics": "a"}, "no option 'topics'"),
-        ({"compression": "rar"}, "compression is one of none, snappy"),
-        ({"delivery": "maybe"}, "delivery is one of auto"),
-        ({"blockBytes": "0"}, "blockBytes needs a whole number from 1"),
+        ({"compression": "rar"}, "compression is .rar.: choose one of none, snappy"),
+        ({"delivery": "maybe"}, "choose one of auto"),
+        ({"blockBytes": "0"}, "blockBytes is '0': give a whole number from 1"),
         ({"blockMessages": "100001"}, "from 1 to 100000"),
-        ({"writeId": "x" * 1001}, "writeId may have 1000"),
+        ({"writeId": "x" * 1001}, "writeId is too long: give at most 1000"),
         ({"key": "nocolon"}, "ID:SECRET"),
     ],
 )
@@ -59,13 +59,13 @@ def test_an_option_that_cannot_be_used_is_named(given: dict[str, str], says: str
     ("ddl", "says"),
     [
         ("key string", "needs the column value"),
-        ("value int", "column 'value' is int, need binary or string; cast it"),
-        ("value binary, key binary", "column 'key' is binary, need string"),
+        ("value int", "column 'value' is int: cast it to binary or string"),
+        ("value binary, key binary", "column 'key' is binary: cast it to string"),
         ("value binary, key string, offset bigint", "offset is set by the log"),
-        ("value binary, colour string", "no column 'colour'; it may have value, key"),
+        ("value binary, colour string", "a column 'colour'; known: value, key"),
         ("value binary, partition bigint", "column 'partition' is bigint"),
         ("value binary, create_time timestamp_ntz", "column 'create_time'"),
-        ("value binary, topic string", "both are there"),
+        ("value binary, topic string", "both were given"),
     ],
 )
 def test_a_column_that_cannot_be_written_is_named(ddl: str, says: str) -> None:
@@ -75,7 +75,7 @@ def test_a_column_that_cannot_be_written_is_named(ddl: str, says: str) -> None:
 
 def test_without_the_option_each_row_names_its_topic() -> None:
     assert columns("value binary, topic string", topic_option=False).topic
-    with pytest.raises(ConfigError, match="there is neither"):
+    with pytest.raises(ConfigError, match="neither was given"):
         columns("value binary", topic_option=False)
 
 
@@ -98,5 +98,5 @@ def test_a_row_without_a_value_is_refused_with_a_count() -> None:
 @pytest.mark.parametrize("partition", [-1, 4])
 def test_a_partition_that_is_not_there_is_named(partition: int) -> None:
     check_partitions(pa.chunked_array([[0, 3, None]], pa.int32()), 4, "t")
-    with pytest.raises(BadRequest, match=rf"names partition {partition}; t has 0 to 3"):
+    with pytest.raises(BadRequest, match=rf"has partition {partition}; t has 0 to 3"):
         check_partitions(pa.chunked_array([[0, partition]], pa.int32()), 4, "t")

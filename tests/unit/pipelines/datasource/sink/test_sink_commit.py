@@ -21,9 +21,9 @@ def test_a_tasks_message_counts_its_rows_and_travels() -> None:
 @pytest.mark.parametrize("again", ["none", "all"])
 def test_an_abort_says_what_is_stored_and_what_a_second_try_would_store(again: str) -> None:
     text = aborted("batch 3", [STORED, None, None], again)
-    assert text.startswith("batch 3 failed: 7 rows of 1 tasks are stored and stay")
+    assert text.startswith("batch 3 failed: 7 rows of 1 tasks are stored, and possibly")
     assert "some of 2 other tasks" in text
-    assert f"store {again} of them twice" in text
+    assert f"stores {again} of them twice" in text
 
 
 def test_overwriting_is_refused_before_anything_is_asked() -> None:

@@ -69,7 +69,9 @@ async def test_topics_come_by_name() -> None:
 
 
 async def test_a_topic_that_is_not_there_is_named_with_who_asked() -> None:
-    with pytest.raises(TopicNotExist, match="no topic nowhere, or me was granted nothing on it"):
+    with pytest.raises(
+        TopicNotExist, match="topic nowhere does not exist, or me has no permission on it"
+    ):
         await find_topics(client(), options(topics="a,nowhere"))
 
 
