@@ -1,8 +1,7 @@
-"""Errors of the SDK: the model's tree, its own leaves, and the one table from what a server
-answers to an error.
+"""The errors of the SDK, and the mapping from server replies to them.
 
-Every error says by its branch whether the work is done: RequestError and Unavailable are not done,
-OutcomeUnknown may be either. Where a code alone does not tell, it is taken for unknown.
+The branch of an error states the outcome: RequestError and Unavailable mean not done,
+OutcomeUnknown means done or not. A code that does not state its outcome maps to OutcomeUnknown.
 Source: docs/protocol/administration.md#error-codes, docs/protocol/wire.md#replies-and-errors.
 """
 
@@ -113,25 +112,25 @@ __all__ = [
 
 
 class ConnectFailed(Unavailable):
-    """Not done: no connection, so nothing was written; the text names the address."""
+    """Not done: no connection, so nothing was sent; the text names the address."""
 
 
 class NoReply(OutcomeUnknown):
-    """Unknown: the request was written, and no whole reply came; the text names the address."""
+    """Unknown: the request was sent, but no complete reply arrived; the text names the address."""
 
 
 class BufferFull(Unavailable):
-    """Not done: the producer's buffer has no room and its policy is to refuse."""
+    """Not done: the buffer of the producer is full, and the put may not wait (any longer)."""
 
 
 class ClientClosed(RequestError):
-    """Not done: the client, or what was made of it, is closed."""
+    """Not done: the client, producer or consumer is closed, or not started."""
 
 
 class PositionExpired(OffsetOutOfRange):
-    """Not done: a position is not retained (any more), or lies behind the log's end.
+    """Not done: the offset is outside the retained range of the partition.
 
-    ``retained`` is what the partition holds, None if the server could not tell it just then.
+    ``retained`` is that range, None if the server did not return it.
     """
 
     def __init__(
@@ -139,7 +138,7 @@ class PositionExpired(OffsetOutOfRange):
     ) -> None:
         shown = "unknown" if retained is None else f"{retained.start} to {retained.next}"
         super().__init__(
-            f"offset {offset} of {topic}[{partition}] is not retained; there is {shown}"
+            f"offset {offset} of {topic}[{partition}] is not retained: retained offsets are {shown}"
         )
         self.topic, self.partition, self.offset = topic, partition, offset
         self.retained = retained
@@ -149,11 +148,11 @@ class PositionExpired(OffsetOutOfRange):
 
 
 class ChangeMissing(RequestError):
-    """Not done: a change of a row came without the one before it, so the state would be wrong."""
+    """Not done: an earlier change of the row is missing, so its state would be wrong."""
 
 
 class ChangeContradicts(RequestError):
-    """Not done: a change of a row cannot follow what is known of the row."""
+    """Not done: the change cannot follow the known state of the row."""
 
 
 BY_CODE: Final[dict[int, type[TalosError]]] = {
@@ -197,8 +196,8 @@ BY_CODE: Final[dict[int, type[TalosError]]] = {
     51: TooManyConsumers,
     52: ConsumerGroupWorking,
 }
-# Every other code may stand for work that was done: unexpected and internal errors (2, 26),
-# failed storage (10, 12, 13, 18 to 20, 23, 24, 29, 47), no code at all, codes made later.
+# Every other code may mean that work was done: unexpected and internal errors (2, 26),
+# failed storage (10, 12, 13, 18 to 20, 23, 24, 29, 47), a missing code, codes added later.
 
 BY_TABLE_CODE: Final[dict[int, type[TalosError]]] = {
     2: Unavailable,
@@ -222,7 +221,7 @@ BY_TABLE_CODE: Final[dict[int, type[TalosError]]] = {
 # Every other code may stand for work that was done.
 # Source: docs/protocol/sds.md#http, idl/sds.thrift ErrorCode.
 
-# Codes that mean something else in one call.
+# Codes with another meaning in one call.
 BY_CALL: Final[dict[tuple[str, int], type[TalosError]]] = {
     ("putMessage", 3): SequenceGap,
     ("putMessage", 9): ProducerFenced,
@@ -241,7 +240,7 @@ BY_STATUS: Final[dict[int, type[TalosError]]] = {
     403: PermissionDenied,
     404: NotSupported,
     405: NotSupported,
-    408: Unavailable,  # the request did not arrive in time, so it was not looked at
+    408: Unavailable,  # the request did not arrive in time, so it was not processed
     412: ClockSkewed,
     413: RequestTooLarge,
     415: BadRequest,
@@ -251,8 +250,8 @@ BY_STATUS: Final[dict[int, type[TalosError]]] = {
     503: Unavailable,
 }
 _REDIRECTS: Final = range(300, 400)
-_SAYS_UNKNOWN: Final = "outcome unknown"  # in the text of a server that gave a call up
-_SAYS_LATER: Final = "try again"  # in the text of a refusal that is not for ever
+_SAYS_UNKNOWN: Final = "outcome unknown"  # in the text of a server that abandoned a call
+_SAYS_LATER: Final = "try again"  # in the text of a transient rejection
 
 _NOT_DONE_KINDS: Final = frozenset(
     (
@@ -265,15 +264,15 @@ _NOT_DONE_KINDS: Final = frozenset(
 
 
 def error_of_exception(call: str, sent: Any) -> TalosError:
-    """The error of a Thrift exception, of topics or of tables, that answers ``call``."""
+    """The error for a Thrift exception in the reply to ``call``."""
     if isinstance(sent, GalaxyTalosException):
         return error_of_code(call, sent.errorCode, sent.errMsg or "")
     return error_of_table_code(call, sent)
 
 
 def error_of_table_code(call: str, sent: Any) -> TalosError:
-    """The error of a ServiceException of tables; unknown for every code that does not say "not
-    done"."""
+    """The error for a ServiceException of a table call; OutcomeUnknown unless the code means not
+    done."""
     code, text = sent.errorCode, sent.errorMessage or sent.details
     number = -1 if code is None else int(code)
     kind = BY_CALL.get((call, number)) or BY_TABLE_CODE.get(number, OutcomeUnknown)
@@ -281,17 +280,17 @@ def error_of_table_code(call: str, sent: Any) -> TalosError:
 
 
 def error_of_code(call: str, code: int | None, text: str) -> TalosError:
-    """The error of a Talos error code; unknown for every code that does not say "not done"."""
+    """The error for a Talos error code; OutcomeUnknown unless the code means not done."""
     number = -1 if code is None else int(code)
     kind = BY_CALL.get((call, number)) or BY_CODE.get(number, OutcomeUnknown)
     return kind(text or f"{call} failed with code {number}")
 
 
 def error_of_status(status: int, text: str, where: str) -> TalosError:
-    """The error of an HTTP reply that is no Thrift message."""
-    shown = f"{where} answered {status}: {text or 'no reason given'}"
+    """The error for an HTTP reply that is not a Thrift message."""
+    shown = f"{where} failed with HTTP status {status}: {text or 'no reason given'}"
     if status in _REDIRECTS:
-        return NotSupported(f"{shown}; the endpoint must be the server itself")
+        return NotSupported(f"{shown}; use the server itself as endpoint, not a redirect")
     if _SAYS_UNKNOWN in text:
         return OutcomeUnknown(shown)
     if status == 413 and _SAYS_LATER in text:
@@ -300,7 +299,7 @@ def error_of_status(status: int, text: str, where: str) -> TalosError:
 
 
 def error_of_application(error: ApplicationError) -> TalosError:
-    """The error of a TApplicationException: not done if the call could not be taken at all."""
+    """The error for a TApplicationException: not done if the call could not be dispatched."""
     if error.kind in _NOT_DONE_KINDS:
         return NotSupported(f"{error.name}: {error.text}")
     return OutcomeUnknown(f"{error.name}: {error.text}")

@@ -1,4 +1,4 @@
-"""REST calls to a running server, for commands and pipelines."""
+"""REST calls to a running server, for commands and pipelines; not part of the public SDK."""
 
 import base64
 import http.client
@@ -21,13 +21,13 @@ from opentalos.model.errors import (
 if TYPE_CHECKING:
     from opentalos.sdk.core.config import ClientConfig
 
-TIMEOUT_S: Final = 30.0  # of one call: above the 20 s that the server gives itself
+TIMEOUT_S: Final = 30.0  # of one call; above the server's own limit of 20 s
 _REPLY_BYTES_MAX: Final = 64 << 20
 _JSON: Final = {"Content-Type": "application/json"}
 
 
 class RestClient:
-    """Calls the first server of a configuration that can be reached."""
+    """Calls the first reachable server of a configuration."""
 
     def __init__(self, config: "ClientConfig", timeout_s: float = TIMEOUT_S) -> None:
         self._config, self._timeout_s = config, timeout_s
@@ -44,7 +44,7 @@ class RestClient:
     ) -> Any:
         """The document of the reply, None if it has none.
 
-        Raises: the server's own error; ConnectFailed: not done; OutcomeUnknown: no whole reply.
+        Raises: the error of the server; ConnectFailed: not done; OutcomeUnknown: no complete reply.
         """
         target = f"/rest/v1/{path}" + (f"?{urlencode(query, doseq=True)}" if query else "")
         body = None if document is None else json.dumps(document)
@@ -54,7 +54,7 @@ class RestClient:
         return json.loads(text) if text else None
 
     def reach(self) -> None:
-        """Connect and hang up. Raises: ConnectFailed, at once: an SDK would try for a while."""
+        """Check that a server accepts connections. Raises: ConnectFailed, without retries."""
         connection, _ = self._connected()
         connection.close()
 
@@ -66,16 +66,16 @@ class RestClient:
             reply = connection.getresponse()
             text = reply.read(_REPLY_BYTES_MAX + 1)
         except (OSError, http.client.HTTPException) as error:
-            shown = f"no answer from {url}: {str(error) or type(error).__name__}"
+            shown = f"no reply from {url}: {str(error) or type(error).__name__}"
             raise (Unavailable if method == "GET" else OutcomeUnknown)(shown) from error
         finally:
             connection.close()
         if len(text) > _REPLY_BYTES_MAX:
-            raise RequestError(f"the answer is larger than {_REPLY_BYTES_MAX} bytes")
+            raise RequestError(f"the reply is larger than {_REPLY_BYTES_MAX} bytes")
         return reply.status, text
 
     def _connected(self) -> tuple[http.client.HTTPConnection, str]:
-        """A connection to the first endpoint that takes one."""
+        """A connection to the first endpoint that accepts one."""
         from opentalos.sdk.errors import ConnectFailed
 
         failures = []
@@ -119,17 +119,17 @@ class RestClient:
 
 
 def _error_of(status: int, text: bytes) -> TalosError:
-    """The error that a problem document (RFC 9457) names, by its branch if the name is new."""
+    """The error named by a problem document (RFC 9457); by its branch if the name is unknown."""
     try:
         return error_of(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError):
         shown = text.decode("utf-8", "replace").strip()
         kind = RequestError if status < http.client.INTERNAL_SERVER_ERROR else OutcomeUnknown
-        return kind(f"the server answered {status}: {shown or 'no reason given'}")
+        return kind(f"the server replied with status {status}: {shown or 'no reason given'}")
 
 
 def error_of(problem: Mapping[str, Any]) -> TalosError:
-    """The error that a problem tells of. Raises: KeyError, TypeError: it is none."""
+    """The error in a problem document. Raises: KeyError, TypeError: not a problem document."""
     detail, title = str(problem["detail"]), str(problem["title"])
     outcome, retry_safe = problem.get("outcome"), problem.get("retry_safe")
     named = ERRORS_BY_NAME.get(title)

@@ -78,7 +78,7 @@ def test_the_place_to_begin(talos: Commands) -> None:
     assert talos("consume", topic, "--from", "1960-01-01", "--count", 1).out == "0\n"
     assert talos("consume", topic, "--from", "@4102444800").out == ""
     said = talos.fails("consume", topic, "--from", 9)
-    assert "offset 9 of places[0] is not retained; there is 0 to 4; " in said
+    assert "offset 9 of places[0] is not retained: retained offsets are 0 to 4; " in said
     assert "--from start" in said
 
 

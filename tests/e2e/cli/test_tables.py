@@ -254,10 +254,10 @@ def test_a_message_that_tells_no_change_is_shown_as_bad(talos: Commands) -> None
     talos.wait_for(topic, 2)
     bad, good = talos("table", "follow", table, "--format", "json").rows
     assert (bad["kind"], bad["offset"]) == ("bad", 0)
-    assert "tells no change" in bad["error"]
+    assert "is not a change" in bad["error"]
     assert good["columns"] == {"n": 1}
     first, second = talos("table", "follow", table).out.splitlines()
-    assert first.startswith("0:0  bad  spoilt-changes[0] offset 0 tells no change")
+    assert first.startswith("0:0  bad  spoilt-changes[0] offset 0 is not a change")
     assert 'k="a"' in second
 
 

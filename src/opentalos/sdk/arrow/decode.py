@@ -1,6 +1,6 @@
-"""Blocks as Arrow tables and back, without an object per message. Needs the extra ``arrow``.
+"""Decodes blocks to Arrow tables, without an object per message; needs the extra ``arrow``.
 
-Free of I/O: consumers hand in what they fetched, producers put what comes out.
+It does no I/O: consumers pass fetched blocks.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ try:
     import numpy as np
     import pyarrow as pa
 except ImportError as error:
-    raise ImportError("Arrow tables need an extra: pip install 'opentalos[arrow]'") from error
+    raise ImportError("Arrow tables need pyarrow: pip install 'opentalos[arrow]'") from error
 
 from opentalos.model.message import StoredBlock
 from opentalos.sdk.arrow.message_columns import NotPlain, message_columns, message_places
@@ -21,7 +21,7 @@ from opentalos.wire.message import MessageFormatError, decompress, is_kafka_bloc
 __all__ = ["SCHEMA", "decode_batches", "decode_table"]
 
 _TIME: Final = pa.timestamp("us", "UTC")
-# The columns of Record, in its order; plain types, as Spark and others take them.
+# The columns of Record, in order, with plain types that Spark and others accept.
 SCHEMA: Final = pa.schema(
     [
         pa.field("topic", pa.string(), nullable=False),
@@ -30,7 +30,7 @@ SCHEMA: Final = pa.schema(
         pa.field("data", pa.binary(), nullable=False),
         pa.field("partition_key", pa.string()),
         pa.field("sequence_number", pa.string()),
-        pa.field("create_time", _TIME),  # null also if it is no time within 290,000 years
+        pa.field("create_time", _TIME),  # also null if out of range: 290,000 years
         pa.field("append_time", _TIME, nullable=False),
         pa.field("message_type", pa.int32()),
         pa.field("schema_fingerprint", pa.string()),
@@ -46,7 +46,7 @@ _TIME_MS_MAX: Final = ((1 << 63) - 1) // 1000
 def decode_table(
     topic: str, partition: int, blocks: Iterable[StoredBlock], first_offset: int
 ) -> Any:
-    """A ``pyarrow.Table`` of SCHEMA: the records of all blocks from ``first_offset`` on.
+    """Decode blocks to a ``pyarrow.Table`` of SCHEMA, from ``first_offset`` on.
 
     Raises: MessageFormatError: a block is damaged.
     """
@@ -56,9 +56,9 @@ def decode_table(
 def decode_batches(
     topic: str, partition: int, blocks: Iterable[StoredBlock], first_offset: int
 ) -> Iterator[Any]:
-    """The same as ``pyarrow.RecordBatch``es, made as they are asked for.
+    """Decode blocks to ``pyarrow.RecordBatch``es, lazily.
 
-    Each holds some whole blocks, about 10,000 rows or 8 MiB, and at least one row.
+    Each batch has several whole blocks, about 10,000 rows or 8 MiB, and at least one row.
     Raises: MessageFormatError: a block is damaged.
     """
     joined = _Joined(topic, partition, first_offset)
@@ -73,7 +73,7 @@ def decode_batches(
 
 
 class _Joined:
-    """Decompressed blocks that become one batch."""
+    """Decompressed blocks that form one batch."""
 
     def __init__(self, topic: str, partition: int, first_offset: int) -> None:
         self._topic, self._partition, self._first_offset = topic, partition, first_offset
@@ -82,7 +82,7 @@ class _Joined:
         self.rows = self.bytes_count = 0
 
     def add(self, block: StoredBlock, wanted: int) -> None:
-        """Raises: MessageFormatError: it cannot be decompressed."""
+        """Decompress and add a block. Raises: MessageFormatError."""
         payload = decompress(bytes(block.payload), block.compression)
         self._blocks.append(block)
         self._payloads.append(payload)
@@ -90,7 +90,7 @@ class _Joined:
         self.bytes_count += len(payload)
 
     def batch(self) -> Any:
-        """All its records."""
+        """The batch of all records."""
         try:
             columns = self._plain_columns()
         except NotPlain:
@@ -126,7 +126,7 @@ class _Joined:
         ]
 
     def _columns_of_records(self) -> list[Any]:
-        """The slow way, for any shape; says what is wrong with a damaged block."""
+        """The slow path, for every message format; reports what is wrong with a damaged block."""
         records: list[Record] = []
         for block in self._blocks:
             _check_range(block)
@@ -142,7 +142,9 @@ class _Joined:
 
 def _check_range(block: StoredBlock) -> None:
     if not -_TIME_MS_MAX <= block.append_ms <= _TIME_MS_MAX:
-        raise MessageFormatError(f"the append time {block.append_ms} ms is none")
+        raise MessageFormatError(
+            f"invalid block: the append time {block.append_ms} ms is out of range"
+        )
 
 
 def _microseconds(time_ms: int | None) -> int | None:

@@ -1,8 +1,7 @@
-"""Arrow columns to message blocks, without an object per message.
+"""Encodes Arrow columns as message blocks, without an object per message.
 
-The few bytes before, between and after the contents of all messages are made by numpy, then Arrow
-joins them row by row; what it holds then is the payload of the blocks, one after the other. The
-bytes are those of the plain encoder.
+numpy computes the framing bytes of all messages, then Arrow joins framing and contents row by row;
+the joined buffer is the payload of consecutive blocks. The bytes equal those of the plain encoder.
 """
 
 from collections.abc import Iterator
@@ -45,14 +44,14 @@ def encode_batch(
     messages_max: int = _BLOCK_MESSAGES_MAX,
     create_ms: int | None = None,
 ) -> Iterator[MessageBlock]:
-    """The rows of a table or record batch as blocks, in order.
+    """Encode the rows of a table or record batch as blocks, in order and lazily.
 
-    Of the columns of SCHEMA, ``data`` is needed and has no nulls; the place and append time of
-    records that were consumed before are passed over. Blocks are made as they are asked for.
+    Of the columns of SCHEMA, ``data`` is required and must not contain nulls; ``topic``,
+    ``partition``, ``offset`` and ``append_time`` are ignored.
 
-    Args:    bytes_max: of a block before compression, a single message may be larger; create_ms:
-             for rows without a create time, None leaves it out.
-    Raises:  BadRequest: a column is unknown or of an unfit type; not done from here on.
+    Args:    bytes_max: of a block before compression; a single message may be larger; create_ms:
+             default create time, None: none.
+    Raises:  BadRequest: a column is unknown or has the wrong type.
     """
     table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
     _check_names(table.column_names)
@@ -63,12 +62,14 @@ def encode_batch(
         try:
             encoded = _Encoded(window, create_ms)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise BadRequest(f"a column does not fit its type: {error}") from error
+            raise BadRequest(
+                f"cannot encode the table: a column does not fit its type: {error}"
+            ) from error
         at = 0
         while at < window.num_rows:
             end = encoded.block_end(at, bytes_max, messages_max)
             if end == window.num_rows and at and not last:
-                break  # the next window begins with these, so that no block is cut short
+                break  # the next window starts with these rows, so that blocks are full
             payload = compress(encoded.payload(at, end), compression)
             yield MessageBlock(payload, end - at, compression, encoded.average_ms(at, end))
             at = end
@@ -78,13 +79,15 @@ def encode_batch(
 def _check_names(names: list[str]) -> None:
     unknown = sorted(set(names) - set(_WRITTEN) - _PASSED_OVER)
     if unknown or len(set(names)) != len(names):
-        raise BadRequest(f"columns that are unknown or there twice: {unknown or names}")
+        raise BadRequest(
+            f"cannot encode the table: unknown or duplicate columns: {unknown or names}"
+        )
     if "data" not in names:
-        raise BadRequest("a table of messages needs the column data")
+        raise BadRequest("cannot encode the table: the column data is missing")
 
 
 def _window(table: Any, row: int) -> Any:
-    """Rows from ``row`` on, as many as are encoded at once."""
+    """The rows from ``row`` on to encode at once."""
     rows = _WINDOW_ROWS_MAX
     while rows > 1 and table.slice(row, rows).nbytes > _WINDOW_BYTES_MAX:
         rows //= 2
@@ -92,12 +95,12 @@ def _window(table: Any, row: int) -> Any:
 
 
 class _Encoded:
-    """Some rows, encoded one after the other."""
+    """Encoded rows of one window."""
 
     def __init__(self, window: Any, create_ms: int | None) -> None:
         columns = {name: _column(window, name) for name in _WRITTEN}
         if columns["data"] is None or columns["data"].null_count:
-            raise BadRequest("the column data has nulls")
+            raise BadRequest("cannot encode the table: the column data contains nulls")
         self._times = _filled(columns["create_time"], window.num_rows, create_ms)
         made = _Pieces(window.num_rows)
         made.content(1, columns["partition_key"])
@@ -113,7 +116,7 @@ class _Encoded:
         self._ends = places.astype(np.int64)
 
     def block_end(self, row: int, bytes_max: int, messages_max: int) -> int:
-        """Row behind the last one of a block that begins with ``row``; it has at least one."""
+        """The end row (exclusive) of a block that starts at ``row``, with at least one row."""
         fitting = int(np.searchsorted(self._ends, self._ends[row] + bytes_max, "right")) - 1
         return min(max(fitting, row + 1), row + max(messages_max, 1))
 
@@ -122,7 +125,7 @@ class _Encoded:
         return bytes(memoryview(self._data)[self._ends[row] : self._ends[end]])
 
     def average_ms(self, row: int, end: int) -> int:
-        """Of the create times that there are, else 0."""
+        """The average of the create times, 0 if there are none."""
         if self._times is None:
             return 0
         times = self._times.slice(row, end - row).drop_null().to_numpy()
@@ -132,7 +135,7 @@ class _Encoded:
 
 
 def _column(window: Any, name: str) -> Any:
-    """A column as one array of the type that is written; times as ms. None: it is all null."""
+    """A column as one array of its encoded type, times in ms; None: all null."""
     if name not in window.column_names:
         return None
     column = window.column(name)
@@ -144,7 +147,9 @@ def _column(window: Any, name: str) -> Any:
     if name != "create_time":
         return array.cast(_WRITTEN[name])
     if not pa.types.is_timestamp(kind) or kind.tz is None:
-        raise BadRequest(f"create_time is {kind}, but a timestamp with a zone is needed")
+        raise BadRequest(
+            f"cannot encode the table: create_time is {kind}; use a timestamp with a time zone"
+        )
     return array.cast(_WRITTEN[name], safe=kind.unit == "s").view(pa.int64())
 
 
@@ -157,7 +162,7 @@ def _filled(times: Any, rows: int, create_ms: int | None) -> Any:
 
 
 class _Pieces:
-    """What all rows are joined from: columns of single bytes, and contents of any length."""
+    """The pieces joined to rows: columns of single bytes, and contents of any length."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows

@@ -1,4 +1,4 @@
-"""Rows of a table by the partition their keys belong to; needs the extra ``arrow``."""
+"""Splits the rows of a table by the partition of their keys; needs the extra ``arrow``."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from opentalos.sdk.core.producer.partitioner import Partitioner, partition_of
 
 _KEY: Final = "partition_key"
-_KEY_BYTES_MAX: Final = 64  # of the longest key of those that are hashed at once, byte by byte
+_KEY_BYTES_MAX: Final = 64  # longest key of columns that are hashed at once
 _MULTIPLIER: Final = np.uint32(31)
 _POSITIVE: Final = 0x7FFFFFFF
 _ASCII_MAX: Final = 0x7F
@@ -21,9 +21,9 @@ NO_PARTITION: Final = -1  # of a row without a key
 def split_by_key(
     table: Any, partitioner: Partitioner, partitions: int
 ) -> Iterator[tuple[int | None, Any, Sequence[int]]]:
-    """Partition, rows as a table, and their numbers; partition None: rows without a key.
+    """Split a table by partition: partition (None: rows without a key), rows, row numbers.
 
-    The order of rows is kept within each partition.
+    Rows keep their order within each partition.
     """
     if isinstance(table, pa.RecordBatch):
         table = pa.Table.from_batches([table])
@@ -38,7 +38,7 @@ def split_by_key(
 
 
 def partitions_of(keys: Any, partitioner: Partitioner, partitions: int) -> NDArray[np.int64]:
-    """The partition of each row's key among ``partitions``; NO_PARTITION where there is none."""
+    """The partition of the key of each row; NO_PARTITION where there is no key."""
     column = keys.cast(pa.string())
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -51,16 +51,16 @@ def partitions_of(keys: Any, partitioner: Partitioner, partitions: int) -> NDArr
 
 
 def rows_by_partition(chosen: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Each partition that is chosen, ascending, and its rows in their order."""
+    """Each chosen partition, ascending, with its rows in order."""
     order = np.argsort(chosen, kind="stable")
     found, starts = np.unique(chosen[order], return_index=True)
     yield from zip(found.tolist(), np.split(order, starts[1:]), strict=True)
 
 
 def _by_bytes(column: Any, partitions: int) -> NDArray[np.int64] | None:
-    """Java's hash codes of all keys at once, as ``model.partition_key`` has them one by one.
+    """The partitions of all keys at once, by Java's hash code as in ``model.partition_key``.
 
-    None: a key is too long for it to pay, or has a character that is more than a byte.
+    None: a key is too long for this to pay off, or not ASCII.
     """
     _, ends, data = column.buffers()
     places = np.frombuffer(ends, np.int32)[column.offset :][: len(column) + 1]
@@ -72,7 +72,7 @@ def _by_bytes(column: Any, partitions: int) -> NDArray[np.int64] | None:
         return None
     hashes = np.zeros(len(column), np.uint32)
     starts = places[:-1]
-    everywhere = int(sizes.min())  # up to here no row has to be left out
+    everywhere = int(sizes.min())  # all rows are at least this long
     for place in range(everywhere):
         hashes *= _MULTIPLIER
         hashes += held[starts + np.int32(place)]

@@ -1,4 +1,4 @@
-"""Blocks as values: messages to the block that is put, a fetched block to records."""
+"""Encodes messages as blocks and decodes fetched blocks to records; no I/O."""
 
 from collections.abc import Sequence
 
@@ -15,15 +15,17 @@ from opentalos.wire.message import (
 
 
 def message_of(given: Message | bytes, now_ms: int) -> Message:
-    """A message with a create time, which every official client sets too: ``now_ms`` if none.
+    """A message with a create time, by default ``now_ms``, as official clients set it.
 
-    Raises: TypeError: neither bytes nor a message of bytes.
+    Raises: TypeError: neither bytes nor a Message of bytes.
     """
     new = tuple.__new__  # Source: docs/internals/hot-path.md#per-call-costs
     if type(given) is bytes:
         return new(Message, (given, None, None, now_ms, None, None, None, None))
     if not isinstance(given, Message) or not isinstance(given.data, bytes):
-        raise TypeError(f"a message is bytes or a Message of bytes, not {type(given).__name__}")
+        raise TypeError(
+            f"a message must be bytes or a Message of bytes, not {type(given).__name__}"
+        )
     data, key, number, created, appended, kind, fingerprint, tag = given
     if created is not None:
         return given
@@ -31,9 +33,9 @@ def message_of(given: Message | bytes, now_ms: int) -> Message:
 
 
 def encode_records(messages: Sequence[Message], compression: Compression) -> MessageBlock:
-    """A block of these messages as they are, version 3; its create time is their average.
+    """Encode messages as a block of format V3; its create time is their average.
 
-    Raises: MessageFormatError: a number does not fit its field; BadRequest: no messages. Not done.
+    Raises: MessageFormatError: a number does not fit its field; BadRequest: no messages.
     """
     if not messages:
         raise BadRequest("a block needs at least one message")
@@ -44,23 +46,23 @@ def encode_records(messages: Sequence[Message], compression: Compression) -> Mes
 
 
 def wanted_messages(block: StoredBlock, first_offset: int) -> int:
-    """How many of a block's messages are at ``first_offset`` or behind.
+    """How many messages of a block are at or after ``first_offset``.
 
-    Raises: MessageFormatError: the block says that it has none.
+    Raises: MessageFormatError: the block claims to have none.
     """
     if block.messages <= 0:
-        raise MessageFormatError(f"a block of {block.messages} messages")
+        raise MessageFormatError(f"invalid block: it claims to have {block.messages} messages")
     return min(block.messages, max(0, block.next_offset - first_offset))
 
 
 def decode_block_records(
     topic: str, partition: int, block: StoredBlock, first_offset: int
 ) -> list[Record]:
-    """The records of a block from ``first_offset`` on; those before are passed over.
+    """Decode the records of a block from ``first_offset`` on.
 
-    A record's append time is the block's, but each record of a Kafka block has its own.
+    The append time of a record is that of its block; records of a Kafka block have their own.
 
-    Raises: MessageFormatError: damaged, or not as many messages as the block says.
+    Raises: MessageFormatError: damaged, or another number of messages than the block claims.
     """
     wanted = wanted_messages(block, first_offset)
     if not wanted:

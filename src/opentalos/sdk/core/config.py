@@ -1,5 +1,5 @@
-"""How a client reaches its servers: endpoints, key, times, bounds, TLS; from code, the environment
-or a profile file."""
+"""Client configuration: endpoints, key, timeouts, limits and TLS, from code, the environment or a
+profile file."""
 
 import os
 import tomllib
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from opentalos.model.errors import ConfigError
 
-URL_VARIABLE: Final = "TALOS_URL"  # one endpoint, or several with commas between
+URL_VARIABLE: Final = "TALOS_URL"  # one endpoint, or several separated by commas
 KEY_VARIABLE: Final = "TALOS_KEY"  # ID:SECRET
 PROFILES_FILE: Final = Path(".config") / "opentalos" / "profiles.toml"  # below the home folder
 ENDPOINTS_MAX: Final = 64
@@ -19,21 +19,21 @@ ENDPOINTS_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """How an https endpoint is checked, and what this client shows of itself."""
+    """How to verify https endpoints, and the certificate of this client."""
 
-    ca_file: str | None = None  # None: the system's authorities
-    cert_file: str | None = None  # of this client, if the server asks for one
+    ca_file: str | None = None  # None: the CA certificates of the system
+    cert_file: str | None = None  # of this client, if the server requires one
     key_file: str | None = None  # None: the key is in cert_file
-    verify_host: bool = True  # False: any name in the server's certificate will do
+    verify_host: bool = True  # False: accept any host name in the certificate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """Everything a client needs to know; checked on construction.
+    """Configuration of a client; checked on construction.
 
-    ``endpoints`` are tried in turn: the first that answers is used, the next one after a failure.
+    The client uses the first of ``endpoints``, and switches to the next one after a failure.
 
-    Raises: ConfigError: a value is out of its range; the text names it.
+    Raises: ConfigError: a value is out of range; the text names it.
     """
 
     endpoints: tuple[str, ...]  # "http://host:port" or "https://host:port"
@@ -41,29 +41,33 @@ class ClientConfig:
     secret: str
     connect_timeout_s: float = 5.0
     request_timeout_s: float = 10.0  # one HTTP call; above the 0.5 s a server may hold a get
-    deadline_s: float = 60.0  # one operation with all its retries
-    backoff_s: float = 0.1  # longest first pause of a retry; doubles, with full jitter
+    deadline_s: float = 60.0  # one operation including retries
+    backoff_s: float = 0.1  # longest pause before the first retry; doubles, with full jitter
     backoff_s_max: float = 5.0
-    direct: bool = True  # puts and gets go to the server of the partition (getScheduleInfo)
-    connections_max: int = 64  # kept-alive, to all servers together
-    reply_bytes_max: int = 64 << 20  # of one reply; a larger one is cut
+    direct: bool = True  # send puts and gets to the server of the partition (getScheduleInfo)
+    connections_max: int = 64  # pooled, over all servers
+    reply_bytes_max: int = 64 << 20  # of one reply; larger ones raise NoReply
     tls: TlsSettings | None = None  # for https endpoints; None: the defaults
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "endpoints", tuple(url.rstrip("/") for url in self.endpoints))
         if not 0 < len(self.endpoints) <= ENDPOINTS_MAX:
-            raise ConfigError(f"need 1 to {ENDPOINTS_MAX} endpoints, got {len(self.endpoints)}")
+            raise ConfigError(
+                f"endpoints must have 1 to {ENDPOINTS_MAX} entries, not {len(self.endpoints)}"
+            )
         for url in self.endpoints:
             _check_endpoint(url)
         if len({urlsplit(url).scheme for url in self.endpoints}) > 1:
-            raise ConfigError("endpoints must be all http or all https")
+            raise ConfigError("endpoints must be either all http or all https")
         if not self.key_id or not self.secret:
             raise ConfigError("key_id and secret must not be empty")
         times_s = (self.connect_timeout_s, self.request_timeout_s, self.deadline_s, self.backoff_s)
         if min(times_s) <= 0 or self.backoff_s > self.backoff_s_max:
-            raise ConfigError("times must be above 0, and backoff_s at most backoff_s_max")
+            raise ConfigError(
+                "timeouts must be greater than 0, and backoff_s at most backoff_s_max"
+            )
         if self.connections_max < 1 or self.reply_bytes_max < 1:
-            raise ConfigError("connections_max and reply_bytes_max must be above 0")
+            raise ConfigError("connections_max and reply_bytes_max must be greater than 0")
 
     @property
     def secure(self) -> bool:
@@ -71,23 +75,24 @@ class ClientConfig:
         return self.endpoints[0].startswith("https:")
 
     def __repr__(self) -> str:
-        """Without the secret: configurations end up in logs."""
+        """Without the secret, since configurations end up in logs."""
         return f"ClientConfig(endpoints={self.endpoints!r}, key_id={self.key_id!r})"
 
     @classmethod
     def from_environment(
         cls, environment: Mapping[str, str] | None = None, **settings: Any
     ) -> "ClientConfig":
-        """Endpoints of TALOS_URL and key of TALOS_KEY; ``settings`` are further fields.
+        """From the variables TALOS_URL and TALOS_KEY; ``settings`` are further fields.
 
-        Args:    environment: instead of this process's own.
-        Raises:  ConfigError: a variable is missing or unusable.
+        Args:    environment: None: that of this process.
+        Raises:  ConfigError: a variable is missing or invalid.
         """
         known = os.environ if environment is None else environment
         urls, key = known.get(URL_VARIABLE, ""), known.get(KEY_VARIABLE, "")
         if not urls or not key:
             raise ConfigError(
-                f"set {URL_VARIABLE} (http://host:port) and {KEY_VARIABLE} (ID:SECRET)"
+                f"no endpoint or key: set {URL_VARIABLE} (http://host:port) and {KEY_VARIABLE} "
+                "(ID:SECRET)"
             )
         key_id, secret = split_key(key, KEY_VARIABLE)
         return cls(endpoints=split_urls(urls), key_id=key_id, secret=secret, **settings)
@@ -96,12 +101,12 @@ class ClientConfig:
     def from_profile(
         cls, name: str | None = None, *, path: Path | None = None, **settings: Any
     ) -> "ClientConfig":
-        """A profile of the file ``~/.config/opentalos/profiles.toml``.
+        """From a profile in the file ``~/.config/opentalos/profiles.toml``.
 
         Shape:   default = "NAME"; [profiles.NAME] endpoints = [URL, ...], key = "ID:SECRET" or
                  key_file = PATH, further fields of this class; [profiles.NAME.tls] TlsSettings.
-        Args:    name: None: the default one; path: of another file; settings: override fields.
-        Raises:  ConfigError: no such file or profile, or an unknown or unusable key.
+        Args:    name: None: the default profile; path: of another file; settings: override fields.
+        Raises:  ConfigError: no such file or profile, or an unknown or invalid key.
         """
         file = Path.home() / PROFILES_FILE if path is None else path
         try:
@@ -120,15 +125,15 @@ class ClientConfig:
 
 
 def split_key(text: str, where: str) -> tuple[str, str]:
-    """Key id and secret of ``ID:SECRET``. Raises: ConfigError."""
+    """Split ``ID:SECRET`` into key id and secret. Raises: ConfigError."""
     key_id, colon, secret = text.strip().partition(":")
     if not (key_id and colon and secret):
-        raise ConfigError(f"{where} is not of the form ID:SECRET")
+        raise ConfigError(f"{where} must have the form ID:SECRET")
     return key_id, secret
 
 
 def split_urls(text: str) -> tuple[str, ...]:
-    """Endpoints of a text with commas between them."""
+    """Split endpoints separated by commas."""
     return tuple(url.strip() for url in text.split(",") if url.strip())
 
 
@@ -139,7 +144,7 @@ def _check_endpoint(url: str) -> None:
     except ValueError:
         usable = False
     if not usable or parts.path or parts.query or parts.fragment or parts.username:
-        raise ConfigError(f"endpoint {url!r} is not of the form http://host:port")
+        raise ConfigError(f"endpoint {url!r} must have the form http://host:port")
 
 
 def _from_table(table: dict[str, Any], where: str) -> ClientConfig:

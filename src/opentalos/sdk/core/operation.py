@@ -1,4 +1,4 @@
-"""One call as a value: what is sent, where it belongs, and what a reply to it means; no I/O."""
+"""One call as a value: its request, its target, and the meaning of a reply; no I/O."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from opentalos.wire.thrift.message import ThriftProtocol, decode_reply, encode_c
 from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
 
 _SEQID: Final = 1
-_TEXT_CHARS_MAX: Final = 500  # shown of a reply that is no Thrift message
-# Calls that change nothing, by how their names begin.
+_TEXT_CHARS_MAX: Final = 500  # shown of a reply that is not Thrift
+# Prefixes of methods that only read.
 _READS: Final = (
     "get", "query", "describe", "list", "lookup", "match", "check", "valid", "find", "scan",
 )  # fmt: skip
@@ -34,20 +34,20 @@ class Operation:
     service: ServiceSpec
     method: MethodSpec
     request: Any
-    repeatable: bool = False  # even if an attempt ended unknown
-    topic: str = ""  # resource name of what it is about
-    partition: int | None = None  # goes to the server of this partition; None: to the endpoint
+    repeatable: bool = False  # retry also after an unknown outcome
+    topic: str = ""  # its resource name
+    partition: int | None = None  # sent to the server of this partition; None: to the endpoint
     check: Callable[[Any], None] | None = None
-    stamped: bool = False  # an idempotent put, which has to say when it is repeated
+    stamped: bool = False  # an idempotent put, which marks retries
 
     @property
     def reads(self) -> bool:
-        """Whether the call changes nothing."""
-        acts = getattr(self.request, "action", None) is not None  # of a scan that also writes
+        """Whether the call only reads."""
+        acts = getattr(self.request, "action", None) is not None  # a scan that also writes
         return self.method.name.startswith(_READS) and not acts
 
     def encode(self) -> bytes:
-        """The body of its request."""
+        """Encode the request body."""
         arguments = self.request if isinstance(self.request, tuple) else (self.request,)
         if not self.method.arguments:
             arguments = ()
@@ -55,7 +55,7 @@ class Operation:
 
 
 def result_of(url: str, method: MethodSpec, reply: Reply) -> Any:
-    """The result of a reply. Raises: the error it carries; OutcomeUnknown: it is no reply."""
+    """The result of a reply. Raises: the error in it; OutcomeUnknown: not a valid reply."""
     where = f"{method.name} at {url}"
     if protocol_of(reply.headers.get("Content-Type", "")) is not ThriftProtocol.COMPACT:
         text = reply.body[:_TEXT_CHARS_MAX].decode("utf-8", "replace").strip()
@@ -65,9 +65,9 @@ def result_of(url: str, method: MethodSpec, reply: Reply) -> Any:
     except ApplicationError as error:
         raise error_of_application(error) from error
     except ThriftError as error:
-        raise OutcomeUnknown(f"{where}: an unreadable reply: {error}") from error
+        raise OutcomeUnknown(f"{where} failed: invalid reply: {error}") from error
     if decoded.seqid != _SEQID:
-        raise OutcomeUnknown(f"{where}: the reply to another call")
+        raise OutcomeUnknown(f"{where} failed: the reply belongs to another call")
     if decoded.error is not None:
         raise error_of_exception(method.name, decoded.error)
     return decoded.result

@@ -1,23 +1,23 @@
-"""When a failed attempt is followed by another one, and what its operation ends with; no I/O."""
+"""When a failed attempt is retried, and the final error of its operation; no I/O."""
 
 from collections.abc import Callable
 from typing import Final, NoReturn
 
 from opentalos.model.errors import OutcomeUnknown, TalosError, Unavailable
 
-ATTEMPT_S_MIN: Final = 0.05  # a write begun later than so before the deadline would end unknown
-_DOUBLINGS_MAX: Final = 30  # of a pause; its bound is reached long before
+ATTEMPT_S_MIN: Final = 0.05  # a write started closer to the deadline would end unknown
+_DOUBLINGS_MAX: Final = 30  # of a pause; far beyond its upper limit
 
 
 class RetryPolicy:
     """The attempts of one operation, with full jitter and a deadline.
 
-    A not-done failure that may pass (Unavailable) is repeated until the deadline. An unknown one
-    is repeated only if ``repeatable``. If it was and a later attempt fails as well, the operation
-    stays unknown, unless it ``reads``: what the first attempt wrote may be there.
+    A transient failure (Unavailable: not done) is retried until the deadline, an unknown outcome
+    only if ``repeatable``. After an unknown outcome the operation stays unknown if a later
+    attempt fails, unless it ``reads``: the first attempt may have written.
 
-    Args:    pause_s: longest pause after the first failure and after many; deadline_s: of the
-             loop's clock; places: that are tried once each before pauses grow; random: [0, 1).
+    Args:    pause_s: longest pause after the first failure, and after many; deadline_s: on the
+             loop's clock; endpoints: tried once each before the backoff grows; random: [0, 1).
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class RetryPolicy:
         return max(0.0, self.deadline_s - now_s)
 
     def pause_after(self, error: TalosError, now_s: float) -> float:
-        """Seconds to wait before the next attempt. Raises: what the operation ends with."""
+        """Seconds to wait before the next attempt. Raises: the final error of the operation."""
         if isinstance(error, OutcomeUnknown):
             self._unknown = self._unknown or error
             if not self._repeatable:
@@ -54,7 +54,7 @@ class RetryPolicy:
         first_s, longest_s = self._pause_s
         pause_s = self._random() * min(longest_s, first_s * float(1 << doublings))
         if now_s + pause_s + ATTEMPT_S_MIN > self.deadline_s:
-            error.add_note(f"given up after {self._failures} attempts")
+            error.add_note(f"gave up after {self._failures} attempts")
             self._end(error)
         return pause_s
 

@@ -1,5 +1,4 @@
-"""What the SDK takes and gives: messages, records, positions, and what a server tells of topics,
-quotas and groups."""
+"""Values of the SDK's interface: messages, records, positions, topics, quotas and groups."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -47,12 +46,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TopicRef:
-    """A topic as a server named it; the resource name is another one if it is made anew."""
+    """A resolved topic; a topic that is deleted and recreated has another resource name."""
 
     name: str  # without its owner
     resource: str  # owner#name#uuid
-    partitions: int  # that producers may put to
-    consumer_partitions: int = 0  # that consumers read; larger while a shrink drains
+    partitions: int  # for producers
+    consumer_partitions: int = 0  # for consumers; larger while a shrink drains
 
     def __post_init__(self) -> None:
         if self.consumer_partitions < self.partitions:
@@ -60,32 +59,32 @@ class TopicRef:
 
 
 class Start(Enum):
-    """Where to read from, if not at an offset or a time."""
+    """Where to start reading, if not at an offset or a time."""
 
     EARLIEST = "earliest"  # the first retained message
-    LATEST = "latest"  # messages that are stored from now on
+    LATEST = "latest"  # the end of the log: messages stored from now on
 
 
-Position = int | Start | datetime  # an offset, one end of the log, or a time with a zone
+Position = int | Start | datetime  # an offset, an end of the log, or a time with a time zone
 
 
 def position_ms(time: datetime) -> int:
-    """Unix milliseconds of a time. Raises: ValueError: it has no zone, so it could mean any."""
+    """Unix milliseconds of a time. Raises: ValueError: it has no time zone."""
     if time.tzinfo is None:
-        raise ValueError("a time needs a zone, such as datetime.now(UTC)")
+        raise ValueError("a time needs a time zone; use for example datetime.now(UTC)")
     return int(time.timestamp() * 1000)
 
 
 class PutReply(NamedTuple):
-    """What a server said to a put that is stored."""
+    """The result of a stored put."""
 
-    base_offset: int | None  # of its first message; None: this server does not tell
+    base_offset: int | None  # of its first message; None: not reported by this server
 
 
 class FetchReply(NamedTuple):
-    """Blocks as they are stored, and how much is left."""
+    """Blocks as stored, and how many messages follow."""
 
-    blocks: list[StoredBlock]  # the first one contains the offset that was asked for
+    blocks: list[StoredBlock]  # the first one contains the requested offset
     unhandled: int  # messages after the last returned one
 
 
@@ -110,7 +109,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """How much a partition holds; offsets and amounts as of the call."""
+    """Offsets and sizes of a partition at the time of the call."""
 
     partition: int
     start_offset: int  # first retained
@@ -123,7 +122,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """Limits of a topic or user; None: no limit. Used and remaining space are told, not set."""
+    """Limits of a topic or user; None: no limit. Used and remaining space are read-only."""
 
     space_bytes: int | None = None
     put_requests_per_s: int | None = None
@@ -136,7 +135,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserQuota:
-    """Limits of a user: those of all its topics together, and how many topics."""
+    """Limits of a user, over all its topics, and the number of topics."""
 
     quota: Quota
     topics: int | None = None
@@ -144,7 +143,7 @@ class UserQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionQuota:
-    """How many partitions an organisation has, or asks for."""
+    """The partition quota that an organisation has or requests."""
 
     organisation: str
     total: int  # partitions
@@ -155,14 +154,14 @@ class PartitionQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
-    """Everything a server tells of a topic."""
+    """The description of a topic."""
 
     info: TopicInfo
     partitions: int
     retention_s: int
     status: TopicStatus
     created_ms: int
-    states: tuple[PartitionState, ...]  # a partition that cannot tell now is left out
+    states: tuple[PartitionState, ...]  # without partitions that are unavailable
     quota: Quota
     old_partitions: int | None = None  # the count before the last change
     attributes: Mapping[str, str] = field(default_factory=dict)
@@ -181,9 +180,9 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a consumer group is in one partition."""
+    """Committed offset and lag of a consumer group in one partition."""
 
     partition: int
-    checkpoint: int  # last processed offset; -1: none
-    lag: int  # messages behind the checkpoint
-    address: str  # of the worker that holds the partition; empty if none
+    checkpoint: int  # committed offset: the last processed one; -1: none
+    lag: int  # messages after the committed offset
+    address: str  # of the worker that owns the partition; empty if none

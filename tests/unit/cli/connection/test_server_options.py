@@ -137,7 +137,7 @@ def test_settings_that_only_the_sdk_knows_survive_a_change() -> None:
 
 def test_a_wrong_profile_is_not_written() -> None:
     done = CliRunner().invoke(talos, ["profile", "add", "x", "--url", "q:1", "--as", "a:b"])
-    assert "not of the form" in str(done.exception)
+    assert "must have the form" in str(done.exception)
     assert not profiles_path().exists()
 
 

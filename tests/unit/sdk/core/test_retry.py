@@ -58,7 +58,7 @@ def test_the_deadline_ends_with_the_last_error() -> None:
     attempts.pause_after(Unavailable("first"), 0.0)
     with pytest.raises(StoreUnavailable, match="last") as failure:
         attempts.pause_after(StoreUnavailable("last"), 0.9)
-    assert failure.value.__notes__ == ["given up after 2 attempts"]
+    assert failure.value.__notes__ == ["gave up after 2 attempts"]
 
 
 def test_a_write_that_was_unknown_once_never_ends_as_not_done() -> None:

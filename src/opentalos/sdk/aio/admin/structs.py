@@ -1,4 +1,4 @@
-"""Structs of the administration calls: from the SDK's values, and back."""
+"""Converts between the SDK's values and the Thrift structs of administration calls."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -20,7 +20,7 @@ from opentalos.sdk.core.values import (
 )
 from opentalos.wire._generated import authorization, metric, quota, topic
 
-_NO_LIMIT_BYTES: Final = (1 << 63) - 1  # how servers show that there is no limit of space
+_NO_LIMIT_BYTES: Final = (1 << 63) - 1  # servers report this for unlimited space
 _NO_LIMIT_TOPICS: Final = (1 << 31) - 1
 
 place = messages.target
@@ -40,7 +40,7 @@ def grantee(who: str | Grantee) -> authorization.Grantee:
 def attribute(
     partitions: int | None, retention_s: int | None, attributes: Mapping[str, str] | None
 ) -> topic.TopicAttribute:
-    """Struct of what a topic can be told."""
+    """Struct of the settings of a topic."""
     return topic.TopicAttribute(
         partitionNumber=partitions,
         messageRetentionSecs=retention_s,
@@ -65,7 +65,7 @@ def quota_struct(limits: Quota) -> quota.BaseQuota:
 
 
 def quota_of(found: quota.BaseQuota) -> Quota:
-    """Limits with their use."""
+    """Limits with their usage."""
     return Quota(
         space_bytes=None if found.spaceQuota >= _NO_LIMIT_BYTES else found.spaceQuota,
         put_requests_per_s=found.putMessageQpsQuota,
@@ -78,12 +78,12 @@ def quota_of(found: quota.BaseQuota) -> Quota:
 
 
 def user_quota_struct(limits: UserQuota) -> quota.UserQuota:
-    """Struct of a user's limits."""
+    """Struct of the limits of a user."""
     return quota.UserQuota(baseQuota=quota_struct(limits.quota), topicNumberQuota=limits.topics)
 
 
 def user_quota_of(found: quota.UserQuota) -> UserQuota:
-    """A user's limits with their use."""
+    """The limits of a user with their usage."""
     topics = found.topicNumberQuota
     unlimited = topics is None or topics >= _NO_LIMIT_TOPICS
     return UserQuota(quota=quota_of(found.baseQuota), topics=None if unlimited else topics)
@@ -115,7 +115,7 @@ def partition_quotas_of(found: Iterable[quota.PartitionQuotaInfo]) -> tuple[Part
 
 
 def lags_of(found: Iterable[metric.PartitionConsumeUnit]) -> tuple[PartitionLag, ...]:
-    """Progress of a group, by partition."""
+    """Committed offset and lag of a group, by partition."""
     lags = [
         PartitionLag(
             unit.partitionId, unit.consumerCommitOffset, unit.consumerOffsetLag, unit.ipAddr
@@ -137,7 +137,7 @@ def info_of(found: topic.TopicInfo) -> TopicInfo:
 
 
 def description_of(found: topic.DescribeTopicResponse) -> TopicDescription:
-    """Everything about a topic."""
+    """The description of a topic."""
     given, state = found.topicAttribute, found.topicState
     return TopicDescription(
         info=info_of(found.topicInfo),

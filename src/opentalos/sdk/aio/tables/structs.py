@@ -1,4 +1,4 @@
-"""Structs of the table client's calls: from the SDK's values, and back."""
+"""Converts between the SDK's values and the Thrift structs of table calls."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,7 +30,7 @@ Typed = Callable[[Mapping[str, Given]], Columns]  # plain values with the types 
 
 
 def get_request(table: str, key: Columns, columns: Any) -> sds.GetRequest:
-    """A read of one record."""
+    """The request to read one row."""
     return sds.GetRequest(tableName=table, keys=columns_to(key), attributes=list(columns) or None)
 
 
@@ -77,12 +77,12 @@ def _condition(condition: Condition | None, types: Typed) -> sds.SimpleCondition
 
 
 def is_repeatable(item: BatchItem) -> bool:
-    """Whether a second time makes no difference to the record."""
+    """Whether the item is idempotent."""
     return isinstance(item, Get) or (isinstance(item, Put | Remove) and item.condition is None)
 
 
 def is_typed(item: BatchItem) -> bool:
-    """Whether every value of it says its type itself."""
+    """Whether every value is a Datum, which carries its type."""
     parts: list[Given] = []
     for part in item:
         if isinstance(part, Mapping):
@@ -93,15 +93,15 @@ def is_typed(item: BatchItem) -> bool:
 
 
 def row_of(structs: Mapping[str, sds.Datum] | None) -> Row:
-    """Plain values of columns. Raises: OutcomeUnknown: the reply makes no sense."""
+    """Plain values of columns. Raises: OutcomeUnknown: the reply is invalid."""
     try:
         return plain_row(columns_from(structs))
     except ValidationFailed as error:
-        raise OutcomeUnknown(f"a reply with a value that cannot be: {error}") from error
+        raise OutcomeUnknown(f"invalid reply: {error}") from error
 
 
 def outcome_of(item: sds.BatchResultItem) -> BatchOutcome:
-    """What became of one item; the error that it ended with is returned."""
+    """The outcome of a batch item; an error is returned, not raised."""
     if item.serviceException is not None:
         return error_of_table_code("batch", item.serviceException)
     result = item.result or sds.Result()
@@ -113,12 +113,14 @@ def outcome_of(item: sds.BatchResultItem) -> BatchOutcome:
         if wrote is not None:
             return bool(wrote.success)
     if item.success:
-        return OutcomeUnknown("the item is said to be done, and not how it ended")
-    return ThrottleRejected("the table's rate allowed no more of this batch")
+        return OutcomeUnknown("invalid reply: the batch item succeeded without a result")
+    return ThrottleRejected(
+        "batch item throttled: the rate of the table is exceeded; send it again later"
+    )
 
 
 def info_of(info: sds.TableInfo) -> TableInfo:
-    """A table that a server tells of."""
+    """A table in a reply."""
     status = info.status or sds.TableStatus()
     return TableInfo(
         name=info.name or "",
@@ -130,15 +132,15 @@ def info_of(info: sds.TableInfo) -> TableInfo:
 
 
 def state_of(state: int | None) -> TableState:
-    """A table's state. Raises: OutcomeUnknown: none that this version knows."""
+    """The state of a table. Raises: OutcomeUnknown: not known to this version."""
     try:
         return TableState(-1 if state is None else state)
     except ValueError:
-        raise OutcomeUnknown(f"the table is in a state {state} that is not known here") from None
+        raise OutcomeUnknown(f"invalid reply: unknown table state {state}") from None
 
 
 def mark_of(checkpoint: sds.StreamCheckpoint) -> StreamMark:
-    """A stream's mark; of a partition without one, the start."""
+    """The mark of a stream; partitions without an offset start at 0."""
     states = checkpoint.partitionStates or ()
     offsets = {state.partitionId: state.offset for state in states
                if state.partitionId is not None and state.offset is not None}  # fmt: skip

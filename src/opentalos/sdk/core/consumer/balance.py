@@ -15,8 +15,8 @@ class Move(NamedTuple):
 
     release: tuple[int, ...] = ()
     take: tuple[int, ...] = ()
-    missing: int = 0  # partitions below its part that nobody has given up yet
-    stray: tuple[int, ...] = ()  # leases of ours that nobody uses: to be given back
+    missing: int = 0  # partitions it lacks that other workers have not released yet
+    stray: tuple[int, ...] = ()  # leases of this worker that it does not use: to be unlocked
 
 
 def balance(
@@ -27,14 +27,15 @@ def balance(
     partitions: int,
     choose: Callable[[Sequence[int], int], Sequence[int]],
 ) -> Move:
-    """What to do after the server told who holds what.
+    """The next rebalancing step of a worker, from the current assignment of the group.
 
-    Args:    holdings: of all live workers; without ``me`` nothing is done, since the seat is not
-             known to be ours, but something is missing: it is looked at again soon. mine: what
-             this worker knows to hold, without what it is giving up, which is leaving. choose: a
-             random choice of so many of them, so that workers seldom want the same.
-    Returns: a surplus to release, highest ids first, or free partitions to take. What the server
-             lists as ours though we do not know it (an answer got lost) is free to us, or stray.
+    Args:    holdings: of all live workers; if ``me`` is not among them, nothing changes and
+             partitions count as missing, so that the worker checks again soon. mine: the
+             partitions of this worker, without those it is releasing (leaving). choose: a random
+             sample, so that workers rarely compete for the same partition.
+    Returns: a surplus to release, highest ids first, or free partitions to take. A partition the
+             server lists for this worker although it does not know it (a reply was lost) counts
+             as free for it, or as stray.
     """
     if me not in holdings:
         return Move(missing=1)

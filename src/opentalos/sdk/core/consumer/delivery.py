@@ -1,6 +1,6 @@
-"""What was fetched of a partition, on its way to the application; no I/O.
+"""Fetched blocks on their way to the application; no I/O.
 
-A list's iterator knows how far it is, so nothing is done per record to know what was handed out.
+The length hint of a list iterator gives the progress, so that delivery costs nothing per record.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,10 +13,10 @@ from opentalos.sdk.core.values import Record
 
 
 class Chunk:
-    """Blocks of one fetch as they are stored; decoded when they are handed out.
+    """Blocks of one fetch as stored; decoded on delivery.
 
-    Args: first_offset: wanted; the first block may begin before it.
-    Raises: MessageFormatError: a block says that it has no messages.
+    Args: first_offset: the first record wanted; the first block may start before it.
+    Raises: MessageFormatError: a block claims to have no messages.
     """
 
     def __init__(
@@ -29,11 +29,11 @@ class Chunk:
 
     @property
     def last_offset(self) -> int:
-        """Of its last record."""
+        """The offset of its last record."""
         return self.blocks[-1].next_offset - 1
 
     def after(self, offset: int) -> "Chunk | None":
-        """What lies behind ``offset``."""
+        """The part after ``offset``; None: nothing."""
         if offset >= self.last_offset:
             return None
         blocks = [block for block in self.blocks if block.next_offset > offset + 1]
@@ -58,10 +58,10 @@ class Chunk:
 
 
 class Delivery:
-    """A chunk in the hands of the application: record by record, or as a whole.
+    """A chunk being processed by the application, record by record or as a whole.
 
-    ``cut`` ends it early, also while another thread iterates: what was not handed out is not. It
-    may miss the very last record handed out, never count one too many.
+    ``cut`` ends it early, also while another thread iterates: no further record is delivered. The
+    counts may then miss the last delivered record, but never include one too many.
     """
 
     def __init__(self, chunk: Chunk) -> None:
@@ -73,30 +73,30 @@ class Delivery:
         self._when_cut: tuple[int | None, int | None] = (None, None)  # handed, processed
 
     def open(self) -> Iterator[Record]:
-        """Records one by one; the same iterator if called again. Raises: MessageFormatError."""
+        """An iterator over the records, the same on each call. Raises: MessageFormatError."""
         if self._records is None:
             records = self.chunk.records()
             self._rest = iter(records)
             self._records = records
-            if self.is_cut:  # meanwhile, by the loop's thread
+            if self.is_cut:  # meanwhile, by the loop thread
                 records.clear()
         return self._rest
 
     def records(self) -> list[Record]:
-        """All at once. Raises: MessageFormatError."""
+        """All records as a list. Raises: MessageFormatError."""
         found = self.chunk.records()
         self._whole = True
         return found
 
     def table(self) -> Any:
-        """All at once, as a table. Raises: MessageFormatError; ImportError."""
+        """All records as a table. Raises: MessageFormatError; ImportError."""
         found = self.chunk.table()
         self._whole = True
         return found
 
     @property
     def handed(self) -> int | None:
-        """Offset of the last record handed out; None: nothing yet."""
+        """Offset of the last record delivered; None: none yet."""
         if self._whole:
             return self.chunk.last_offset
         if self.is_cut:
@@ -106,7 +106,7 @@ class Delivery:
 
     @property
     def processed(self) -> int | None:
-        """Offset of the last record after which another one was asked for; None: nothing yet."""
+        """Offset of the last record after which the next was requested; None: none yet."""
         records = self._records
         if self.is_cut:
             return self._when_cut[1]
@@ -119,14 +119,14 @@ class Delivery:
 
     @property
     def left(self) -> Chunk | None:
-        """What was not handed out; nothing if it is cut."""
+        """The part not delivered; None if it is cut."""
         if self.is_cut:
             return None
         handed = self.handed
         return self.chunk if handed is None else self.chunk.after(handed)
 
     def cut(self) -> None:
-        """Hand out nothing more of it."""
+        """Stop delivery."""
         if not self.is_cut:
             self._when_cut = self.handed, self.processed
             self.is_cut = True

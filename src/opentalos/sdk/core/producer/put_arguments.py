@@ -1,4 +1,4 @@
-"""What the synchronous and the asyncio TalosProducer have in common: from arguments to messages."""
+"""Converts the arguments of puts to messages and blocks, for both TalosProducer classes."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from opentalos.sdk.core.values import Message, MessageBlock
 
 
 class Rows(NamedTuple):
-    """Rows of a table as a block; ``partition``: that of their keys, None: they have none."""
+    """Rows of a table as a block; ``partition``: chosen by their keys, None: no keys."""
 
     block: MessageBlock
     numbers: Sequence[int]
@@ -27,7 +27,7 @@ def watch_of(on_success: OnSuccess | None, on_error: OnError | None) -> Watch | 
 def portions(
     given: Sequence[Message | bytes], now_ms: int, settings: ProducerSettings
 ) -> Iterator[list[Message]]:
-    """Messages in parts that a buffer takes at once: all of them if it does not wait for room."""
+    """Split messages into parts to buffer atomically: one part if the producer does not block."""
     messages = [message_of(message, now_ms) for message in given]
     if settings.when_full == "raise":
         if messages:
@@ -43,7 +43,7 @@ def portions(
 
 
 def rows_of(table: Any, settings: ProducerSettings, partitions: int, now_ms: int) -> Iterator[Rows]:
-    """The rows of a table or record batch as blocks, each of one partition, as they are needed."""
+    """Encode the rows of a table or record batch as blocks of one partition each, lazily."""
     from opentalos.sdk.arrow import encode_batch
     from opentalos.sdk.arrow.partitions import split_by_key
 

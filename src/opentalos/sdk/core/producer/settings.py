@@ -1,4 +1,4 @@
-"""What a TalosProducer can be told, and what it tells of each message."""
+"""Settings and callback types of a TalosProducer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,46 +11,48 @@ from opentalos.sdk.core.values import Compression, Message
 
 
 class Outcome(Enum):
-    """What became of a message that could not be confirmed as stored."""
+    """The outcome of a message that is not confirmed as stored."""
 
-    NOT_DONE = "not done"  # it is not stored; sending it again stores it once
-    UNKNOWN = "unknown"  # it is stored or not; sending it again may store it twice
+    NOT_DONE = "not done"  # not stored; sending it again is safe
+    UNKNOWN = "unknown"  # stored or not; sending it again may store it twice
 
 
-# A message, or for a table the numbers of its rows that lie one after the other in the log.
+# A message, or for an Arrow table the numbers of rows stored consecutively.
 Sent = Message | Sequence[int]
-# What was sent, its partition, and its offset (of the first row); None: the server did not tell.
+# What was sent, its partition, and its offset (of the first row); None: not reported.
 OnSuccess = Callable[[Sent, int, int | None], object]
 OnError = Callable[[Sent, TalosError, Outcome], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerSettings:
-    """How a TalosProducer collects and sends; checked on construction.
+    """Settings of a TalosProducer; checked on construction.
 
-    ``idempotent``: True: a put that is repeated is stored once, NotSupported if the server cannot
-    tell; False: at least once; "auto": as the server can.
+    ``idempotent``: True: retried puts are stored once, NotSupported if the server lacks
+    idempotent puts; False: at-least-once delivery; "auto": idempotent if the server supports it.
 
-    Raises: ConfigError: a value is out of its range.
+    Raises: ConfigError: a value is out of range.
     """
 
-    batch_bytes_max: int = 1 << 20  # of one block, before compression; one message may be larger
-    batch_messages_max: int = 2_000  # of one block
-    linger_s: float = 0.2  # a message waits so long for others to share its block
-    buffer_bytes_max: int = 64 << 20  # of all messages without an outcome, objects and copies too
-    when_full: Literal["block", "raise"] = "block"  # a put without room waits, or is refused
-    block_s_max: float = 60.0  # it waits so long at most, then it is refused
-    compression: Compression = Compression.SNAPPY  # as the official clients
-    delivery_deadline_s: float = 120.0  # from the first put of a block to its outcome
-    close_s: float = 30.0  # close waits so long for what is buffered
-    requests_max: int = 16  # blocks on their way, to all partitions; one to each
+    batch_bytes_max: int = 1 << 20  # of one batch, before compression; one message may be larger
+    batch_messages_max: int = 2_000  # of one batch
+    linger_s: float = 0.2  # a batch waits this long for more messages
+    buffer_bytes_max: int = (
+        64 << 20
+    )  # for messages without an outcome, including objects and copies
+    when_full: Literal["block", "raise"] = "block"  # what a put does if the buffer is full
+    block_s_max: float = 60.0  # it blocks this long at most, then raises BufferFull
+    compression: Compression = Compression.SNAPPY  # the default of the official clients
+    delivery_deadline_s: float = 120.0  # from the first put of a batch to its outcome
+    close_s: float = 30.0  # close waits this long for buffered messages
+    requests_max: int = 16  # batches in flight, at most one per partition
     idempotent: Literal["auto"] | bool = "auto"
-    partitioner: Partitioner = partition_of  # of messages with a key
+    partitioner: Partitioner = partition_of  # for messages with a key
 
     @property
     def waiting_bytes_max(self) -> int:
-        """Bytes of messages that are taken at once. The rest of the buffer is for the blocks and
-        requests that are made of them: a copy each, of so many as may be on their way."""
+        """Bytes of buffered messages. The rest of the buffer is for the encoded block and the
+        request of each batch in flight."""
         copies = 2 * self.requests_max * self.batch_bytes_max
         return max(self.buffer_bytes_max - copies, self.buffer_bytes_max // 3)
 
@@ -62,15 +64,17 @@ class ProducerSettings:
             self.requests_max,
         )
         if min(numbers) < 1:
-            raise ConfigError("bounds of a producer must be above 0")
+            raise ConfigError("batch, buffer and request limits must be greater than 0")
         if self.delivery_deadline_s <= 0 or min(self.linger_s, self.block_s_max, self.close_s) < 0:
-            raise ConfigError("times of a producer must not be negative, its deadline above 0")
+            raise ConfigError(
+                "delivery_deadline_s must be above 0, linger_s, block_s_max and close_s 0 or more"
+            )
         if self.when_full not in ("block", "raise"):
-            raise ConfigError(f"when_full is {self.when_full!r}, need 'block' or 'raise'")
+            raise ConfigError(f"when_full must be 'block' or 'raise', not {self.when_full!r}")
         if self.idempotent not in ("auto", True, False):
-            raise ConfigError(f"idempotent is {self.idempotent!r}, need 'auto', True or False")
+            raise ConfigError(f"idempotent must be 'auto', True or False, not {self.idempotent!r}")
 
 
 def outcome_of(error: TalosError) -> Outcome:
-    """What an error says about the message it is about."""
+    """The outcome that an error states."""
     return Outcome.UNKNOWN if isinstance(error, OutcomeUnknown) else Outcome.NOT_DONE

@@ -1,5 +1,4 @@
-"""What callers of the table client name: conditions, the parts of a batch, what is known of a
-table."""
+"""Arguments and results of the table client: conditions, batch items, ranges, table info."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ _OPERATORS: Final = {
 
 
 class Where(NamedTuple):
-    """The row's column compares so with the value: ``Where("balance", ">=", 10)``."""
+    """A condition that compares a column with a value: ``Where("balance", ">=", 10)``."""
 
     column: str
     operator: str  # == != > >= < <=
@@ -39,7 +38,7 @@ def operator_of(condition: Where) -> ConditionOperator:
 
 
 class RowExists(NamedTuple):
-    """There is such a row, or there is none."""
+    """A condition that the row exists, or does not exist."""
 
     exists: bool = True
 
@@ -48,28 +47,28 @@ Condition = Where | RowExists
 
 
 class Get(NamedTuple):
-    """Read a record; ``columns``: only these, empty: all."""
+    """Read a row; ``columns``: only these, empty: all."""
 
     key: Mapping[str, Given]
     columns: Sequence[str] = ()
 
 
 class Put(NamedTuple):
-    """Write the columns of a record, which has its key's columns as well."""
+    """Write columns of a row, given with the columns of its key."""
 
     record: Mapping[str, Given]
     condition: Condition | None = None
 
 
 class Increment(NamedTuple):
-    """Add amounts to columns of whole numbers."""
+    """Add amounts to integer columns."""
 
     key: Mapping[str, Given]
     amounts: Mapping[str, Given]
 
 
 class Remove(NamedTuple):
-    """Remove columns of a record; none named: the record."""
+    """Remove columns of a row, or the row if none are named."""
 
     key: Mapping[str, Given]
     columns: Sequence[str] = ()
@@ -77,12 +76,12 @@ class Remove(NamedTuple):
 
 
 BatchItem = Get | Put | Increment | Remove
-# Of a get its record or None, of an increment the new values, else whether its condition held.
+# For a get the row or None, for an increment the new values, else whether the condition held.
 BatchOutcome = Row | bool | TalosError | None
 
 
 class TableRange(NamedTuple):
-    """A part of a table, from a key on, up to but without another; empty: the table's end."""
+    """A range of a table, from a key up to but excluding another; empty: unbounded."""
 
     start: Columns = NOTHING
     stop: Columns = NOTHING
@@ -90,7 +89,7 @@ class TableRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableInfo:
-    """A table of the caller's."""
+    """A table of the caller: name, settings and state."""
 
     name: str
     spec: TableSpec

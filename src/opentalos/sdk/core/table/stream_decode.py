@@ -1,4 +1,4 @@
-"""The change that a message of a stream tells, whatever brought the message; no I/O."""
+"""Decodes the messages of a change stream, however they were read; no I/O."""
 
 from typing import Final, NamedTuple
 
@@ -10,11 +10,11 @@ from opentalos.wire.message.message import MessageFormatError
 from opentalos.wire.sds.change import decode_change
 from opentalos.wire.thrift.error import ThriftError
 
-_DIGITS_MAX: Final = 20  # of a number of 64 bits
+_DIGITS_MAX: Final = 20  # of a 64-bit number
 
 
 class StreamChange(NamedTuple):
-    """A change with the place of its message, from which on a reader may begin anew."""
+    """A change with partition and offset of its message, from which reading can resume."""
 
     table: str
     partition: int
@@ -23,15 +23,15 @@ class StreamChange(NamedTuple):
 
 
 def published_name(table: str) -> str:
-    """A table's name as messages have it: without its owner."""
+    """The name of a table as in its messages: without its owner."""
     return table.rpartition("/")[2]
 
 
 def stream_key(schema: TableSchema, table: str, topic: str) -> str:
-    """The name that the schema has for the stream into a topic.
+    """The key in the schema for the stream into a topic.
 
-    Whoever is not the owner of both says OWNER/TABLE and OWNER/TOPIC; the owner's schema may name
-    the topic alone.
+    Callers that do not own both use OWNER/TABLE and OWNER/TOPIC, while the owner's schema may
+    contain the topic name alone.
     """
     owner, _, name = topic.rpartition("/")
     same = bool(owner) and owner == table.rpartition("/")[0]
@@ -39,13 +39,13 @@ def stream_key(schema: TableSchema, table: str, topic: str) -> str:
 
 
 def topic_name(table: str, key: str) -> str:
-    """How a reader of the table names the topic that its schema has as ``key``."""
+    """The topic name, for a reader of the table, of the stream with this key in its schema."""
     owner = table.rpartition("/")[0]
     return key if "/" in key or not owner else f"{owner}/{key}"
 
 
 class StreamDecoder:
-    """Decodes the messages of one stream, for what the table's schema says of its key."""
+    """Decodes the messages of one stream, with the key columns of the table's schema."""
 
     def __init__(self, schema: TableSchema, view: StreamView) -> None:
         self.view = view
@@ -53,8 +53,8 @@ class StreamDecoder:
 
     @classmethod
     def of(cls, schema: TableSchema, topic: str, table: str = "") -> "StreamDecoder":
-        """Of the stream into a topic, as the schema names it; or, if the table is OWNER/TABLE, as
-        OWNER/TOPIC. Raises: ValidationFailed: there is none, or it is off."""
+        """For the stream into a topic, named as in the schema, or as OWNER/TOPIC if the table is
+        OWNER/TABLE. Raises: ValidationFailed: no such stream, or it is disabled."""
         stream = schema.streams.get(stream_key(schema, table, topic))
         if stream is None or not stream.enabled:
             on = ", ".join(name for name, stream in schema.streams.items() if stream.enabled)
@@ -62,15 +62,15 @@ class StreamDecoder:
         return cls(schema, stream.view)
 
     def record(self, record: Record) -> StreamChange:
-        """The change of a stored message. Raises: MessageFormatError: it is no such message."""
+        """The change in a stored message. Raises: MessageFormatError: it is not a change."""
         where = f"{record.topic}[{record.partition}] offset {record.offset}"
         table, change = self._decoded(record.data, record.sequence_number, where)
         return StreamChange(table, record.partition, record.offset, change)
 
     def payload(self, data: bytes, sequence_number: str | None = None) -> tuple[str, Change]:
-        """Table and change of a message's bytes. Raises: MessageFormatError.
+        """The table and the change in the bytes of a message. Raises: MessageFormatError.
 
-        Args: sequence_number: the message's own; without it a missing change cannot be noticed.
+        Args: sequence_number: of the message; without it, gaps cannot be detected.
         """
         return self._decoded(data, sequence_number, "the message")
 
@@ -78,8 +78,10 @@ class StreamDecoder:
         number = sequence_number or "0"
         if not (number.isascii() and number.isdigit() and len(number) <= _DIGITS_MAX):
             shown = number[:_DIGITS_MAX]
-            raise MessageFormatError(f"{where}: {shown!r} is no sequence number of a row")
+            raise MessageFormatError(
+                f"{where} is not a change: {shown!r} is not a valid sequence number"
+            )
         try:
             return decode_change(self.view, data, self._key_columns, int(number))
         except (ThriftError, ValidationFailed) as error:
-            raise MessageFormatError(f"{where} tells no change: {error}") from error
+            raise MessageFormatError(f"{where} is not a change: {error}") from error

@@ -1,8 +1,8 @@
-"""A table's state out of its stream: each change once, in the order of its row; no I/O.
+"""Builds the state of a table from its change stream, applying each change once; no I/O.
 
-Changes of a row have strictly growing timestamps and sequence numbers without gaps, so a change
-that comes again, alone or in a run among new ones, is known by them. Numbers begin at 1 again once
-the table has forgotten a row that is long gone; times never go back.
+Per row, timestamps grow strictly and sequence numbers have no gaps, which identifies redelivered
+changes. Sequence numbers restart at 1 after the table has purged a deleted row; timestamps never go
+back.
 """
 
 import logging
@@ -18,39 +18,39 @@ from opentalos.sdk.core.table.values import Given, Plain, Row, plain_row, typed_
 from opentalos.sdk.errors import ChangeContradicts, ChangeMissing
 
 _LOG: Final = logging.getLogger("opentalos.sdk.stream")
-_UNKNOWN: Final = -1  # number of a row's last change, if none was told of
+_UNKNOWN: Final = -1  # sequence number of the last change of a row, if unknown
 _MS: Final = 1000
 
-Key = tuple[Plain, ...]  # values of the key's columns, in their order
+Key = tuple[Plain, ...]  # values of the key columns, in order
 
 
 class StreamMark(NamedTuple):
-    """Every change up to ``timestamp_ms`` lies before these offsets of the stream's topic."""
+    """Every change up to ``timestamp_ms`` precedes these offsets of the stream's topic."""
 
     timestamp_ms: int
-    offsets: Mapping[int, int]  # the next one, by partition
-    enabling: int = 0  # another number if the stream was off, or stopped, since another mark
+    offsets: Mapping[int, int]  # next offset, by partition
+    enabling: int = 0  # changes whenever the stream is disabled or stops
 
 
 class StoredState(NamedTuple):
-    """What is known of a row, to be kept elsewhere and given back to ``Replica.restore``."""
+    """The state of a row, to store elsewhere and pass to ``Replica.restore`` later."""
 
     key: Row
-    record: Row | None  # with the key; None: it was removed
+    record: Row | None  # including the key; None: removed
     timestamp_ms: int  # of the last change
     sequence: int  # of the last change
-    begun_ms: int = 0  # of change 1, if the row was there before and forgotten
-    misfits: int = 0  # increments whose amount did not give the value that they told
+    begun_ms: int = 0  # of change 1, if an earlier row with this key was purged
+    misfits: int = 0  # increments whose amount did not match their result
 
 
 @dataclass(slots=True)
 class ReplicaCounters:
-    """What became of the changes that a replica was given."""
+    """Counters of the changes passed to a replica."""
 
     applied: int = 0
-    repeated: int = 0  # seen before, also by the scan it began with
-    misfits: int = 0  # applied increments whose amount does not give the value that they tell
-    late: int = 0  # applied, though a mark had said that nothing so old is missing
+    repeated: int = 0  # duplicates, including changes already in the scan
+    misfits: int = 0  # applied increments whose amount does not match their result
+    late: int = 0  # applied although older than a reached mark
 
 
 class _Row(NamedTuple):
@@ -62,17 +62,16 @@ class _Row(NamedTuple):
 
 
 class Replica:
-    """A table by key, in memory: the rows, and of each row ever seen the number of its last change.
+    """The rows of a table in memory, with the sequence number of the last change per row.
 
-    It follows a stream from the stream's start, or from a scan: ``restore`` the states of a scan
-    (``TalosTable.states``), then give it what lies behind a mark that was taken before the scan.
-    Give it the changes of a row in the order of their partition; changes may be there several
-    times.
+    It follows a stream from its start, or from a scan: ``restore`` the states of a scan
+    (``TalosTable.states``), then ``apply`` the changes after a mark taken before the scan. Apply
+    the changes of a row in partition order; duplicates are ignored.
 
-    Args:   complete: the first change of a row that is not known must be its first one ever;
-            strict: refuse an increment whose amount does not give the value that it tells, else
-            take the value and count it.
-    Raises: NotSupported: the view does not tell values.
+    Args:   complete: the first change of an unknown row must have sequence number 1;
+            strict: reject an increment whose amount does not match its result, else
+            take the result and count it.
+    Raises: NotSupported: the stream carries keys only.
     """
 
     def __init__(
@@ -84,35 +83,37 @@ class Replica:
         strict: bool = True,
     ) -> None:
         if view is StreamView.KEYS_ONLY:
-            raise NotSupported("a stream of view KEYS_ONLY does not tell a table's values")
+            raise NotSupported(
+                "no replica from a stream of view KEYS_ONLY: it carries no values; use another view"
+            )
         self.schema, self.view = schema, view
         self.counters = ReplicaCounters()
-        self.resolved_ms = 0  # everything up to here has been applied
+        self.resolved_ms = 0  # all changes up to this time are applied
         self._rows: dict[Key, _Row] = {}
         self._strict = strict
-        self._exact = complete  # rows are what the table had after their last change
+        self._exact = complete  # each row equals the table's after its last change
         self._first = 0 if complete else _UNKNOWN
 
     # --- reading -------------------------------------------------------------------------------
 
     def get(self, key: Mapping[str, Given], now_ms: int | None = None) -> Row | None:
-        """The record of a key, also with the key's columns; None: there is none.
+        """The row with this key, including the key columns; None: there is none.
 
-        Args: now_ms: leaves out what has outlived the table's time to live by then.
+        Args: now_ms: exclude rows expired by then under the table's time to live.
         """
         typed = typed_columns(self.schema.attributes, key)
         row = self._rows.get(self._identity(typed))
         return None if row is None else self._alive(row, now_ms)
 
     def rows(self, now_ms: int | None = None) -> Iterator[Row]:
-        """All records, in no order; ``now_ms`` as for ``get``."""
+        """All rows, unordered; ``now_ms`` as for ``get``."""
         for row in self._rows.values():
             record = self._alive(row, now_ms)
             if record is not None:
                 yield record
 
     def states(self) -> Iterator[StoredState]:
-        """What is known of each row, also of deleted ones."""
+        """The state of each row, including deleted ones."""
         for key, row in self._rows.items():
             named = dict(zip(self.schema.key_columns, key, strict=True))
             yield StoredState(named, *row)
@@ -120,19 +121,19 @@ class Replica:
     # --- writing -------------------------------------------------------------------------------
 
     def restore(self, state: StoredState) -> None:
-        """Go on with a row as ``states``, here or of a scan, gave it."""
+        """Restore a row from ``states`` of a replica or a table."""
         key = tuple(state.key[name] for name in self.schema.key_columns)
         self._rows[key] = _Row(*state[1:])
 
     def resolved(self, timestamp_ms: int) -> None:
-        """Everything up to a mark's time has been given to ``apply``."""
+        """All changes up to the time of a mark have been applied."""
         self.resolved_ms = max(self.resolved_ms, timestamp_ms)
 
     def apply(self, change: Change) -> bool:
-        """Take one change; False: it was there before.
+        """Apply one change; False: a duplicate.
 
-        Raises: ChangeMissing: a change of the row before this one never came; ChangeContradicts:
-                it cannot follow what is known of the row. Nothing of it is applied.
+        Raises: ChangeMissing: an earlier change of the row is missing; ChangeContradicts: it
+                cannot follow the known state of the row. Nothing is applied.
         """
         key = self._identity(change.key)
         row = self._rows.get(key) or _Row(None, 0, self._first)
@@ -143,8 +144,8 @@ class Replica:
             return False
         if change.sequence and row.sequence != _UNKNOWN and change.sequence != row.sequence + 1:
             raise ChangeMissing(
-                f"{_named(change)}: the change before it is {row.sequence}, those between never "
-                "came; begin anew with a scan"
+                f"{_named(change)}: changes are missing after change {row.sequence}; start a new "
+                "replica from a scan"
             )
         misfit = self._misfit(row, change)
         if misfit and self._strict:
@@ -157,13 +158,13 @@ class Replica:
         self.counters.misfits += bool(misfit)
         if change.timestamp_ms <= self.resolved_ms:
             self.counters.late += 1
-            _LOG.warning("%s came after the mark %d", _named(change), self.resolved_ms)
+            _LOG.warning("late change: %s arrived after mark %d", _named(change), self.resolved_ms)
         return True
 
     # --- rules ---------------------------------------------------------------------------------
 
     def _is_new_life(self, row: _Row, change: Change) -> bool:
-        """A table forgets a row long after its end; whoever puts it then begins with change 1."""
+        """A table purges a row long after its deletion; a later put starts with change 1."""
         begins = change.sequence == 1 and change.timestamp_ms > row.timestamp_ms > 0
         return begins and self._alive(row, change.timestamp_ms) is None
 
@@ -189,13 +190,15 @@ class Replica:
         before = self._alive(row, change.timestamp_ms)
         if change.kind is ChangeKind.DELETE:
             if before is None and self._exact:
-                raise ChangeContradicts(f"{_named(change)} removes columns of no row")
+                raise ChangeContradicts(
+                    f"{_named(change)} removes columns of a row that does not exist"
+                )
             return {n: v for n, v in (before or plain_row(change.key)).items()
                     if n not in change.columns}  # fmt: skip
         return _written(before or plain_row(change.key), change.columns)
 
     def _misfit(self, row: _Row, change: Change) -> str:
-        """Why an increment's amounts do not give what it tells; empty if they do."""
+        """Why the amounts of an increment do not match its results; empty if they do."""
         if not self._exact or not change.amounts or change.kind is not ChangeKind.INCREMENT:
             return ""
         before = self._alive(row, change.timestamp_ms) or {}
@@ -205,7 +208,7 @@ class Replica:
             if not (isinstance(old, int) and isinstance(added, int)):
                 return f"{_named(change)} cannot be added to {name} = {old!r}"
             if old + added != new:
-                text = f"adds {added} to {name} = {old} and says that this makes {new!r}"
+                text = f"adds {added} to {name} = {old} with the result {new!r}"
                 return f"{_named(change)} {text}"
         return ""
 
@@ -220,7 +223,7 @@ class Replica:
 
 
 def _written(before: Row, columns: Columns) -> Row:
-    """Null is stored as no value at all."""
+    """A null value removes the column."""
     return {n: v for n, v in (before | plain_row(columns)).items() if v is not None}
 
 

@@ -1,7 +1,7 @@
-"""Plain Python values of tables: what a column's type makes of them, and back.
+"""Converts plain Python values to the column types of a table, and back.
 
-A plain value is bool, int, float, str, bytes, a set, list or tuple of one of them, or None. An int
-takes the type of its column, which the schema tells; a ``Datum`` says its type itself.
+A plain value is a bool, int, float, str, bytes, a set, list or tuple of these, or None. It is
+converted to the type of its column in the schema; a ``Datum`` carries its own type.
 """
 
 import math
@@ -12,10 +12,10 @@ from opentalos.model.datum import Columns, DataType, Datum, Scalar
 from opentalos.model.errors import ValidationFailed
 
 Plain = bool | int | float | str | bytes | tuple[Scalar, ...] | None
-Given = Any  # a plain value, a Datum, or a set or list; dict literals have no closer type
+Given = Any  # a plain value or a Datum; dict literals have no narrower type
 Row = dict[str, Plain]  # plain values by column
 
-_SETS_FROM: Final = DataType.BOOL_SET.value  # a set's type is its items' type plus 99
+_SETS_FROM: Final = DataType.BOOL_SET.value  # the type of a set is that of its items plus 99
 _SET_STEP: Final = DataType.BOOL_SET.value - DataType.BOOL.value
 _BITS: Final = {DataType.INT8: 8, DataType.INT16: 16, DataType.INT32: 32, DataType.INT64: 64}
 _FLOATS: Final = (DataType.FLOAT, DataType.DOUBLE)
@@ -28,15 +28,15 @@ def plain_row(columns: Columns) -> Row:
 
 
 def typed_columns(types: Mapping[str, DataType], values: Mapping[str, Given]) -> dict[str, Datum]:
-    """Values with the types of their columns.
+    """Convert values to the types of their columns.
 
-    Raises: ValidationFailed: not done: no such column, or a value that its type cannot hold.
+    Raises: ValidationFailed: no such column, or the type cannot hold the value; not done.
     """
     return {name: typed(types, name, value) for name, value in values.items()}
 
 
 def typed(types: Mapping[str, DataType], name: str, value: Given) -> Datum:
-    """One value with the type of its column. Raises: ValidationFailed."""
+    """Convert a value to the type of its column. Raises: ValidationFailed."""
     if isinstance(value, Datum):
         return value
     kind = types.get(name)
@@ -47,7 +47,7 @@ def typed(types: Mapping[str, DataType], name: str, value: Given) -> Datum:
     if kind < _SETS_FROM:
         return Datum(kind, _scalar(kind, name, value))
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise ValidationFailed(f"column {name!r} is {kind.name}, not {value!r}")
+        raise ValidationFailed(f"column {name!r} of type {kind.name} cannot hold {value!r}")
     item = DataType(kind - _SET_STEP)
     return Datum(kind, tuple(sorted({_scalar(item, name, member) for member in value})))
 
@@ -69,11 +69,11 @@ def _scalar(kind: DataType, name: str, value: Any) -> Scalar:
             return value
     elif isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    raise ValidationFailed(f"column {name!r} is {kind.name}, which cannot hold {value!r}")
+    raise ValidationFailed(f"column {name!r} of type {kind.name} cannot hold {value!r}")
 
 
 def _is_text(value: str) -> bool:
-    """Whether it can be sent: a half of a surrogate pair cannot."""
+    """Whether it is valid Unicode: a lone surrogate is not."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -87,5 +87,5 @@ def _number(kind: DataType, name: str, value: float) -> float:
     except OverflowError:
         number = math.inf if value > 0 else -math.inf
     if kind is DataType.FLOAT and math.isfinite(number) and abs(number) > _FLOAT_MAX:
-        raise ValidationFailed(f"column {name!r} is FLOAT, which cannot hold {value!r}")
+        raise ValidationFailed(f"column {name!r} of type FLOAT cannot hold {value!r}")
     return number

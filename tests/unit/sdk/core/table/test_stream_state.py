@@ -139,7 +139,7 @@ def test_a_missing_change_is_named_and_nothing_is_applied(view: StreamView) -> N
     changes = [table.put("a", n=1), table.put("a", n=2), table.put("a", n=3)]
     replica = Replica(SCHEMA, view)
     replica.apply(told(changes[0], view))
-    with pytest.raises(ChangeMissing, match="change 3 of row id='a': the change before it is 1"):
+    with pytest.raises(ChangeMissing, match="change 3 of row id='a': changes are missing after"):
         replica.apply(told(changes[2], view))
     assert replica.get({"id": "a"}) == {"id": "a", "n": 1}
     assert replica.apply(told(changes[1], view))
@@ -150,7 +150,7 @@ def test_the_first_change_of_a_complete_stream_is_the_rows_first() -> None:
     table = ModelTable()
     table.put("a", n=1)
     second = table.put("a", text="x")
-    with pytest.raises(ChangeMissing, match="the change before it is 0"):
+    with pytest.raises(ChangeMissing, match="changes are missing after change 0"):
         Replica(SCHEMA, StreamView.MUTATE_LOG).apply(second)
     late = Replica(SCHEMA, StreamView.RECORD_IMAGE, complete=False)
     assert late.apply(told(second, StreamView.RECORD_IMAGE))
@@ -212,7 +212,7 @@ def test_columns_of_no_row_cannot_be_removed() -> None:
     table.put("a", n=1)
     wrong = table.remove("a", "n")
     assert wrong is not None
-    with pytest.raises(ChangeContradicts, match="removes columns of no row"):
+    with pytest.raises(ChangeContradicts, match="removes columns of a row that does not exist"):
         Replica(SCHEMA, StreamView.MUTATE_LOG).apply(wrong._replace(sequence=1))
 
 
