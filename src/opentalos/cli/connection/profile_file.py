@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import tomllib
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +21,8 @@ def profiles_path() -> Path:
 
 def load_profiles(path: Path) -> dict[str, Any]:
     """The parsed file; empty if it does not exist. Raises: ConfigError."""
+    import tomllib  # slow to import; --help does not need it
+
     try:
         found = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:

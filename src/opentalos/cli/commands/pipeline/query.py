@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from opentalos.cli.input.pairs import pair_of
 from opentalos.cli.input.pipelines_home import with_pipelines_home
 from opentalos.cli.input.times import TIME_HELP, as_time, parse_span, time_text, unix_ms
 from opentalos.cli.output.formats import Output, with_format
@@ -227,9 +228,7 @@ def _filters(wheres: Sequence[str]) -> "tuple[Filter, ...]":
 
     values: dict[str, list[str]] = {}
     for text in wheres:
-        column, equals, value = text.partition("=")
-        if not column or not equals:
-            raise click.BadParameter(f"{text!r} is not COLUMN=VALUE", param_hint="--where")
+        column, value = pair_of(text, "--where", "COLUMN=VALUE")
         values.setdefault(column, []).append(value)
     return tuple(Filter(column, tuple(found)) for column, found in values.items())
 

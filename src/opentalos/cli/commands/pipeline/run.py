@@ -9,6 +9,7 @@ import click
 
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.input.pairs import pair_of
 from opentalos.cli.input.pipelines_home import with_pipelines_home
 from opentalos.cli.output.formats import Output, with_format
 
@@ -214,7 +215,7 @@ def _plan(given: dict[str, Any], *, supervised: bool) -> "RunPlan":
 
     server: ServerOptions = given["server"]
     config = server.config()
-    conf = dict(_pair(text) for text in given["conf"])
+    conf = dict(pair_of(text, "--conf", "NAME=VALUE") for text in given["conf"])
     if given["verbose"]:
         conf.setdefault("spark.log.level", "WARN")
     return RunPlan(
@@ -235,13 +236,6 @@ def _plan(given: dict[str, Any], *, supervised: bool) -> "RunPlan":
         conf=conf,
         supervised=supervised,
     )
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise click.UsageError(f"--conf {text!r} is not NAME=VALUE")
-    return name, value
 
 
 def _printer(form: str) -> "Callable[[Event], None]":

@@ -11,6 +11,7 @@ from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
 from opentalos.cli.counts import counted
 from opentalos.cli.input.confirm import confirm, with_yes
+from opentalos.cli.input.pairs import pair_of
 from opentalos.cli.input.times import TIME_HELP, as_time, time_text, unix_ms
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.renamed import add_former_name
@@ -245,7 +246,4 @@ def offsets(topic: str, time: datetime | None, output: Output, server: ServerOpt
 
 
 def _attribute(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--attribute")
-    return name, value
+    return pair_of(text, "--attribute", "KEY=VALUE")
