@@ -54,8 +54,8 @@ def test_requests_of_an_organisation_are_answered_at_once(
     )
     assert rejected["code"] == waiting["code"] == "QUOTA_AUTO_APPROVE_FAILED"
     assert "peaked at 30.0 MB/s" in rejected["text"]
-    assert "asked for 64; up to 13 would be granted at once" in rejected["text"]
+    assert "requested 64; up to 13 would be granted automatically" in rejected["text"]
     assert (rejected["approved"], rejected["pending"]) == (2, [])
-    assert "a person looks at it" in waiting["text"]
+    assert "requires manual approval" in waiting["text"]
     assert (waiting["approved"], waiting["pending"]) == (2, [14])
     assert granted == {"total": 9, "approved": 9, "pending": []}

@@ -1,7 +1,7 @@
-"""I/O threads of our own: a queue in, a deque out, and threads that hang are replaced.
+"""I/O threads: a queue in, a deque out; hanging threads are replaced.
 
-An executor costs a future, a lock and a wake-up of the loop per job; a group commit pays for that
-in latency. Source: docs/internals/hot-path.md#rule-3.
+An executor costs a future, a lock and a wake-up of the loop per job, which adds latency to a group
+commit. Source: docs/internals/hot-path.md#rule-3.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Finished = Callable[[Any, BaseException | None, float], None]  # result, error, seconds; on the loop
 
-SLOW_JOB_S = 0.002  # mean above it: threads wait for the store and not for each other
-GROWTH_FACTOR = 4  # so many times the threads while the store is slow
-STALL_S = 0.015  # a job longer than this no longer counts on its thread coming back
-HANG_S = 0.05  # a job longer than this hangs; its file gets other threads than the rest
+SLOW_JOB_S = 0.002  # mean job time above which threads wait for the store, not for each other
+GROWTH_FACTOR = 4  # factor of threads while the store is slow
+STALL_S = 0.015  # a longer job is stalled; another thread replaces its thread
+HANG_S = 0.05  # a longer job hangs; its file gets separate threads
 _MEAN_WEIGHT = 0.1  # of the newest job in the running mean of job times
 _log = logging.getLogger(__name__)
 _Job = tuple[Callable[..., Any], tuple[Any, ...], Finished]
@@ -39,13 +39,12 @@ class _Slot:
 
 
 class IoThreads:
-    """A few daemon threads that run blocking jobs in the order submitted.
+    """A few daemon threads that run blocking jobs in the order of submission.
 
-    A job that hangs takes its thread out of the count and another one is started, up to
-    ``threads_max`` in all; when its job ends it counts again, and one too many leaves. While jobs
-    are slow on average the count grows and none leaves, because then threads wait for the store and
-    not for the interpreter: starting one makes the loop wait for it.
-    All methods belong to one event loop, the one that submits first.
+    A thread whose job stalls no longer counts and is replaced, up to ``threads_max`` threads in
+    total; it counts again when its job ends, and a surplus thread exits. While jobs are slow on
+    average, the number of threads grows and none exits, since they wait for the store and not for
+    the interpreter. All methods belong to one event loop, the one that submits first.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class IoThreads:
     ) -> None:
         self._name, self._threads = name, threads
         self._unwanted = unwanted  # gets results whose caller was cancelled
-        self._leave = leave  # called on a thread as the last thing it does
+        self._leave = leave  # called on a thread before it exits
         self._threads_kept = threads if threads_kept is None else threads_kept
         self._threads_max = max(threads, threads_max)
         self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
@@ -119,11 +118,11 @@ class IoThreads:
     async def close(self, *, deadline_s: float) -> bool:
         """Finish what was submitted, then end the threads.
 
-        Returns: False: a job still hangs after the deadline; whoever awaits it gets OutcomeUnknown.
+        Returns: False: a job still hangs after the deadline; its caller gets OutcomeUnknown.
         """
         self._closed = True
         self._all_left = asyncio.Event()
-        for _ in self._slots:  # also those told before: a token too many harms nobody
+        for _ in self._slots:  # also for exiting threads; a surplus token is harmless
             self._leaving += 1
             self._inbox.put(None)
         if not self._slots:
@@ -132,7 +131,10 @@ class IoThreads:
             async with asyncio.timeout(deadline_s):
                 await self._all_left.wait()
         except TimeoutError:
-            _log.warning("%s: %d jobs still hang at close", self._name, self._in_flight)
+            _log.warning(
+                "closing I/O threads with hanging jobs",
+                extra={"threads": self._name, "jobs": self._in_flight},
+            )
         if self._stall_timer is not None:
             self._stall_timer.cancel()
         for future in self._waiting:
@@ -155,7 +157,7 @@ class IoThreads:
         threading.Thread(target=self._serve, args=(slot,), name=name, daemon=True).start()
 
     def _look_for_stalls(self) -> None:
-        """Replace threads that do not come back, one for each job that waits behind them."""
+        """Replace stalled threads, one for each waiting job."""
         now_s = monotonic()
         self._stall_timer = None
         newly_stalled = [
@@ -174,7 +176,7 @@ class IoThreads:
             self._stall_timer = self._loop.call_later(STALL_S / 2, self._look_for_stalls)
 
     def _serve(self, slot: _Slot) -> None:
-        """A thread's life. No reference to a job is kept while idle: it holds message bytes."""
+        """A thread's loop. An idle thread keeps no reference to a job, which has message bytes."""
         outbox = self._outbox
         assert outbox is not None
         while (job := self._inbox.get()) is not None:
@@ -182,7 +184,7 @@ class IoThreads:
             started_s = slot.started_s = monotonic()
             try:
                 result, error = work(*args), None
-            except BaseException as caught:  # the thread's root; the submitter gets it
+            except BaseException as caught:  # the thread's root; passed to the submitter
                 result, error = None, caught
             slot.started_s = 0.0
             outbox.post(self._done, slot, finished, (result, error, monotonic() - started_s))

@@ -1,4 +1,4 @@
-"""Which Java runs what needs one: the backends' daemons, the jobs on Spark."""
+"""Finds the Java runtime for the backends' daemons and for Spark."""
 
 import os
 import re
@@ -38,8 +38,8 @@ def find_java() -> Path:
         found = _of_the_wheel()
     if found is None:
         raise ConfigError(f"no java found; need Java {JAVA_MIN} or newer; {_REMEDY}")
-    told = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_S)
-    version = re.search(r'version "(\d+)', told.stderr + told.stdout)
+    done = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_S)
+    version = re.search(r'version "(\d+)', done.stderr + done.stdout)
     if version is None or int(version[1]) < JAVA_MIN:
         said = version[1] if version else "unknown"
         raise ConfigError(f"{found} is Java {said}; need {JAVA_MIN} or newer; {_REMEDY}")

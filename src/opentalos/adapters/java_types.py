@@ -39,7 +39,7 @@ class JavaTypes:
         self._called, self._class = called, jpype.JClass
         self._arrays = jpype.JClass("java.util.Arrays")
         self._given: set[str] = set()  # classes by name, which may be constructed
-        self._known: set[str] = set()  # types whose methods were looked at
+        self._known: set[str] = set()  # types whose methods were inspected
         self._made: set[str] = set()  # parameter types
 
     def __call__(self, name: str) -> Any:

@@ -138,7 +138,7 @@ def _start(jpype: Any, limits: JvmLimits, class_path: list[str], logging_file: P
 def _check_class_origin(jpype: Any) -> None:
     try:
         owner = jpype.JClass("org.apache.hadoop.conf.Configuration").class_
-    except TypeError as error:  # somebody else started the JVM, without our class path
+    except TypeError as error:  # another library started the JVM, without our class path
         raise ConfigError("the running JVM has no Hadoop classes on its class path") from error
     origin = str(owner.getProtectionDomain().getCodeSource().getLocation())
     if "hadoop-client-api" not in origin:

@@ -1,4 +1,4 @@
-"""The way back from adapter threads to the loop: a deque, and one wake-up per burst."""
+"""Passes results of adapter threads to the loop: a deque, and one wake-up per burst."""
 
 import asyncio
 import logging
@@ -27,8 +27,8 @@ class LoopOutbox:
             self._woken = True
             try:
                 self._loop.call_soon_threadsafe(self._drain)
-            except RuntimeError:  # the loop was closed under a hanging job: nobody waits any more
-                _log.debug("a job ended after its loop")
+            except RuntimeError:  # the loop closed while the job hung; no caller is left
+                _log.debug("a job ended after its loop was closed")
 
     def _drain(self) -> None:
         # Lowered first: what comes in after the loop below saw an empty deque must wake again.
@@ -39,4 +39,4 @@ class LoopOutbox:
             try:
                 call(*args)
             except Exception:  # one completion must not lose the others'
-                _log.exception("a completion failed")
+                _log.exception("completion of a job failed with an internal error")

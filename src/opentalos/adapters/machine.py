@@ -1,4 +1,4 @@
-"""What psutil tells of this process and of the machine; blocking, some of it on a file system."""
+"""Figures of this process and of the machine by psutil; blocking, partly on a file system."""
 
 import socket
 from pathlib import Path
@@ -11,7 +11,7 @@ _LOOPBACK: Final = "lo"
 
 
 class ProcessUse(NamedTuple):
-    """This process. ``cpu_ms``: ever, all threads."""
+    """Use by this process. ``cpu_ms``: of all threads since the start."""
 
     cpu_ms: float
     memory_bytes: int
@@ -32,13 +32,13 @@ class MachineUse(NamedTuple):
 
 
 class ProcessMeter:
-    """Reads one process again and again."""
+    """Reads figures of this process."""
 
     def __init__(self) -> None:
         self._process = psutil.Process()
 
     def look(self) -> ProcessUse:
-        """What it uses now."""
+        """The current use."""
         with self._process.oneshot():
             times = self._process.cpu_times()
             return ProcessUse(
@@ -48,7 +48,7 @@ class ProcessMeter:
 
 
 def machine_name() -> str:
-    """What the machine calls itself."""
+    """The machine's host name."""
     return socket.gethostname()
 
 
@@ -59,7 +59,7 @@ def space_of(path: Path) -> DiskSpace:
 
 
 def look_at_machine() -> MachineUse:
-    """What the whole machine uses now; what the system does not tell is left out."""
+    """The current use of the machine, without figures that the system does not have."""
     cpu, memory = psutil.cpu_times(), psutil.virtual_memory()
     steal_s = getattr(cpu, "steal", 0.0)
     idle_s = cpu.idle + getattr(cpu, "iowait", 0.0) + steal_s
@@ -107,13 +107,13 @@ def _network_counters() -> dict[str, float]:
 def _fullest_disk() -> dict[str, float]:
     spaces: list[DiskSpace] = []
     parts = psutil.disk_partitions()
-    # What nobody can write to, such as the image of a package, is always full.
-    places = {one.mountpoint for one in parts if "ro" not in one.opts.split(",")} or {"/"}
+    # Read-only file systems, such as images of packages, are always full.
+    places = {part.mountpoint for part in parts if "ro" not in part.opts.split(",")} or {"/"}
     for place in places:
         try:
             spaces.append(space_of(Path(place)))
         except OSError:
-            continue  # a file system that answers nobody
+            continue  # an unreachable file system
     spaces = [space for space in spaces if space.total_bytes]
     if not spaces:
         return {}

@@ -70,8 +70,8 @@ def only_clears(mutation: RowMutation) -> bool:
 def next_version(current: RowState, mutation: RowMutation) -> int | None:
     """The row's version after the mutation; None: this very write was applied before.
 
-    The write id is looked at first: a repeat of the last write finds its own version and not the
-    one it expected. Of ``current`` the cells are not looked at.
+    The write id is checked first: a repeat of the last write finds its own version and not the
+    expected one. The cells of ``current`` are not used.
 
     Raises: VersionConflict: not done.
     """

@@ -21,7 +21,7 @@ class AesGcmSecretBox:
 
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
-            raise ConfigError(f"the server key has {len(key)} bytes, need {KEY_BYTES}")
+            raise ConfigError(f"the server key has {len(key)} bytes; it must have {KEY_BYTES}")
         self._cipher = AESGCM(key)
 
     def seal(self, secret: bytes, name: str) -> bytes:
@@ -35,7 +35,7 @@ class AesGcmSecretBox:
         Raises: ConfigError: another server key, another name or damaged bytes; NewerFormat.
         """
         if not sealed or len(sealed) < 1 + _NONCE_BYTES + _TAG_BYTES:
-            raise ConfigError(f"the stored secret of {name} is cut short")
+            raise ConfigError(f"the stored secret of {name} is truncated; restore it from a backup")
         if sealed[0] != _VERSION:
             raise NewerFormat(f"the stored secret of {name} has format {sealed[0]}, not {_VERSION}")
         nonce, body = sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
@@ -43,6 +43,7 @@ class AesGcmSecretBox:
             return self._cipher.decrypt(nonce, body, name.encode())
         except InvalidTag as error:
             raise ConfigError(
-                f"the stored secret of {name} does not open: the server key is another, "
-                "or the record is damaged"
+                f"cannot decrypt the stored secret of {name}: the server key is a different one, "
+                "or "
+                "the record is damaged; check DATA/server.key or [cluster] key_file"
             ) from error

@@ -1,4 +1,4 @@
-"""TLS contexts from the files of [tls], and when those changed; reads off the loop."""
+"""Loads TLS contexts from the files of [tls] and detects changes; reads off the loop."""
 
 import asyncio
 import ssl
@@ -21,7 +21,7 @@ Stamp = Sequence[tuple[int, ...] | None]  # inode, change time and size by file;
 
 @dataclass(frozen=True, slots=True)
 class LoadedTls:
-    """What the files hold."""
+    """The contents of the files."""
 
     server: ssl.SSLContext | None  # None: the port is plain
     client: ssl.SSLContext  # for connections to other servers
@@ -63,7 +63,7 @@ async def stamp_aside(settings: TlsSettings) -> Stamp:
 
 
 def stamp(settings: TlsSettings) -> Stamp:
-    """What tells whether a file was changed, written anew, or replaced by a link to another."""
+    """The identity of the files, which differs after a change, a rewrite or a new link."""
     found: list[tuple[int, ...] | None] = []
     for key in _KEYS:
         path = getattr(settings, key)
@@ -82,7 +82,7 @@ def _read(key: str, path: str) -> bytes:
     except OSError as error:
         raise ConfigError(f"[tls] {key}: cannot read {path}: {error.strerror}") from error
     if len(content) > FILE_BYTES_MAX:
-        raise ConfigError(f"[tls] {key}: {path} is larger than {FILE_BYTES_MAX} bytes")
+        raise ConfigError(f"[tls] {key}: {path} is larger than {FILE_BYTES_MAX:,} bytes")
     return content
 
 
@@ -90,7 +90,7 @@ def _certificates(key: str, path: str) -> Sequence[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(_read(key, path))
     except ValueError as error:
-        raise ConfigError(f"[tls] {key}: {path} holds no PEM certificate: {error}") from error
+        raise ConfigError(f"[tls] {key}: {path} has no valid PEM certificate: {error}") from error
 
 
 def _check_key(path: str) -> None:
@@ -99,7 +99,7 @@ def _check_key(path: str) -> None:
     except TypeError as error:
         raise ConfigError(f"[tls] key_file: {path} has a pass phrase; remove it") from error
     except ValueError as error:
-        raise ConfigError(f"[tls] key_file: {path} holds no PEM private key") from error
+        raise ConfigError(f"[tls] key_file: {path} has no valid PEM private key") from error
 
 
 def _show(context: ssl.SSLContext, settings: TlsSettings) -> None:
@@ -114,4 +114,6 @@ def _show(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 def _trust(context: ssl.SSLContext, key: str, path: str) -> None:
     found = _certificates(key, path)
-    context.load_verify_locations(cadata=b"".join(one.public_bytes(Encoding.DER) for one in found))
+    context.load_verify_locations(
+        cadata=b"".join(cert.public_bytes(Encoding.DER) for cert in found)
+    )

@@ -15,7 +15,7 @@ class ChangeKind(IntEnum):
 
 
 class StreamView(IntEnum):
-    """What a stream tells of a change. Source: docs/protocol/sds.md#streams."""
+    """Which parts of a change a stream publishes. Source: docs/protocol/sds.md#streams."""
 
     RECORD_IMAGE = 1
     MUTATE_LOG = 2
@@ -25,7 +25,7 @@ class StreamView(IntEnum):
 class Change(NamedTuple):
     """A unit mutation that succeeded. Key columns are in ``key`` alone.
 
-    A decoded change has only what its view tells: RECORD_IMAGE ``image``, MUTATE_LOG ``columns``
+    A decoded change has only the parts of its view: RECORD_IMAGE ``image``, MUTATE_LOG ``columns``
     and ``amounts``, KEYS_ONLY neither.
     """
 

@@ -30,7 +30,7 @@ class PayloadFormat(IntEnum):
 
 
 class PartitionKey(NamedTuple):
-    """Names a partition for ever: a recreated topic has another uuid."""
+    """Identifies a partition; a recreated topic has another uuid."""
 
     topic_uuid: str
     partition: int

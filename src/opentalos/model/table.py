@@ -115,7 +115,7 @@ class WhenFull(StrEnum):
     """What happens when the topic of a stream takes nothing for long.
 
     REFUSE: writes to the table are refused, so that no change is missing. GAP: the stream stops
-    and says since when it lacks changes; the table goes on.
+    and says since when it lacks changes; the table continues.
     """
 
     REFUSE = "refuse"

@@ -84,7 +84,7 @@ def test_usage_in_the_lake_decides_requests(
         [waiting] = admin.quotas.pending()
         assert waiting.total == 9
     [request] = call("GET", "quota-requests")["requests"]
-    assert "a person looks at it" in request["note"]
+    assert "requires manual approval" in request["note"]
 
 
 def test_projections_grow_old_where_metering_stands_still(

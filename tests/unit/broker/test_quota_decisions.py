@@ -65,7 +65,7 @@ async def test_an_exaggerated_request_is_rejected_and_stored_nowhere() -> None:
     async with world(quota=QUOTA, quota_approval=APPROVAL) as w:
         quotas = w.broker.partition_quotas
         await quotas.put_projections(ROOT, [projection()])
-        with pytest.raises(QuotaAutoApproveFailed, match=r"rejected: .* asked for 64; up to 13 wo"):
+        with pytest.raises(QuotaAutoApproveFailed, match=r"rejected: .* requested 64; up to 13 wo"):
             await quotas.auto_apply_quota(CAROL, asked(64))
         assert (in_force(w), quotas.list_pending_quota(ROOT).quotas) == (2, ())
         assert quotas.decided == {"approve": 0, "human": 0, "reject": 1}
@@ -74,11 +74,11 @@ async def test_an_exaggerated_request_is_rejected_and_stored_nowhere() -> None:
 async def test_what_numbers_cannot_decide_waits_with_its_reason() -> None:
     async with world(quota=QUOTA, quota_approval=APPROVAL) as w:
         quotas = w.broker.partition_quotas
-        with pytest.raises(QuotaAutoApproveFailed, match="the request waits: nothing is known"):
+        with pytest.raises(QuotaAutoApproveFailed, match="the request waits: the history of"):
             await quotas.auto_apply_quota(CAROL, asked(9))
         [waiting] = quotas.list_pending_quota(ROOT).quotas
         assert (waiting.total, waiting.reason) == (9, "sale")
-        assert "beyond 8 partitions a person looks at it" in waiting.note
+        assert "more than 8 partitions requires manual approval" in waiting.note
         await quotas.approve_request(ROOT, "CLacme", None)
         assert (in_force(w), quotas.list_pending_quota(ROOT).quotas) == (9, ())
         assert (await quotas.auto_apply_quota(CAROL, asked(9))).granted == 0

@@ -68,7 +68,7 @@ def test_the_shown_configuration_reads_back_as_itself() -> None:
             "[storage]\nmeta = 'zookeeper://z'\nrows = 'hbase://z/n'\nfiles_shared = true",
             "files_shared needs a path",
         ),
-        ("[cluster]\nname = 'a b'", "[cluster] invalid server name 'a b'"),
+        ("[cluster]\nname = 'a b'", '[cluster] invalid server name "a b"'),
         ("[cluster]\nstop_s = 30", "[cluster] need 5 <= stop_s < restart_s"),
         (
             f"{ON_HDFS}[hdfs]\nblock_bytes = 134217728",

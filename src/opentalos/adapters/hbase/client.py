@@ -305,7 +305,7 @@ class HbaseClient:
     # --- the rest -------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of HBase."""
+        """Close the connection to HBase."""
         with self._translating("close"):
             self._connection.close()
 

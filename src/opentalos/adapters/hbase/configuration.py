@@ -1,4 +1,4 @@
-"""What the Java client of HBase is told: the site's file, then the URL and our bounds."""
+"""Configuration of HBase's Java client: the site's file, then the URL and our limits."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Java exceptions of the HBase client, told apart by class and never by their text."""
+"""Maps Java exceptions of the HBase client to our errors, by class and never by text."""
 
 from collections.abc import Iterator
 from typing import Any

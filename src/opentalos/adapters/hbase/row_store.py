@@ -47,7 +47,7 @@ class HbaseRowStore:
     """RowStore on the tables of one namespace.
 
     Tries are repeated here until ``call_timeout_s``: the identical compare-and-set is harmless,
-    since the write id tells whether it was applied before.
+    since the write id shows whether it was applied before.
     """
 
     def __init__(self, client: HbaseClient, threads: IoThreads, limits: HbaseLimits) -> None:
@@ -115,7 +115,7 @@ class HbaseRowStore:
         return [outcome for part in outcomes for outcome in part]
 
     async def close(self) -> None:
-        """Finish calls under way and let go of HBase."""
+        """Finish calls under way and close the connection to HBase."""
         if self._closed:
             return
         self._closed = True
@@ -242,7 +242,7 @@ async def open_hbase_row_store(url: str, jvm: JvmLimits, limits: HbaseLimits) ->
     start_jvm(jvm, [] if conf_dir is None else [conf_dir])
     if not has_class(_CLIENT_CLASS):
         raise ConfigError(
-            "no HBase client in the JVM; get its jar with: talos backend fetch client"
+            "the JVM has no HBase client; get its jar with: talos backend fetch client"
         )
     threads = IoThreads("hbase", threads=limits.threads, leave=leave_thread)
     try:

@@ -1,4 +1,4 @@
-"""AppendFile on HDFS: one write and hflush or hsync per commit, then a look at the pipeline."""
+"""AppendFile on HDFS: one write and hflush or hsync per commit, then a check of the pipeline."""
 
 import asyncio
 import contextlib
@@ -10,6 +10,7 @@ from opentalos.adapters.hdfs.client import HdfsClient
 from opentalos.adapters.hdfs.commit_call import Sync
 from opentalos.adapters.hdfs.java_errors import lease_lost, text_of
 from opentalos.adapters.io_threads import IoThreads
+from opentalos.model.checks import plural
 from opentalos.model.errors import Fenced, NotFound, OutcomeUnknown, TalosError, WriterDead
 from opentalos.model.limits import HdfsLimits
 from opentalos.model.message import Durability
@@ -17,7 +18,7 @@ from opentalos.model.message import Durability
 
 @dataclass(frozen=True, slots=True)
 class WriterContext:
-    """What the open files of one store share."""
+    """Shared state of the open files of one store."""
 
     client: HdfsClient
     limits: HdfsLimits
@@ -26,14 +27,15 @@ class WriterContext:
 
 
 class HdfsAppendFile:
-    """A file open for writing. It counts as dead from a call's start until that call succeeded.
+    """A file open for writing. It is dead from the start of a call until that call succeeds.
 
-    HDFS refuses a writer whose lease was recovered: the DataNodes have finished the block and the
-    NameNode gives it no other. So fencing needs no look of our own after a commit.
+    HDFS rejects a writer whose lease was recovered: the DataNodes have finalized the block and the
+    NameNode allocates no further one. So fencing needs no check of ours after a commit
+    (promise I2).
 
     A commit that reached fewer DataNodes than ``replicas_min`` is OutcomeUnknown: its bytes are in
-    the file, but not as safe as promised. The log then goes on in a new file with a new pipeline;
-    while that one is too small as well, its first commit fails and nothing is acknowledged.
+    the file, but not as safe as promised. The log then continues in a new file with a new
+    pipeline; if that has too few DataNodes as well, nothing is acknowledged.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class HdfsAppendFile:
         return await self._run(self._context.limits.commit_timeout_s, self._write, chunks)
 
     async def close(self) -> int:
-        """Make the file immutable, all of it on disk; see the port."""
+        """Make the file immutable and durable on disk; see the port."""
         if self._closed and self._dead is None:
             return self._length
         length = await self._run(self._context.limits.call_timeout_s, self._finish)
@@ -68,7 +70,7 @@ class HdfsAppendFile:
         return length
 
     def abandon(self, error: TalosError) -> None:
-        """End the file's life at once, because its store closes; wakes whoever waits."""
+        """Close the file at once, because its store closes; wakes waiting callers."""
         if self._dead is None:
             self._dead = error
         if self._call is not None and not self._call.done():
@@ -94,13 +96,13 @@ class HdfsAppendFile:
             if call.cancelled() or call.exception() is not None:
                 text = f"{self._name}: HDFS did not answer within {timeout_s} s"
                 raise OutcomeUnknown(text) from error
-            length = call.result()  # HDFS was in time; it was the loop that was late
+            length = call.result()  # HDFS was in time; the loop was late
         self._dead = None
         self._length = length
         return length
 
     def _finished(self, length: int, error: BaseException | None, _seconds: float) -> None:
-        """On the loop, when the thread is done with the stream."""
+        """On the loop, after the thread has finished with the stream."""
         call, self._call = self._call, None
         assert call is not None
         if error is None and not call.done():
@@ -116,9 +118,11 @@ class HdfsAppendFile:
         self._release()
 
     def _release(self) -> None:
-        """Let the Java client forget a dead stream; how the file ends does not matter."""
+        """Close a dead stream in the Java client; recovery determines the file's end."""
         self._on_release(self)
-        with contextlib.suppress(TalosError):  # the threads have ended: the client closes the rest
+        with contextlib.suppress(
+            TalosError
+        ):  # the threads have ended; the client closes the stream
             self._context.others.submit(self._stream.close, (), _ignore)
 
     # --- on I/O threads -------------------------------------------------------------------------
@@ -132,15 +136,16 @@ class HdfsAppendFile:
         self._replicas = replicas
         if replicas < self._context.limits.replicas_min:
             raise WriterDead(
-                f"{self._name}: written to {replicas} DataNodes, "
-                f"replicas_min is {self._context.limits.replicas_min}"
+                f"{self._name}: a commit reached {replicas} {plural('DataNode', replicas)}, but "
+                f"[hdfs] replicas_min is {self._context.limits.replicas_min}"
             )
         return self._length + sum(map(len, chunks))
 
     def _how(self) -> Sync:
-        """A single DataNode whose recovery interrupts a busy writer can refuse every later one,
-        so that the file stays open for good. There, and before the pipeline is known, the NameNode
-        is told the length: it refuses as soon as the lease is taken, before that recovery starts.
+        """How to sync. If the recovery of a single DataNode interrupts a busy writer, the DataNode
+        can reject every later recovery, so that the file stays open permanently. In that case, and
+        while the pipeline is unknown, the commit also reports the length to the NameNode, which
+        rejects it as soon as the lease is recovered, before that recovery starts.
         """
         if self._replicas <= 1:
             return Sync.SYNC_LENGTH
@@ -159,7 +164,7 @@ class HdfsAppendFile:
         return Fenced(text) if fenced else WriterDead(text)
 
     def _finish(self) -> int:
-        """SYNC_BLOCK puts every block on disk when it ends, whatever the commits promised."""
+        """SYNC_BLOCK makes every block durable when it is finalized, also for flushed files."""
         client = self._context.client
         try:
             self._stream.close()
@@ -169,4 +174,4 @@ class HdfsAppendFile:
 
 
 def _ignore(_result: object, _error: BaseException | None, _seconds: float) -> None:
-    """The file is dead; recovery finds what is in it."""
+    """The file is dead; recovery finds its contents."""

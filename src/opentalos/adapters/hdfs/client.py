@@ -30,7 +30,7 @@ class OpenStream:
 
 
 class Reader(OpenStream):
-    """An input stream with what it knew of the file when it was opened."""
+    """An input stream, with the state of the file when it was opened."""
 
     __slots__ = ("file_id", "final", "length", "users")
 
@@ -42,7 +42,7 @@ class Reader(OpenStream):
 
 
 class ReadPlace(NamedTuple):
-    """What a read wants; ``fresh``: its reader was opened for it."""
+    """A requested range; ``fresh``: the reader was opened for this read."""
 
     path: str
     position: int
@@ -81,11 +81,11 @@ class HdfsClient:
             self._fs = classes.ready(file_system)
 
     def full_name(self, path: str) -> str:
-        """How HDFS's own tools name the file."""
+        """The file's name in HDFS tools."""
         return f"{self._location.root}/{path}"
 
     def make_root(self) -> None:
-        """Make the store's folder if it is missing. Raises: ConfigError: it cannot be used."""
+        """Create the store's folder if it is missing. Raises: ConfigError: it cannot be used."""
         root = self._path(self._location.root or "/")
         name = f"{self._location.uri}{root}"
         try:
@@ -117,8 +117,8 @@ class HdfsClient:
             return OpenStream(stream)
 
     def recover(self, path: str) -> int | None:
-        """Take the file from its writer. Returns: its length if it is closed. Raises: NotFound."""
-        with self._translating(path):  # asking again is harmless
+        """Start the lease recovery. Returns: the length if the file is closed. Raises: NotFound."""
+        with self._translating(path):  # idempotent
             closed = bool(self._fs.recoverLease(self._java_path(path)))
             return self._length(path) if closed else None
 
@@ -140,8 +140,8 @@ class HdfsClient:
             return Reader(self._fs.open(java_path), file_id, final=final)
 
     def read(self, reader: Reader, place: ReadPlace) -> bytes | None:
-        """Bytes of the file; None: the reader is out of date, because the file grew or is another
-        one of that name. Raises: NotFound."""
+        """Bytes of the file; None: the reader is stale, because the file grew or was replaced.
+        Raises: NotFound."""
         path, position, bytes_max, fresh = place
         with self._translating(path):
             if not fresh:
@@ -200,7 +200,7 @@ class HdfsClient:
         return remaining // self._limits.replication
 
     def close(self) -> None:
-        """Close what is open and let go of the NameNode."""
+        """Close all streams and the connection to the NameNode."""
         with self._translating(self._location.uri):
             self._fs.close()
 

@@ -1,4 +1,4 @@
-"""What the Java client is told: the site's files, then what a message log needs."""
+"""Configuration of HDFS's Java client: the site's files, then the settings of a message log."""
 
 import re
 from dataclasses import dataclass
@@ -55,11 +55,11 @@ def client_keys(limits: HdfsLimits) -> dict[str, str]:
         # Otherwise close() of nearly every written file waits 400 ms. With ten tries up to 10 s.
         "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
         "dfs.client.block.write.locateFollowingBlock.retries": "10",
-        # A writer goes on with the DataNodes that are left; replicas_min says how few may be left.
+        # A writer continues with the remaining DataNodes; replicas_min is the smallest number.
         "dfs.client.block.write.replace-datanode-on-failure.enable": "true",
         "dfs.client.block.write.replace-datanode-on-failure.policy": "DEFAULT",
         "dfs.client.block.write.replace-datanode-on-failure.best-effort": "true",
-        # A NameNode that cannot be reached is told at once; who called decides about another try.
+        # Report an unreachable NameNode at once; the caller decides about retries.
         "ipc.client.connect.max.retries": "1",
         "ipc.client.connect.max.retries.on.timeouts": "1",
         "ipc.client.connect.retry.interval": "200",

@@ -1,4 +1,4 @@
-"""Endings: waits for the lease recoveries of many files with one look at all of them.
+"""Endings: waits for the lease recoveries of many files with one poll for all of them.
 
 After a take-over a thousand files may wait at the same time. One job for each look at each file
 would keep threads, loop and interpreter busy for longer than the DataNodes need.

@@ -29,12 +29,12 @@ from opentalos.model.message import Durability
 T = TypeVar("T")
 
 OTHER_THREADS = 4  # for reads and NameNode calls, so that commits do not wait for them
-THREADS_GROWTH = 4  # so many times the threads while calls hang or HDFS is slow
+THREADS_GROWTH = 4  # growth of the threads while calls hang or HDFS is slow
 READERS_MAX = 128  # input streams kept open
 CLOSE_S = 2.0  # for calls under way when the store closes; a server has 5 s to end
-DELETE_FENCE_S = 10.0  # a file that is still open is taken from its writer before it is deleted
-# A recovery whose DataNode died or whose NameNode restarted needs to be asked for again; the
-# NameNode ignores it while one is under way.
+DELETE_FENCE_S = 10.0  # an open file is fenced before it is deleted
+# A recovery must be requested again if its DataNode died or its NameNode restarted; the NameNode
+# ignores requests while one is under way.
 REISSUE_S = 5.0
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class HdfsFileStore:
         self._endings = Endings(lambda paths: self._run(paths[0], final_lengths, client, paths))
 
     async def create(self, path: str, *, durability: Durability) -> HdfsAppendFile:
-        """Make a new file, its entry in the NameNode's journal; see the port."""
+        """Create a file, with its entry in the NameNode's journal; see the port."""
         check_file_path(path)
         opened = await self._run(path, self._client.create, path, changes=True)
         file = HdfsAppendFile(
@@ -130,7 +130,7 @@ class HdfsFileStore:
         return await self._run("space", self._client.space)
 
     async def close(self) -> None:
-        """Refuse new calls, let those under way end for a bounded time, then let go of HDFS."""
+        """Reject new calls, wait for those under way for a bounded time, then disconnect."""
         if self._closed:
             return
         self._closed = True
@@ -143,11 +143,11 @@ class HdfsFileStore:
             async with asyncio.timeout(CLOSE_S):
                 await self._others.run(self._client.close)
         except (TalosError, TimeoutError) as error:
-            _log.warning("HDFS was not let go of cleanly: %s", str(error) or "no answer")
+            _log.warning("could not close the HDFS client cleanly: %s", str(error) or "timeout")
         await self._others.close(deadline_s=CLOSE_S)
 
     async def _fence(self, path: str, deadline_s: float) -> int:
-        """Return the length when no former writer can commit any more. No thread waits for it."""
+        """Return the length once no former writer can commit. Occupies no thread."""
         try:
             async with asyncio.timeout(deadline_s):
                 while True:
@@ -158,8 +158,8 @@ class HdfsFileStore:
                         return length
         except TimeoutError as error:
             raise RecoveryStuck(
-                f"{path}: HDFS did not end the lease recovery of {self._client.full_name(path)} "
-                f"within {deadline_s} s"
+                f"cannot fence {path}: HDFS did not finish the lease recovery of "
+                f"{self._client.full_name(path)} within {deadline_s} s; retrying"
             ) from error
 
     async def _run(
@@ -183,7 +183,7 @@ class HdfsFileStore:
     # --- readers, on the loop -----------------------------------------------------------------
 
     def _keep(self, path: str, reader: Reader) -> Reader:
-        """Add a reader that was just opened, in place of an older one."""
+        """Cache a newly opened reader in place of an older one."""
         older = self._readers.pop(path, None)
         self._readers[path] = reader
         if older is not None:
@@ -199,13 +199,13 @@ class HdfsFileStore:
             self._dismiss(path, reader)
 
     def _dismiss(self, path: str, reader: Reader) -> None:
-        """Close a reader that nobody uses and the store no longer keeps."""
+        """Close a reader that is unused and no longer cached."""
         if reader.users == 0 and self._readers.get(path) is not reader:
             _close_stream(self._others, reader)
 
 
 class _Call(Generic[T]):
-    """A call that is left out if nobody waits for it any more when a thread is free at last."""
+    """A call that is skipped if its caller has given up before a thread is free."""
 
     def __init__(self, work: Callable[..., T], args: tuple[object, ...]) -> None:
         self._work, self._args = work, args
@@ -214,20 +214,20 @@ class _Call(Generic[T]):
     def run(self) -> T:
         """On a thread."""
         if not self.wanted:
-            raise StoreUnavailable("nobody waits for this call")
+            raise StoreUnavailable("the caller has given up")
         self.begun = True
         return self._work(*self._args)
 
 
 def _close_stream(threads: IoThreads, opened: object) -> None:
-    """Close a stream that nobody uses, or whose caller was cancelled while it was opened."""
+    """Close an unused stream, or one whose caller was cancelled while it was opened."""
     if isinstance(opened, OpenStream):
         with contextlib.suppress(TalosError):  # the threads have ended: the client closes all
             threads.submit(opened.stream.close, (), _ignore)
 
 
 def _ignore(_result: object, _error: BaseException | None, _seconds: float) -> None:
-    """Nothing depends on it."""
+    """The result does not matter."""
 
 
 async def open_hdfs_file_store(url: str, jvm: JvmLimits, limits: HdfsLimits) -> HdfsFileStore:

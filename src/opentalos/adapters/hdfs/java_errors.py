@@ -1,4 +1,4 @@
-"""Java exceptions of the HDFS client, told apart by class and never by their text."""
+"""Maps Java exceptions of the HDFS client to our errors, by class and never by text."""
 
 from typing import Any
 
@@ -57,12 +57,12 @@ def text_of(error: Any) -> str:
 
 
 def lease_lost(error: Any) -> bool:
-    """Whether the NameNode itself says that the file is no longer this writer's."""
+    """Whether the NameNode reports that this writer lost its lease."""
     return class_name(error) in _LEASE_LOST
 
 
 def permission_denied(error: Any) -> bool:
-    """Whether the user of this process may not do it."""
+    """Whether the user of this process lacks the permission."""
     return class_name(error) == "AccessControlException"
 
 
@@ -70,7 +70,7 @@ def translated(error: Any, name: str, *, changes: bool, retried: bool) -> TalosE
     """The error of a NameNode call about ``name``.
 
     ``changes``: the call changes something, so without an answer its outcome is unknown.
-    ``retried``: the client may have sent it before, so "not sent" tells only of the last try.
+    ``retried``: the client may have sent it before, so "not sent" refers to the last attempt only.
     """
     kind = class_name(error)
     text = f"{name}: {text_of(error)}"

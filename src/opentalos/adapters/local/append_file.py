@@ -58,7 +58,7 @@ class LocalAppendFile:
         return length
 
     def abandon(self, error: TalosError) -> None:
-        """End the file's life at once, because its store closes; wakes whoever waits."""
+        """Close the file at once, because its store closes; wakes waiting callers."""
         if self._dead is None:
             self._dead = error
         if self._call is not None and not self._call.done():

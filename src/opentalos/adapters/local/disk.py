@@ -73,7 +73,7 @@ def check_not_fenced(fd: int, path: Path, name: str) -> None:
         if os.fstat(fd).st_nlink:
             return
         raise Fenced(f"{name}: deleted") from None
-    raise Fenced(f"{name}: another owner took it over")
+    raise Fenced(f"{name}: another server owns the partition")
 
 
 def sync_directory(path: Path) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-_HANG_S_MAX = 600.0  # a forgotten hang must not keep a thread for ever
+_HANG_S_MAX = 600.0  # a forgotten hang must not keep a thread forever
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class LocalFaults:
     _released: threading.Event = field(default_factory=threading.Event)
 
     def release(self) -> None:
-        """End the hanging: the commits that wait go on, later ones do not wait."""
+        """End the hang: waiting commits continue, later ones do not wait."""
         self.hang_prefix = None
         self._released.set()
 

@@ -121,7 +121,7 @@ class LocalFileStore:
             async with asyncio.timeout(deadline_s):
                 return await self._run(path, recover_file, full, path, until_s, self._watch)
         except TimeoutError as error:
-            raise RecoveryStuck(f"{path}: not fenced within {deadline_s} s") from error
+            raise RecoveryStuck(f"cannot fence {path} within {deadline_s} s; retrying") from error
 
     async def read(self, path: str, *, position: int, bytes_max: int) -> bytes:
         """Read committed bytes; see the port."""
@@ -207,10 +207,12 @@ class LocalFileStore:
                     raise
         try:
             sync_directory(full.parent)
-            make_directory(full.parent, self._root, self._directories)  # if removed and made anew
+            make_directory(full.parent, self._root, self._directories)  # if removed and recreated
         except OSError as error:
             os.close(fd)
-            raise OutcomeUnknown(f"{path}: made, but its entry is not durable: {error}") from error
+            raise OutcomeUnknown(
+                f"{path}: created, but its directory entry may not be durable: {error}"
+            ) from error
         return Descriptor(fd)
 
     def _delete(self, full: Path) -> None:
@@ -252,7 +254,7 @@ class LocalFileStore:
         return present
 
     def _dismiss(self, path: str, reader: Reader) -> None:
-        """Close a reader that nobody uses and the store no longer keeps."""
+        """Close a reader that is unused and no longer cached."""
         if reader.users == 0 and reader.fd >= 0 and self._readers.get(path) is not reader:
             fd, reader.fd = reader.fd, -1
             self._commits.close_descriptor(fd)

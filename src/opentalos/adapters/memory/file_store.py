@@ -60,7 +60,7 @@ class MemoryAppendFile:
         if self._store.closed:
             raise WriterDead(f"{self._path}: the store was closed")
         if self._file.fenced:
-            raise Fenced(f"{self._path}: another owner took it over")
+            raise Fenced(f"{self._path}: another server owns the partition")
 
     def _append(self, chunks: Sequence[bytes | memoryview]) -> None:
         storage = self._store.storage
@@ -121,7 +121,7 @@ class MemoryFileStore:
         return self.storage.capacity_bytes - self.storage.used_bytes
 
     async def close(self) -> None:
-        """Let go of the storage; this client's open files are dead."""
+        """Disconnect; this client's open files are dead."""
         self.closed = True
 
     def _check_open(self) -> None:

@@ -83,7 +83,7 @@ class MemoryRowStore:
         return found
 
     async def close(self) -> None:
-        """Let go of the storage."""
+        """Disconnect."""
         self._closed = True
 
     def _rows(self, table: str) -> dict[bytes, RowState]:

@@ -1,4 +1,4 @@
-"""Which step a process that ended has measured last, so that the next one skips it; blocking."""
+"""The last interval that a former process measured, so that the next one skips it; blocking."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ _NAME = "last-step"
 
 
 def read_last_step(folder: Path) -> int:
-    """End of that step, Unix time in ms; 0: it is not known."""
+    """End of that interval, Unix time in ms; 0: unknown."""
     try:
         return int((folder / _NAME).read_text())
     except (OSError, ValueError):
@@ -14,5 +14,5 @@ def read_last_step(folder: Path) -> int:
 
 
 def write_last_step(folder: Path, at_ms: int) -> None:
-    """Remember it. Raises: OSError."""
+    """Store it. Raises: OSError."""
     (folder / _NAME).write_text(str(at_ms))

@@ -1,4 +1,4 @@
-"""Outbox: hands events to the queue in order; what it does not take now waits in a spool."""
+"""Outbox: publishes events to a topic in order; keeps them in a spool while it is unavailable."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ Put = Callable[[Sequence[bytes]], Awaitable[None]]
 
 
 class SpoolFigures(NamedTuple):
-    """What waits now, and what was lost since the start."""
+    """Events waiting now, and lost since the start."""
 
     bytes_count: int
     dropped: int
@@ -31,10 +31,10 @@ class SpoolFigures(NamedTuple):
 
 
 class Outbox:
-    """``offer`` returns at once; a task of its own puts, and tries again with the next offer.
+    """``offer`` returns at once; a task publishes, and retries with the next offer.
 
-    A put that failed or whose outcome is unknown is repeated, so an event may be stored twice; it
-    has the same key then, and the same content.
+    A put that failed or whose outcome is unknown is repeated, so an event may be stored twice, with
+    the same key and content.
     """
 
     def __init__(self, spool: Spool, put: Put) -> None:
@@ -46,7 +46,7 @@ class Outbox:
         self._offered = asyncio.Event()
         self._idle = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._told_s = float("-inf")
+        self._logged_s = float("-inf")
 
     @property
     def figures(self) -> SpoolFigures:
@@ -84,7 +84,10 @@ class Outbox:
                 await self._keep()
                 await self._threads.run(self._spool.close)
         except (TimeoutError, TalosError, OSError) as error:
-            _log.warning("%d measurements are lost: %r", len(self._pending), error)
+            reason = str(error) or "timeout"
+            _log.warning(
+                "could not store %d measurements, dropping them: %s", len(self._pending), reason
+            )
         await self._threads.close(deadline_s=_CLOSE_S)
 
     async def _run(self) -> None:
@@ -94,8 +97,8 @@ class Outbox:
             try:
                 while await self._step():
                     pass
-            except Exception:  # the task's root: later events must go on
-                _log.exception("events could not be handed on")
+            except Exception:  # the task's root: later events must be published
+                _log.exception("could not publish events; retrying with the next ones")
             self._idle.set()
 
     async def _step(self) -> bool:
@@ -144,11 +147,12 @@ class Outbox:
             await self._put(events)
         except TalosError as error:
             now_s = asyncio.get_running_loop().time()
-            if now_s - self._told_s > _LINE_S:
-                self._told_s = now_s
+            if now_s - self._logged_s > _LINE_S:
+                self._logged_s = now_s
                 unknown = isinstance(error, OutcomeUnknown)
+                outcome = "outcome unknown: " if unknown else ""
                 _log.warning(
-                    "measurements wait on disk: %s%s", "not known: " if unknown else "", error
+                    "could not publish measurements, keeping them on disk: %s%s", outcome, error
                 )
             return False
         return True

@@ -74,13 +74,15 @@ class Spool:
                     self._find(path)
         except BlockingIOError as error:
             self.close()
-            raise ConfigError(f"{self._folder} is in use by another process") from error
+            raise ConfigError(
+                f"{self._folder} is in use by another process; stop it first"
+            ) from error
         except OSError as error:
             self.close()
-            raise ConfigError(f"{self._folder} cannot be used: {error.strerror}") from error
+            raise ConfigError(f"cannot use {self._folder}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Let go of the folder; what waits stays."""
+        """Release the folder; waiting events stay on disk."""
         self._end_file()
         if self._lock is not None:
             self._lock.close()
@@ -95,7 +97,9 @@ class Spool:
             self._writer.write(lines)
             self._writer.flush()
         except OSError as error:
-            _log.warning("%d events are lost: %s: %s", len(events), self._folder, error)
+            _log.warning(
+                "could not write to %s, dropping %d events: %s", self._folder, len(events), error
+            )
             self.dropped += len(events)
             self._end_file()  # its last line may be torn
             return
@@ -145,7 +149,7 @@ class Spool:
                         events.append(event)
                         size += len(event)
         except OSError as error:
-            _log.warning("a file of the spool is lost: %s", error)
+            _log.warning("could not read a file of the spool, skipping it: %s", error)
             damaged += not events  # else it is met again
         return Batch(events, file.number, position, damaged)
 
@@ -174,7 +178,7 @@ class Spool:
             try:
                 writer.close()
             except OSError as error:
-                _log.warning("a file of the spool: %s", error)
+                _log.warning("could not close a file of the spool: %s", error)
 
     def _remove_first(self) -> None:
         if len(self._files) == 1:
@@ -184,7 +188,7 @@ class Spool:
         try:
             os.unlink(self._path(first.number))
         except OSError as error:
-            _log.warning("a file of the spool stays: %s", error)
+            _log.warning("could not delete a file of the spool: %s", error)
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:0{_NUMBER_DIGITS}d}{_SUFFIX}"

@@ -2,7 +2,7 @@
 
     0c1d2e3f {"v":1,...}
 
-A line that is torn, or whose bytes were changed, is told by its checksum and costs only itself.
+The checksum detects a torn or damaged line; only that line is lost.
 """
 
 import zlib

@@ -56,7 +56,7 @@ class Database:
     """A database file. All access runs on its thread; the methods belong to one event loop.
 
     Writes that wait together are one transaction with a random token. If its COMMIT fails, the
-    token read back tells whether the whole batch is there: done, not done, or (the database cannot
+    token read back shows whether the whole batch is there: done, not done, or (the database cannot
     be read) unknown.
     """
 
@@ -72,7 +72,9 @@ class Database:
         self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
         self._outbox: LoopOutbox | None = None
         self._connection: sqlite3.Connection | None = None  # of the thread
-        self._unsettled = False  # a COMMIT failed and no later transaction buried it; of the thread
+        self._unsettled = (
+            False  # a COMMIT failed and no later transaction overwrote it; of the thread
+        )
         self._ended: asyncio.Event | None = None
         self._closed = False
 
@@ -86,7 +88,7 @@ class Database:
     def submit(self, work: Work, finished: Finished, *, write: bool) -> None:
         """Run ``work(connection)`` on the thread, then ``finished`` on the loop, in this order.
 
-        A write that raises a TalosError is undone alone; its batch goes on.
+        A write that raises a TalosError is undone alone; its batch continues.
         """
         if self._closed:
             raise StoreUnavailable(f"{self._path.name} is closed")
@@ -123,7 +125,7 @@ class Database:
                 async with asyncio.timeout(deadline_s):
                     await self._ended.wait()
             except TimeoutError:
-                _log.warning("%s: a call still hangs at close", self._path.name)
+                _log.warning("closing %s although a call hangs", self._path.name)
 
     # --- on the thread ----------------------------------------------------------------------
 
@@ -279,9 +281,12 @@ class Database:
         version = self._version(connection)
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if kind != self._schema.application_id and (kind or tables):
-            raise ConfigError(f"{self._path}: not a database of this kind")
+            raise ConfigError(f"{self._path} is not a database of this server; check [server] data")
         if version > self._schema.version:
-            raise NewerFormat(f"{self._path}: format {version}, known up to {self._schema.version}")
+            raise NewerFormat(
+                f"{self._path} has format {version}; this version supports formats up to "
+                f"{self._schema.version}"
+            )
 
     def _make_tables(self, connection: sqlite3.Connection) -> None:
         if self._version(connection) == self._schema.version:
@@ -308,7 +313,7 @@ class Database:
             schema.make(connection)
             version = schema.version
         for former in range(version, schema.version):
-            _log.warning("%s: from format %d to the next ...", self._path, former)
+            _log.warning("upgrading %s from format %d", self._path, former)
             schema.upgrades[former](connection)
         connection.execute(f"PRAGMA application_id = {schema.application_id}")
         connection.execute(f"PRAGMA user_version = {schema.version}")

@@ -68,7 +68,7 @@ class Address(NamedTuple):
         hosts = [host for host in parts.netloc.split(",") if host]
         names = [name for name in parts.path.split("/") if name]
         if parts.scheme != "zookeeper" or not hosts or not names or "@" in parts.netloc:
-            raise ConfigError(f"{url}: need zookeeper://host:port[,host:port]/path")
+            raise ConfigError(f"{url} must be zookeeper://HOST:PORT[,HOST:PORT]/PATH")
         with_ports = [host if ":" in host else f"{host}:{_DEFAULT_PORT}" for host in hosts]
         return cls(",".join(with_ports), "/" + "/".join(names))
 
@@ -134,7 +134,7 @@ class ZookeeperConnection:
         )
         auth = self._limits.auth.split(":", 1)
         if self._limits.auth and len(auth) != 2:
-            raise ConfigError("[zookeeper] auth: need SCHEME:CREDENTIAL")
+            raise ConfigError("[zookeeper] auth must be SCHEME:CREDENTIAL")
         credential = (auth[0], auth[1]) if self._limits.auth else None
         session_s = self._limits.session_s
         self._client = Client(self._address.hosts, session_s, credential, listener)
@@ -178,7 +178,7 @@ class ZookeeperConnection:
             raise StoreUnavailable(str(error)) from error
 
     def tell(self, request: Any) -> None:
-        """Send a request whose outcome is nobody's concern."""
+        """Send a request whose outcome does not matter."""
         if self._up.is_set() and not self._closed:
             self._submit(request).add_done_callback(_forget)
 
@@ -216,7 +216,7 @@ class ZookeeperConnection:
             async with asyncio.timeout(CLOSE_S):
                 await self._ended.wait()
         except TimeoutError:
-            _log.warning("the ZooKeeper session could not be ended; it lapses by itself")
+            _log.warning("could not end the ZooKeeper session; it expires after its timeout")
 
     def _stop(self, client: Client) -> None:
         """On a thread of its own."""
@@ -233,13 +233,13 @@ class ZookeeperConnection:
         self._client.send(request, _Reply(future, self._outbox))
         return future
 
-    # --- told by kazoo, in order ----------------------------------------------------------------
+    # --- called by kazoo, in order --------------------------------------------------------------
 
     def _connected(self, session_id: int, session_s: float) -> None:
         if session_id != self._session_id:
             self._incarnation += 1
             self._session_id = session_id
-        _log.info("ZooKeeper session %x of %g s", session_id, session_s)
+        _log.info("connected to ZooKeeper: session=%x timeout_s=%g", session_id, session_s)
         self._session_s = session_s
         self._lost = False
         self._up.set()
@@ -247,7 +247,9 @@ class ZookeeperConnection:
 
     def _disconnected(self) -> None:
         if not self._closed:
-            _log.warning("no connection to ZooKeeper at %s", self._address.hosts)
+            _log.warning(
+                "lost the connection to ZooKeeper at %s; reconnecting", self._address.hosts
+            )
         self._up.clear()
 
     def _session_lost(self) -> None:
@@ -272,12 +274,12 @@ class ZookeeperConnection:
                 async with asyncio.timeout(self._session_s * SILENCE_PART):
                     await self._answer(Exists(self._address.root, None))
             except TimeoutError:
-                _log.warning("ZooKeeper is silent; the connection is dropped")
+                _log.warning("ZooKeeper does not answer; closing the connection")
                 if self._client is not None:
                     self._client.drop_connection()
                 self._up.clear()
             except (*_UNKNOWN, StoreUnavailable):
-                await asyncio.sleep(LOST_PAUSE_S)  # the loss of the connection is told next
+                await asyncio.sleep(LOST_PAUSE_S)  # kazoo reports the loss of the connection next
             else:
                 if session_id == self._session_id:
                     self._proved_loop_s, self._proved_s = asked_loop_s, asked_s

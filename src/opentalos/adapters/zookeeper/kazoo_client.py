@@ -22,7 +22,7 @@ RECONNECT_DELAY_S = 0.05  # doubles up to the maximum
 RECONNECT_DELAY_MAX_S = 0.5
 _INT = struct.Struct("!i")
 _log = logging.getLogger(f"{__name__}.kazoo")
-_log.setLevel(logging.ERROR)  # it tells of every attempt to connect; ours tell of every change
+_log.setLevel(logging.ERROR)  # it logs every attempt to connect; we log every change
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Reply(Protocol):
 
 
 class Listener(NamedTuple):
-    """Who is told, on kazoo's connection thread, in the order in which things happened."""
+    """The listener, called on kazoo's connection thread in order of events."""
 
     connected: Callable[[int, float], None]  # session id, session length in seconds
     disconnected: Callable[[], None]  # before the requests under way fail
@@ -110,7 +110,7 @@ class _Threads(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
 
 
 class Client:
-    """A kazoo client that never repeats a request and reconnects for ever."""
+    """A kazoo client that never repeats a request and always reconnects."""
 
     def __init__(
         self, hosts: str, session_s: float, auth: tuple[str, str] | None, listener: Listener

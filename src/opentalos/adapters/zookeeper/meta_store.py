@@ -40,7 +40,7 @@ _NEW = -1  # ZooKeeper's version of a node that does not exist yet
 class ZookeeperMetaStore:
     """MetaStore below one znode. A record's version is ZooKeeper's plus one.
 
-    A removed record stays as a tombstone, so that its version goes on growing; tombstones older
+    A removed record stays as a tombstone, so that its version keeps growing; tombstones older
     than ``tombstone_s`` are swept. Ephemeral records are ephemeral znodes and leave nothing.
     """
 
@@ -80,7 +80,9 @@ class ZookeeperMetaStore:
                     continue
             except NoChildrenForEphemeralsError as error:
                 raise BadRequest(f"record {path}: its parent is ephemeral") from error
-        raise StoreUnavailable(f"record {path} changes too often")
+        raise StoreUnavailable(
+            f"could not change record {path}: too many concurrent changes; retry"
+        )
 
     async def replace(self, path: str, value: bytes, expected: int) -> int:
         """Compare-and-set; see the port."""
@@ -249,7 +251,7 @@ class ZookeeperMetaStore:
         except NoNodeError as error:  # the one above was swept meanwhile
             raise StoreUnavailable(f"znode {znode}: its parent was removed") from error
 
-    # --- told by the connection -----------------------------------------------------------------
+    # --- called by the connection ---------------------------------------------------------------
 
     def _connected(self) -> None:
         for watch in self._watches:

@@ -45,9 +45,11 @@ def decode_content(path: str, data: bytes) -> Content:
     if not data:
         return BARE
     if data[2:3] > bytes([_FORMAT]) and data.startswith(_MAGIC):
-        raise NewerFormat(f"znode {path}: format {data[2]}, known up to {_FORMAT}")
+        raise NewerFormat(
+            f"znode {path} has format {data[2]}; this version supports formats up to {_FORMAT}"
+        )
     if len(data) < _HEADER_BYTES or not data.startswith(_MAGIC):
-        raise CorruptLog(f"znode {path}: not a record of this product")
+        raise CorruptLog(f"znode {path} is not a record of OpenTalos")
     try:
         kind = Kind(data[3:4])
     except ValueError as error:

@@ -56,7 +56,7 @@ class RecordWatch:
             try:
                 await self._catch_up()
             except StoreUnavailable as error:
-                _log.info("watch of %r: %s", self.prefix, error)
+                _log.info("watch of %s interrupted: %s", self.prefix, error)
                 await self._pause()
                 continue
             if self._state != shown:

@@ -14,7 +14,7 @@ from opentalos.model.names import SYSTEM_TENANT, ResourceName
 _AUDIT = logging.getLogger("opentalos.audit")
 _ALL = int(Permission.ADMIN)
 # A topic that was bound to an organisation shows itself to its members; its admin team may do
-# everything that can be granted to somebody who is not the owner.
+# everything that can be granted to another principal than the owner.
 _BOUND_ORGANISATION = int(Permission.DESCRIBE_TOPIC)
 _BOUND_TEAM = int(Permission.PUT_MESSAGE | Permission.GET_MESSAGE | Permission.DESCRIBE_TOPIC)
 _RESOURCE_CHARS_MAX = 200  # of a caller's text in an audit line
@@ -131,7 +131,7 @@ class Authorizer:
 def topic_not_exist(name: str, *owners: str, known: Topic | None = None) -> TopicNotExist:
     """The one answer for unknown and not granted: both must read alike.
 
-    Args: owners: whose topics a plain ``name`` may mean; any other name tells its owner. known:
+    Args: owners: whose topics a plain ``name`` may mean; any other name includes its owner. known:
         the topic, if it is there but nothing is granted.
     """
     text = f"topic {name[:_RESOURCE_CHARS_MAX]} does not exist"

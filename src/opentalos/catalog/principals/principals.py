@@ -36,7 +36,7 @@ NUMBER_PATH = "counters/principal"
 ROOT_ID = "root"
 ORGANISATION_PREFIX, TEAM_PREFIX = "CL", "CI"
 LIVE_KEYS_MAX = 2  # the old and the new one of a rotation
-DISABLED_KEYS_KEPT = 8  # so that their use is told apart from an unknown key
+DISABLED_KEYS_KEPT = 8  # to distinguish their use from an unknown key
 KEY_TOKEN_BYTES, SECRET_TOKEN_BYTES = 10, 30  # 16 base32 and 40 base64 characters
 ROOT_SECRET_CHARS_MIN = 8
 _ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._@#+:-]{0,127}")
@@ -175,7 +175,7 @@ class PrincipalDirectory:
         return issued
 
     async def disable_key(self, key_id: str) -> None:
-        """Disable a key for ever. Raises: PrincipalNotExist."""
+        """Disable a key permanently. Raises: PrincipalNotExist."""
 
         def disable(record: PrincipalRecord) -> PrincipalRecord:
             keys = tuple(
@@ -203,7 +203,7 @@ class PrincipalDirectory:
     async def ensure_root(self, key_id: str, secret: str) -> Principal:
         """Make the administrator with this key, or give it this key; idempotent.
 
-        Raises: BadRequest: an unusable id or secret, or the key id is somebody else's.
+        Raises: BadRequest: an unusable id or secret, or another principal has the key id.
         """
         check_root_key(key_id, secret)
         if self.get(ROOT_ID) is None:
@@ -229,7 +229,7 @@ class PrincipalDirectory:
             raise PrincipalNotExist(f"principal {quoted} does not exist") from None
 
     async def _next_number(self) -> int:
-        """A billing number that nobody had; a crash may skip one."""
+        """A new unique billing number; a crash may skip one."""
         for _ in range(CAS_ATTEMPTS_MAX):
             record = await self._meta.get(NUMBER_PATH)
             number = 1 if record is None else int(record.value) + 1

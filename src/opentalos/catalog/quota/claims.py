@@ -1,4 +1,4 @@
-"""What tenants take of the cluster's capacity: their grants and their projected traffic. Pure."""
+"""The share of the cluster's capacity that tenants use: grants and projected traffic. Pure."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from opentalos.model.limits import QuotaApprovalLimits
 
 
 class Claims:
-    """Adds up what all tenants but one take; remembers what it worked out of each projection."""
+    """Sums the use of all tenants but one; caches what it derives from each projection."""
 
     def __init__(self, limits: QuotaApprovalLimits) -> None:
         self._limits = limits
@@ -23,7 +23,7 @@ class Claims:
         projections: Mapping[str, Projection],
         now_ms: int,
     ) -> Taken:
-        """What all others take.
+        """The use of all others.
 
         A partition counts when it was granted or is used. Traffic is what is projected, or what a
         grant was given for as long as that is younger than the horizon or nothing is projected.
@@ -31,7 +31,7 @@ class Claims:
         Args: granted, used (partitions) and projections: by tenant.
         """
         partitions = sum(count for name, count in used.items() if name != tenant)
-        bytes_per_s = sum(self._expected_of(one) for one in projections.values())
+        bytes_per_s = sum(self._expected_of(projection) for projection in projections.values())
         if tenant in projections:
             bytes_per_s -= self._expected_of(projections[tenant])
         if len(self._expected) > len(projections):
@@ -53,7 +53,7 @@ class Claims:
         return grant.bytes_per_s or carried(grant.total, self._limits)
 
     def _expected_of(self, projection: Projection) -> int:
-        """What is expected from it as long as it counts."""
+        """The traffic that the projection expects while it is valid."""
         known = self._expected.get(projection.tenant)
         if known is not None and known[0] is projection:
             return known[1]

@@ -79,13 +79,17 @@ class ProjectionCatalog:
 
 
 def merged(stored: _Shard, added: Sequence[Projection]) -> _Shard:
-    """A shard with what was added, of each tenant the latest. Raises: QuotaExceeded."""
+    """A shard with the added projections; the latest of each tenant wins. Raises: QuotaExceeded."""
     shard = dict(stored)
-    for one in added:
-        if one.tenant not in shard or shard[one.tenant].made_ms <= one.made_ms:
-            shard[one.tenant] = one
-    newest = max(one.made_ms for one in shard.values())
-    kept = {tenant: one for tenant, one in shard.items() if one.made_ms > newest - KEPT_MS}
+    for new in added:
+        if new.tenant not in shard or shard[new.tenant].made_ms <= new.made_ms:
+            shard[new.tenant] = new
+    newest_ms = max(projection.made_ms for projection in shard.values())
+    kept = {
+        tenant: projection
+        for tenant, projection in shard.items()
+        if projection.made_ms > newest_ms - KEPT_MS
+    }
     if len(kept) > SHARD_PROJECTIONS_MAX:
         raise QuotaExceeded(
             f"projections of a record: limit {SHARD_PROJECTIONS_MAX}, measured {len(kept)}"
@@ -95,13 +99,13 @@ def merged(stored: _Shard, added: Sequence[Projection]) -> _Shard:
 
 def encode_shard(shard: _Shard) -> bytes:
     """The record's value."""
-    projections = [projection_fields(one) for one in shard.values()]
+    projections = list(map(projection_fields, shard.values()))
     record = {"version": FORMAT_VERSION, "projections": projections}
     return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def decode_shard(value: bytes) -> _Shard:
-    """Read a record. Raises: NewerFormat; CorruptLog for anything that is no such record."""
+    """Decode a record. Raises: NewerFormat; CorruptLog: not such a record."""
     try:
         record = json.loads(value)
         if record["version"] != FORMAT_VERSION:
@@ -109,7 +113,7 @@ def decode_shard(value: bytes) -> _Shard:
         found = [projection_of(fields) for fields in record["projections"]]
     except (KeyError, TypeError, ValueError, BadRequest) as error:
         raise CorruptLog(f"invalid projection record: {error}") from error
-    return {one.tenant: one for one in found}
+    return {projection.tenant: projection for projection in found}
 
 
 def _shard_of(tenant: str) -> str:

@@ -23,7 +23,7 @@ class UserQuota:
 class PartitionQuota:
     """Partitions of an organisation. Source: idl/quota.thrift PartitionQuotaInfo.
 
-    ``reason`` is whoever asked's; ``note`` says why it was granted or waits for a person.
+    ``reason`` is the requester's; ``note`` says why it was granted or requires manual approval.
     ``bytes_per_s``: the traffic it was granted for, 0 for what the partitions can carry.
     """
 

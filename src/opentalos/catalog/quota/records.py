@@ -201,7 +201,7 @@ class QuotaCatalog:
         if old is not None:
             self._forget(kind, key, old)
         if isinstance(new, LatestGrants):
-            return  # looked at when something is granted
+            return  # read when something is granted
         if isinstance(new, UserQuota):
             self._users[user_of(key)] = new
         elif isinstance(new, PartitionQuota):

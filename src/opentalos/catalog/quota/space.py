@@ -1,4 +1,4 @@
-"""Space accounts: how many bytes a topic or an owner stores, against the quota."""
+"""Space accounts: the bytes that a topic or an owner stores, against its quota."""
 
 from collections.abc import Callable
 from typing import NoReturn
@@ -12,7 +12,7 @@ UNLIMITED_BYTES = (1 << 63) - 1
 
 
 class SpaceAccount:
-    """Bytes in use and allowed. Puts add to it at once; the log's figures correct it."""
+    """Used and allowed bytes. Puts add to it at once; the log's figures correct it."""
 
     __slots__ = ("limit_bytes", "measured_bytes", "name", "used_bytes")
 
@@ -20,7 +20,7 @@ class SpaceAccount:
         self.name = name
         self.limit_bytes = limit_bytes or UNLIMITED_BYTES
         self.used_bytes = 0
-        self.measured_bytes = -1  # by the log, last time; -1: never
+        self.measured_bytes = -1  # last figure of the log; -1: none yet
 
     def refuse(self, bytes_count: int) -> NoReturn:
         """Raises: QuotaExceeded with limit and measured value."""
@@ -61,7 +61,7 @@ class SpaceLedger:
         of_topic.used_bytes = of_topic.measured_bytes = used_bytes
 
     def changed(self) -> list[str]:
-        """Resource names of topics that were put to since they were measured."""
+        """Resource names of topics with puts since they were last measured."""
         return [
             resource
             for resource, account in self._topics.items()
@@ -78,7 +78,7 @@ class SpaceLedger:
         return account.used_bytes if account else 0
 
     def forget(self, topic: Topic) -> None:
-        """The topic is gone: its bytes leave its owner's account."""
+        """The topic is deleted: subtract its bytes from its owner's account."""
         if topic.resource in self._topics:
             self.set_used(topic, 0)
             del self._topics[topic.resource]

@@ -17,8 +17,8 @@ from opentalos.ports.meta_store import MetaStore, Record
 
 T = TypeVar("T")
 _LOG = logging.getLogger("opentalos.catalog")
-CAS_ATTEMPTS_MAX = 8  # a change that others keep overtaking is not done
-FOLLOW_INTERVAL_S = 0.2  # of records that people change
+CAS_ATTEMPTS_MAX = 8  # attempts of a change that conflicts with concurrent ones
+FOLLOW_INTERVAL_S = 0.2  # for records that people change
 FOLLOW_RETRY_S = 1.0  # after a broken watch
 
 
@@ -28,7 +28,7 @@ def record_path(*parts: str) -> str:
 
 
 class Codec(NamedTuple, Generic[T]):
-    """How values become record bytes; ``decode`` raises TalosError for unreadable ones."""
+    """Converts values to record bytes; ``decode`` raises TalosError for invalid ones."""
 
     encode: Callable[[T], bytes]
     decode: Callable[[bytes], T]
@@ -44,7 +44,7 @@ class _Stored(NamedTuple, Generic[T]):
 
 
 class RecordIndex(Generic[T]):
-    """All records below ``prefix`` as values; ``changed(path, old, new)`` hears of each change.
+    """All records below ``prefix`` as values; ``changed(path, old, new)`` is called per change.
 
     Own writes show at once. Writes of other servers arrive through the watch; since a watch may
     show an older state than an own write that has just returned, every difference is settled by a
@@ -61,7 +61,7 @@ class RecordIndex(Generic[T]):
         interval_s: float = FOLLOW_INTERVAL_S,
     ) -> None:
         self._meta, self._prefix, self._codec, self._changed = meta, prefix, codec, changed
-        self._interval_s = interval_s  # between two looks at what other servers changed
+        self._interval_s = interval_s  # between checks for changes of other servers
         self._records: dict[str, _Stored[T]] = {}
         self._states_seen = 0
         self.task: asyncio.Task[None] | None = None
@@ -100,9 +100,9 @@ class RecordIndex(Generic[T]):
         await self._written(path, (None, seen), _Stored(version, hash(content), value))
 
     async def change(self, path: str, change: Callable[[T], T]) -> T:
-        """Replace a record by ``change`` of it, which may raise to refuse and may run again.
+        """Replace a record by ``change(value)``, which may raise to reject and may run again.
 
-        Raises: NotFound; StoreUnavailable when others keep changing it: not done.
+        Raises: NotFound; StoreUnavailable: too many concurrent changes. Not done.
         """
         for _ in range(CAS_ATTEMPTS_MAX):
             stored = self._records.get(path)
@@ -125,7 +125,7 @@ class RecordIndex(Generic[T]):
         )
 
     async def remove(self, path: str, expected: T) -> None:
-        """Remove a record if it still has this value; an absent or other one is left alone."""
+        """Remove a record if it still has this value."""
         stored = self._records.get(path)
         if stored is None or stored.value != expected:
             return
@@ -143,7 +143,7 @@ class RecordIndex(Generic[T]):
             before = self._records.get(path)
             record = await self._meta.get(path)
             if self._records.get(path) is not before:
-                continue  # an own write returned meanwhile: what was read may be older than it
+                continue  # an own write completed meanwhile and may be newer than what was read
             if record is None:
                 self._drop(path)
             else:
@@ -151,7 +151,7 @@ class RecordIndex(Generic[T]):
             return
 
     async def reload(self) -> None:
-        """Read all records again, as after a session that was lost."""
+        """Read all records again, such as after a lost session."""
         states = self._meta.watch(self._prefix)
         try:
             await self._settle(await anext(states))
@@ -161,12 +161,12 @@ class RecordIndex(Generic[T]):
     async def _written(
         self, path: str, before: tuple[_Stored[T] | None, int], after: _Stored[T] | None
     ) -> None:
-        """Show an own write. If anything moved on before the reply came, the store decides."""
+        """Apply an own write. If the record changed before the reply, read it again."""
         if before != (self._records.get(path), self._states_seen):
             try:
                 await self.refresh(path)
             except TalosError as error:
-                _LOG.warning("record %s is shown again by the watch: %s", path, error)
+                _LOG.warning("could not read record %s: %s; the watch refreshes it", path, error)
         elif after is None:
             self._drop(path)
         else:
@@ -185,7 +185,7 @@ class RecordIndex(Generic[T]):
     def _keep(self, path: str, stored: _Stored[T]) -> None:
         old = self._records.get(path)
         if old is not None and old[:2] == stored[:2]:
-            return  # the watch was quicker
+            return  # the watch applied it first
         self._changed(path, old.value if old else None, stored.value)
         self._records[path] = stored
 
@@ -201,7 +201,7 @@ class RecordIndex(Generic[T]):
                     await self._settle(state)
                     await asyncio.sleep(self._interval_s)
             except TalosError as error:
-                _LOG.warning("watch of %s broke: %s", self._prefix, error)
+                _LOG.warning("watch of %s failed: %s; retrying", self._prefix, error)
             finally:
                 await _close(states)
             await asyncio.sleep(FOLLOW_RETRY_S)
@@ -220,7 +220,7 @@ class RecordIndex(Generic[T]):
 
 
 async def _close(states: AsyncIterator[Mapping[str, Record]]) -> None:
-    """End a watch now; left to the garbage collector it might outlive the loop."""
+    """End a watch now; the garbage collector might do it only after the loop ends."""
     close = getattr(states, "aclose", None)
     if close is not None:
         await close()

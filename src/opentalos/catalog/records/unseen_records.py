@@ -1,4 +1,4 @@
-"""Topics and tables that another server has made or changed and no watch here has shown yet."""
+"""Reads of records that another server has just changed, before the watch reports them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,22 +7,22 @@ from typing import Generic, TypeVar
 from opentalos.catalog.records.record_index import RecordIndex, record_path
 
 T = TypeVar("T")
-LOOKS_PER_S_MAX = 50  # reads of records, of which anybody may ask for some that do not exist
+READS_PER_S_MAX = 50  # limits reads of records that do not exist, which any caller may cause
 RECORD_NAME_CHARS_MAX = 128  # of an owner or a name; longer ones have no record
 
 
 class UnseenRecords(Generic[T]):
-    """Reads single records anew, within a bound; what is left out the watch will show.
+    """Refreshes single records, with a limit; the watch reports what is skipped.
 
     Args: prefix: the records lie at prefix/owner/name.
     """
 
     def __init__(self, records: RecordIndex[T], prefix: str) -> None:
         self._records, self._prefix = records, prefix
-        self._looks, self._since_s = 0, float("-inf")
+        self._reads, self._since_s = 0, float("-inf")
 
     async def look(self, names: Sequence[tuple[str, str, object]]) -> bool:
-        """Read records anew, by owner and name; True if one is not what it was known as.
+        """Refresh records by owner and name; True if one of them has changed.
 
         Raises: Unavailable.
         """
@@ -38,9 +38,9 @@ class UnseenRecords(Generic[T]):
     def _may_look(self) -> bool:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._since_s >= 1.0:
-            self._since_s, self._looks = now_s, 0
-        self._looks += 1
-        return self._looks <= LOOKS_PER_S_MAX
+            self._since_s, self._reads = now_s, 0
+        self._reads += 1
+        return self._reads <= READS_PER_S_MAX
 
 
 def _may_exist(name: str) -> bool:

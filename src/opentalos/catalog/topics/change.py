@@ -115,7 +115,7 @@ def changed_topic(topic: Topic, change: AttributeChange, now_ms: int, limits: To
         check_retention(change.retention_s, limits)
         topic = replace(topic, retention_s=change.retention_s)
     if change.attributes or change.removed:
-        kept = {name: one for name, one in topic.attributes.items() if name not in change.removed}
+        kept = {key: value for key, value in topic.attributes.items() if key not in change.removed}
         attributes = {**kept, **(change.attributes or {})}
         check_attributes(attributes, limits)
         topic = replace(topic, attributes=attributes)

@@ -1,4 +1,4 @@
-"""A topic as the catalog keeps it, and its record in the MetaStore (JSON with a version)."""
+"""A topic of the catalog, and its record in the MetaStore (JSON with a version)."""
 
 import json
 from collections.abc import Mapping
@@ -86,12 +86,12 @@ class Topic:
 
     @property
     def shrinking(self) -> bool:
-        """Removed partitions are still open to consumers."""
+        """Whether consumers still drain removed partitions."""
         return self.consumer_partitions > self.partitions
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledged put survives."""
+        """Which failures an acknowledged put survives."""
         return Durability(self.attributes.get(DURABILITY_KEY, Durability.SYNCED.value))
 
     @property
@@ -123,7 +123,7 @@ def encode_topic(topic: Topic) -> bytes:
 
 
 def decode_topic(value: bytes) -> Topic:
-    """Read a record. Raises: NewerFormat; CorruptLog for anything that is no topic record."""
+    """Decode a record. Raises: NewerFormat; CorruptLog: not a topic record."""
     try:
         record = json.loads(value)
         version = record["version"]

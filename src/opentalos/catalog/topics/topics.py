@@ -96,7 +96,7 @@ class TopicCatalog:
         return self._records.get(topic_path(owner, name))
 
     async def create(self, topic: Topic) -> None:
-        """Store a new topic. Raises: AlreadyExists: look at ``record`` for what is there."""
+        """Store a new topic. Raises: AlreadyExists: read ``record`` for the existing one."""
         await self._records.create(topic_path(topic.owner, topic.name), topic)
 
     async def change(self, topic: Topic, change: Callable[[Topic], Topic]) -> Topic:

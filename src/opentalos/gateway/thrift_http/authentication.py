@@ -1,4 +1,4 @@
-"""Who calls: the Authorization header, the body's MD5, the clock.
+"""Authentication of signed requests: the Authorization header, the body's MD5, the timestamp.
 
 Source: docs/protocol/signatures.md.
 """
@@ -22,8 +22,8 @@ from opentalos.wire.signing import HmacState, Scheme, parse_authorization, strin
 _V3 = b"Galaxy-V3 "
 _KEYS_MAX = 100_000  # cached HMAC states
 _NO_MATCH = "unknown key or wrong signature"
-# Whoever sent the first one may be told this, if something between repeats requests.
-_CAME_BEFORE = "this signed request came before; outcome unknown"
+# The original sender may get this too, if a proxy repeats requests; so it names the outcome.
+_CAME_BEFORE = "this signed request was received before; outcome unknown"
 
 
 _AUDIT = logging.getLogger("opentalos.audit")
@@ -36,7 +36,7 @@ class _KeyState(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """What a request says of its caller."""
+    """A request's statement about its caller."""
 
     key_id: str
     signature: bytes
@@ -44,23 +44,23 @@ class Claim(NamedTuple):
 
 
 class Authenticator:
-    """Turns a request into the principal that signed it; keeps HMAC states per key."""
+    """Finds the principal that signed a request; caches HMAC states per key (hot path)."""
 
     def __init__(self, principals: PrincipalService, limits: AuthLimits) -> None:
         self.principals = principals
         self._skew_max_s = limits.clock_skew_max_s
-        self.anonymous = limits.anonymous  # whether guests are let in
-        # A request may be dated ahead by the largest skew, so its copies pass for twice that.
+        self.anonymous = limits.anonymous  # whether unsigned Guest requests are accepted
+        # A timestamp may be ahead by the largest skew, so copies stay valid for twice that time.
         self._seen = SeenRequests(2 * limits.clock_skew_max_s)
         self._seen_strictly = SeenRequests(2 * limits.clock_skew_max_s, strict=True)
         self._states: dict[str, _KeyState] = {}
         self._lines_max = limits.denial_log_per_s_max
         self._second, self._lines, self._left_out = 0, 0, 0
-        self.denials = 0  # ever
+        self.denials = 0  # since the start
 
     def caller(self, exchange: Exchange) -> Principal:
         """The principal. Raises: InvalidCredential (401), ClockSkewed (412), both audited;
-        ExcessivePending: not every copy of its requests could be told."""
+        ExcessivePending: too many requests to detect every replay."""
         try:
             return self._caller(exchange)
         except (InvalidCredential, ClockSkewed) as error:
@@ -70,9 +70,9 @@ class Authenticator:
     def by_claim(
         self, exchange: Exchange, claim: Claim, matches: Callable[[bytes], bool]
     ) -> Principal:
-        """The principal of a key that signed the request's digest and time by another rule.
+        """The principal of a key that signed digest and timestamp by another rule.
 
-        Args:   matches: whether the signature is one by this secret.
+        Args:   matches: whether the signature was made with this secret.
         Raises: as ``caller``.
         """
         try:
@@ -107,7 +107,7 @@ class Authenticator:
         return self._admitted(exchange, state, Claim(key_id, signature, request_id))
 
     def _admitted(self, exchange: Exchange, state: _KeyState, claim: Claim) -> Principal:
-        """Check what the signature covers: digest and time; and that it is no copy."""
+        """Check digest and timestamp, which the signature covers, and reject replays."""
         headers = exchange.headers
         digest = hashlib.md5(exchange.body, usedforsecurity=False).hexdigest().encode()
         sent = headers.get(b"x-xiaomi-content-md5", b"")
@@ -143,7 +143,7 @@ class Authenticator:
         return state.live.principal
 
     def deny(self, peer: str, authorization: bytes, error: Exception) -> None:
-        """One audit line, at most so many per second; no signature and no secret in it."""
+        """One audit line, limited per second; contains neither signature nor secret."""
         self.denials += 1
         second = int(time.monotonic())
         if second != self._second:
@@ -154,10 +154,12 @@ class Authenticator:
         self._lines += 1
         left_out, self._left_out = self._left_out, 0
         named, colon, _ = authorization.partition(b":")
-        shown = named if colon else named.partition(b" ")[0]  # what has no key id may be a secret
+        shown = (
+            named if colon else named.partition(b" ")[0]
+        )  # without a key id the text may be a secret
         who = shown[:_SHOWN_CHARS_MAX].decode("latin-1")
         fields = {"peer": peer, "who": who, "reason": str(error), "left_out": left_out}
-        _AUDIT.warning("refused a caller", extra=fields)
+        _AUDIT.warning("authentication failed", extra=fields)
 
     def _state(self, key_id: str) -> _KeyState:
         live = self.principals.key(key_id)

@@ -1,4 +1,4 @@
-"""Thrift calls that run in tasks of their own: bounded, each answered once, ended at the stop."""
+"""Tasks of Thrift calls: bounded in number, each answered once, cancelled at shutdown."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from opentalos.gateway.http.request_scope import request_scope
 from opentalos.gateway.thrift_http.replies import CallForm
 from opentalos.model.errors import ExcessivePending, OutcomeUnknown, TalosError
 
-TASKS_MAX = 10_000  # calls of one gateway under way
+TASKS_MAX = 10_000  # concurrent calls of one gateway
 
 _log = logging.getLogger("opentalos.thrift")
 
@@ -21,8 +21,8 @@ _log = logging.getLogger("opentalos.thrift")
 class CallTasks:
     """The calls of one gateway.
 
-    Args: reply: answers a call with an error in the gateway's form. unknown_in_form: an error
-        nobody planned is told in that form too, since clients repeat a status of 500.
+    Args: reply: answers a call with an error in the gateway's form. unknown_in_form: use that form
+        for unexpected errors too, because clients retry a status of 500.
     """
 
     def __init__(
@@ -39,10 +39,14 @@ class CallTasks:
     def spawn(
         self, exchange: Exchange, form: CallForm, call: Coroutine[Any, Any, None]
     ) -> asyncio.Task[None] | None:
-        """Run a call in a task of its own; a connection has at most one under way."""
+        """Run a call in its own task; a connection has at most one under way."""
         if len(self._tasks) >= TASKS_MAX:
             call.close()
-            self.refuse(exchange, form, ExcessivePending(f"{TASKS_MAX} calls are under way"))
+            self.refuse(
+                exchange,
+                form,
+                ExcessivePending(f"too many calls are under way: limit {TASKS_MAX:,}"),
+            )
             return None
         exchange.late = partial(self.refuse, exchange, form)
         task = asyncio.get_running_loop().create_task(self._guard(exchange, form, call))
@@ -64,7 +68,7 @@ class CallTasks:
     def end_when_late(
         self, exchange: Exchange, form: CallForm, task: asyncio.Task[None] | None
     ) -> None:
-        """Give up a read that takes too long: reads that hang must not use up the tasks."""
+        """Cancel a read at its deadline, so that hanging reads do not use up the tasks."""
         if task is not None:
             exchange.late = partial(self._end, exchange, form, task)
 
@@ -83,7 +87,7 @@ class CallTasks:
             self.broken(exchange, form, broken)
 
     def broken(self, exchange: Exchange, form: CallForm, error: Exception) -> None:
-        """An error nobody planned: logged once with its trace, told to the client by number."""
+        """An unexpected error: log it with its trace; the client gets the request id."""
         self.failures += 1
         exchange.failure = type(error).__name__
         request = f"{exchange.request_id}-{next(self._numbers)}"
@@ -91,12 +95,12 @@ class CallTasks:
         _log.error("call failed with an internal error", exc_info=error, extra=fields)
         text = f"internal error, request {request}"
         if self._unknown_in_form:
-            with contextlib.suppress(Exception):  # it may be the form that is broken
+            with contextlib.suppress(Exception):  # the form itself may be the cause
                 self._reply(exchange, form, OutcomeUnknown(text))
-        exchange.reply_text(500, text)  # does nothing if it was answered
+        exchange.reply_text(500, text)  # does nothing after a reply
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait for the calls under way, then end those that hang: nobody waits for them."""
+        """Wait for calls under way, then cancel those that hang."""
         if self._tasks:
             _, hanging = await asyncio.wait(set(self._tasks), timeout=timeout_s)
             for task in hanging:

@@ -1,4 +1,8 @@
-"""Thrift calls from HTTP requests: authenticated, decoded, handed to the broker, answered."""
+"""The Talos gateway: authenticates and decodes Thrift calls and passes them to the broker.
+
+putMessage and getMessage in the compact protocol take the hot path: no task, no generic codec
+(docs/internals/hot-path.md#rules). All other calls run in tasks.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -34,9 +38,9 @@ from opentalos.wire.thrift.message import (
 )
 from opentalos.wire.thrift.spec import MethodSpec, ServiceSpec
 
-ADMIN_BODY_BYTES_MAX = 1 << 20  # of a call to another service than messages
+ADMIN_BODY_BYTES_MAX = 1 << 20  # of a call to any service except messages
 _QUERY_PAIRS_MAX = 16
-# Calls that change nothing, by how their names begin: they may be cancelled when they hang.
+# Name prefixes of calls that change nothing; they may be cancelled when they hang.
 _READS = ("get", "query", "describe", "list", "lookup", "match", "check")
 
 _COMPACT = ThriftProtocol.COMPACT.value.encode()
@@ -48,7 +52,7 @@ _GET = SERVICES["MessageService"].methods["getMessage"]
 class ThriftGateway:
     """Serves the five Talos services; ``routes`` are for the HTTP server.
 
-    Args: forwarding: to the other servers of a cluster; None: this server is alone.
+    Args: forwarding: to the other servers of a cluster; None: a single server.
     """
 
     def __init__(
@@ -103,14 +107,14 @@ class ThriftGateway:
     def _serve(self, service: ServiceSpec, exchange: Exchange) -> None:
         if len(exchange.body) > ADMIN_BODY_BYTES_MAX:
             limit = ADMIN_BODY_BYTES_MAX
-            exchange.reply_text(413, f"a call to {service.name} may have {limit} bytes")
+            exchange.reply_text(413, f"calls of {service.name} may have at most {limit} bytes")
             return
         caller = self._caller(exchange)
         if caller is not None:
             self._call(exchange, caller, service)
 
     def _caller(self, exchange: Exchange) -> Principal | None:
-        """The authenticated principal, or None if the request was answered with a refusal."""
+        """The authenticated principal, or None if the request was rejected."""
         try:
             if exchange.method != b"POST":
                 raise BadRequest("Talos calls use POST")
@@ -234,7 +238,7 @@ class ThriftGateway:
             self._tasks.end_when_late(exchange, form, task)
 
     async def _or_elsewhere(self, exchange: Exchange, call: Callable[[], Awaitable[None]]) -> None:
-        """Run a call; if another server serves what it is about, that one answers."""
+        """Run a call, or forward it to the server that owns the resource."""
         try:
             await call()
         except TalosError as error:
@@ -255,7 +259,7 @@ class ThriftGateway:
         exchange.reply(head(STATUS_OK, form.content_type), body)
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait for the calls under way, then end those that hang: nobody waits for them."""
+        """Wait for calls under way, then cancel those that hang."""
         await self._tasks.drain(timeout_s)
 
 

@@ -88,7 +88,7 @@ def reply_refusal(
 
 
 def reply_no_caller(exchange: Exchange, error: TalosError, *, in_status: bool = False) -> None:
-    """Answer a request whose caller was not accepted; a skewed one is told the time."""
+    """Answer a request that failed authentication; for clock skew, with the server's time."""
     extra = b""
     if isinstance(error, ClockSkewed):
         extra = b"X-Xiaomi-Timestamp: %d\r\n" % int(time.time())

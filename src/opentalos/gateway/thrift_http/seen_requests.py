@@ -1,8 +1,8 @@
-"""Which signed requests have come already, by the id they carry or by their signature.
+"""Detects replays of signed requests, by their signed id or by their signature.
 
-Within the clock skew that is accepted, a signature alone cannot tell a copy from the same call made
-again. A client that signs an id of its own for each request can have copies refused. Kept by each
-server for itself, within a bound.
+Within the accepted clock skew a signature does not distinguish a replay from a repeated call. A
+client that signs a unique id with each request can have replays rejected. Each server has its own
+bounded memory of ids.
 """
 
 from typing import Final
@@ -13,10 +13,10 @@ IDS_MAX: Final = 200_000  # in each half; about 20 MB in all
 
 
 class SeenRequests:
-    """Ids of the last ``window_s`` to twice as long, in two halves of which the older one goes.
+    """Remembers ids for at least ``window_s``, in two halves; the older one is dropped.
 
-    Args: strict: with more than ``ids_max`` in ``window_s`` refuse what comes, instead of
-    forgetting the oldest ones early.
+    Args: strict: beyond ``ids_max`` in ``window_s``, reject requests instead of dropping the
+    oldest ids early.
     """
 
     def __init__(self, window_s: float, ids_max: int = IDS_MAX, *, strict: bool = False) -> None:
@@ -26,18 +26,18 @@ class SeenRequests:
         self._turn_s = float("-inf")
 
     def first(self, key_id: str, request_id: bytes, now_s: float) -> bool:
-        """Note a request; whether it came for the first time. ``now_s``: a steady clock.
+        """Record a request; True if it is new. ``now_s``: a monotonic clock.
 
-        Raises: ExcessivePending: too many to be sure of all.
+        Raises: ExcessivePending: too many requests to remember them all.
         """
-        seen = hash((key_id, request_id))  # of 64 bits, keyed anew in each process
+        seen = hash((key_id, request_id))  # 64 bits, with a key per process
         full = len(self._new) >= self._ids_max
         if full and self._strict and now_s < self._turn_s:
             raise ExcessivePending(
                 f"too many one-time requests: limit {self._ids_max:,} in {self._window_s:g} s"
             )
         if now_s >= self._turn_s or full:
-            # Nothing was noted for a whole window: the older half is too old as well.
+            # Nothing was recorded for a whole window, so the newer half is too old as well.
             late = now_s >= self._turn_s + self._window_s
             self._old = set() if late else self._new
             self._new = set()

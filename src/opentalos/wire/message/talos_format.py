@@ -3,7 +3,7 @@
 Shape:   V1: [s u32][sequence number: s][d u32][data: d]
          V2: "V" 0 2 0 [create ms u64][type u16][s u16][sequence number: s][d u32][data: d]
          V3: "V" 0 3 0 [t u32][Message in the Thrift compact protocol: t]
-         All numbers big endian; the first byte tells V1 from the others, so versions may mix.
+         All numbers big endian; the first byte distinguishes V1 from the others, so versions mix.
 Source: docs/protocol/messages.md#formats.
 """
 
@@ -111,7 +111,7 @@ def _decode_one(data: bytes, position: int) -> tuple[Message, int]:
 
 
 def _behind_one(data: bytes, position: int) -> int:
-    """Position behind one message; one beyond the block is found out by whoever reads there."""
+    """Position after one message; may be beyond the block, which the next read detects."""
     if data[position] != _VERSIONED:
         position += _U32.size + _U32.unpack_from(data, position)[0]
     else:

@@ -19,9 +19,9 @@ _BOUNDS: Final[Sequence[float]] = sorted(
 
 
 def _buckets() -> Sequence[int]:
-    """The sketch's bucket of each class, by its middle: bounds are not exact."""
+    """The sketch's bucket of each class, by the middle of the class."""
     middles = [(low + high) / 2 for low, high in pairwise(_BOUNDS)]
-    inner = [math.ceil(math.log(one * _MS_PER_S) / math.log(GROWTH)) for one in middles]
+    inner = [math.ceil(math.log(middle * _MS_PER_S) / math.log(GROWTH)) for middle in middles]
     return [_FIRST, *inner, _LAST + 1]
 
 

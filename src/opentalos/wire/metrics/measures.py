@@ -54,7 +54,7 @@ MEASURES: Final[tuple[Measure, ...]] = (
     Measure("get_bytes", _S, _SERVER, "bytes", "payload given to consumers"),
     Measure("put_ms", _K, _SERVER, "ms", "putMessage, from request to reply"),
     Measure("get_ms", _K, _SERVER, "ms", "getMessage, from request to reply, waits included"),
-    Measure("quota_holds", _S, _SERVER, "count", "calls that a rate quota held up"),
+    Measure("quota_holds", _S, _SERVER, "count", "calls delayed by a rate quota"),
     Measure("quota_rejections", _S, _SERVER, "count", "calls refused by a quota"),
     Measure("denials", _S, _SERVER, "count", "calls refused for want of a permission"),
     Measure("log_commits", _S, _SERVER, "count", "groups made durable"),
@@ -123,4 +123,6 @@ MEASURES: Final[tuple[Measure, ...]] = (
 
 def names(kind: Kind, scope: Scope) -> frozenset[str]:
     """Names of one kind in rows of one scope."""
-    return frozenset(one.name for one in MEASURES if (one.kind, one.scope) == (kind, scope))
+    return frozenset(
+        measure.name for measure in MEASURES if (measure.kind, measure.scope) == (kind, scope)
+    )

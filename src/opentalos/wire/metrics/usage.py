@@ -26,7 +26,7 @@ Line = bytes  # what an event is on the wire; in the class, ``bytes`` is a field
 class UsageEvent(NamedTuple):
     """Committed messages of one partition with append times in one minute."""
 
-    topic: str  # uuid: a topic made anew under the same name is another one
+    topic: str  # uuid; a recreated topic has another one
     name: str
     tenant: str  # owner id of the topic
     partition: int

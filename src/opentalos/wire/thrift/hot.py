@@ -67,7 +67,7 @@ class _Unknown(Exception):
 
 
 def _long(data: bytes, position: int, byte: int) -> tuple[int, int]:
-    """Rest of a varint whose first byte, at ``position - 1``, was ``byte`` and goes on."""
+    """Rest of a varint whose first byte ``byte``, at ``position - 1``, has the continuation bit."""
     value, shift = byte & 0x7F, 7
     while True:
         byte = data[position]

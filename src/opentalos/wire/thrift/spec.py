@@ -101,7 +101,7 @@ class StructSpec:
     required: tuple[Field, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        needed = tuple(one for one in self.fields if one.required)
+        needed = tuple(field_ for field_ in self.fields if field_.required)
         object.__setattr__(self, "required", needed)
 
 

@@ -129,7 +129,7 @@ async def test_too_few_datanodes_end_the_file(rig: Rig) -> None:
     file = rig.file()
     await file.commit([b"a"])
     rig.stream.replicas = 1
-    with pytest.raises(OutcomeUnknown, match="written to 1 DataNodes, replicas_min is 2"):
+    with pytest.raises(OutcomeUnknown, match=r"reached 1 DataNode, but .hdfs. replicas_min is 2"):
         await file.commit([b"b"])
     await dead(file)
     assert rig.released == [file]

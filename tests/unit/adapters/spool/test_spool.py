@@ -203,5 +203,5 @@ def test_a_folder_has_one_owner(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be used"):
+    with pytest.raises(ConfigError, match="cannot use"):
         opened(tmp_path / "file")

@@ -55,8 +55,8 @@ def test_the_reason_of_an_exaggerated_request_has_the_numbers() -> None:
     assert (found.outcome, found.approvable) == (Outcome.REJECT, 3)
     assert found.reason == (
         "your traffic peaked at 3.1 MB/s in the last 28 days and is expected to reach 3.9 MB/s "
-        "within 30 days; that needs 2 partitions at 5.0 MB/s each with 50 % reserve; you asked "
-        "for 64; up to 3 would be granted at once"
+        "within 30 days; that needs 2 partitions at 5.0 MB/s each with 50 % reserve; you requested "
+        "64; up to 3 would be granted automatically"
     )
 
 
@@ -86,7 +86,7 @@ def test_what_was_sent_before_is_neither_too_much_nor_an_exaggeration() -> None:
     short = replace(bursty, days=5)
     found = decided(14, short)
     assert (found.outcome, found.approvable) == (Outcome.HUMAN, 13)
-    assert "beyond 13 partitions a person looks at it" in found.reason
+    assert "more than 13 partitions requires manual approval" in found.reason
     assert decided(13, short).bytes_per_s == carried(13, LIMITS)
 
 
@@ -96,14 +96,14 @@ def test_a_small_request_needs_no_history() -> None:
     assert found.bytes_per_s == carried(8, LIMITS) == 26_666_666
     more = decided(9, None)
     assert (more.outcome, more.approvable) == (Outcome.HUMAN, 8)
-    assert "nothing is known of your traffic" in more.reason
+    assert "the history of your traffic is unknown" in more.reason
 
 
 @pytest.mark.parametrize(
     ("projection", "said"),
     [
         (replace(FLAT, days=13), "known for 13 days, which peaked at 3.1 MB/s, and 14 days"),
-        (replace(FLAT, made_ms=0), "is 4.0 days old, and only 3 days count"),
+        (replace(FLAT, made_ms=0), "is 4.0 days old; the limit is 3 days"),
     ],
 )
 def test_little_or_old_history_is_for_a_person(projection: Projection, said: str) -> None:
@@ -133,7 +133,7 @@ def test_what_the_capacity_cannot_bear_is_for_a_person_or_never_fits() -> None:
     assert decided(1_001, None).outcome is Outcome.REJECT
     never = decided(601, None)
     assert never.outcome is Outcome.REJECT
-    assert "more than the whole cluster, which is made for 2.0 GB/s" in never.reason
+    assert "more than the whole cluster, whose capacity is 2.0 GB/s" in never.reason
 
 
 def test_a_cluster_of_unknown_capacity_grants_the_floor_only() -> None:
@@ -150,7 +150,7 @@ def test_a_cluster_of_unknown_capacity_grants_the_floor_only() -> None:
 def test_what_one_has_already_is_no_new_grant() -> None:
     found = decided(64, in_force=64, taken=Taken(partitions=5_000))
     assert (found.outcome, found.bytes_per_s) == (Outcome.APPROVE, 0)
-    assert found.reason == "you may have 64 partitions already; nothing changes"
+    assert found.reason == "your quota is already 64 partitions; nothing changes"
 
 
 def test_the_season_and_the_trend_meet_on_the_right_weekday() -> None:

@@ -108,7 +108,7 @@ def test_a_copy_with_another_unsigned_id_is_a_copy() -> None:
     first, copy = signed(), signed()
     copy.headers = {**first.headers, b"x-xiaomi-request-id": b"r2"}
     assert judge.caller(first) is ALICE
-    with pytest.raises(InvalidCredential, match="came before"):
+    with pytest.raises(InvalidCredential, match="received before"):
         judge.caller(copy)
 
 
@@ -116,7 +116,7 @@ def test_a_signed_id_tells_requests_apart() -> None:
     judge = authenticator()
     names = (*NAMES, "X-Xiaomi-Request-Id")
     assert judge.caller(signed(names=names)) is ALICE
-    with pytest.raises(InvalidCredential, match="came before"):
+    with pytest.raises(InvalidCredential, match="received before"):
         judge.caller(signed(names=names))
 
 

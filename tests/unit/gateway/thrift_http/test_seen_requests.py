@@ -38,7 +38,7 @@ def test_each_request_of_our_sdk_is_taken_once(server: Authenticator) -> None:
     for headers in sent:
         assert server.caller(exchange(headers)) is ALICE
     for headers in sent:
-        with pytest.raises(InvalidCredential, match="came before") as refusal:
+        with pytest.raises(InvalidCredential, match="received before") as refusal:
             server.caller(exchange(headers))
         # The sender of the first one must not take this for "not done".
         assert type(error_of_status(401, str(refusal.value), "call")) is OutcomeUnknown
@@ -74,11 +74,11 @@ def test_a_principal_may_have_every_signature_taken_once_only() -> None:
         assert server.caller(sent) is ALICE
     keys.keys["KA"] = keys.keys["KA"]._replace(refuse_replays=True)
     assert server.caller(sent) is ALICE
-    with pytest.raises(InvalidCredential, match="came before"):
+    with pytest.raises(InvalidCredential, match="received before"):
         server.caller(sent)
     headers = Signer("KA", "sa").headers(PATH, BODY)
     assert server.caller(exchange(headers)) is ALICE
-    with pytest.raises(InvalidCredential, match="came before"):
+    with pytest.raises(InvalidCredential, match="received before"):
         server.caller(exchange(headers))
 
 

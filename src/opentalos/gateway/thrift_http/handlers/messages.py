@@ -47,14 +47,14 @@ async def put_message(
 
 def _stamped(blocks: list[MessageBlock], request: message.PutMessageRequest) -> list[MessageBlock]:
     """The blocks with what an idempotent producer says of itself; unchanged without."""
-    told = request.producerId, request.producerEpoch, request.firstSequence
-    if told == (None, None, None):
+    sent = request.producerId, request.producerEpoch, request.firstSequence
+    if sent == (None, None, None):
         return blocks
-    if None in told:
+    if None in sent:
         raise BadRequest("an idempotent put needs producerId, producerEpoch and firstSequence")
-    producer_id, epoch, sequence = (number or 0 for number in told)
+    producer_id, epoch, sequence = (number or 0 for number in sent)
     if not 0 < producer_id <= PRODUCER_ID_MAX or epoch < 0 or sequence < 0:
-        raise BadRequest(f"producerId, producerEpoch or firstSequence out of range: {told}")
+        raise BadRequest(f"producerId, producerEpoch or firstSequence out of range: {sent}")
     stamped = list[MessageBlock]()
     for block in blocks:
         stamp = ProducerStamp(producer_id, epoch, sequence, bool(request.repeated))

@@ -34,7 +34,7 @@ async def _infos(
         found = await broker.messages.offsets_of(caller, resource, partitions)
     except TalosError as error:
         return [_info(partition, error) for partition in partitions]
-    return [_info(partition, one) for partition, one in zip(partitions, found, strict=True)]
+    return list(map(_info, partitions, found))
 
 
 def _check_count(count: int) -> None:
@@ -121,10 +121,10 @@ async def get_schedule_info(
 async def delete_message_index(
     broker: Broker, caller: Principal, request: message.DeleteMessageIndexRequest, _: CallContext
 ) -> None:
-    """Nothing is left to do once the caller and the range are right.
+    """Checks the caller and the range; there is nothing to delete.
 
-    The log's index is derived from its blocks and rebuilt when missing, so entries that an
-    administrator wants gone are already no more than the blocks say.
+    The log's index is derived from its blocks and rebuilt when missing, so it never has entries
+    that the blocks do not support.
     """
     resource, partition = values.target_of(request.topicAndPartition)
     broker.context.authorizer.authorize_admin(caller, "delete message index", resource)

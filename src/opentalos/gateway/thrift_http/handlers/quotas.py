@@ -81,7 +81,7 @@ async def apply_quota(
 async def auto_apply_quota(
     broker: Broker, caller: Principal, request: quota.AutoApplyQuotaRequest, _: CallContext
 ) -> None:
-    """Ask for partitions and be told at once."""
+    """Request partitions and get an immediate decision."""
     await broker.partition_quotas.auto_apply_quota(caller, _wanted(request.quotaInfo))
 
 
