@@ -1,4 +1,4 @@
-"""Tables in, tables out, without a Python object for each message. Needs opentalos[arrow].
+"""Puts and fetches Arrow tables, without a Python object per message. Needs opentalos[arrow].
 
 usage: TALOS_URL=http://HOST:PORT TALOS_KEY=ID:SECRET arrow_batches.py TOPIC [ROWS]
 """

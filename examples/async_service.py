@@ -2,8 +2,8 @@
 
 usage: TALOS_URL=http://HOST:PORT TALOS_KEY=ID:SECRET async_service.py ORDERS INVOICES [MESSAGES]
 
-An order is committed only after its invoice is stored, so a crash in between repeats it. The
-producer is idempotent: what the network repeats is stored once.
+An order is committed only after its invoice is stored, so a crash in between redelivers it. The
+producer is idempotent: a retried put is stored once.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from opentalos.sdk.aio import Client, TalosConsumer, TalosProducer
 
 
 async def serve(orders, invoices, wanted):
-    """Process orders until there were ``wanted`` of them; None: for ever."""
+    """Process ``wanted`` orders; None: run until stopped."""
     settings = ConsumerSettings(auto_commit=False)
     done, failures = 0, []
     async with (
@@ -32,7 +32,7 @@ async def serve(orders, invoices, wanted):
                 )
             await producer.flush()
             if failures:
-                raise failures[0]  # nothing of this batch is committed
+                raise failures[0]  # the batch is not committed
             await consumer.commit()
             done += len(batch)
             if wanted is not None and done >= wanted:

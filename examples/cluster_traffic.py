@@ -1,10 +1,10 @@
-"""Steady traffic on a cluster with the official Talos SDK, told as JSON lines.
+"""Steady traffic on a cluster with the official Talos SDK, reported as JSON lines.
 
 usage: cluster_traffic.py KEY_ID:SECRET PARTITIONS URL...
 
-Puts small batches into every partition in turn until its stdin ends. About four times a second it
-tells how much was acknowledged, how long the quietest partition has been waiting, and which server
-serves each partition. The URLs are ways into the cluster: when one fails the next one is asked.
+Puts small batches round-robin into every partition until its stdin is closed. About four times a
+second it reports how much was acknowledged, how long the slowest partition has been waiting, and
+which server owns each partition. The URLs are endpoints: after a failure it uses the next one.
 """
 
 import json
@@ -80,19 +80,19 @@ class Traffic:
         try:
             cache.get_schedule_info(self.resource)
         except Exception:
-            return  # that one does not answer either; the next failure tries another
+            return  # no reply from this one either; the next failure switches again
 
     def owners(self):
-        """Address by partition, as clients are told."""
+        """The address of the owner by partition, as clients see it."""
         request = GetScheduleInfoRequest(self.resource)
         try:
-            told = self.messages[self.entrance].get_schedule_info(request)
+            schedule = self.messages[self.entrance].get_schedule_info(request)
         except Exception:
             self.use_next_entrance()
             return {}
-        return {place.partitionId: host for place, host in told.items()}
+        return {place.partitionId: host for place, host in schedule.items()}
 
-    def tell(self):
+    def report(self):
         line = {
             "acked": self.acked,
             "failed": self.failed,
@@ -113,7 +113,7 @@ def main():
         traffic.put_round()
         if time.monotonic() - told_at > TOLD_EVERY_S:
             told_at = time.monotonic()
-            traffic.tell()
+            traffic.report()
         ended.wait(ROUND_S)
 
 

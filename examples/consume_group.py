@@ -2,8 +2,8 @@
 
 usage: TALOS_URL=http://HOST:PORT TALOS_KEY=ID:SECRET consume_group.py TOPIC GROUP [MESSAGES]
 
-Ends after so many messages, or with Ctrl-C. What it processed is committed; the next run goes on
-behind it.
+Stops after MESSAGES messages, or at Ctrl-C. Processed records are committed; the next run continues
+after them.
 """
 
 import sys
@@ -26,7 +26,7 @@ def main():
             count += 1
             print(record.partition, record.offset, record.data.decode(), flush=True)
             if count == wanted:
-                consumer.commit()  # this record too: the loop is left before the next is asked for
+                consumer.commit()  # includes this record, which does not count as processed yet
                 break
     print("read", count)
 

@@ -1,7 +1,7 @@
-"""Balance per city, out of a table's changes: python follow_table.py TABLE TOPIC GROUP COUNT
+"""Balance per city, from the changes of a table: python follow_table.py TABLE TOPIC GROUP COUNT
 
-Reads COUNT changes of the table's stream of view MUTATE_LOG as one worker of a group. Each change
-counts once, also if it comes again; real programs keep the state and the group's commit together.
+Reads COUNT changes of a stream with view MUTATE_LOG as a member of a consumer group. Redelivered
+changes count once; real programs store the state together with the position.
 """
 
 import sys

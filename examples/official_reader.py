@@ -35,7 +35,7 @@ class Tally:
             self.last_s = time.monotonic()
             self.read += number
 
-    def tell(self):
+    def report(self):
         sys.stdout.write(json.dumps({"read": self.read, "last_s": self.last_s}) + "\n")
         sys.stdout.flush()
 
@@ -83,9 +83,9 @@ def main():
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     while not ended.wait(TELL_S):
-        tally.tell()
+        tally.report()
     consumer.shut_down_fetcher()  # commits and releases every partition
-    tally.tell()
+    tally.report()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Many messages, quickly, and what becomes of each.
+"""Puts many messages, and counts the outcome of each.
 
 usage: TALOS_URL=http://HOST:PORT TALOS_KEY=ID:SECRET produce.py TOPIC [MESSAGES]
 
-Makes the topic if it is not there. A message counts as stored when its on_success was called.
+Creates the topic if it does not exist. A message is stored when its on_success is called.
 """
 
 import sys
@@ -21,7 +21,7 @@ def main():
         outcomes["stored"] += 1
 
     def failed(message, error, outcome):
-        # NOT_DONE may be sent again; UNKNOWN is stored or not, and nobody can tell which.
+        # NOT_DONE: safe to send again. UNKNOWN: stored or not; a second put may duplicate it.
         outcomes[outcome.value] += 1
         sys.stderr.write(f"{message.partition_key}: {error}\n")
 

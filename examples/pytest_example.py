@@ -1,4 +1,4 @@
-"""How a program's own tests use a real server: the fixtures come with the package.
+"""Tests of a program with a real server; the pytest fixtures are part of the package.
 
 run: pytest pytest_example.py
 """
@@ -25,7 +25,7 @@ def test_messages_are_copied_in_capitals(talos_server, talos_client_config, talo
         producer.put([b"hello", Message(data=b"world", partition_key="greeting")])
     assert shout(talos_client_config, talos_topic, loud) == 2
     with SimpleConsumer(talos_client_config, loud) as consumer:
-        assert [one.data for one in consumer.fetch(0, Start.EARLIEST)] == [b"HELLO", b"WORLD"]
+        assert [record.data for record in consumer.fetch(0, Start.EARLIEST)] == [b"HELLO", b"WORLD"]
 
 
 def test_an_empty_topic_gives_nothing(talos_server, talos_client_config, talos_topic):

@@ -1,10 +1,10 @@
-"""Count a topic's messages per minute and key into another topic, exactly once, and keep them all
-as Parquet. Needs opentalos[spark] and Java 17 or newer.
+"""Counts the messages of a topic per minute and key into another topic, exactly once, and stores
+them as Parquet. Needs opentalos[spark] and Java 17 or newer.
 
 usage: TALOS_URL=... TALOS_KEY=ID:SECRET spark_per_minute.py SOURCE TARGET FOLDER [--now]
 
-Both queries go on where FOLDER/checkpoints says, also after a kill -9. With --now they end when
-what is in SOURCE now is processed. See their lag with: talos group describe SOURCE spark-per-minute
+Both queries resume from FOLDER/checkpoints, also after a kill -9. With --now they stop after
+processing what is in SOURCE now. Show their lag with: talos group describe SOURCE spark-per-minute
 """
 
 import sys

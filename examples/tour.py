@@ -4,7 +4,7 @@ usage: tour.py URL KEY_ID:SECRET [MESSAGES]
 
 Creates a topic, sends messages with TalosProducer, reads them with a TalosConsumer in a group, and
 shows offsets, lag and throughput. Runs where ``talos-python3`` is installed (make setup puts it
-into .sdk-venv). This is what a program written for Talos looks like: nothing in it knows OpenTalos.
+into .sdk-venv). It is written for Talos: nothing in it is specific to OpenTalos.
 """
 
 import logging
@@ -156,7 +156,7 @@ def show_offsets(clients, topic, resource):
     sys.stdout.write("\n  partition   start     end   checkpoint   lag\n")
     total = 0
     infos = messages.get_topic_offset(GetTopicOffsetRequest(resource))
-    for info in sorted(infos, key=lambda one: one.partitionId):
+    for info in sorted(infos, key=lambda info: info.partitionId):
         partition = TopicAndPartition(topic, resource, info.partitionId)
         stored = consumers.query_offset(QueryOffsetRequest(GROUP, partition)).msgOffset
         lag = info.endOffset - stored
