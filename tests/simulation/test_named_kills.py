@@ -1,6 +1,6 @@
-"""A server dies right before or right after each named step of a table's life; see table_steps.
+"""A server is killed right before or right after each kill point of a table (``kill_points``).
 
-What it leaves is found by whoever comes next: nothing is missing, invented or out of order.
+The next owner finds what it left: nothing is missing, invented or out of order.
 """
 
 from dataclasses import replace

@@ -175,9 +175,9 @@ def test_a_month_that_is_not_over_cannot_be_closed(bench: Bench) -> None:
     [
         ({"month": "March"}, "write YYYY-MM"),
         ({"close": "maybe"}, "close is 'maybe': choose yes or no"),
-        ({"on_problem": "x"}, "on-problem is fail or report"),
-        ({"plans": "nowhere"}, "nowhere: is no directory"),
-        ({"default_plan": "gold"}, "there is no plan 'gold'"),
+        ({"on_problem": "x"}, "on-problem is 'x': choose fail or report"),
+        ({"plans": "nowhere"}, "nowhere: not a directory"),
+        ({"default_plan": "gold"}, "unknown plan 'gold'"),
     ],
 )
 def test_options_that_cannot_be_used_are_refused(

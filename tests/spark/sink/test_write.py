@@ -92,7 +92,7 @@ def test_all_columns_are_stored(spark: SparkSession, server: TalosServer) -> Non
         ("value, key", {"topic": "bad", "acks": "all"}, "has no option 'acks'"),
         ("key", {"topic": "bad"}, "needs the column value"),
         ("value, 1L AS offset", {"topic": "bad"}, "offset is set by the log"),
-        ("value, 9 AS partition", {"topic": "bad"}, "a row names partition 9; bad has 0 to 3"),
+        ("value, 9 AS partition", {"topic": "bad"}, "a row has partition 9; bad has 0 to 3"),
         ("CASE WHEN key > 'key-2' THEN value END AS value", {"topic": "bad"}, "have no value"),
         ("value", {"topic": "bad", "key": "AKNOBODY:x"}, "unknown key or wrong signature"),
     ],

@@ -245,7 +245,7 @@ def followed_by(settings: PipelineSettings) -> Followed:
     """What the options say is to be replayed, and the topic of its stream.
 
     Raises: ConfigError: an option is missing or wrong; TableNotExist, ValidationFailed: the table
-            has no such stream; NotSupported: the stream tells no values.
+            has no such stream; NotSupported: the stream has no values.
     """
     given = settings.options
     table = given.get(TABLE, "")
@@ -279,7 +279,7 @@ def followed_table(config: ClientConfig, replay: Replay, topic: str) -> Followed
     found = Followed(now, topic, config, ReplayStart(uuid, topic, None))
     try:
         return replace(found, begun=replace(found.begun, enabling=found.mark().enabling))
-    except Unavailable:  # a shard has just moved; the next current_schema tells
+    except Unavailable:  # a shard has just moved; the next check finds out
         return found
 
 
