@@ -18,7 +18,7 @@ async def test_a_record_of_a_newer_version_stops_the_start_and_leaves_nothing_ru
         await w.broker.close()
         await meta.replace("topics/alice/t", newer, record.version)
         running = asyncio.all_tasks()
-        with pytest.raises(NewerFormat, match="record topics/alice/t: topic record of format 7"):
+        with pytest.raises(NewerFormat, match="record topics/alice/t: topic record has format 7"):
             await w.restart()
         assert asyncio.all_tasks() == running
 

@@ -7,12 +7,14 @@ from opentalos.testing.simulation.history import History, Note
 
 IN_TIME_S = 1.0  # a server back this long before its deadline cannot have been declared dead
 STEADY_S = 5.0  # a plan may be published this long after the event it reacts to
+IN_FLIGHT_S = 2.0  # a planned move may be on its way to the coordination service this long
 
 
 def moved_for_announced_restarts(history: History) -> Iterator[Anomaly]:
     """A partition moved away from a server that had announced its restart and was back in time.
 
-    Not judged: a server that is being drained, or that crashed or disappeared shortly before.
+    Not judged: a server that is being drained, or that crashed or disappeared shortly before; a
+    planned move that appears right after the announcement, since it was decided before it.
     """
     assigned, drains = history.noted("assigned"), history.noted("drain")
     for announced in history.noted("announced"):
@@ -25,11 +27,12 @@ def moved_for_announced_restarts(history: History) -> Iterator[Anomaly]:
         owners: dict[str, list[str]] = {}
         for note in assigned:
             topic, now = note.args["topic"], note.args["owners"]
+            planned = note.args.get("planned", ()) if note.at_s < began_s + IN_FLIGHT_S else ()
             if began_s < note.at_s <= until_s:
                 for partition, (before, after) in enumerate(
                     zip(owners.get(topic, ()), now, strict=False)
                 ):
-                    if before == host and after != host:
+                    if before == host and after != host and partition not in planned:
                         yield Anomaly(
                             "moved-for-announced-restart",
                             f"{topic}/{partition} moved from {host} to {after} at "

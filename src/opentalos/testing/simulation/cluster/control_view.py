@@ -75,8 +75,13 @@ class ControlView:
         async for state in self._meta.watch(ASSIGNMENT):
             for path, record in state.items():
                 if shown.get(path) != record.version:
-                    topic, owners = path.removeprefix(f"{ASSIGNMENT}/"), decode_any(record.value)
-                    self._recorder.note("assigned", topic=topic, owners=list(owners.owners))
+                    topic, published = path.removeprefix(f"{ASSIGNMENT}/"), decode_any(record.value)
+                    self._recorder.note(
+                        "assigned",
+                        topic=topic,
+                        owners=list(published.owners),
+                        planned=sorted(map(int, published.moved_from)),
+                    )
             shown = {path: record.version for path, record in state.items()}
 
     async def _follow_servers(self) -> None:

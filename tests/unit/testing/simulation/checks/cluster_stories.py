@@ -28,6 +28,18 @@ def restarted_and_nothing_moved(tale: Tale) -> None:
     tale.note("assigned", topic="u", owners=["b", "b"])
 
 
+def planned_before_the_announcement(tale: Tale, *, after_s: float) -> None:
+    """A planned move from a, published while a announces its restart."""
+    tale.note("registered", servers=["a", "b"])
+    tale.tick(9.0)
+    tale.note("assigned", topic="u", owners=["a", "b"], planned=[])
+    tale.note("announced", host="a", wait_s=20.0)
+    tale.tick(after_s)
+    tale.note("assigned", topic="u", owners=["b", "b"], planned=[0])
+    tale.tick(5)
+    tale.note("registered", servers=["a", "b"])
+
+
 def commit_after_an_unlock_that_came_late(tale: Tale) -> None:
     """It was sent before its worker locked again, and reached the coordinator behind that."""
     tale.put("a", "b")
@@ -43,9 +55,13 @@ def commit_after_an_unlock_that_came_late(tale: Tale) -> None:
 CASES: dict[str, tuple[list[Story], list[Story]]] = {
     "never-rebalanced": ([lambda tale: tale.note("never-rebalanced")], [acked_and_expired]),
     "moved-for-announced-restart": (
-        [lambda tale: restarted(tale, down_s=5)],
+        [
+            lambda tale: restarted(tale, down_s=5),
+            lambda tale: planned_before_the_announcement(tale, after_s=2.0),
+        ],
         [
             restarted_and_nothing_moved,
+            lambda tale: planned_before_the_announcement(tale, after_s=0.3),
             lambda tale: restarted(tale, down_s=30),
             lambda tale: restarted(tale, down_s=5, drained=True),
             lambda tale: restarted(tale, down_s=5, steady=False),
