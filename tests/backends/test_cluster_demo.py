@@ -1,4 +1,4 @@
-"""``talos cluster demo``, as a stranger runs it."""
+"""``talos cluster demo`` from start to end."""
 
 import subprocess
 from pathlib import Path

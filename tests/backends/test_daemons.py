@@ -1,4 +1,4 @@
-"""Backends as ``talos backend`` runs them: found again, hurt, repaired, without leftovers."""
+"""``talos backend``: restarts, faults, repair, no leftovers."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def zookeeper(tmp_path: Path) -> Iterator[ZookeeperBackend]:
     made.stop(print)
 
 
-def test_a_missing_java_is_one_line_with_the_remedy(
+def test_a_missing_java_is_one_error_line_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -79,7 +79,7 @@ def test_a_restart_keeps_the_port_and_a_second_start_changes_nothing(
 
 
 @pytest.mark.backend
-def test_a_running_backend_refuses_another_port(zookeeper: ZookeeperBackend) -> None:
+def test_a_running_backend_rejects_another_port(zookeeper: ZookeeperBackend) -> None:
     zookeeper.start(print, port=0)
     other = free_ports(1)[0]
     with pytest.raises(BackendError, match="already running"):
@@ -87,7 +87,7 @@ def test_a_running_backend_refuses_another_port(zookeeper: ZookeeperBackend) -> 
 
 
 @pytest.mark.backend
-def test_a_daemon_that_ends_is_reported_with_its_log(zookeeper: ZookeeperBackend) -> None:
+def test_a_daemon_that_exits_is_reported_with_its_log(zookeeper: ZookeeperBackend) -> None:
     zookeeper.start(print, port=0)
     zookeeper.daemon("zookeeper").kill()
     with pytest.raises(BackendError, match="exited"):
@@ -96,7 +96,7 @@ def test_a_daemon_that_ends_is_reported_with_its_log(zookeeper: ZookeeperBackend
 
 @pytest.mark.backend
 @pytest.mark.timeout(120)
-def test_a_datanode_that_is_killed_or_paused_is_missed_and_comes_back(tmp_path: Path) -> None:
+def test_a_killed_or_paused_datanode_is_detected_and_returns(tmp_path: Path) -> None:
     hdfs = HdfsBackend(tmp_path)  # its own: other tests count on three DataNodes
     try:
         hdfs.start(print, port=0)

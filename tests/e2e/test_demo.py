@@ -53,13 +53,13 @@ def test_both_clients_share_the_group_and_read_everything(tmp_path: Path) -> Non
     )
 
 
-def test_it_runs_where_only_this_package_is_and_once_more_on_its_data(tmp_path: Path) -> None:
+def test_it_runs_without_the_official_sdk_and_again_on_its_data(tmp_path: Path) -> None:
     for _ in range(2):
         shown = run_demo(tmp_path, 500)
         assert "no second client" in shown
 
 
-def test_a_server_that_does_not_start_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_is_one_error_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         command = [str(TALOS), "demo", "--exit", "--listen", address]

@@ -1,4 +1,4 @@
-"""One real server, and the command as a process of its own."""
+"""A real server, and the command in this process or as a separate one."""
 
 import json
 import os

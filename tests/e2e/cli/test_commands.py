@@ -1,4 +1,4 @@
-"""Every command once against a real server, as a user types it."""
+"""Every command once against a real server."""
 
 import os
 import pty
@@ -17,7 +17,7 @@ from opentalos.cli.connection.server_options import ServerOptions
 pytestmark = pytest.mark.timeout(60)
 
 
-def test_topics_from_their_creation_to_their_end(talos: Commands) -> None:
+def test_the_life_of_a_topic(talos: Commands) -> None:
     made = talos(
         "topic", "create", "made", "--partitions", 2, "--retention", 90_000, "--attribute", "a=b"
     )
@@ -113,7 +113,7 @@ def test_quotas_and_requests(talos: Commands) -> None:
     assert talos("quota", "requests", "--format", "json").rows == []
 
 
-def test_requests_that_are_decided_at_once(talos: Commands) -> None:
+def test_requests_that_are_decided_automatically(talos: Commands) -> None:
     ask = ("quota", "request", "--organisation", "CLauto", "--auto", "--format", "json")
     assert talos(*ask, 10_000).rows[0]["outcome"] == "approve"  # what everybody has
     waits = talos(*ask, 10_001).rows[0]
@@ -139,7 +139,7 @@ def test_requests_that_are_decided_at_once(talos: Commands) -> None:
     talos("quota", "reject", "CLauto")
 
 
-def test_groups_and_a_reset_that_is_taken_back(talos: Commands) -> None:
+def test_groups_and_an_undone_reset(talos: Commands) -> None:
     topic = talos.topic("grouped", 2)
     for partition in (0, 1):
         talos("produce", topic, "--partition", partition, stdin="0\n1\n2\n3\n4\n")
@@ -263,7 +263,7 @@ def test_other_shells_get_a_script(talos: Commands, shell: str) -> None:
     assert "talos" in talos("completion", shell).out
 
 
-def test_a_terminal_is_asked_before_a_topic_goes(talos: Commands) -> None:
+def test_deleting_a_topic_asks_on_a_terminal(talos: Commands) -> None:
     topic = talos.topic("asked")
 
     def answer(text: bytes) -> int:
@@ -284,7 +284,7 @@ def test_a_terminal_is_asked_before_a_topic_goes(talos: Commands) -> None:
     assert "does not exist" in talos.fails("topic", "describe", topic)
 
 
-def test_https_needs_the_authority_and_takes_it(talos: Commands, tmp_path: Path) -> None:
+def test_https_needs_the_certificate_authority(talos: Commands, tmp_path: Path) -> None:
     files = TlsFolder(tmp_path / "files")
     server = ServerProcess(tmp_path / "tls", files.section()).start()
     try:

@@ -1,4 +1,4 @@
-"""produce and consume: what goes in comes out; pipes, formats, bad input, Ctrl-C."""
+"""produce and consume: round trips, pipes, formats, bad input, Ctrl-C."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from tests.server_process import TALOS
 pytestmark = pytest.mark.timeout(60)
 
 
-def test_lines_come_back_in_order(talos: Commands) -> None:
+def test_lines_are_consumed_in_order(talos: Commands) -> None:
     topic = talos.topic("lines")
     lines = "".join(f"line {n} é\n" for n in range(5_000)) + "no end"
     assert talos("produce", topic, stdin=lines).err == "5001 messages stored\n"
@@ -69,7 +69,7 @@ def test_formats(talos: Commands) -> None:
     assert row.split("\t")[3:] == ["k", "a\\tb"]
 
 
-def test_the_place_to_begin(talos: Commands) -> None:
+def test_the_start_position(talos: Commands) -> None:
     topic = talos.topic("places")
     talos("produce", topic, stdin="0\n1\n2\n3\n")
     assert talos("consume", topic, "--from", 2).out == "2\n3\n"
@@ -82,7 +82,7 @@ def test_the_place_to_begin(talos: Commands) -> None:
     assert "--from start" in said
 
 
-def test_follow_sees_what_comes_and_ctrl_c_says_how_much(talos: Commands) -> None:
+def test_follow_waits_for_messages_and_ctrl_c_reports_the_count(talos: Commands) -> None:
     topic = talos.topic("followed", 2)
     talos("produce", topic, stdin="old\n")
     reader = talos.start("consume", topic, "--follow", "--from", "start")
@@ -95,7 +95,7 @@ def test_follow_sees_what_comes_and_ctrl_c_says_how_much(talos: Commands) -> Non
     assert ended.err == "talos: interrupted; 2 messages written"
 
 
-def test_a_group_goes_on_where_it_was_interrupted(talos: Commands) -> None:
+def test_a_group_resumes_after_an_interrupt(talos: Commands) -> None:
     topic = talos.topic("resumed")
     talos("produce", topic, stdin="a\nb\n")
     reader = talos.start("consume", topic, "--group", "g", "--follow")
@@ -109,14 +109,14 @@ def test_a_group_goes_on_where_it_was_interrupted(talos: Commands) -> None:
     assert talos("consume", topic, "--group", "g", "--idle", 2).out == "d\n"
 
 
-def test_a_reader_that_has_seen_enough_ends_it_quietly(talos: Commands) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(talos: Commands) -> None:
     topic = talos.topic("head")
     talos("produce", topic, stdin="".join(f"{n:0100}\n" for n in range(20_000)))
     ended = talos.shell(f"talos consume {topic} | head -n 1")
     assert (ended.out, ended.err) == (f"{0:0100}\n", "")
 
 
-def test_ctrl_c_in_the_middle_of_a_large_output_cuts_no_line(talos: Commands) -> None:
+def test_ctrl_c_during_a_large_output_cuts_no_line(talos: Commands) -> None:
     topic = talos.topic("cut")
     line = "x" * 999
     talos("produce", topic, stdin=f"{line}\n" * 20_000)
@@ -150,7 +150,7 @@ def test_ctrl_c_while_producing_stores_what_was_read(talos: Commands) -> None:
     assert talos("consume", topic).out == "1\n2\n3\n"
 
 
-def test_a_bad_line_ends_it_and_what_was_before_is_stored(talos: Commands) -> None:
+def test_a_bad_line_stops_and_preceding_lines_are_stored(talos: Commands) -> None:
     topic = talos.topic("badline")
     said = talos.fails("produce", topic, "--format", "json", stdin='{"text": "a"}\n{"txt": 1}\n')
     assert (
@@ -160,7 +160,7 @@ def test_a_bad_line_ends_it_and_what_was_before_is_stored(talos: Commands) -> No
     assert talos("consume", topic).out == "a\n"
 
 
-def test_a_partition_that_is_not_there(talos: Commands) -> None:
+def test_a_missing_partition_is_reported(talos: Commands) -> None:
     topic = talos.topic("narrow")
     for command in (("produce", topic, "--partition", 7), ("consume", topic, "--partition", 7)):
         assert re.search(r"narrow has .*\b7\b", talos.fails(*command, stdin="a\n"))
@@ -169,7 +169,7 @@ def test_a_partition_that_is_not_there(talos: Commands) -> None:
 @pytest.mark.parametrize(
     "command", [("produce",), ("consume",), ("topic", "describe"), ("group", "list")]
 )
-def test_an_unknown_topic_names_the_nearest(talos: Commands, command: tuple[str, ...]) -> None:
+def test_an_unknown_topic_suggests_similar_names(talos: Commands, command: tuple[str, ...]) -> None:
     if "payments" not in talos("topic", "list").out:
         talos.topic("payments")
     said = talos.fails(*command, "paymets", stdin="a\n")
@@ -180,7 +180,7 @@ def test_an_unknown_topic_names_the_nearest(talos: Commands, command: tuple[str,
 @pytest.mark.parametrize(
     "command", [("produce", "t"), ("consume", "t"), ("topic", "list"), ("group", "list", "t")]
 )
-def test_a_wrong_key_is_said_so(talos: Commands, command: tuple[str, ...]) -> None:
+def test_a_wrong_key_is_reported(talos: Commands, command: tuple[str, ...]) -> None:
     said = talos.fails(*command, "--as", "AKWRONG:secret", stdin="a\n")
     assert "unknown key or wrong signature" in said
     assert "check the key AKWRONG (--as, --profile, TALOS_KEY)" in said
@@ -188,7 +188,7 @@ def test_a_wrong_key_is_said_so(talos: Commands, command: tuple[str, ...]) -> No
 
 
 @pytest.mark.parametrize("command", [("produce", "t"), ("consume", "t"), ("topic", "list")])
-def test_an_unreachable_server_is_said_so_at_once(
+def test_an_unreachable_server_is_reported_immediately(
     talos: Commands, command: tuple[str, ...]
 ) -> None:
     began_s = time.monotonic()
@@ -200,7 +200,7 @@ def test_an_unreachable_server_is_said_so_at_once(
 @pytest.mark.parametrize(
     "command", ["consume full", "consume full --format json", "topic list", "topic describe full"]
 )
-def test_a_full_disk_is_one_line(talos: Commands, command: str) -> None:
+def test_a_full_disk_is_one_error_line(talos: Commands, command: str) -> None:
     if "full" not in talos("topic", "list").out.split():
         talos.topic("full")
         talos("produce", "full", stdin="a\n" * 10)
@@ -208,7 +208,7 @@ def test_a_full_disk_is_one_line(talos: Commands, command: str) -> None:
     assert ended.err == "talos: cannot write the output: No space left on device\n"
 
 
-def test_a_server_that_dies_while_producing_leaves_an_account(own: Commands) -> None:
+def test_a_server_crash_while_producing_reports_the_outcomes(own: Commands) -> None:
     topic = own.topic("t")
     writer = own.start("produce", topic, "--timeout", 2)
     assert writer.stdin is not None
@@ -226,7 +226,7 @@ def test_a_server_that_dies_while_producing_leaves_an_account(own: Commands) -> 
     assert own("consume", topic).out == "1\n2\n"
 
 
-def test_lines_are_stored_once_over_a_crash_of_the_server(own: Commands) -> None:
+def test_lines_are_stored_once_despite_a_server_crash(own: Commands) -> None:
     topic = own.topic("t")
     writer = own.start("produce", topic, "--idempotent", "yes")
     assert writer.stdin is not None

@@ -25,7 +25,7 @@ def row(talos: Commands, *arguments: object) -> dict[str, Any]:
     return found
 
 
-def test_a_table_from_the_first_option_to_the_end(talos: Commands) -> None:
+def test_the_life_of_a_table(talos: Commands) -> None:
     created = talos(
         "table", "create", "whole", "--group", "u:int64", "--key", "k:string:desc",
         "--hashed", "--shards", 2, "--column", "n:int32", "--index", "by_n:n", "--ttl", 86400,
@@ -51,7 +51,7 @@ def test_a_table_from_the_first_option_to_the_end(talos: Commands) -> None:
     assert "table whole does not exist" in talos.fails("table", "describe", "whole")
 
 
-def test_a_quota_is_held_and_shown(talos: Commands) -> None:
+def test_a_quota_is_enforced_and_shown(talos: Commands) -> None:
     table = made(talos, "small", "--quota", 120)
     assert row(talos, "table", "describe", table)["used_bytes"] == 0
     talos("table", "put", table, "k=a", "n=1")
@@ -72,7 +72,7 @@ def test_a_quota_is_held_and_shown(talos: Commands) -> None:
     assert "nothing to change" in refused
 
 
-def test_a_table_has_rates_until_they_are_taken_away(talos: Commands) -> None:
+def test_capacity_of_a_table_is_set_and_removed(talos: Commands) -> None:
     table = made(talos, "rated")
     talos("table", "alter", table, "--read-capacity", 700, "--write-capacity", 50)
     shown = row(talos, "table", "describe", table)
@@ -82,7 +82,7 @@ def test_a_table_has_rates_until_they_are_taken_away(talos: Commands) -> None:
     assert (shown["read_capacity"], shown["write_capacity"]) == (700, None)
 
 
-def test_what_is_not_there_is_not_taken_away_in_silence(talos: Commands) -> None:
+def test_removing_a_missing_name_is_an_error(talos: Commands) -> None:
     table = made(talos, "sparse")
     for option, expected in (
         ("--remove-column", "no column 'odd'; it has k, n"),
@@ -92,7 +92,7 @@ def test_what_is_not_there_is_not_taken_away_in_silence(talos: Commands) -> None
         assert expected in talos("table", "alter", table, option, "odd", status=2).err
 
 
-def test_a_table_of_a_file(talos: Commands) -> None:
+def test_a_table_from_a_schema_file(talos: Commands) -> None:
     schema = {"key": ["k"], "columns": {"k": "string", "n": "int32"}}
     (talos.folder / "schema.json").write_text(json.dumps(schema))
     talos("table", "create", "filed", "--schema", "schema.json", "--column", "x:double")
@@ -118,7 +118,7 @@ def test_rows_are_written_read_and_removed(talos: Commands) -> None:
     assert talos.fails("table", "get", table, "k=a") == f"talos: row not found in table {table}"
 
 
-def test_rows_come_from_lines_and_go_to_lines(talos: Commands) -> None:
+def test_rows_are_read_from_lines_and_written_to_lines(talos: Commands) -> None:
     table = made(talos, "lines")
     lines = "".join(f'{{"k": "{number:04}", "n": {number}}}\n' for number in range(1_200))
     assert talos("table", "put", table, "-", stdin=lines).out == "1200 rows written\n"
@@ -136,7 +136,7 @@ def test_rows_come_from_lines_and_go_to_lines(talos: Commands) -> None:
     assert "0 rows written" in bad
 
 
-def test_errors_say_what_to_do(talos: Commands) -> None:
+def test_errors_name_the_remedy(talos: Commands) -> None:
     table = made(talos, "helpful")
     assert "did you mean helpful?" in talos.fails("table", "describe", "helpfull")
     assert "it has k, n" in talos("table", "put", table, "k=a", "m=1", status=2).err
@@ -225,7 +225,7 @@ def test_changes_are_shown_to_people_and_programs_in_every_view(talos: Commands)
     assert "no stream to other" in talos("table", "follow", table, "other", status=2).err
 
 
-def test_a_reader_who_is_not_the_owner_names_it(talos: Commands) -> None:
+def test_a_reader_names_the_owner_of_the_table(talos: Commands) -> None:
     topic, table = talos.topic("lent-changes", 1), made(talos, "lent")
     talos("table", "stream", "enable", table, topic)
     talos("table", "put", table, "k=a", "n=1")
@@ -246,7 +246,7 @@ def test_a_reader_who_is_not_the_owner_names_it(talos: Commands) -> None:
         assert sorted(str(item["k"]) for item in follower.replica.rows()) == ["a", "b"]
 
 
-def test_a_message_that_tells_no_change_is_shown_as_bad(talos: Commands) -> None:
+def test_a_message_that_is_not_a_change_is_shown_as_bad(talos: Commands) -> None:
     topic, table = talos.topic("spoilt-changes", 1), made(talos, "spoilt")
     talos("produce", topic, stdin="no change at all\n")
     talos("table", "stream", "enable", table, topic)
@@ -261,7 +261,7 @@ def test_a_message_that_tells_no_change_is_shown_as_bad(talos: Commands) -> None
     assert 'k="a"' in second
 
 
-def test_rights_are_given_and_taken(talos: Commands) -> None:
+def test_rights_are_granted_and_revoked(talos: Commands) -> None:
     table = made(talos, "shared")
     key = row(talos, "user", "create", "reader")
     as_reader = ("--as", f"{key['key_id']}:{key['secret']}")
@@ -273,7 +273,7 @@ def test_rights_are_given_and_taken(talos: Commands) -> None:
     talos.fails("table", "scan", f"root/{table}", *as_reader)
 
 
-def test_large_rows_go_in_several_requests(talos: Commands) -> None:
+def test_large_rows_are_sent_in_several_requests(talos: Commands) -> None:
     table = made(talos, "large", "--column", "s:string")
     lines = "".join(json.dumps({"k": str(k), "s": "x" * 100_000}) + "\n" for k in range(20))
     assert talos("table", "put", table, "-", stdin=lines).out == "20 rows written\n"

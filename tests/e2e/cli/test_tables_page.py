@@ -1,4 +1,4 @@
-"""The page about tables: its commands run in its order, against a real server."""
+"""The page about tables: its commands run in order against a real server."""
 
 import os
 import re
@@ -15,7 +15,7 @@ SCRIPT_S = 150.0
 
 
 @pytest.mark.timeout(SCRIPT_S + 30)
-def test_the_page_does_what_it_says(own: Commands) -> None:
+def test_the_commands_of_the_page_succeed(own: Commands) -> None:
     blocks = FENCE.findall(PAGE.read_text())
     assert len(blocks) > 10
     path = f"{TALOS.parent}{os.pathsep}{os.environ['PATH']}"

@@ -1,4 +1,4 @@
-"""Pushed values as rows: dimensions, gauges, counters, and their bounds."""
+"""Pushed values as rows: dimensions, gauges, counters, limits."""
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_the_last_gauge_of_a_source_counts_and_the_largest_of_several() -> None:
     assert row.gauges == {"m": 8.0}
 
 
-def test_a_counter_becomes_what_it_grew_by() -> None:
+def test_a_counter_becomes_its_increments() -> None:
     points = PushedPoints()
     points.add([counter(100)])
     (row,) = taken(points)
@@ -73,7 +73,7 @@ def test_a_counter_becomes_what_it_grew_by() -> None:
     assert row.sums == {"n": 4.0}
 
 
-def test_a_counter_that_was_silent_for_long_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_counter_without_pushes_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pushed_points, "COUNTER_STEPS_MAX", 2)
     points = PushedPoints()
     points.add([counter(100)])
@@ -84,7 +84,9 @@ def test_a_counter_that_was_silent_for_long_begins_anew(monkeypatch: pytest.Monk
     assert row.sums == {}
 
 
-def test_too_many_values_of_a_step_are_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_push_with_too_many_values_is_rejected_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(pushed_points, "SERIES_MAX", 3)
     points = PushedPoints()
     points.add([gauge(1, "a"), gauge(1, "b")])
@@ -96,7 +98,7 @@ def test_too_many_values_of_a_step_are_refused_whole(monkeypatch: pytest.MonkeyP
     points.add([gauge(1, "c"), gauge(1, "d")])
 
 
-def test_too_many_counters_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_counters_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pushed_points, "SERIES_MAX", 3)
     points = PushedPoints()
     for name in "abc":
@@ -117,11 +119,11 @@ def test_a_row_stays_small_enough_for_an_event() -> None:
 
 
 @pytest.mark.parametrize("partition", ["x", "-1", "1.5", "9" * 10, "\u0663"])
-def test_a_partition_that_is_no_number_is_refused(partition: str) -> None:
+def test_an_invalid_partition_is_rejected(partition: str) -> None:
     with pytest.raises(PushError, match="partitionId of point 1"):
         PushedPoints().add([gauge(1), gauge(1, tags={"partitionId": partition})])
 
 
-def test_a_name_that_is_too_long_with_its_tags_is_refused() -> None:
+def test_an_overlong_name_with_tags_is_rejected() -> None:
     with pytest.raises(PushError, match="metric and tags of point 0"):
         PushedPoints().add([gauge(1, "m" * 100, tags={"k": "v" * 40})])

@@ -1,4 +1,4 @@
-"""A small replay of requests for partitions: the goals hold, and the judge can say no."""
+"""A small replay of partition requests: the goals hold, and the checker can fail."""
 
 import pytest
 from bench.quota_replay import (

@@ -1,7 +1,7 @@
 from bench.restart_figures import moved_between
 
 
-def test_a_restart_that_others_sit_out_moves_nothing() -> None:
+def test_a_restart_that_others_wait_for_moves_nothing() -> None:
     opened = {"s2": ("a", 3), "s3": ("b", 0)}
     assert moved_between(opened, opened) == 0
 

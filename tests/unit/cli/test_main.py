@@ -1,4 +1,4 @@
-"""The command line without a server: groups, exit codes, one-line errors."""
+"""The command without a server: command groups, exit statuses, error lines."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_help_names_every_command() -> None:
         assert f"  {name} " in text
 
 
-def test_the_shown_configuration_passes_the_check(tmp_path: Path) -> None:
+def test_config_show_prints_a_valid_file(tmp_path: Path) -> None:
     status, text = run("config", "show")
     assert status == 0
     path = tmp_path / "talos.toml"

@@ -1,4 +1,4 @@
-"""What starting the command costs, and that every command can be found and explains itself."""
+"""The start-up cost of the command, and the help of every sub-command."""
 
 import re
 import subprocess
@@ -64,7 +64,7 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert not OURS & loaded
 
 
-def test_the_issue_s_commands_are_there() -> None:
+def test_all_commands_exist() -> None:
     context = click.Context(talos)
     assert set(talos.list_commands(context)) >= {
         "serve", "demo", "topic", "produce", "consume", "group", "acl", "user", "key", "quota",

@@ -62,6 +62,8 @@ class ServerOptions:
             return _from_data_directory(self.data, given)
         if {"endpoints", "key_id"} <= given.keys():
             return ClientConfig(**given)
+        # A key from the environment or a profile is sent only to an address from the same source,
+        # or to one that an option names: TALOS_URL without TALOS_KEY is an error, not a lookup.
         known = dict(os.environ)
         if self.key is not None:
             known[KEY_VARIABLE] = self.key

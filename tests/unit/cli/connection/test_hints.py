@@ -1,4 +1,4 @@
-"""What a server answers as an error, and what to do about it."""
+"""Errors of a server, and the hints on them."""
 
 import json
 
@@ -42,7 +42,7 @@ def problem(title: str, **more: object) -> bytes:
         (400, b"[]", RequestError, "400"),
     ],
 )
-def test_a_problem_becomes_the_error_that_it_names(
+def test_a_problem_document_becomes_the_error_it_names(
     status: int, text: bytes, kind: type[TalosError], says: str
 ) -> None:
     found = _error_of(status, text)
@@ -65,14 +65,14 @@ def test_a_problem_becomes_the_error_that_it_names(
         ),
     ],
 )
-def test_errors_say_what_to_do(error: TalosError, arguments: dict[str, object], says: str) -> None:
+def test_errors_name_the_remedy(error: TalosError, arguments: dict[str, object], says: str) -> None:
     explain(error, SERVER, arguments)
     (note,) = error.__notes__
     assert says in note
     assert "hidden" not in note
 
 
-def test_unknown_topics_name_the_nearest_or_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_topics_suggest_similar_names_or_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     topics = {"topics": [{"name": name} for name in ("orders", "border", "payments")]}
     monkeypatch.setattr(RestClient, "__call__", lambda *_, **__: topics)
     for asked, says in (
@@ -85,13 +85,13 @@ def test_unknown_topics_name_the_nearest_or_the_list(monkeypatch: pytest.MonkeyP
         assert error.__notes__[0].startswith(says)
 
 
-def test_a_server_that_does_not_answer_is_no_second_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_adds_no_second_error(monkeypatch: pytest.MonkeyPatch) -> None:
     error = TopicNotExist("no")
     explain(error, SERVER, {"topic": "orders"})
     assert error.__notes__ == ["list the visible topics with talos topic list"]
 
 
-def test_other_errors_stay_as_they_are() -> None:
+def test_other_errors_get_no_hint() -> None:
     error = TopicExists("there is one")
     explain(error, SERVER, {"topic": "t"})
     assert not hasattr(error, "__notes__")

@@ -1,4 +1,4 @@
-"""Which server a command talks to: options, profile, environment, data directory."""
+"""The server of a command: options, profile, environment, data directory."""
 
 import json
 import stat
@@ -52,7 +52,7 @@ def test_both_options_need_nothing_else() -> None:
     assert (config.endpoints, config.key_id, config.secret) == ((HERE,), "AK1", "s")
 
 
-def test_several_addresses_and_a_ca_are_taken() -> None:
+def test_several_addresses_and_a_ca_are_accepted() -> None:
     config = ServerOptions(url="https://a:1,https://b:2", key="AK1:s", ca="ca.pem").config()
     assert config.endpoints == ("https://a:1", "https://b:2")
     assert config.tls is not None
@@ -127,7 +127,7 @@ def test_profiles_are_listed_without_secrets_changed_and_removed() -> None:
     assert "profile 'two' does not exist" in str(done.exception)
 
 
-def test_settings_that_only_the_sdk_knows_survive_a_change() -> None:
+def test_settings_of_the_sdk_survive_a_change() -> None:
     path = profiles_path()
     path.parent.mkdir(parents=True)
     path.write_text('[profiles.old]\nendpoints = ["http://a:1"]\nkey = "a:b"\ndeadline_s = 3.5\n')
@@ -142,7 +142,7 @@ def test_a_wrong_profile_is_not_written() -> None:
 
 
 @pytest.mark.parametrize("text", ["default = ", "profiles = 1", "[profiles]\na = 1"])
-def test_a_broken_file_is_named_and_left_alone(text: str) -> None:
+def test_a_broken_file_is_named_and_not_changed(text: str) -> None:
     profiles_path().parent.mkdir(parents=True)
     profiles_path().write_text(text)
     done = CliRunner().invoke(talos, ["profile", "add", "x", "--url", HERE, "--as", "a:b"])
@@ -150,7 +150,7 @@ def test_a_broken_file_is_named_and_left_alone(text: str) -> None:
     assert profiles_path().read_text() == text
 
 
-def test_toml_comes_back_as_it_was() -> None:
+def test_toml_round_trips() -> None:
     document = {
         "default": 'a "quoted" \\ name\n\x7fé',
         "profiles": {

@@ -1,4 +1,4 @@
-"""Progress, files that are full, Ctrl-C, questions."""
+"""Progress, full disks, Ctrl-C, confirmations, usage errors."""
 
 import io
 import os
@@ -29,7 +29,7 @@ class Clock:
         return self.now_s
 
 
-def test_progress_shows_after_a_while_and_is_gone_at_the_end() -> None:
+def test_progress_appears_after_a_delay_and_is_cleared_at_the_end() -> None:
     stream, clock = Terminal(), Clock()
     with Progress("files", 200, stream=stream, clock=clock) as progress:
         clock.now_s = SHOW_AFTER_S / 2
@@ -55,7 +55,7 @@ def test_progress_without_a_total_counts() -> None:
         assert " 50 %  10,000" in stream.getvalue()
 
 
-def test_no_terminal_sees_no_progress() -> None:
+def test_progress_needs_a_terminal() -> None:
     stream, clock = io.StringIO(), Clock()
     with Progress("files", stream=stream, clock=clock) as progress:
         clock.now_s = 60.0
@@ -90,7 +90,7 @@ def test_a_file_keeps_whole_messages_when_the_disk_is_full(
     assert (tmp_path / "out").read_bytes() == b"head\n0123456789\nmore\n"
 
 
-def test_ctrl_c_is_noted_while_something_must_not_be_cut() -> None:
+def test_the_first_ctrl_c_is_recorded_and_the_second_one_interrupts() -> None:
     with stopping() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.asked
@@ -98,7 +98,7 @@ def test_ctrl_c_is_noted_while_something_must_not_be_cut() -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_ctrl_c_ends_a_wait_at_once_and_the_next_one_too() -> None:
+def test_ctrl_c_interrupts_a_wait_immediately() -> None:
     before = signal.getsignal(signal.SIGINT)
     with stopping() as stop:
         with pytest.raises(KeyboardInterrupt), stop.waiting():
@@ -115,7 +115,7 @@ def test_a_question_without_a_terminal_is_a_usage_error(monkeypatch: pytest.Monk
     confirm("Delete it?", True)
 
 
-def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_on_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))
     with pytest.raises(click.Abort):
         confirm("Delete it?", False)
@@ -145,7 +145,7 @@ def test_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         (["completion", "tcsh"], "is not one of"),
     ],
 )
-def test_wrong_usage_ends_with_2_and_says_what_is_wrong(arguments: list[str], says: str) -> None:
+def test_a_usage_error_exits_with_2_and_names_the_reason(arguments: list[str], says: str) -> None:
     done = CliRunner().invoke(talos, arguments)
     assert (done.exit_code, done.output.count("Traceback")) == (2, 0)
     assert says in done.output

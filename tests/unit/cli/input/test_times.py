@@ -33,11 +33,11 @@ def far_east(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("2026-03-01T20:00:00+08:00", NOW.astimezone(timezone(timedelta(hours=8)))),
     ],
 )
-def test_times_have_many_spellings(text: str, expected: datetime) -> None:
+def test_every_form_of_a_time_is_parsed(text: str, expected: datetime) -> None:
     assert parse_time(text, NOW) == expected
 
 
-def test_a_time_without_a_zone_is_of_this_machine_s(far_east: None) -> None:
+def test_a_time_without_a_zone_is_local_time(far_east: None) -> None:
     assert parse_time("2026-03-01T21:00", NOW) == NOW
     assert parse_time("2026-03-01", NOW) == NOW - timedelta(hours=21)
 

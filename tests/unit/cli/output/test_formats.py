@@ -34,13 +34,13 @@ def test_json_has_one_object_per_line_with_every_field(capsys: pytest.CaptureFix
     assert [json.loads(line) for line in lines] == ROWS
 
 
-def test_tsv_has_a_header_and_can_be_taken_apart_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tsv_has_a_header_and_can_be_parsed(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown("tsv", capsys) == (
         'name\tcount\ttags\na\\tb\t1\t["x", "y"]\né\\n\t\t[]\n'
     )  # fmt: skip
 
 
-def test_no_rows_are_said_on_stderr_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_rows_are_reported_on_stderr_only(capsys: pytest.CaptureFixture[str]) -> None:
     Output("text").table(COLUMNS, [], empty="none")
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", "none\n")

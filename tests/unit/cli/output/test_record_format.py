@@ -44,13 +44,13 @@ def test_format_strings_are_those_of_kcat(template: str, full: bytes, bare: byte
 
 
 @pytest.mark.parametrize("template", ["%z", "%", "a\\", "\\q", "\\x", "\\x1", "\\xgg", "%\n"])
-def test_what_means_nothing_is_refused(template: str) -> None:
+def test_unknown_format_characters_are_rejected(template: str) -> None:
     with pytest.raises(BadRequest, match="unknown format"):
         parse_format(template)
 
 
 @pytest.mark.parametrize("record", [FULL, BARE])
-def test_json_lines_give_the_same_message_back(record: Record) -> None:
+def test_a_json_line_parses_to_the_same_message(record: Record) -> None:
     line = render_json(record)
     assert line.count(b"\n") == 1
     again = parse_json(line)
@@ -62,19 +62,19 @@ def test_json_lines_give_the_same_message_back(record: Record) -> None:
         assert getattr(again, name) == getattr(record, name)
 
 
-def test_json_has_text_or_else_base64() -> None:
+def test_json_has_text_or_base64() -> None:
     assert json.loads(render_json(FULL))["text"] == "zwölf"
     assert json.loads(render_json(BARE))["base64"] == base64.b64encode(b"\xff\x00").decode()
 
 
-def test_tsv_keeps_one_line_and_bytes_apart_from_text() -> None:
+def test_tsv_is_one_line_and_tells_bytes_from_text() -> None:
     assert render_tsv(FULL) == "3\t42\t2000\tk:1\tzwölf\n".encode()
     assert render_tsv(BARE) == b"0\t7\t5\t\t\\xff\x00\n"
     lines = FULL._replace(data=b"a\tb\nc\\xff")
     assert render_tsv(lines) == b"3\t42\t2000\tk:1\ta\\tb\\nc\\\\xff\n"
 
 
-def test_keys_are_what_is_before_the_separator() -> None:
+def test_text_before_the_separator_is_the_key() -> None:
     assert parse_keyed(b"a::b::c", b"::") == Message(b"b::c", partition_key="a")
     assert parse_keyed(b"abc", b"::") == Message(b"abc")
     with pytest.raises(BadRequest, match="UTF-8"):
@@ -91,7 +91,7 @@ def test_keys_are_what_is_before_the_separator() -> None:
         ('{"value": null, "key": null}', b"null"),
     ],
 )
-def test_json_data_has_three_spellings(line: str, data: bytes) -> None:
+def test_json_data_has_three_forms(line: str, data: bytes) -> None:
     assert parse_json(line.encode()).data == data
 
 
@@ -111,12 +111,12 @@ def test_json_data_has_three_spellings(line: str, data: bytes) -> None:
         ('{"text": "a", "type": true}', "type must be an integer"),
     ],
 )
-def test_json_that_is_no_message_says_why(line: str, says: str) -> None:
+def test_invalid_json_messages_name_the_reason(line: str, says: str) -> None:
     with pytest.raises(BadRequest, match=says):
         parse_json(line.encode())
 
 
-def test_lines_may_come_in_pieces_and_the_last_may_lack_its_end() -> None:
+def test_lines_may_span_chunks_and_the_last_may_be_incomplete() -> None:
     lines = Lines()
     assert lines.split(b"a\nb") == [b"a"]
     assert lines.split(b"c\n\nd") == [b"bc", b""]
@@ -124,14 +124,14 @@ def test_lines_may_come_in_pieces_and_the_last_may_lack_its_end() -> None:
     assert Lines().end() == []
 
 
-def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
+def test_an_overlong_line_is_rejected_early() -> None:
     lines = Lines()
     lines.split(b"x" * LINE_BYTES_MAX)
     with pytest.raises(BadRequest, match="longer than"):
         lines.split(b"x")
 
 
-def test_parts_are_bounded_by_count_and_bytes_and_keep_the_order() -> None:
+def test_parts_are_bounded_by_count_and_bytes_and_ordered() -> None:
     small = [Message(b"%d" % number) for number in range(2 * PART_MESSAGES + 1)]
     parts = list(parts_of(small))
     assert [len(part) for part in parts] == [PART_MESSAGES, PART_MESSAGES, 1]

@@ -32,7 +32,7 @@ def _as_render(_ctx: click.Context, _param: click.Parameter, value: str | None) 
 
 @click.command(epilog=f"{FORMAT_HELP}\n\n{TIME_HELP}")
 @topic_argument
-@click.argument("place", metavar="[-]", type=click.Choice(["-"]), default="-")
+@click.argument("target", metavar="[-]", type=click.Choice(["-"]), default="-")
 @from_option
 @partitions_option
 @click.option("--follow", "-f", is_flag=True, help="Keep waiting for new messages, until Ctrl-C.")
@@ -77,7 +77,7 @@ def _as_render(_ctx: click.Context, _param: click.Parameter, value: str | None) 
 @with_server
 def consume(
     topic: str,
-    place: str,
+    target: str,
     start: Position | None,
     partitions: Sequence[int],
     follow: bool,

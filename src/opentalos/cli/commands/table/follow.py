@@ -131,16 +131,16 @@ class _Changes:
         """The line of a message; None to skip it."""
         from opentalos.wire.message.message import MessageFormatError
 
-        place = {"partition": record.partition, "offset": record.offset}
+        position = {"partition": record.partition, "offset": record.offset}
         try:
             decoded = self._decoder.record(record)
         except MessageFormatError as error:
             data = record.data[:_SHOWN_BYTES]
             bad = {"kind": "bad", "error": str(error), "base64": base64.b64encode(data).decode()}
-            return self._show(place | bad)
+            return self._show(position | bad)
         if decoded.table != self._table:
             return None
-        return self._show(place | _fields(decoded.change, self._decoder.view))
+        return self._show(position | _fields(decoded.change, self._decoder.view))
 
 
 def _fields(change: Change, view: StreamView) -> dict[str, Any]:
@@ -183,11 +183,11 @@ def _as_tsv(fields: Mapping[str, Any]) -> bytes:
 
 
 def _as_text(fields: Mapping[str, Any]) -> bytes:
-    place = f"{fields['partition']}:{fields['offset']}"
+    position = f"{fields['partition']}:{fields['offset']}"
     if "error" in fields:
-        return f"{place}  bad  {fields['error']}\n".encode()
+        return f"{position}  bad  {fields['error']}\n".encode()
     time = datetime.fromtimestamp(fields["timestamp_ms"] / _MS, UTC)
-    parts = [time.isoformat(timespec="milliseconds").replace("+00:00", "Z"), place]
+    parts = [time.isoformat(timespec="milliseconds").replace("+00:00", "Z"), position]
     parts += [f"#{fields['sequence']}", f"{fields['kind']:<{_KIND_WIDTH}}"]
     parts.append(_listed(fields["key"]))
     if fields["kind"] == "remove" and not fields["row_deleted"]:

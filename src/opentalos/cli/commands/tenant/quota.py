@@ -8,6 +8,7 @@ import click
 from opentalos.cli.connection.completion import topics
 from opentalos.cli.connection.options import with_server
 from opentalos.cli.connection.server_options import ServerOptions
+from opentalos.cli.input.times import time_text
 from opentalos.cli.output.formats import Output, with_format
 from opentalos.cli.rest_path import rest_path
 
@@ -22,7 +23,7 @@ _REQUEST_COLUMNS: Final = (
     "organisation", "total", "used", "reason", "organisation_name", "note",
 )  # fmt: skip
 _PROJECTION_COLUMNS: Final = (
-    "tenant", "made_ms", "days", "level", "trend_per_day", "season", "spread", "peak",
+    "tenant", "created", "days", "level", "trend_per_day", "season", "spread", "peak",
     "repeated_peak", "mean",
 )  # fmt: skip
 _COUNT: Final = click.IntRange(0)
@@ -230,7 +231,8 @@ def reject(organisation: str, output: Output, server: ServerOptions) -> None:
 
 
 def _shown(projection: Mapping[str, Any]) -> dict[str, Any]:
-    return {**projection, "season": " ".join(map(str, projection["season"]))}
+    season = " ".join(map(str, projection["season"]))
+    return {**projection, "created": time_text(projection["made_ms"]), "season": season}
 
 
 def _path(topic: str | None, user: str | None) -> str:

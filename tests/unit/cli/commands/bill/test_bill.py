@@ -1,4 +1,4 @@
-"""``talos bill`` shows invoices and usage as the pipelines left them."""
+"""``talos bill``: invoices, usage and price plans."""
 
 import csv
 import io
@@ -103,13 +103,13 @@ def test_the_page_of_an_invoice_can_be_found(home: Path) -> None:
         (("invoice", "CLother", "--month", "2026-03"), "CLother has no invoice of 2026-03"),
     ],
 )
-def test_what_is_not_there_is_said(home: Path, argv: tuple[str, ...], words: str) -> None:
+def test_missing_invoices_are_reported(home: Path, argv: tuple[str, ...], words: str) -> None:
     error = run(home, *argv).exception
     assert isinstance(error, NotFound)
     assert words in str(error)
 
 
-def test_a_month_must_be_one(home: Path) -> None:
+def test_a_month_must_be_valid(home: Path) -> None:
     assert "write YYYY-MM" in str(run(home, "export", "--month", "March").exception)
 
 
@@ -129,7 +129,7 @@ def test_usage_of_a_month_and_tenant_is_exported(home: Path) -> None:
     ]
 
 
-def test_nothing_metered_is_a_table_without_lines(tmp_path: Path) -> None:
+def test_no_usage_is_a_table_without_lines(tmp_path: Path) -> None:
     assert run(tmp_path, "export").stdout.count("\n") == 1
 
 
@@ -137,7 +137,7 @@ def check(*argv: str) -> Result:
     return CliRunner().invoke(talos, ["bill", "plan", "check", *argv], standalone_mode=False)
 
 
-def test_plans_that_are_right_are_listed() -> None:
+def test_valid_plans_are_listed() -> None:
     folder = ROOT / "examples" / "billing"
     result = check(str(folder / "plans"), "--tenants", str(folder / "tenants.toml"),
                    "--format", "json")  # fmt: skip
@@ -145,7 +145,7 @@ def test_plans_that_are_right_are_listed() -> None:
     assert [row["plan"] for row in rows_of(result)] == ["flat", "standard", "standard"]
 
 
-def test_plans_that_are_wrong_are_named_with_file_and_line(tmp_path: Path) -> None:
+def test_faults_of_plans_have_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text('plan = "a"\nvalid_from = "2026"\ncurrency = "EUR"\n')
     result = check(str(tmp_path), "--format", "tsv")
     assert result.return_value == 1

@@ -79,7 +79,7 @@ def test_weights_are_shown_and_set(tmp_path: Path, server: FakeServer) -> None:
     assert f"{moved} partitions to move" in done.output
 
 
-def test_partitions_that_the_file_does_not_name_count_in_the_budget(
+def test_partitions_missing_in_the_file_count_in_the_budget(
     tmp_path: Path, server: FakeServer
 ) -> None:
     server.topics = {f"u{n}": 10 for n in range(60)}  # the file names 100 of 600
@@ -91,9 +91,7 @@ def test_partitions_that_the_file_does_not_name_count_in_the_budget(
     assert f"{moved} partitions to move" in done.output
 
 
-def test_partitions_of_topics_that_are_gone_do_not_count(
-    tmp_path: Path, server: FakeServer
-) -> None:
+def test_partitions_of_deleted_topics_do_not_count(tmp_path: Path, server: FakeServer) -> None:
     server.topics = {"u0": 10}  # what the file names of u1 to u9 was deleted
     done = CliRunner().invoke(weights, [str(uneven(tmp_path)), "--budget", "20"])
     assert "at most 2 of 10 partitions may move" in done.output
@@ -132,7 +130,7 @@ def test_json_has_a_line_for_each_server(tmp_path: Path, server: FakeServer) -> 
     assert server.put is None
 
 
-def test_a_file_without_traffic_is_refused(tmp_path: Path, server: FakeServer) -> None:
+def test_a_file_without_traffic_is_rejected(tmp_path: Path, server: FakeServer) -> None:
     done = CliRunner().invoke(weights, [str(written(tmp_path, HEAD + "u,0,1,0\n"))])
     assert isinstance(done.exception, BadRequest)
     assert server.put is None

@@ -1,4 +1,4 @@
-"""The file that takes a reset back."""
+"""The undo file of a reset."""
 
 import json
 from datetime import UTC, datetime
@@ -13,12 +13,12 @@ from opentalos.model.errors import ConfigError
 SAVED = Checkpoints("root#orders#abc", "billing", {10: 5, 2: -1})
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_an_undo_file_round_trips(tmp_path: Path) -> None:
     undo_file.write_new(tmp_path / "undo", SAVED)
     assert undo_file.read(tmp_path / "undo") == SAVED
 
 
-def test_a_file_that_exists_is_left_alone(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "undo").write_text("mine")
     with pytest.raises(ConfigError, match="already exists"):
         undo_file.write_new(tmp_path / "undo", SAVED)
@@ -51,7 +51,9 @@ def good() -> dict[str, object]:
         ({"topic": None}, "must be strings"),
     ],
 )
-def test_another_file_is_refused(tmp_path: Path, change: dict[str, object], says: str) -> None:
+def test_an_invalid_undo_file_is_rejected(
+    tmp_path: Path, change: dict[str, object], says: str
+) -> None:
     path = tmp_path / "undo"
     path.write_text(json.dumps(good() | change))
     with pytest.raises(ConfigError, match=says):
@@ -59,7 +61,7 @@ def test_another_file_is_refused(tmp_path: Path, change: dict[str, object], says
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "\xff"])
-def test_no_checkpoints_are_said_so(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_an_undo_file_is_rejected(tmp_path: Path, text: str) -> None:
     (tmp_path / "undo").write_text(text)
     with pytest.raises(ConfigError, match="is not an undo file"):
         undo_file.read(tmp_path / "undo")

@@ -1,4 +1,4 @@
-"""The account of what became of every message."""
+"""The count of outcomes of produced messages."""
 
 import pytest
 
@@ -32,5 +32,5 @@ def test_an_interrupted_put_is_unknown_and_the_interrupt_is_raised() -> None:
     assert str(account) == "0 messages stored, 1 unknown (may be stored)"
 
 
-def test_one_is_a_message() -> None:
+def test_the_singular_of_message() -> None:
     assert str(Account(taken=1)) == "1 message stored"

@@ -1,4 +1,4 @@
-"""``talos query`` shows what the store has, as people and programs want it."""
+"""``talos query``: series, top values, groups and percentiles of the store."""
 
 import builtins
 import json
@@ -70,7 +70,7 @@ def test_a_series_is_shown_by_time(home: Path) -> None:
     ]
 
 
-def test_the_largest_come_first(home: Path) -> None:
+def test_the_largest_values_are_first(home: Path) -> None:
     asked = ("top", "metrics_10s", "--measure", "put_bytes", "--by", "topic", "--limit", "2")
     assert lines(home, *asked) == [
         {"topic": "", "sum_total": 100.0},
@@ -78,7 +78,7 @@ def test_the_largest_come_first(home: Path) -> None:
     ]
 
 
-def test_a_group_has_the_values_that_were_asked_for(home: Path) -> None:
+def test_a_group_has_the_requested_values(home: Path) -> None:
     asked = ("group", "metrics_10s", "--by", "measure", "--where", "partition=0")
     more = ("--value", "total/samples", "--value", "max:total", "--value", "count")
     assert lines(home, *asked, *more) == [
@@ -87,7 +87,7 @@ def test_a_group_has_the_values_that_were_asked_for(home: Path) -> None:
     ]
 
 
-def test_the_same_column_again_is_an_alternative(home: Path) -> None:
+def test_a_repeated_column_is_an_alternative(home: Path) -> None:
     asked = ("group", "metrics_10s", "--where", "topic=orders", "--where", "topic=")
     assert lines(home, *asked, "--value", "count") == [{"count": 4}]
 
@@ -108,7 +108,7 @@ def test_percentiles_over_time(home: Path) -> None:
     ]
 
 
-def test_tsv_escapes_what_would_break_a_line(home: Path) -> None:
+def test_tsv_escapes_line_breaks_and_tabs(home: Path) -> None:
     asked = ("group", "metrics_10s", "--by", "topic", "--where", "partition=1", *RANGE)
     assert run(home, *asked, "--format", "tsv").stdout == "topic\tsum_total\na\\tb\t40.0\n"
 
@@ -119,7 +119,7 @@ def test_tables_are_listed(home: Path, tmp_path: Path) -> None:
     assert run(tmp_path, "tables").output == "no tables\n"
 
 
-def test_nothing_found_is_said(home: Path) -> None:
+def test_no_rows_are_reported(home: Path) -> None:
     found = run(home, "series", "metrics_10s", "--where", "topic=nothing", *RANGE)
     assert (found.stdout, found.stderr) == ("", "no rows\n")
 
@@ -140,7 +140,7 @@ def test_nothing_found_is_said(home: Path) -> None:
         (("tables", "--olap", "http://x"), ConfigError, "druid://"),
     ],
 )
-def test_what_cannot_be_asked_is_explained(
+def test_invalid_queries_are_explained(
     home: Path, arguments: tuple[str, ...], error: type[Exception], text: str
 ) -> None:
     found = run(home, *arguments)

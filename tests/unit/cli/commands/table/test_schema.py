@@ -1,4 +1,4 @@
-"""Tables as options say them."""
+"""Tables described by options."""
 
 import io
 import json
@@ -16,7 +16,7 @@ def made(**given: Any) -> dict[str, Any]:
     return new_table(given.pop("file", None), **{**NOTHING, **given})
 
 
-def test_options_say_a_whole_table() -> None:
+def test_options_describe_a_whole_table() -> None:
     found = made(
         primary=("id:int64:desc",), group=("user:string",), columns=("kind:string", "n:int32"),
         indexes=("by_kind:kind,n:lazy",), streams=("changes", "images:record-image:kind,n"),
@@ -60,19 +60,19 @@ def test_a_table_needs_a_key() -> None:
         ({"file": io.StringIO("[]")}, "not a JSON object"),
     ],
 )
-def test_what_cannot_be_read_is_named(given: dict[str, Any], says: str) -> None:
+def test_invalid_options_are_named(given: dict[str, Any], says: str) -> None:
     with pytest.raises(click.BadParameter) as caught:
         made(**given)
     assert says in caught.value.message
 
 
 @pytest.mark.parametrize("text", ["by", "by:", "by:a,,b", "by:a:eagerly"])
-def test_an_index_that_cannot_be_read_is_refused(text: str) -> None:
+def test_an_invalid_index_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter):
         indexes_of([text])
 
 
 @pytest.mark.parametrize("text", [":mutate-log", "t:everything", "t:keys-only:,"])
-def test_a_stream_that_cannot_be_read_is_refused(text: str) -> None:
+def test_an_invalid_stream_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter):
         streams_of([text])

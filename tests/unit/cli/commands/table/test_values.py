@@ -1,4 +1,4 @@
-"""Rows and conditions as people type them."""
+"""Rows and conditions as users type them."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def test_a_row_may_be_one_json_object() -> None:
         (('{"name"}',), "the row is not JSON"),
     ],
 )
-def test_what_is_no_row_is_said(given: tuple[str, ...], says: str) -> None:
+def test_invalid_rows_are_rejected_with_the_reason(given: tuple[str, ...], says: str) -> None:
     with pytest.raises(click.UsageError, match=says):
         row_of(given, TYPES)
 
@@ -58,12 +58,12 @@ def test_a_condition_is_column_operator_value(
     assert condition_of(text, TYPES) == {"column": column, "operator": operator, "value": value}
 
 
-def test_what_is_no_condition_is_said() -> None:
+def test_an_invalid_condition_is_rejected() -> None:
     with pytest.raises(click.BadParameter, match="COLUMN OPERATOR VALUE"):
         condition_of("n is 5", TYPES)
 
 
-def test_rows_of_lines_name_the_bad_line() -> None:
+def test_an_invalid_row_names_its_line() -> None:
     lines = iter(['{"name": "a"}', "", "[]"])
     rows = rows_of(lines)
     assert next(rows) == {"name": "a"}
