@@ -132,7 +132,7 @@ def test_rows_are_read_from_lines_and_written_to_lines(talos: Commands) -> None:
     back = talos("table", "scan", table, "--reverse", "--limit", 2, "--format", "json").rows
     assert [item["n"] for item in back] == [1_199, 1_198]
     bad = talos.fails("table", "put", table, "-", stdin='{"k": "x"}\n{"k": "y", "n": 1.5}\n')
-    assert "column 'n' is int32" in bad
+    assert "column n must be int32" in bad
     assert "0 rows written" in bad
 
 
