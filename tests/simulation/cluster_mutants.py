@@ -28,7 +28,7 @@ from opentalos.group.row_writer import RowWriter
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.manifest.store import ManifestStore, VersionedManifest
 from opentalos.log.partition import jobs as partition_jobs
-from opentalos.log.partition import opening
+from opentalos.log.partition import log_end
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.segment import writer as segment_writer
 from opentalos.log.segment.state_format import LogState
@@ -151,9 +151,9 @@ def repeat_an_unknown_cas(patch: pytest.MonkeyPatch) -> None:
 def take_over_without_recovering(patch: pytest.MonkeyPatch) -> None:
     async def run(self: Any, versioned: VersionedManifest, last: Any) -> Any:
         sealed = VersionedManifest(versioned.manifest.with_last_sealed(None), versioned.version)
-        return await opening._sealed_end(self._context, self._key, sealed, self._claim)
+        return await log_end.sealed_end(self._context, self._key, sealed, self._claim)
 
-    patch.setattr(opening._Recovery, "run", run)
+    patch.setattr(log_end.EndRecovery, "run", run)
 
 
 def no_confirmation_of_offsets(patch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from opentalos.group.writes import Checkpoint
 from opentalos.log.maintenance import upkeep
 from opentalos.log.manifest.store import ManifestStore, VersionedManifest
 from opentalos.log.partition import jobs as partition_jobs
-from opentalos.log.partition import opening
+from opentalos.log.partition import log_end, opening
 from opentalos.log.partition.partition_log import PartitionLog
 from opentalos.log.partition.queue import PutQueue
 from opentalos.log.partition.writer import PartitionWriter
@@ -222,7 +222,7 @@ def lose_a_waiter(patch: pytest.MonkeyPatch) -> None:
 def skip_crc_at_opening(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(segment_scan, "_crc32c", lambda *_: _EqualToAll())
     patch.setattr(segment_scan, "block_fault", _ignoring_crc(block_fault))
-    patch.setattr(opening, "block_fault", _ignoring_crc(block_fault))
+    patch.setattr(log_end, "block_fault", _ignoring_crc(block_fault))
 
 
 def skip_crc_at_reading(patch: pytest.MonkeyPatch) -> None:
@@ -234,7 +234,7 @@ def cut_below_what_was_acknowledged(patch: pytest.MonkeyPatch) -> None:
     async def check_damage(*_: object) -> None:
         return
 
-    patch.setattr(opening._Recovery, "_check_damage", check_damage)
+    patch.setattr(log_end.EndRecovery, "_check_damage", check_damage)
 
 
 def reuse_offsets_after_reopening(patch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ def a_fenced_partition_resumes(patch: pytest.MonkeyPatch) -> None:
         if self.segment is None:
             real(self, error)
         else:
-            self.state = State.OPEN
+            self._enter(State.OPEN)
 
     patch.setattr(PartitionLifecycle, "drop", drop)
 

@@ -1,4 +1,7 @@
-"""What all partitions of one server share: ports, bounds, lanes, caches, counters."""
+"""What all partitions of one server share: ports, bounds, lanes, caches, counters.
+
+``LogStore`` makes it; every partition has a reference. The bounds hold for the whole server.
+"""
 
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -17,9 +20,7 @@ from opentalos.model.message import PartitionKey
 from opentalos.ports.clock import Clock
 from opentalos.ports.file_store import FileStore
 
-PENDING_DELETIONS_MAX = (
-    100_000  # files that wait for their grace; above it the next owner deletes them
-)
+PENDING_DELETIONS_MAX = 100_000  # files; above it a partition's next owner deletes them
 
 
 @dataclass(slots=True, eq=False)
@@ -38,9 +39,9 @@ class LogContext:
     cache: TailCache
     views: ViewCache
     pending_deletions: deque[tuple[float, str]]  # (loop time from which it may be deleted, path)
-    deletion_checks: deque[tuple[PartitionKey, str]] = field(default_factory=deque)  # see ``doubt``
+    deletion_checks: deque[tuple[PartitionKey, str]] = field(default_factory=deque)  # of own files
     pending_bytes: int = 0  # waiting for commit, all partitions
-    space_left: int = 0  # at the last look, less what was written since
+    space_left: int = 0  # at the last measurement, less what was written since
     started: bool = False
     closing: bool = False
     closed: bool = False  # no lane may start any more
@@ -88,12 +89,12 @@ class LogContext:
         return found
 
     def note_space(self, free_bytes: int) -> None:
-        """Take over a measurement of the free space."""
+        """The free space was measured."""
         self.space_left = free_bytes
         self.full = free_bytes < self.limits.space_reserve_bytes
 
     def note_full(self) -> None:
-        """The storage refused a write for want of space; the next measurement decides anew."""
+        """The storage refused a write: no space is left until the next measurement."""
         self.space_left, self.full = 0, True
 
     def note_written(self, count_bytes: int) -> None:
@@ -109,11 +110,11 @@ class LogContext:
             self.make_room()
 
     def schedule_deletion_check(self, key: PartitionKey, path: str) -> None:
-        """An own file may have to go with its topic; the upkeep will find out."""
+        """Let the upkeep check whether an own file has to be deleted with its topic."""
         if len(self.deletion_checks) < PENDING_DELETIONS_MAX:
             self.deletion_checks.append((key, path))
 
     def schedule_deletion(self, path: str, due_s: float) -> None:
-        """Delete a file that no manifest names any more, once ``due_s`` has come."""
+        """Delete a file that no manifest names any more, at the loop time ``due_s`` or later."""
         if len(self.pending_deletions) < PENDING_DELETIONS_MAX:
             self.pending_deletions.append((due_s, path))

@@ -1,4 +1,10 @@
-"""All partition logs of one server."""
+"""All partition logs of one server: the log as the broker and the cluster see it.
+
+The broker asks for partitions and topics, the cluster's handover for recovery, handoff and drops.
+A partition has one writer in this process at a time (promise I2 rests on storage, this keeps
+offsets unambiguous): ``_partitions`` has those that are served, ``_former`` those that left and
+whose last step has not ended.
+"""
 
 import asyncio
 import logging
@@ -36,7 +42,12 @@ INSTANCE_BYTES = 8
 
 
 class LogStore:
-    """Owner of every partition log of this server and of their shared bounds."""
+    """Owner of every partition log of this server and of their shared bounds.
+
+    A log is made in memory at its first use and opened for writing at its first put. It leaves
+    by ``hand_off`` (sealed first), ``drop`` (at once) or ``delete_topic``; afterwards its writer
+    accepts nothing, and the same partition gets a new log if it comes back.
+    """
 
     def __init__(
         self,
@@ -51,7 +62,7 @@ class LogStore:
         self.counters = LogCounters()
         self._partitions: dict[PartitionKey, PartitionLog] = {}
         self._topics: dict[str, TopicLogSettings] = {}
-        # Writers that this server let go of, until their last step is over.
+        # Writers of partitions that left this server, until their last step has ended.
         self._former: dict[PartitionKey, PartitionWriter] = {}
         lanes = CommitLanes(limits, self.counters)
         self._context = LogContext(
@@ -72,15 +83,15 @@ class LogStore:
         self._recovery = PartitionRecovery(self._context, self._known_log)
 
     async def start(self) -> None:
-        """Look at the free space and start the upkeep; no partition is opened."""
+        """Measure the free space and start the upkeep; no partition is opened."""
         await self.upkeep.start()
         self._context.serve()
 
     def partition(self, topic: TopicLogSettings, partition: int) -> PartitionLog:
         """The partition's log; made in memory on first use, without I/O.
 
-        Raises: PartitionNotServing: it left this server and came back, and its former writer here
-            has not ended its last step.
+        Raises: PartitionNotServing: it left this server and came back, and the last step of its
+            former writer has not ended.
         """
         log = self._partitions.get(PartitionKey(topic.topic_uuid, partition))
         if log is None:
@@ -89,7 +100,7 @@ class LogStore:
         return log
 
     def recover_soon(self, keys: Iterable[PartitionKey]) -> None:
-        """These partitions came to this server: soon they are ready for reads and puts.
+        """Make partitions that were assigned to this server ready for reads and puts.
 
         Those with an unsealed segment are recovered, many at a time; of the others only the
         manifest is read.
@@ -98,10 +109,10 @@ class LogStore:
             self._recovery.recover_soon(key)
 
     async def hand_off(self, key: PartitionKey, error: TalosError) -> None:
-        """Another server is to have the partition: refuse with ``error``, commit, seal, forget.
+        """Another server is to own the partition: refuse with ``error``, commit, seal, forget.
 
-        Raises: TalosError: it was not sealed, so the next owner recovers it; also if cancelled,
-            everything that waited was told by then.
+        Raises: TalosError: it was not sealed, so the next owner recovers it. Every waiter was
+            answered by then, also if the call is cancelled.
         """
         log = self._partitions.pop(key, None)
         if log is None:
@@ -141,7 +152,7 @@ class LogStore:
         return self.upkeep.log_of(settings, key) if settings is not None else None
 
     def update_topic(self, settings: TopicLogSettings) -> None:
-        """Take over changed retention or durability; at start, tells retention of the topic.
+        """A topic was changed, or is known for the first time.
 
         A new durability holds from the next commit on, in a new segment.
         """
@@ -191,10 +202,10 @@ class LogStore:
         await self._recovery.close()
         await self.upkeep.close()
         writers = [log.writer for log in self._partitions.values()]
-        open_ones = [one for one in writers if one.segment is not None or one.busy()]
+        unsealed = [writer for writer in writers if writer.segment is not None or writer.busy()]
         try:
             async with asyncio.timeout(context.limits.close_s):
-                await asyncio.gather(*(_sealed(writer) for writer in open_ones))
+                await asyncio.gather(*(_sealed(writer) for writer in unsealed))
                 await context.background.drain()
         except TimeoutError:
             _log.warning("not every partition was sealed; the next start recovers them")
@@ -207,7 +218,7 @@ class LogStore:
 
     @property
     def figures(self) -> LogFigures:
-        """What is there now, beside the counters."""
+        """The log at this moment, beside the counters."""
         context = self._context
         return LogFigures(
             partitions=len(self._partitions),

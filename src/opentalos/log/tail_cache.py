@@ -14,8 +14,8 @@ from opentalos.model.message import StoredBlock
 CACHED_BLOCK_BYTES = 240
 _COMPACT_MIN = 256  # evicted list heads are cut off from this length on
 
-# The fields of a StoredBlock. Kept as a plain tuple because the garbage collector lets go of one
-# that holds only numbers and bytes, but walks through every NamedTuple at each full collection:
+# The fields of a StoredBlock. Kept as a plain tuple because the garbage collector stops tracking
+# one that holds only numbers and bytes, but visits every NamedTuple at each full collection:
 # with 100,000 cached blocks that is a stall of the loop.
 CachedBlock = tuple[int, int, int, int, int, int, bytes | memoryview, bytes]
 _Make = Callable[[CachedBlock], StoredBlock]
@@ -31,8 +31,8 @@ class CachedTail:
         self._cache = cache
         self._blocks: list[CachedBlock] = []
         self._bases: list[int] = []
-        self._head = 0  # blocks before it are evicted
-        self._next_offset = 0  # behind the newest block
+        self._head = 0  # the blocks preceding it are evicted
+        self._next_offset = 0  # after the newest block
         self.bytes = 0
 
     def add(self, blocks: Sequence[CachedBlock], count_bytes: int) -> None:

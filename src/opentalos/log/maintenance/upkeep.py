@@ -1,4 +1,8 @@
-"""What happens beside puts and gets: free space, idle sealing, retention, deleting files."""
+"""Work beside puts and gets: free space, idle sealing, retention, deleting files.
+
+``LogStore`` starts it. A pass only decides; what it starts runs as a job in the partition's lane,
+so all changes of a manifest still come from one task.
+"""
 
 import asyncio
 import logging
@@ -8,7 +12,7 @@ from functools import partial
 from opentalos.log.context import LogContext
 from opentalos.log.maintenance.retention import NOT_METERED, ClockWatch, Retained, droppable
 from opentalos.log.manifest.store import ROOT
-from opentalos.log.partition.decisions import Demand, Due, segment_due
+from opentalos.log.partition.decisions import Due, segment_due
 from opentalos.log.partition.jobs import drop, open_now, seal
 from opentalos.log.partition.ownership_guard import SingleServerGuard
 from opentalos.log.partition.partition_log import PartitionLog
@@ -22,9 +26,9 @@ from opentalos.model.message import PartitionKey
 
 _log = logging.getLogger(__name__)
 
-SPACE_INTERVAL_S = 1.0  # between two looks at the free space while something is written
-LOADS_PER_PASS_MAX = 1_000  # manifests that one pass reads to learn what earlier runs left
-PARTITIONS_PER_STEP = 50  # partitions looked at before the loop has its turn
+SPACE_INTERVAL_S = 1.0  # between two measurements of the free space while something is written
+LOADS_PER_PASS_MAX = 1_000  # manifests of earlier runs that one pass reads
+PARTITIONS_PER_STEP = 50  # partitions checked before the loop has its turn
 JOBS_AT_ONCE_MAX = 200  # above it a pass waits
 JOBS_WAIT_S = 1.0  # for one of them to end
 OPENINGS_PER_PASS_MAX = 16  # logs of a crashed run that one pass recovers
@@ -37,7 +41,8 @@ Partitions = dict[PartitionKey, PartitionLog]
 class Upkeep:
     """Two tasks: one watches the free space, one passes over all partitions.
 
-    A pass only asks: its jobs run in the partitions' lanes, so one that hangs stops no pass.
+    Jobs run in the partitions' lanes, at most one for each partition, so a stalled one stops no
+    pass. A failed job is logged; a later pass finds the same need again.
     """
 
     def __init__(
@@ -52,7 +57,7 @@ class Upkeep:
         self._tasks: list[asyncio.Task[None]] = []
         self._jobs: dict[asyncio.Task[None], None] = {}
         self._has_job: dict[PartitionWriter, None] = {}  # at most one job for each
-        # Left by earlier runs; None: not listed. In a cluster a server is told what it has.
+        # Left by earlier runs; None: not listed. In a cluster the assignment names them.
         self._unseen: list[PartitionKey] | None = None
         if not isinstance(context.guard, SingleServerGuard):
             self._unseen = []
@@ -61,7 +66,7 @@ class Upkeep:
         self._bytes_seen = -1
 
     async def start(self) -> None:
-        """Look at the space once, then keep running."""
+        """Measure the space once, then keep running."""
         context, loop = self._context, asyncio.get_running_loop()
         self._watch = ClockWatch(
             context.clock.wall_ms(), loop.time(), context.limits.clock_disagree_max_s
@@ -76,7 +81,7 @@ class Upkeep:
         ]
 
     async def close(self) -> None:
-        """Stop both tasks; jobs under way go on in their lanes."""
+        """Stop both tasks; jobs under way continue in their lanes."""
         tasks = [*self._tasks, *self._jobs]
         for task in tasks:
             task.cancel()
@@ -90,7 +95,7 @@ class Upkeep:
             context.note_space(await context.files.space())
 
     async def run_pass(self) -> None:
-        """One pass: learn of earlier partitions, seal, drop, delete; only what is served here."""
+        """One pass: load manifests of earlier runs, seal, drop, delete; only what is served."""
         for key in [key for key, writer in self._former.items() if not writer.busy()]:
             del self._former[key]
         if not self._context.guard.steady():
@@ -110,7 +115,7 @@ class Upkeep:
         return self._context.guard.refusal(writer.key) is None
 
     async def _room(self) -> bool:
-        """Give way to the loop; False: too many jobs hang, the next pass does the rest."""
+        """Give way to the loop; False: too many jobs are stalled, the next pass does the rest."""
         await asyncio.sleep(0)
         if len(self._jobs) >= JOBS_AT_ONCE_MAX:
             await asyncio.wait(self._jobs, timeout=JOBS_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
@@ -118,15 +123,8 @@ class Upkeep:
 
     def _maintain(self, writer: PartitionWriter, now_ms: int | None, loop_s: float) -> None:
         """Start what one partition needs; ``now_ms`` None: nothing may be dropped."""
-        limits, segment = self._context.limits, writer.segment
-        if segment is not None and not writer.busy():
-            demand = Demand(
-                writer.settings.durability,
-                len(writer.versioned.manifest.segments),
-                self._context.guard.steady(),
-                loop_s - writer.last_put_s,
-            )
-            if segment_due(segment, demand, limits, loop_s) is Due.SEAL:
+        if writer.segment is not None and not writer.busy():
+            if segment_due(writer, loop_s, loop_s - writer.last_put_s) is Due.SEAL:
                 self.start_job(writer, partial(_seal_if_idle, writer))
                 return
         if now_ms is None or not writer.readable or writer.damage is not None:
@@ -152,7 +150,9 @@ class Upkeep:
         try:
             await writer.run(job)
         except TalosError as error:
-            _log.warning("upkeep of %s failed: %s", writer.key, error)
+            _log.warning(
+                "%s: upkeep failed: %s; a later pass repeats it", name_of(writer.key), error
+            )
             if writer.state in _UNREAD and self._unseen is not None:
                 self._unseen.append(writer.key)
         finally:
@@ -178,7 +178,7 @@ class Upkeep:
             self._context.counters.retention_standing += 1
             if not self._standing:
                 _log.warning(
-                    "retention stands: wall and loop clock disagree by %.0f s",
+                    "retention paused: wall and loop clock disagree by %.0f s; check the clock",
                     self._watch.disagreement_s(now_ms, loop_s),
                 )
         self._standing = not agrees
@@ -200,7 +200,7 @@ class Upkeep:
             key = self._unseen.pop()
             settings = self._topics.get(key.topic_uuid)
             if settings is None:
-                continue  # a topic that nobody serves here any more
+                continue  # its topic is not served here any more
             writer = self.log_of(settings, key).writer
             if writer.busy() or writer.state not in _UNREAD or not self._is_ours(writer):
                 continue
@@ -223,7 +223,9 @@ class Upkeep:
         if log is None:
             former = self._former.get(key)
             if former is not None and former.busy():
-                raise PartitionNotServing(f"{name_of(key)}: its last step here is not over")
+                raise PartitionNotServing(
+                    f"{name_of(key)}: its last step on this server has not ended; try again"
+                )
             self._former.pop(key, None)
             writer = PartitionWriter(self._context, key, settings)
             log = self._partitions[key] = PartitionLog(self._context, writer)
@@ -251,9 +253,9 @@ class Upkeep:
             try:
                 await step()
             except TalosError as error:
-                _log.warning("log upkeep failed, next try in %.0f s: %s", every_s, error)
+                _log.warning("log upkeep failed: %s; next attempt in %.0f s", error, every_s)
             except Exception:
-                _log.exception("log upkeep failed, next try in %.0f s", every_s)
+                _log.exception("log upkeep failed; next attempt in %.0f s", every_s)
 
 
 async def _seal_if_idle(writer: PartitionWriter) -> None:

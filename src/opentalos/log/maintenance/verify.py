@@ -152,7 +152,7 @@ class LogVerifier:
                 yield Finding(True, f"{name_of(key)}: {path} position {scan.position}: {text}")
 
     async def _scan(self, scan: SegmentScan, at: "_Before", length: int) -> Findings:
-        """Every damaged place of a segment; behind each the scan goes on."""
+        """Every damaged place of a segment; the scan resumes after each."""
         while True:
             await scan_segment(self._files, at.path, scan, length)
             if not scan.fault:
@@ -216,9 +216,9 @@ def _header_faults(header: SegmentHeader, key: PartitionKey, segment: Segment) -
     wanted = (segment.base_offset, segment.epoch, key.partition)
     names = ("base offset", "epoch", "partition")
     return [
-        f"the header has {name} {one}, the manifest {other}"
-        for name, one, other in zip(names, found, wanted, strict=True)
-        if one != other
+        f"the header has {name} {stored}, the manifest {named}"
+        for name, stored, named in zip(names, found, wanted, strict=True)
+        if stored != named
     ]
 
 

@@ -1,13 +1,16 @@
 """The manifest of a partition: which segments are its log, and who may write. Pure.
 
+``ManifestStore`` reads and writes it. Promise I2: the record alone gives the right to write, and
+every change is a compare-and-set of the one before.
+
 Shape: one JSON object, UTF-8: version, epoch, owner, instance, change, start, deleted,
     state_of ([base offset, epoch] or null), and segments, oldest first, each
     [base offset, epoch, next offset or null while unsealed, bytes, last append ms].
-    Optional: end_state (the log's state behind the last sealed segment, base64), handed_over, and
-    metered ([offset below which all is metered, append time that no later message is before,
-    offset from which on nothing was left out]).
-    ``instance`` and ``change`` make every written value unique, so that the outcome of an
-    unknown compare-and-set can be told by reading.
+    Optional: end_state (the log's state at the end of the last sealed segment, base64),
+    handed_over, and metered ([offset below which all is metered, earliest append time of later
+    messages, offset from which on nothing was left out]).
+    ``instance`` and ``change`` make every written value unique, so a read resolves the outcome
+    of an unknown compare-and-set.
 """
 
 import json
@@ -29,7 +32,7 @@ END_STATE_BYTES_MAX = 4 << 10
 
 
 class Segment(NamedTuple):
-    """One segment as the manifest names it. ``bytes`` is the durable end once sealed."""
+    """One segment as the manifest names it. ``bytes`` is its length once sealed."""
 
     base_offset: int
     epoch: int
@@ -61,8 +64,8 @@ class Manifest:
     segments: tuple[Segment, ...] = ()
     end_state: bytes = b""  # of the log while all is sealed; empty: ask the side index
     handed_over: bool = False  # sealed by a planned move, which closes the file afterwards
-    # As of this record. What is dropped must be metered by what this very record says, or the
-    # next owner would count the rest of a minute for the whole.
+    # As of this record. Only segments below it may be dropped, or the next owner would count the
+    # rest of a minute as the whole.
     metered: Mark | None = None
 
     @property
@@ -88,7 +91,7 @@ class Manifest:
         return replace(self, epoch=self.epoch + 1, owner=owner, instance=instance)
 
     def with_last_sealed(self, sealed: Segment | None) -> "Manifest":
-        """The unsealed segment sealed as told, or left out because it holds no message."""
+        """The last segment as ``sealed`` says; None: without it, since it holds no message."""
         if self.unsealed is None:
             return self
         former = self.segments[:-1]
@@ -107,7 +110,7 @@ class Manifest:
         )
 
     def handed_off(self, end_state: bytes) -> "Manifest":
-        """With all that the next owner needs; the last segment was just sealed."""
+        """With all that the next owner needs to continue; the last segment was just sealed."""
         return replace(self, end_state=end_state, handed_over=True)
 
     def dropped(self, count: int) -> "Manifest":

@@ -1,4 +1,7 @@
-"""Reads and changes manifests in the MetaStore; every change is a compare-and-set."""
+"""Reads and changes manifests in the MetaStore; every change is a compare-and-set (promise I2).
+
+The opening, the writer and its jobs change manifests; readers and the cluster load them.
+"""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -63,10 +66,10 @@ class ManifestStore:
     async def change(
         self, key: PartitionKey, versioned: VersionedManifest, manifest: Manifest
     ) -> VersionedManifest:
-        """Replace exactly what is held by ``manifest``.
+        """Replace exactly the version that the caller knows.
 
-        Raises: PartitionNotServing: somebody else changed it, not done. OutcomeUnknown: neither
-        the answer nor a read told; the caller must take over anew.
+        Raises: PartitionNotServing: another server changed it, not done. OutcomeUnknown: neither
+        the answer nor a read showed the outcome; the caller must claim the next epoch.
         """
         path = manifest_path(key)
         self._changes += 1
@@ -87,7 +90,7 @@ class ManifestStore:
         return VersionedManifest(marked, version)
 
     async def remove(self, key: PartitionKey, versioned: VersionedManifest) -> None:
-        """Delete the record that is held; an absent one is no error."""
+        """Delete exactly this version; an absent record is no error."""
         if versioned.version == ABSENT:
             return
         try:

@@ -1,16 +1,18 @@
 """Metering of one partition: its committed messages by minute of append time. Pure.
 
-What is counted is a function of the committed blocks alone, so whoever counts them again, from
-the log, finds the same. Append times of a partition never go back, so a minute is over for ever
-once a block of a later one is there; without such a block, once nothing can be appended before
-its end any more: that is what ``Mark.floor_ms`` is for.
+The writer counts at commit, the broker's metering writes usage events and settles. Promise I9:
+what is counted is a function of the committed blocks alone, so a recount finds the same.
+
+Append times of a partition never decrease, so a minute ends when a block of a later one is
+committed. Without such a block it ends by the clock, once no block can get an append time within
+it any more: ``Mark.floor_ms`` is the earliest append time of later messages.
 """
 
 from typing import NamedTuple
 
 MINUTE_MS = 60_000
-# Kept in memory per partition until they are metered. Above it counting stands still and goes on
-# later from the log itself, which is the spool.
+# Kept in memory per partition until they are metered. Above it counting stops and later resumes
+# from the log itself, which is the spool.
 MINUTES_MAX = 8
 
 
@@ -18,7 +20,7 @@ class Mark(NamedTuple):
     """How far metering came: part of the manifest, see ``manifest``."""
 
     offset: int = 0  # every message below it is metered
-    floor_ms: int = 0  # no message at or behind it has an append time before
+    floor_ms: int = 0  # append times from ``offset`` on are not earlier
     since: int = 0  # no message from here on was left out; larger if it was ever switched off
 
 
@@ -31,7 +33,7 @@ class Minute:
         self.minute_ms = minute_ms  # its first millisecond
         self.first_offset = self.next_offset = first_offset
         self.bytes = 0  # of payloads, as stored
-        self.told_offset = first_offset  # below it, a durable usage event tells of the minute
+        self.told_offset = first_offset  # below it, a durable usage event has the minute
 
     @property
     def records(self) -> int:
@@ -74,8 +76,8 @@ class Minutes:
 class Meter(Minutes):
     """What is counted but not metered yet, of a partition that this server writes or reads.
 
-    A commit that does not follow what was counted (after a take-over, or behind an outcome that
-    only recovery told) is left out; ``metering.count_on`` counts it from the log.
+    A commit that does not follow what was counted (after a failover, or after a commit whose
+    outcome only recovery found) is left out; ``recount.count_on`` counts it from the log.
     """
 
     __slots__ = ("known", "mark")
@@ -86,19 +88,19 @@ class Meter(Minutes):
         self.known = False  # it has begun at a manifest
 
     def restart(self, mark: Mark, start: int) -> None:
-        """Begin at what a manifest tells; another process may have appended since."""
+        """Begin at the mark of a manifest; another process may have appended since."""
         self.mark = mark
         if start > mark.offset:  # dropped while nothing was metered
             self.mark = mark._replace(offset=start, since=start)
         self.found, self.next_offset, self.known = [], self.mark.offset, True
 
     def cut(self, end: int) -> None:
-        """The log was found to end at ``end``: flushed messages may be gone with the power."""
+        """The log ends at ``end``: flushed messages may be lost after a power failure."""
         if end < self.next_offset:
             self.restart(self.mark._replace(offset=min(self.mark.offset, end)), 0)
 
     def settle(self, now_ms: int, *, quiet: bool) -> None:
-        """Move the mark over the minutes that are over and wholly told.
+        """Move the mark over the minutes that ended and are wholly in durable usage events.
 
         ``quiet``: everything appended is counted and no commit is under way, so the clock may
         end the last minute: later blocks get the floor as their append time at least.

@@ -1,4 +1,7 @@
-"""Counting a partition's minutes from its log: for metering that fell behind, and to compare."""
+"""Counts a partition's minutes from its log, where no commit of this writer counted them.
+
+The broker's metering calls it after a failover and for usage reports; promise I9.
+"""
 
 import asyncio
 
@@ -36,8 +39,8 @@ async def minutes_of(
 ) -> Minutes:
     """Durable blocks by minute, from the one that contains ``offset`` on, or from the start.
 
-    It ends at the log's end, or once ``bytes_max`` of payload were read or a minute more would be
-    too many: ``next_offset`` tells where. The last minute may go on there.
+    It stops at the log's end, after ``bytes_max`` of payload, or before a minute too many:
+    ``next_offset`` says where. The last minute may continue there.
     """
     start, end = await log.offsets()
     unit_ms = log.writer.settings.minute_ms or MINUTE_MS

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from opentalos.log.manifest.manifest import SEGMENTS_SOFT_MAX
-from opentalos.log.segment.writer import OpenSegment
+from opentalos.log.partition.lifecycle import PartitionLifecycle
 from opentalos.model.errors import (
     CorruptLog,
     NewerFormat,
@@ -20,7 +20,6 @@ from opentalos.model.errors import (
     TopicNotExist,
 )
 from opentalos.model.limits import LogLimits
-from opentalos.model.message import Durability
 
 SOFT_MAX_ROLL_FACTOR = 16  # larger segments, once a manifest has very many
 REOPEN_DELAY_FIRST_S = 0.01
@@ -30,42 +29,39 @@ REOPEN_DELAY_MAX_S = 1.0
 class Due(Enum):
     """What is to be done with the open segment before anything else is written to it."""
 
-    NOTHING = auto()
     DISCARD = auto()  # it has no messages, so a roll would make the very same file
     ROLL = auto()  # seal it and register the next one
     SEAL = auto()  # seal it; the next put opens the partition
 
 
-class Demand(NamedTuple):
-    """What the rule needs besides the segment."""
+def segment_due(
+    partition: PartitionLifecycle, now_s: float, idle_s: float | None = None
+) -> Due | None:
+    """The one rule for rolling and sealing: durability, size, age, idle time. None: keep it.
 
-    durability: Durability  # of the topic, as of now
-    segments: int  # that the manifest names
-    steady: bool  # coordination is there; a roll needs it
-    idle_s: float | None  # since the last put; None: a put waits
-
-
-def segment_due(segment: OpenSegment, demand: Demand, limits: LogLimits, now_s: float) -> Due:
-    """The one rule for rolling and sealing: durability, size, age, idle time.
-
-    With a put that waits the answer is never SEAL, without one it is SEAL or NOTHING.
+    ``idle_s`` is the time since the last put, None while a put waits. With a put that waits the
+    answer is never SEAL, without one it is SEAL or None.
     """
-    crowded = demand.segments > SEGMENTS_SOFT_MAX
-    factor = SOFT_MAX_ROLL_FACTOR if crowded else 1
+    segment, limits = partition.segment, partition.context.limits
+    if segment is None:
+        return None
+    factor = 1
+    if len(partition.versioned.manifest.segments) > SEGMENTS_SOFT_MAX:
+        factor = SOFT_MAX_ROLL_FACTOR
     old = now_s - segment.opened_s >= limits.segment_age_max_s * factor
-    if demand.idle_s is not None:
-        return Due.SEAL if old or demand.idle_s >= limits.idle_seal_s else Due.NOTHING
-    outdated = segment.durability is not demand.durability
+    if idle_s is not None:
+        return Due.SEAL if old or idle_s >= limits.idle_seal_s else None
+    outdated = segment.durability is not partition.settings.durability
     if not segment.has_messages:
-        return Due.DISCARD if outdated else Due.NOTHING
+        return Due.DISCARD if outdated else None
     if outdated:  # no put may be acknowledged at the old durability
         return Due.ROLL
-    size_bytes, bytes_max = segment.view.end_position, limits.segment_bytes_hard_max
-    if demand.steady:
-        bytes_max = min(limits.segment_bytes_max * factor, bytes_max)
-        if old:
-            return Due.ROLL
-    return Due.ROLL if size_bytes >= bytes_max else Due.NOTHING
+    size_bytes = segment.view.end_position
+    if not partition.context.guard.steady():  # the roll needs the coordination, so it waits
+        return Due.ROLL if size_bytes >= limits.segment_bytes_hard_max else None
+    if old or size_bytes >= min(limits.segment_bytes_max * factor, limits.segment_bytes_hard_max):
+        return Due.ROLL
+    return None
 
 
 class Attempt(NamedTuple):

@@ -1,7 +1,8 @@
-"""Upkeep of one partition: open for readers, seal, drop old segments, delete.
+"""Jobs of one partition: open for readers, claim, seal, hand off, drop segments, delete.
 
-Each function is a job: it runs in the partition's lane, so nothing else changes the partition's
-manifest or file meanwhile.
+Each function runs in the partition's commit lane (``PutQueue.run``), so nothing else changes the
+partition's manifest or file meanwhile. The upkeep, readers, recovery and ``LogStore`` start them.
+A job executes; the writer's methods record what happened.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import logging
 
 from opentalos.log.manifest.manifest import END_STATE_BYTES_MAX, Segment
 from opentalos.log.manifest.store import NOTHING
-from opentalos.log.partition.opening import keeps_state
+from opentalos.log.partition.log_end import keeps_state
 from opentalos.log.partition.queue import name_of
 from opentalos.log.partition.state import State
 from opentalos.log.partition.writer import PartitionWriter, marked
@@ -47,7 +48,7 @@ async def claim(writer: PartitionWriter) -> None:
     """Job: make a sealed log's manifest this process's own, without opening a file.
 
     From then on no other server can add to the log unnoticed, so its end is known.
-    Raises: PartitionNotServing: it was changed meanwhile; load it anew.
+    Raises: PartitionNotServing: it was changed meanwhile; load it again.
     """
     context = writer.context
     if not writer.foreign or writer.versioned is NOTHING:
@@ -73,8 +74,8 @@ async def hand_off(writer: PartitionWriter) -> None:
 async def seal(writer: PartitionWriter, *, handing_over: bool = False) -> None:
     """Job: commit what waits, seal the open segment; the next start needs no recovery.
 
-    ``handing_over``: the manifest tells the next owner all that it needs, so the file is closed
-    and its side index written afterwards. No byte is written into it after the change.
+    ``handing_over``: the manifest has all that the next owner needs, so the file is closed and
+    its side index written afterwards. No byte is written into it after the change.
     """
     loop = asyncio.get_running_loop()
     began_s = loop.time()
@@ -125,7 +126,7 @@ def _may_close_later(segment: OpenSegment, end_state: bytes) -> bool:
     """Whether the manifest may name the end before the file is closed.
 
     What is only flushed is durable with the close: before it, a loss of power takes committed
-    bytes, and an end that the manifest already names would be missing for ever.
+    bytes, and the manifest would name an end that is lost.
     """
     synced = segment.durability is Durability.SYNCED
     return synced and len(end_state) <= END_STATE_BYTES_MAX
@@ -178,7 +179,7 @@ async def drop(writer: PartitionWriter, count: int) -> None:
 
 
 async def close_later(writer: PartitionWriter) -> None:
-    """Job: close what a partition that was dropped left open, behind its last step."""
+    """Job: close what a dropped partition left open, after its last step."""
     await writer.close_abandoned()
 
 

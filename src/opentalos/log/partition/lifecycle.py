@@ -50,7 +50,9 @@ class PartitionLifecycle(PutQueue):
         "last_put_s",
         "meter",
         "next_offset",
+        "readable",
         "segment",
+        "served",
         "settings",
         "state",
         "tail",
@@ -64,7 +66,7 @@ class PartitionLifecycle(PutQueue):
         super().__init__(context, key, uses_reserve=settings.uses_reserve)
         self.settings = settings
         self.traffic = context.traffic_of(key.topic_uuid, key.partition)
-        self.state = INITIAL
+        self._enter(INITIAL)
         self.segment: OpenSegment | None = None
         self.view: SegmentView | None = None  # of the unsealed segment, also while re-opening
         self.versioned: VersionedManifest = NOTHING
@@ -81,16 +83,6 @@ class PartitionLifecycle(PutQueue):
     def range(self) -> OffsetRange:
         """Retained durable offsets; only in a readable state."""
         return OffsetRange(self.versioned.manifest.start, self.next_offset)
-
-    @property
-    def readable(self) -> bool:
-        """Whether ``versioned`` and ``next_offset`` are true."""
-        return self.state in READABLE
-
-    @property
-    def served(self) -> bool:
-        """Whether puts or reads may expect anything here; False once handed off or deleted."""
-        return self.state not in GONE
 
     @property
     def foreign(self) -> bool:
@@ -190,7 +182,13 @@ class PartitionLifecycle(PutQueue):
     # --- for the writer -------------------------------------------------------------------------
 
     def _move(self, event: Event) -> None:
-        self.state = next_state(self.state, event)
+        self._enter(next_state(self.state, event))
+
+    def _enter(self, state: State) -> None:
+        """What the state permits, as attributes: each read checks them."""
+        self.state = state
+        self.readable = state in READABLE  # ``versioned`` and ``next_offset`` are true
+        self.served = state not in GONE  # reads and puts may expect an answer from here
 
     def _take(self, versioned: VersionedManifest) -> None:
         """A manifest whose segments are all sealed is the truth."""

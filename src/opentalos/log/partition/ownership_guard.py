@@ -1,4 +1,8 @@
-"""Gate: what the log asks before it opens a partition; the log itself knows no cluster."""
+"""OwnershipGuard: what the log asks before it opens a partition; the log itself knows no cluster.
+
+``ClusterOwnershipGuard`` of the broker answers from the assignment and the session. The guard
+saves needless claims; promise I2 rests on the manifest and on fencing at the storage.
+"""
 
 from typing import Protocol
 
@@ -11,11 +15,11 @@ class OwnershipGuard(Protocol):
     """Whether this server is to serve a partition now. It never gives the right to write.
 
     ``refusal``: why the partition must not be opened or changed here; not done. ``wait_s``: how
-    long to wait before the manifest of a partition whose last segment is still unsealed is looked
-    at again, since its former owner is about to seal it; 0: take over now. ``steady``: False while
-    coordination is away, when nothing new is begun. Two linearizable looks, Unavailable if they
-    cannot tell: ``confirm_owner``, before a partition is taken from another server, raises what
-    ``refusal`` returns; ``confirm_topic`` raises TopicNotExist.
+    long to wait before the manifest of a partition with an unsealed segment is read again, since
+    its former owner is about to seal it; 0: claim it now. ``steady``: False while coordination is
+    away, when nothing new is begun. Two linearizable checks, Unavailable without an answer:
+    ``confirm_owner``, before a partition of another server is claimed, raises what ``refusal``
+    returns; ``confirm_topic`` raises TopicNotExist.
     """
 
     def refusal(self, key: PartitionKey) -> TalosError | None: ...
@@ -26,7 +30,7 @@ class OwnershipGuard(Protocol):
 
 
 class SingleServerGuard:
-    """The gate of a lone server: always open. It deletes topics itself, so it needs no look."""
+    """The guard of a single server, which owns everything and deletes topics itself."""
 
     def refusal(self, key: PartitionKey) -> TalosError | None:
         """Nothing is refused."""

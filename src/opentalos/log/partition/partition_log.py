@@ -1,4 +1,8 @@
-"""One partition's log, as the broker uses it: append, read, offsets, time lookup."""
+"""One partition's log, as the broker uses it: append, read, offsets, time lookup.
+
+``LogStore.partition`` gives it out. Promises: readers see durable messages only (I4), and an offset
+is called out of range only after the manifest confirmed it in the same call (I6).
+"""
 
 import asyncio
 import logging
@@ -10,10 +14,10 @@ from opentalos.log.manifest.manifest import Segment
 from opentalos.log.manifest.store import NOTHING
 from opentalos.log.metering.meter import Meter
 from opentalos.log.partition.jobs import open_now
-from opentalos.log.partition.opening import last_state
+from opentalos.log.partition.log_end import last_state
 from opentalos.log.partition.ownership_guard import SingleServerGuard
 from opentalos.log.partition.queue import name_of
-from opentalos.log.partition.state import END_CERTAIN, GONE, READABLE, State
+from opentalos.log.partition.state import END_CERTAIN, State
 from opentalos.log.partition.writer import PartitionWriter
 from opentalos.log.results import (
     OFFSET_END,
@@ -42,7 +46,7 @@ from opentalos.model.message import (
 
 _log = logging.getLogger(__name__)
 
-# A former owner has ended by then: its session has passed. Only for partitions never written to.
+# A former owner has ended by then: its session has lapsed. Only for partitions never written to.
 FORMER_WRITES_MAX_S = 15.0
 _READ_ATTEMPTS_MAX = 3  # retention or a roll may move a segment while it is read
 
@@ -50,8 +54,9 @@ _READ_ATTEMPTS_MAX = 3  # retention or a roll may move a segment while it is rea
 class PartitionLog:
     """Appends, reads and offset queries of one partition; opened for writing at its first put.
 
-    Readers see durable messages only, and an offset is called out of range only after the
-    manifest confirmed it in the same call (promises I4 and I6).
+    A façade over the writer: it changes no state itself. Reads work in every readable state, also
+    while the partition re-opens; in other states they wait for the opening, or raise once the
+    partition has left this server.
     """
 
     __slots__ = ("_context", "append", "key", "writer")
@@ -207,7 +212,7 @@ class PartitionLog:
         return self.writer.versioned.manifest.start <= offset < self.writer.next_offset
 
     async def _is_end(self, offset: int) -> bool:
-        """Whether the log really ends there; a former owner may still have been writing.
+        """Whether the log really ends there; a former owner may have written later.
 
         Raises: PartitionNotServing, Unavailable.
         """
@@ -237,7 +242,7 @@ class PartitionLog:
     async def _ready(self) -> None:
         """Know the manifest and the high watermark; opens a log that was not closed cleanly."""
         writer = self.writer
-        while writer.state not in READABLE and writer.state is not State.BROKEN:
+        while not writer.readable and writer.state is not State.BROKEN:
             self._check_served()
             if writer.busy():
                 await writer.run(partial(open_now, writer))
@@ -250,16 +255,16 @@ class PartitionLog:
             elif not writer.busy():
                 writer.adopt(versioned)
         self._check_served()
-        if writer.state not in READABLE:
+        if not writer.readable:
             raise writer.refusal() or PartitionNotServing(f"{name_of(self.key)} cannot be opened")
 
     def _check_served(self) -> None:
-        """Raises: why readers have nothing to expect here any more."""
-        state = self.writer.state
-        if state is State.DELETING or state is State.DELETED:
+        """Raises: why reads are not served here any more."""
+        if self.writer.served:
+            return
+        if self.writer.state in (State.DELETING, State.DELETED):
             raise PartitionNotServing(f"{name_of(self.key)} is being deleted")
-        if state in GONE:
-            raise self.writer.refusal() or PartitionNotServing(f"{name_of(self.key)} left")
+        raise self.writer.refusal() or PartitionNotServing(f"{name_of(self.key)} left")
 
     async def _confirm(self) -> None:
         """Make sure that what is known is still the truth. Raises: PartitionNotServing."""

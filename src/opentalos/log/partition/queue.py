@@ -109,9 +109,13 @@ class PutQueue(ABC):
         context, limits = self.context, self.context.limits
         size = BLOCK_HEADER_BYTES + len(block.payload) + len(block.extras)
         if self.pending_bytes + size > limits.pending_bytes_max:
-            raise ExcessivePending(f"{self.pending_bytes} bytes wait for {name_of(self.key)}")
+            raise ExcessivePending(
+                f"{name_of(self.key)}: {self.pending_bytes} bytes are pending; try again later"
+            )
         if context.pending_bytes + size > limits.pending_bytes_total_max:
-            raise ExcessivePending(f"{context.pending_bytes} bytes wait for this server's storage")
+            raise ExcessivePending(
+                f"server: {context.pending_bytes} bytes are pending; try again later"
+            )
         self.queue.append((block, waiter, size))
         self.pending_bytes += size
         context.pending_bytes += size
@@ -135,7 +139,9 @@ class PutQueue(ABC):
         if self.jobs is None:
             self.jobs = deque()
         if len(self.jobs) >= JOBS_MAX:
-            raise ExcessivePending(f"{len(self.jobs)} steps wait for {name_of(self.key)}")
+            raise ExcessivePending(
+                f"{name_of(self.key)}: {len(self.jobs)} jobs wait; try again later"
+            )
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.jobs.append((job, future))
         if self.lane is None:
@@ -143,7 +149,7 @@ class PutQueue(ABC):
         await future
 
     async def run_job(self) -> None:
-        """Take the next job and tell its caller the outcome."""
+        """Take the next job and give its caller the outcome."""
         if not self.jobs:
             return
         job, future = self.jobs.popleft()
@@ -180,14 +186,14 @@ class PutQueue(ABC):
         _log.exception("%s: a waiter raised", name_of(self.key))
 
     def release(self, count_bytes: int) -> None:
-        """So many bytes wait no more."""
+        """So many bytes are not pending any more."""
         self.pending_bytes -= count_bytes
         self.context.pending_bytes -= count_bytes
         if self.lane is not None:
             self.lane.pending_bytes -= count_bytes
 
     def settle_group(self, error: TalosError) -> None:
-        """The outcome of the group in flight cannot be found out."""
+        """Answer the group in flight: its outcome cannot be found out."""
         group, self.group = self.group, None
         if group is None:
             return
@@ -195,12 +201,12 @@ class PutQueue(ABC):
         for _, waiter, _, _ in (*group.entries, *group.followers):
             self.answer(waiter, -1, error)
         for waiter, base, answer in group.answered:
-            # A refusal may rest on a table that a new owner has changed: it is "not done" only.
+            # A refusal may rest on a table that a new owner has changed, so it is only "not done".
             refused = answer and PartitionNotServing(f"{name_of(self.key)}: {error}")
             self.answer(waiter, base, refused)
 
     def refuse_queue(self, error: TalosError) -> None:
-        """Nothing of the queue was handed to a file: not done."""
+        """Answer the queue: nothing of it was handed to a file, so it is not done."""
         refused = list(self.queue)
         self.queue.clear()
         self.release(sum(size for _, _, size in refused))
@@ -209,7 +215,7 @@ class PutQueue(ABC):
 
 
 def refuse_jobs(queue: PutQueue, refused: TalosError) -> None:
-    """Tell those who wait for upkeep steps that none will be taken."""
+    """Answer those who wait for jobs: none will run."""
     while queue.jobs:
         _, future = queue.jobs.popleft()
         if not future.done():

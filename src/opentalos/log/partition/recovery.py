@@ -1,4 +1,8 @@
-"""Learner: makes partitions ready that came to this server, many at a time."""
+"""Makes partitions that were assigned to this server ready, many at a time.
+
+The handover calls it through ``LogStore.recover_soon``, at start, after a failover and after a
+planned move. It reads manifests and starts jobs; the opening keeps the promises.
+"""
 
 import asyncio
 import logging
@@ -18,7 +22,7 @@ _log = logging.getLogger(__name__)
 # Partitions whose manifest is read or whose last segment is recovered. HDFS takes a second or more
 # for each recovery and works on all of them at the same time.
 AT_ONCE_MAX = 384
-AGAIN_S = 0.2  # until a partition that cannot be made ready is looked at again
+AGAIN_S = 0.2  # until a partition that could not be made ready is tried again
 ATTEMPTS_MAX = 50  # then it is left to the first put or get that wants it
 
 
@@ -65,17 +69,17 @@ class PartitionRecovery:
             try:
                 ready = await self._make_ready(key)
             except TalosError as error:
-                _log.warning("%s is not ready yet: %s", name_of(key), error)
+                _log.warning("%s: not ready: %s; trying again", name_of(key), error)
                 ready = False
             if not ready and attempts < ATTEMPTS_MAX:
                 asyncio.get_running_loop().call_later(AGAIN_S, self.recover_soon, key, attempts)
 
     async def _make_ready(self, key: PartitionKey) -> bool:
-        """False: look again later. Raises: TalosError: likewise."""
+        """False: try again later. Raises: TalosError: likewise."""
         context = self._context
         refusal = context.guard.refusal(key)
         if refusal is not None:
-            return isinstance(refusal, NotOwner)  # it went on to another server
+            return isinstance(refusal, NotOwner)  # it was moved to another server
         log = self._log_of(key)
         if log is None:
             return False  # its topic is not known here yet

@@ -114,7 +114,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     **_stays(*_LEAVING, _S.HANDED_OFF, on=_E.ADOPTED),
     **_from(_S.SEALED, _S.MUST_REOPEN, on=_E.CHANGED, to=_S.UNOPENED),
     # Opening. A server that hands off or was fenced claims no epoch; a deletion that waits for its
-    # turn keeps nobody from storing what was queued before it.
+    # turn lets the blocks that were queued before it be stored.
     (_S.UNOPENED, _E.CLAIM): _S.RECOVERING,
     **_from(_S.SEALED, _S.MUST_REOPEN, on=_E.CLAIM, to=_S.REOPENING),
     (_S.DELETING, _E.CLAIM): _S.DELETING,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from opentalos.log.context import LogContext
 from opentalos.log.manifest.manifest import Manifest, Segment
 from opentalos.log.manifest.store import VersionedManifest
-from opentalos.log.partition.decisions import Attempt, Demand, Due, judge_opening, segment_due
+from opentalos.log.partition.decisions import Attempt, Due, judge_opening, segment_due
 from opentalos.log.partition.lifecycle import PartitionLifecycle
 from opentalos.log.partition.opening import open_partition
 from opentalos.log.partition.queue import name_of
@@ -43,6 +43,9 @@ from opentalos.model.errors import (
 from opentalos.model.message import PartitionKey
 
 _log = logging.getLogger(__name__)
+
+# Where commits are legal and change nothing, so a group costs no look-up in the table.
+_OPEN = State.OPEN
 
 
 class PartitionWriter(PartitionLifecycle):
@@ -100,27 +103,17 @@ class PartitionWriter(PartitionLifecycle):
     async def write_step(self) -> float:
         """Open, or commit one group; seconds to wait before the next step."""
         segment = self.segment
-        due = Due.NOTHING if segment is None else self._due(segment)
+        due = segment_due(self, asyncio.get_running_loop().time())
         if segment is None or due is Due.DISCARD:
             self._discard(segment)
             return await self.open_step()
         try:
-            if due is Due.ROLL:
+            if due is not None:
                 segment = await self._roll(segment)
             await self._commit(segment)
         except Exception as error:
             self.write_failed(error)
         return 0.0
-
-    def _due(self, segment: OpenSegment) -> Due:
-        context = self.context
-        demand = Demand(
-            self.settings.durability,
-            len(self.versioned.manifest.segments),
-            context.guard.steady(),
-            None,
-        )
-        return segment_due(segment, demand, context.limits, asyncio.get_running_loop().time())
 
     def _discard(self, segment: OpenSegment | None) -> None:
         if segment is not None:
@@ -129,7 +122,8 @@ class PartitionWriter(PartitionLifecycle):
             self._forget_segment()
 
     async def _commit(self, segment: OpenSegment) -> None:
-        self._move(Event.COMMIT)
+        if self.state is not _OPEN:
+            self._move(Event.COMMIT)
         context = self.context
         group = self.group = Group(segment.view.next_offset)
         now_ms = context.clock.wall_ms()
@@ -155,7 +149,8 @@ class PartitionWriter(PartitionLifecycle):
 
     def _committed(self, segment: OpenSegment, group: Group) -> None:
         """Show and acknowledge a durable group. Nothing in here may raise."""
-        self._move(Event.COMMITTED)
+        if self.state is not _OPEN:
+            self._move(Event.COMMITTED)
         context, counters = self.context, self.context.counters
         self.next_offset = group.next_offset
         self.total_bytes = segment.state.total_bytes
@@ -204,7 +199,7 @@ class PartitionWriter(PartitionLifecycle):
         else:
             if (versioned.manifest.epoch, versioned.manifest.instance) == mine:
                 return
-            reason = "another owner took over"
+            reason = "another server owns the partition"
         group.refuse_verdicts(PartitionNotServing(f"{name_of(self.key)}: {reason}"))
 
     # --- opening --------------------------------------------------------------------------------
@@ -246,7 +241,7 @@ class PartitionWriter(PartitionLifecycle):
             raise refusal
 
     def former_seen(self, former: Manifest) -> None:
-        """See opening.Claim. Only if no other process wrote in between do offsets identify our
+        """See log_end.Claim. Only if no other process wrote in between do offsets identify our
         blocks. A partition that left meanwhile may have another writer here, so it is not claimed.
         """
         self._check_claimable()
@@ -254,10 +249,12 @@ class PartitionWriter(PartitionLifecycle):
         self._move(Event.CLAIM)
         self._meter_from(former)
         if former.instance != self.context.manifests.instance:
-            self.settle_group(OutcomeUnknown(f"{name_of(self.key)}: another owner took over"))
+            self.settle_group(
+                OutcomeUnknown(f"{name_of(self.key)}: another server owns the partition")
+            )
 
     def recovered(self, next_offset: int) -> None:
-        """See opening.Claim: what the fenced file does not hold was not done and goes back.
+        """See log_end.Claim: what the fenced file does not hold was not done and goes back.
 
         A zero-message block is repeated, which is harmless.
         """
@@ -270,7 +267,7 @@ class PartitionWriter(PartitionLifecycle):
             self.queue.extendleft(reversed(self.group.keep_found(next_offset)))
 
     def damaged(self, versioned: VersionedManifest, view: SegmentView | None) -> None:
-        """See opening.Claim: valid blocks stay readable."""
+        """See log_end.Claim: valid blocks stay readable."""
         if self.state is State.FENCED:
             return
         self._move(Event.READABLE)

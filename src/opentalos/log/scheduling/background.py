@@ -1,8 +1,8 @@
-"""Aside: steps that wait for storage much longer than a commit run beside the lanes.
+"""Background tasks: steps that wait for storage much longer than a commit run beside the lanes.
 
-Openings, seals and other upkeep of many partitions then wait at the same time, and no lane waits
-with them. A partition whose step runs here keeps its lane but has no turn there, so its order
-stays.
+The writer starts its openings and jobs here, segments their side indexes. Openings, seals and other
+upkeep of many partitions then wait at the same time, and no lane waits with them. A partition
+whose step runs here keeps its lane but has no turn there, so its order stays.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from opentalos.log.scheduling.lanes import CommitLanes, Worker
 
 _log = logging.getLogger(__name__)
 
-AT_ONCE_MAX = 512  # steps under way: partitions whose storage hangs must not keep all others
+AT_ONCE_MAX = 512  # steps under way; a bound, so that stalled storage does not fill the memory
 
 Step = Callable[[], Awaitable[float]]  # seconds until the partition may have its next turn
 BackgroundTask = Callable[[], Awaitable[None]]  # of no partition's turn; does not raise
@@ -28,16 +28,16 @@ class BackgroundTasks:
     def __init__(self, lanes: CommitLanes) -> None:
         self._lanes = lanes
         self._tasks: dict[asyncio.Task[None], None] = {}
-        # Bounded by partitions; an errand is begun by an opening or a roll.
+        # Bounded by the partitions: an opening, a roll or a seal starts each.
         self._waiting: deque[Callable[[], Coroutine[Any, Any, None]]] = deque()
         self._closed = False
 
     def start_step(self, worker: Worker, step: Step) -> None:
-        """Run ``step`` for a partition whose turn ends with ``PARKED``; then it has its turn."""
+        """Run ``step`` for a partition whose turn ended with ``PARKED``, then resume its turns."""
         self._start(partial(self._run, worker, step))
 
     def start(self, task: BackgroundTask) -> None:
-        """Run what no partition has to wait for."""
+        """Run a task that no partition has to wait for."""
         self._start(partial(self._run_task, task))
 
     async def drain(self) -> None:
@@ -71,7 +71,7 @@ class BackgroundTasks:
         try:
             await task()
         except Exception:
-            _log.exception("an errand failed")
+            _log.exception("a background task failed")
 
     async def _run(self, worker: Worker, step: Step) -> None:
         delay_s = 0.0

@@ -1,9 +1,9 @@
-"""Breadth: how many commits at once are worth their price, by how long the store takes for one.
+"""Adaptive commit concurrency from observed latency.
 
-Fewer at once carry larger groups, and a group costs a server and its storage about the same
-whatever is in it. More at once than it takes to keep a server busy with groups of one block only
-make it busy with small ones: on HDFS of the same machine 8 instead of 3 cost 1.4 times the CPU for
-each put. A store that is slow by itself has to be asked for more at once.
+``CommitLanes`` asks how many commits to have under way at once. Fewer commits carry larger groups,
+and a group costs a server and its storage about the same whatever its size. More commits than it
+takes to keep the server busy only make groups smaller: with HDFS on the same machine 8 instead of
+3 cost 1.4 times the CPU for each put. A slow store needs more of them at once.
 """
 
 import math
@@ -11,18 +11,18 @@ import math
 from opentalos.model.message import Durability
 
 COMMITS_MIN = 3  # one is prepared, one answered, while one waits for the store
-# What a server is able to commit, put by put. So many a second of the store's own pace are reached
-# with as few at once as possible.
+# What a server can commit, put by put. The aim is this rate with as few commits at once as the
+# latency of the store allows.
 COMMITS_PER_S = 2_000
-# The pace is that of the quick ones, since the others waited for a processor or for each other.
+# The latency is that of the quick ones: the others waited for a processor or for each other.
 SAMPLE = 256
 _QUICKEST = SAMPLE // 64
 
 
 class CommitConcurrency:
-    """Takes the seconds of each commit; tells how many to have under way at once.
+    """Takes the seconds of each commit; ``wanted`` is how many to have under way at once.
 
-    Synced commits keep another pace than flushed ones; the slower of those in use decides.
+    Synced and flushed commits have latencies of their own; the slower of those in use decides.
     """
 
     def __init__(self, most: int) -> None:
@@ -44,6 +44,6 @@ class CommitConcurrency:
         self._wanted[durability] = min(
             self._most, max(COMMITS_MIN, math.ceil(COMMITS_PER_S * pace_s))
         )
-        self._wanted = {one: count for one, count in self._wanted.items() if one in self._in_use}
+        self._wanted = {used: self._wanted[used] for used in self._wanted if used in self._in_use}
         self._in_use.clear()
         self.wanted = max(self._wanted.values())

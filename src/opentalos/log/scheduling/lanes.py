@@ -1,9 +1,12 @@
-"""Lanes: the few tasks that await storage for many partitions, so one that hangs slows no other.
+"""Commit lanes: the few tasks that await storage for many partitions.
 
-A partition with pending work keeps its lane, which keeps its order; an idle one goes to the lane
-with the fewest pending bytes. A step that takes longer than ``lane_stall_ms`` retires its lane to
-that one partition until one is quicker, and the partitions that only wait there move on. There are
-as many lanes as the pace of the store asks for (``breadth``), ``lanes`` at most.
+``PutQueue`` submits a partition that has work; a lane calls its ``work`` step by step. A stalled
+store call delays only its own partition: a step that takes longer than ``lane_stall_ms`` retires
+its lane to that one partition until a step is quick again, and the partitions that wait there
+move to other lanes. There are as many lanes as ``CommitConcurrency`` asks for, ``lanes`` at most.
+
+A partition with pending work keeps its lane, which keeps its order (promise I3); an idle one goes
+to the lane with the fewest pending bytes.
 """
 
 import asyncio
@@ -63,14 +66,20 @@ class CommitLane:
         self.task: asyncio.Task[None] | None = None
 
     def push(self, worker: Worker) -> None:
-        """Let ``worker`` have its turn behind those that wait."""
+        """Give ``worker`` its turn after those that wait."""
         self.ready.append(worker)
         if self.wakeup is not None and not self.wakeup.done():
             self.wakeup.set_result(None)
 
 
 class CommitLanes:
-    """All lanes of a server; grows to ``lanes_max`` while lanes are stalled."""
+    """All lanes of a server; grows to ``lanes_max`` while lanes are stalled.
+
+    A lane is active (serves any partition), retired (serves only the partitions whose steps are
+    slow) or ended. Only this class changes lanes, and ``lane`` of a worker: the worker keeps its
+    lane from ``submit`` until ``work`` answers ``DONE``. A step that raises settles its waiters
+    through ``work_failed``; the lane continues.
+    """
 
     def __init__(self, limits: LogLimits, counters: LogCounters) -> None:
         self._limits, self._counters = limits, counters
@@ -86,7 +95,7 @@ class CommitLanes:
         """Give an idle partition a lane; it keeps the lane until ``work`` answers ``DONE``."""
         lane = self._choose()
         if lane is None:
-            # The worker must not be submitted twice, so it gets a lane that nobody serves.
+            # The worker must not be submitted twice, so it gets a lane without a task.
             worker.lane = CommitLane()
             self._waiting.append(worker)
             return
@@ -162,7 +171,7 @@ class CommitLanes:
                     if len(self._active) > self.concurrency.wanted:
                         self._retire(lane)
                 elif loop.time() < lane.started_s + self._stall_s:
-                    self._disperse(lane)  # as quick as others again, so it needs no own lane
+                    self._disperse(lane)  # quick again, so it needs no lane of its own
             if lane.retired and not lane.delayed and self._rejoined(lane):
                 return
             if lane.ready:
@@ -189,7 +198,7 @@ class CommitLanes:
             lane.push(worker)
 
     def _rejoined(self, lane: CommitLane) -> bool:
-        """A retired lane has nothing left: it serves all again, or ends (True)."""
+        """A retired lane has nothing left: it becomes active again, or ends (True)."""
         del self._retired[lane]
         lane.retired = False
         ends = len(self._active) >= self.concurrency.wanted
@@ -203,7 +212,7 @@ class CommitLanes:
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._look)
 
     def _look(self) -> None:
-        """Retire the lanes whose step takes too long."""
+        """Retire the lanes whose current step takes too long."""
         self._timer = None
         now_s = asyncio.get_running_loop().time()
         next_s: float | None = None
@@ -226,7 +235,7 @@ class CommitLanes:
         self._disperse(lane)
 
     def _disperse(self, lane: CommitLane) -> None:
-        """What waits there moves on."""
+        """Move the partitions that wait there to other lanes."""
         moving, lane.ready = lane.ready, deque()
         for worker in moving:
             lane.pending_bytes -= worker.pending_bytes

@@ -7,8 +7,8 @@ from opentalos.model.errors import ProducerFenced, SequenceGap, TalosError
 from opentalos.model.message import UNKNOWN_OFFSET, ProducerStamp
 
 BATCHES_KEPT = 5  # per producer, so many puts may be in flight and still be answered exactly
-# Per partition; the one unused for longest is forgotten. What it stored cannot be told any more, so
-# of an unknown producer only a first attempt at sequence 0 is taken.
+# Per partition; the one unused for longest is forgotten. What it stored is not known any more, so
+# of an unknown producer only a first attempt at sequence 0 is accepted.
 PRODUCERS_MAX = 1_000
 
 

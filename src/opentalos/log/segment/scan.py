@@ -112,7 +112,7 @@ class SegmentScan:
         return self.state
 
     def resume(self, position: int, offset: int) -> None:
-        """Go on behind a damaged place, at a valid block."""
+        """Resume after a damaged place, at a valid block."""
         self.position, self.next_offset, self.fault = position, offset, ""
         self.state_end = self.state_end or position
         self.tail_position = self.tail_position or position

@@ -21,7 +21,7 @@ _LATE_BYTES, _LATE_S = 8 << 20, 1.0
 
 
 class SegmentView:
-    """Durable bounds of a segment and where its blocks lie. The writer moves the bounds."""
+    """Durable bounds of a segment and where its blocks lie. Only its owner moves the bounds."""
 
     __slots__ = (
         "base_offset",
@@ -36,7 +36,7 @@ class SegmentView:
 
     def __init__(self, path: str, seed: int, base_offset: int, index: SparseIndex) -> None:
         self.path, self.seed, self.base_offset, self.index = path, seed, base_offset, index
-        self.next_offset = base_offset  # nothing at or behind it may be shown
+        self.next_offset = base_offset  # no message from here on may be shown
         self.end_position = SEGMENT_HEADER_BYTES
         self.hint_offset = -1  # where the last reader stopped, so the next one need not search
         self.hint_position = 0
@@ -108,7 +108,7 @@ async def rebuild_side_index(
 ) -> tuple[SideIndex, str]:
     """Scan a sealed segment; also its first fault, or an empty string.
 
-    Behind a damaged place the index goes on, so that the other blocks stay readable.
+    After a damaged place the index continues, so that the other blocks stay readable.
     """
     header = await read_segment_header(files, path)
     scan = SegmentScan(header.seed, segment.base_offset, SparseIndex(interval_bytes))

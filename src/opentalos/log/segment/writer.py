@@ -1,4 +1,9 @@
-"""The open segment of a partition: forming groups, creating and sealing its file."""
+"""The open segment of a partition: forming groups, creating and sealing its file.
+
+``PartitionWriter`` appends to it; the opening creates it; the jobs seal it. Promises: offsets and
+append times are given here, densely and in order (I3), and nothing counts as durable before the
+file's length confirms the commit (I1).
+"""
 
 import asyncio
 import logging
@@ -106,7 +111,13 @@ def _found(entries: list[Entry], next_offset: int) -> tuple[list[Entry], list[En
 
 
 class OpenSegment:
-    """A segment this process may append to, with the log state at its end."""
+    """A segment this process may append to, with the log state at its end.
+
+    ``fill`` forms a group: offsets, append time, index entries and the producer table move at
+    once, ahead of the file. ``committed`` follows when the file has the group, and only then do
+    the bounds that readers use move. After a failed commit the whole object is given up: what
+    ``fill`` changed is rebuilt from storage by the next opening.
+    """
 
     __slots__ = ("durability", "epoch", "file", "first_position", "opened_s", "state", "view")
 
@@ -115,7 +126,7 @@ class OpenSegment:
     ) -> None:
         self.file, self.view, self.epoch, self.state = file, view, start.epoch, start.state
         self.durability = durability  # of every commit
-        self.first_position = view.end_position  # behind the state block
+        self.first_position = view.end_position  # after the state block
         self.opened_s = asyncio.get_running_loop().time()
 
     @property
@@ -132,8 +143,7 @@ class OpenSegment:
         """Take blocks from the queue and give them offsets and one append time.
 
         At least one block is taken; each leaves the queue once it is in the group. ``committed``
-        is the durable end, since one commit is under way at a time. The producer table moves at
-        once; a failed commit rebuilds it.
+        is the high watermark, since one commit is under way at a time.
         """
         view, state = self.view, self.state
         place = BlockPlace(view.seed, view.next_offset, max(now_ms, state.last_append_ms))
@@ -231,7 +241,7 @@ async def create_segment(
     """Make a segment file with its header, state block and tail, in one commit.
 
     Nothing of it may be acknowledged or shown before a manifest names it. ``start.state``
-    becomes the state behind the tail.
+    becomes the state after the tail.
     """
     path = segment_path(key.topic_uuid, key.partition, start.base_offset, start.epoch)
     try:
@@ -311,8 +321,8 @@ def side_index_of(segment: OpenSegment) -> SideIndex:
 async def write_side_index(context: LogContext, log_path: str, side: SideIndex) -> None:
     """Store a side index if possible; without it the segment is scanned when it is needed.
 
-    None is written while the coordination is away: the topic may be deleted meanwhile, and nobody
-    would look for the file again.
+    None is written while the coordination is away: the topic may be deleted meanwhile, and no
+    later step would find the file.
     """
     if not context.guard.steady():
         return
@@ -352,7 +362,7 @@ def finish_soon(
         await asyncio.sleep(FINISH_AFTER_S)
         try:
             await seal_segment(segment)
-        except TalosError as error:  # its new owner ends it, see ``close_handed_over``
+        except TalosError as error:  # its new owner closes it, see ``close_handed_over``
             _log.warning("%s was not closed: %s", segment.view.path, error)
         if side is not None:
             write_side_index_soon(context, key, segment.view.path, side)
@@ -361,7 +371,7 @@ def finish_soon(
 
 
 def close_handed_over(context: LogContext, key: PartitionKey, manifest: Manifest) -> None:
-    """Make sure that the last sealed file ends, in case that its former owner died before."""
+    """Make sure that the last sealed file is closed, in case its former owner died before."""
     if not manifest.segments:
         return
     path = manifest.segments[-1].path(key)
@@ -382,7 +392,7 @@ def close_handed_over(context: LogContext, key: PartitionKey, manifest: Manifest
 
 
 async def delete_if_gone(context: LogContext, key: PartitionKey, path: str) -> None:
-    """Take an own new file back if another server has deleted the topic's files meanwhile.
+    """Delete an own new file if another server has deleted the topic's files meanwhile.
 
     No later owner would find it. Only this one file: a manifest that is missing for another
     reason must not cost anything else.

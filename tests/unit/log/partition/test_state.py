@@ -76,7 +76,7 @@ def test_an_end_that_is_certain_is_readable() -> None:
 
 def forced(writer: PartitionWriter, state: State) -> None:
     """Put a writer into a state that its events did not lead to."""
-    writer.state = state
+    writer._enter(state)
 
 
 @pytest.mark.parametrize("state", [State.UNOPENED, State.SEALING, State.MUST_REOPEN])

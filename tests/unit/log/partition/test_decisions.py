@@ -1,0 +1,108 @@
+"""When a segment rolls or is sealed, and what a failed opening means for those who wait."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from opentalos.log.manifest.manifest import SEGMENTS_SOFT_MAX
+from opentalos.log.partition.decisions import (
+    SOFT_MAX_ROLL_FACTOR,
+    Attempt,
+    Due,
+    judge_opening,
+    segment_due,
+)
+from opentalos.model.errors import (
+    CorruptLog,
+    NotOwner,
+    PartitionNotServing,
+    StorageFull,
+    StoreUnavailable,
+)
+from opentalos.model.limits import LogLimits
+from opentalos.model.message import Durability
+
+LIMITS = LogLimits(
+    segment_bytes_max=1_024,
+    segment_bytes_hard_max=4_096,
+    segment_age_max_s=100.0,
+    idle_seal_s=10.0,
+    reopen_attempts_max=3,
+    recover_deadline_s=5.0,
+)
+
+
+def partition(
+    size_bytes: int = 0, *, messages: bool = True, steady: bool = True, segments: int = 1
+) -> Any:
+    """What the rule reads of a partition whose segment was opened at 0 s."""
+    return SimpleNamespace(
+        segment=SimpleNamespace(
+            opened_s=0.0,
+            durability=Durability.SYNCED,
+            has_messages=messages,
+            view=SimpleNamespace(end_position=size_bytes),
+        ),
+        settings=SimpleNamespace(durability=Durability.SYNCED),
+        versioned=SimpleNamespace(manifest=SimpleNamespace(segments=[None] * segments)),
+        context=SimpleNamespace(limits=LIMITS, guard=SimpleNamespace(steady=lambda: steady)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "now_s", "due"),
+    [
+        (partition(1_023), 99.0, None),
+        (partition(1_024), 99.0, Due.ROLL),
+        (partition(1), 100.0, Due.ROLL),
+        (partition(4_096, messages=False), 100.0, None),
+        (partition(1_024, steady=False), 100.0, None),
+        (partition(4_096, steady=False), 0.0, Due.ROLL),
+        (partition(1_024, segments=SEGMENTS_SOFT_MAX + 1), 100.0, None),
+        (partition(4_096, segments=SEGMENTS_SOFT_MAX + 1), 0.0, Due.ROLL),
+        (partition(1, segments=SEGMENTS_SOFT_MAX + 1), 100.0 * SOFT_MAX_ROLL_FACTOR, Due.ROLL),
+    ],
+)
+def test_a_put_rolls_by_size_or_age(asked: Any, now_s: float, due: Due | None) -> None:
+    assert segment_due(asked, now_s) is due
+
+
+def test_an_idle_or_old_segment_is_sealed_by_the_same_rule() -> None:
+    assert segment_due(partition(9_999), 99.0, 9.9) is None
+    assert segment_due(partition(), 99.0, 10.0) is Due.SEAL
+    assert segment_due(partition(), 100.0, 0.0) is Due.SEAL
+
+
+def test_an_outdated_durability_rolls_or_discards() -> None:
+    for messages, due in ((True, Due.ROLL), (False, Due.DISCARD)):
+        asked = partition(messages=messages, steady=False)
+        asked.settings.durability = Durability.FLUSHED
+        assert segment_due(asked, 0.0) is due
+
+
+def attempt(error: Exception, number: int = 1, tried_s: float = 0.0, final: bool = False) -> Any:
+    return judge_opening(Attempt("p", error, number, tried_s, final), LIMITS)
+
+
+def test_an_opening_is_tried_again_within_its_bounds() -> None:
+    away = StoreUnavailable("away")
+    assert attempt(away).refusal is None
+    assert 0 < attempt(away).delay_s < attempt(away, 2).delay_s
+    for verdict in (attempt(away, 3), attempt(away, 1, 5.1), attempt(away, 1, 0.0, True)):
+        assert isinstance(verdict.refusal, PartitionNotServing)
+        assert "away" in str(verdict.refusal)
+
+
+def test_damage_and_a_full_disk_refuse_the_queue_at_once() -> None:
+    damaged = attempt(CorruptLog("bad block"))
+    assert isinstance(damaged.queue_error, CorruptLog)
+    assert damaged.refusal is not None
+    full = attempt(StorageFull("no space"))
+    assert isinstance(full.queue_error, StorageFull)
+    assert full.refusal is None
+
+
+def test_the_address_of_the_owner_reaches_the_waiters() -> None:
+    moved = NotOwner("served by s2", "s2:1")
+    assert attempt(moved).refusal is moved
