@@ -44,7 +44,7 @@ def meter_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def move_the_mark_without_an_ack(patch: pytest.MonkeyPatch) -> None:
-    real = Metering._tell
+    real = Metering._report
 
     async def tell(self: Metering, waiting: list[Any]) -> None:
         put = self._put
@@ -61,7 +61,7 @@ def move_the_mark_without_an_ack(patch: pytest.MonkeyPatch) -> None:
         finally:
             self._put = put
 
-    patch.setattr(Metering, "_tell", tell)
+    patch.setattr(Metering, "_report", tell)
 
 
 def count_nothing_after_a_take_over(patch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def drop_what_is_not_metered(patch: pytest.MonkeyPatch) -> None:
 
 def _refuse_every_second_put(patch: pytest.MonkeyPatch) -> None:
     """Not a mutant of its own: metering falls behind."""
-    real = Metering._tell
+    real = Metering._report
     turns = iter(range(1 << 30))
 
     async def tell(self: Metering, waiting: list[Any]) -> None:
@@ -94,7 +94,7 @@ def _refuse_every_second_put(patch: pytest.MonkeyPatch) -> None:
             raise StoreUnavailable("not now")
         await real(self, waiting)
 
-    patch.setattr(Metering, "_tell", tell)
+    patch.setattr(Metering, "_report", tell)
 
 
 def store_no_mark(patch: pytest.MonkeyPatch) -> None:

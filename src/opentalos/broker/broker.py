@@ -136,7 +136,7 @@ class Broker:
         self.peer_calls.register(PARTITIONS, RemoteLogs(context).answer)
         self.peer_calls.register(MESSAGES, RemoteMessages(context).answer)
         self.shards.register(self.peer_calls)
-        # None: this server is alone.
+        # None: a single server.
         self.cluster: ClusterService | None = None
         self.places: PartitionPlaces | None = None
         if cluster is not None:
@@ -145,9 +145,9 @@ class Broker:
             self.peer_calls.register(STATUS, self.cluster.answer_status)
 
     async def start(self) -> None:
-        """Enter the cluster, open the log, load the catalog, start the background loops.
+        """Enter the cluster, open the log, load the catalogs, start the background tasks.
 
-        Raises: NewerFormat, CorruptLog, ConfigError: a record names what cannot be used.
+        Raises: NewerFormat, CorruptLog, ConfigError: a record cannot be used; the text names it.
         """
         try:
             if self._cluster is not None:
@@ -174,16 +174,16 @@ class Broker:
 
     @property
     def membership(self) -> Cluster | None:
-        """This server's part in the cluster; None: it is alone."""
+        """This server's membership of a cluster; None: a single server."""
         return self._cluster
 
     async def announce_restart(self) -> None:
-        """Tell the cluster before the port refuses, so that it does not take this for a crash."""
+        """Announce the restart before the port refuses, so that it is not taken for a crash."""
         if self._cluster is not None:
             await self._cluster.announce_restart()
 
     async def close(self) -> None:
-        """Stop the loops, seal the log; the stores stay open for their owner to close.
+        """Stop the background tasks, seal the log; the stores stay open for their owner to close.
 
         A member of a cluster announces its restart first and leaves once all is sealed.
         """
@@ -209,10 +209,10 @@ class Broker:
             try:
                 await close()
             except TalosError as error:
-                _LOG.warning("while closing: %s", error)
+                _LOG.warning("could not close cleanly: %s", error)
 
     def table_changed(self, old: Table | None, new: Table | None) -> None:
-        """A table that is gone has no shards here, whoever dropped it."""
+        """Forget the shards of a dropped table."""
         if old is not None and (new is None or new.state is TableState.DELETING):
             self.shards.forget(old.uuid)
 
@@ -303,7 +303,7 @@ def open_broker(
 
 
 def _follow(cluster: Cluster, broker: Broker) -> None:
-    """Groups and shards go by the ring, and end with the session."""
+    """Groups and shards follow the ring, and end with the session."""
     coordinates = cluster.coordinates
 
     def lapsed() -> None:

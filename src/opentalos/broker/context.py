@@ -1,4 +1,4 @@
-"""What the use cases share: catalog, access decision, quotas and the log."""
+"""BrokerContext: what all use cases of a broker share: catalog, access decision, quotas, log."""
 
 from dataclasses import dataclass, field
 
@@ -31,14 +31,14 @@ from opentalos.model.names import SYSTEM_TENANT, USAGE_TOPIC
 from opentalos.ports.clock import Clock
 from opentalos.ports.peers import Peers
 
-SETTINGS_MAX = 10_000  # topics whose log settings are kept at hand
+SETTINGS_MAX = 10_000  # topics whose log settings are cached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """What a broker has to know besides its stores. ``advertise`` is an address (model/address.py).
+    """Settings of a broker. ``advertise`` is an address (model/address.py).
 
-    ``server`` stays the same after a restart; ``incarnation`` is another one after each start.
+    ``server`` stays the same after a restart; ``incarnation`` differs after each start.
     """
 
     server: str
@@ -72,7 +72,7 @@ class BrokerContext:
     throttle: Throttle
     spaces: SpaceLedger
     ownership: Ownership
-    peers: Peers | None = None  # None: this server is alone
+    peers: Peers | None = None  # None: a single server
     _settings: dict[str, tuple[Topic, TopicLogSettings]] = field(default_factory=dict)
 
     def topic(self, caller: Principal, action: Permission, resource: str) -> Topic:
@@ -92,13 +92,13 @@ class BrokerContext:
         try:
             self.authorizer.authorize(caller, action, topic)
         except TopicNotExist as error:
-            # The same words as for an unknown name.
+            # The same text as for an unknown name.
             raise TopicNotExist(str(topic_not_exist(name)), error.records) from None
         return topic
 
     async def appeared(self, error: NothingThere) -> bool:
         """Whether another server has just made or changed the topic, so that the call that
-        failed is worth another try. Raises: Unavailable."""
+        failed should be repeated. Raises: Unavailable."""
         return self.peers is not None and await self.topics.unseen.look(error.records)
 
     def partition_log(self, topic: Topic, partition: int) -> PartitionLog:
@@ -119,7 +119,7 @@ class BrokerContext:
 
 
 def log_settings(topic: Topic, config: BrokerConfig) -> TopicLogSettings:
-    """What the log must know of a topic; the service's own topics are not metered."""
+    """A topic's settings for the log; the service's own topics are not metered."""
     of_service = topic.owner == SYSTEM_TENANT
     return TopicLogSettings(
         topic_uuid=topic.uuid,
@@ -127,6 +127,6 @@ def log_settings(topic: Topic, config: BrokerConfig) -> TopicLogSettings:
         retention_s=topic.retention_s,
         retention_bytes=topic.retention_bytes,
         minute_ms=config.minute_ms if config.metering is not None and not of_service else 0,
-        # Without it a full disk would stay full: nothing is dropped that is not metered.
+        # Without it a full disk would stay full: retention drops only metered messages.
         uses_reserve=of_service and topic.name == USAGE_TOPIC,
     )

@@ -1,4 +1,4 @@
-"""What /metrics shows of a broker: its counters, and what is there at this moment; no I/O."""
+"""figures_of: a broker's counters and current state, for /metrics and measuring; no I/O."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class ClusterFigures:
     leading: bool
     leader_known: bool
     servers: int  # registered
-    partitions: Mapping[str, int]  # assigned, by server; "": to nobody
+    partitions: Mapping[str, int]  # assigned, by server; "": to no server
     moving: int  # planned moves under way
     planned_moves: int  # published by this server as the leader
     takeovers: int
@@ -59,7 +59,7 @@ class Figures:
     table_rates: TableRateCounters
     table_spaces: SpaceFigures  # of this server
     shards: ShardFigures  # of this server
-    cluster: ClusterFigures | None  # None: this server is alone
+    cluster: ClusterFigures | None  # None: a single server
 
 
 def figures_of(broker: "Broker") -> Figures:

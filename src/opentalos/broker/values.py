@@ -133,10 +133,10 @@ class PartitionConsumeUnit:
     """Progress of a group on one partition. Source: idl/metric.thrift PartitionConsumeUnit."""
 
     partition: int
-    address: str  # peer address of the worker that holds it; empty when nobody does
+    address: str  # peer address of the worker that holds it; empty: none
     checkpoint: int  # -1: none
     lag: int  # messages after the checkpoint that are retained
-    worker: str = ""  # that holds it; empty when nobody does
+    worker: str = ""  # that holds it; empty: none
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ class GroupDirectory:
             raise StoreUnavailable(f"consumer group {user.key.group} was deleted meanwhile")
         return found
 
-    async def look(self, user: GroupUser) -> GroupState | None:
+    async def find_current(self, user: GroupUser) -> GroupState | None:
         """Like ``find``, with every row as it is stored now."""
         for _ in range(READS_MAX):
             group = await self.find(user)

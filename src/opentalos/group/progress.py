@@ -37,7 +37,7 @@ class GroupProgress:
 
     async def of_group(self, user: GroupUser) -> Mapping[int, Progress]:
         """A group that this server coordinates, by partition."""
-        group = await self._directory.look(user)
+        group = await self._directory.find_current(user)
         if group is None:
             return {}
         now_s = asyncio.get_running_loop().time()

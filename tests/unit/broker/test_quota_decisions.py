@@ -74,7 +74,7 @@ async def test_an_exaggerated_request_is_rejected_and_stored_nowhere() -> None:
 async def test_what_numbers_cannot_decide_waits_with_its_reason() -> None:
     async with world(quota=QUOTA, quota_approval=APPROVAL) as w:
         quotas = w.broker.partition_quotas
-        with pytest.raises(QuotaAutoApproveFailed, match="the request waits: the history of"):
+        with pytest.raises(QuotaAutoApproveFailed, match="the request is pending: the history"):
             await quotas.auto_apply_quota(CAROL, asked(9))
         [waiting] = quotas.list_pending_quota(ROOT).quotas
         assert (waiting.total, waiting.reason) == (9, "sale")

@@ -1,4 +1,4 @@
-"""Which files the logs of a storage consist of, for backups."""
+"""Files of all logs of a storage, for backups."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ class LogFile(NamedTuple):
 
     path: str
     sealed: bool  # never changes again
-    needed: bool  # False: a side index that the next opening can make anew
+    needed: bool  # False: a side index that the next opening rebuilds
 
 
 async def list_log_files(meta: MetaStore) -> list[LogFile]:
@@ -25,13 +25,13 @@ async def list_log_files(meta: MetaStore) -> list[LogFile]:
     for key in sorted(await manifests.partitions()):
         manifest = (await manifests.load(key)).manifest
         if manifest.deleted:
-            continue  # its files are on their way out
+            continue  # its files are being deleted
         for segment in manifest.segments:
             path = segment.path(key)
             found.append(LogFile(path, segment.sealed, needed=True))
             if segment.sealed:
                 found.append(LogFile(index_path(path), sealed=True, needed=False))
-        if manifest.state_of is not None:  # what no segment says any more
+        if manifest.state_of is not None:  # state that no segment has any more
             path = segment_path(key.topic_uuid, key.partition, *manifest.state_of)
             found.append(LogFile(index_path(path), sealed=True, needed=True))
     return found

@@ -24,9 +24,9 @@ async def verify_logs(
     report: Callable[[Finding], None],
     progress: Callable[[int, int], None],
 ) -> VerifySummary:
-    """Check every log of the stores, which no server may use meanwhile; only reads.
+    """Check every log of the stores, which no server may use meanwhile; read-only.
 
-    Args: report: gets each finding as soon as it is known. progress: segments done, of how many.
+    Args: report: called with each finding. progress: segments done, of how many.
     """
     verifier = LogVerifier(files, meta)
     partitions = await verifier.partitions()

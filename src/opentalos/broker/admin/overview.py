@@ -1,4 +1,4 @@
-"""What a caller may see of all topics: their lists, amounts, rates and lags."""
+"""OverviewService: lists, amounts, rates and lags of the topics that a caller may see."""
 
 import asyncio
 from collections import deque
@@ -16,8 +16,8 @@ from opentalos.model.identity import Permission, Principal
 
 TOPICS_MAX = 200  # with amounts and lags in one overview
 SAMPLES_MAX = 10_000  # topics whose amounts are remembered
-SAMPLE_S_MIN = 1.0  # a rate is taken over so long at least
-RATE_S = 60.0  # and over so long if somebody looked in time
+SAMPLE_S_MIN = 1.0  # shortest time of a rate
+RATE_S = 60.0  # and at most, if it was requested often enough
 
 
 class _Sample(NamedTuple):
@@ -34,8 +34,8 @@ class Rate(NamedTuple):
 
 
 class TopicOverview(NamedTuple):
-    """A topic with its amounts. ``rate``: None at the first look; ``lags``: messages by group,
-    None where it cannot be told now."""
+    """A topic with its amounts. ``rate``: None at the first request; ``lags``: messages by
+    group, None if they cannot be read now."""
 
     description: TopicDescription
     rate: Rate | None
@@ -43,7 +43,7 @@ class TopicOverview(NamedTuple):
 
 
 class OverviewService:
-    """Joins what other use cases tell."""
+    """Combines the results of other use cases."""
 
     def __init__(self, context: BrokerContext, reader: TopicReader, metrics: MetricService) -> None:
         self._context, self._reader, self._metrics = context, reader, metrics

@@ -1,4 +1,4 @@
-"""Permission use cases: who may do what with a topic."""
+"""PermissionService: the access list of a topic."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ class PermissionService:
     async def set_permission(
         self, caller: Principal, resource: str, grantee: Grantee, permission: Permission
     ) -> None:
-        """Overwrite what the grantee may do.
+        """Overwrite the grantee's permissions.
 
         Raises: BadRequest, PermissionDenied: not grantable; TopicNotExist.
         """
@@ -26,15 +26,15 @@ class PermissionService:
         await self._context.topics.change(topic, lambda now: granted(now, grantee, mask))
 
     async def revoke_permission(self, caller: Principal, resource: str, grantee: Grantee) -> None:
-        """Take everything back; a grantee without a grant is no error."""
+        """Revoke all permissions; a grantee without a grant is no error."""
         topic = self._context.topic(caller, Permission.CHANGE_PERMISSION, resource)
         await self._context.topics.change(topic, lambda now: revoked(now, grantee))
 
     async def grant_to(
         self, caller: Principal, resource: str, identifier: str, permission: Permission
     ) -> None:
-        """Overwrite what an identifier may do, whatever the kind it was granted as; ``guest``
-        stands for everybody without a key.
+        """Overwrite an identifier's permissions, whatever its grantee type; ``guest`` stands for
+        callers without a key.
 
         Raises: BadRequest, PermissionDenied: not grantable; TopicNotExist.
         """
@@ -50,7 +50,7 @@ class PermissionService:
         await self._context.topics.change(topic, overwrite)
 
     async def revoke_from(self, caller: Principal, resource: str, identifier: str) -> None:
-        """Take everything back from an identifier; one without a grant is no error."""
+        """Revoke all permissions of an identifier; one without a grant is no error."""
         topic = self._context.topic(caller, Permission.CHANGE_PERMISSION, resource)
 
         def without(now: Topic) -> Topic:

@@ -1,4 +1,4 @@
-"""Principal use cases: users, teams, organisations and their keys."""
+"""PrincipalService: users, teams, organisations and their keys."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from opentalos.model.identity import Principal
 
 
 class PrincipalService:
-    """Who exists and with which keys. Changes are for administrators."""
+    """Principals and their keys. Changes are for administrators."""
 
     def __init__(self, directory: PrincipalDirectory, authorizer: Authorizer) -> None:
         self._directory, self._authorizer = directory, authorizer
@@ -19,7 +19,7 @@ class PrincipalService:
         return self._directory.key(key_id)
 
     async def ensure_root(self, key_id: str, secret: str) -> Principal:
-        """Make the administrator ``root`` with this key if it has not; called by the server."""
+        """Create the administrator ``root`` with this key if missing; called by the server."""
         return await self._directory.ensure_root(key_id, secret)
 
     def has_root(self) -> bool:
@@ -60,19 +60,19 @@ class PrincipalService:
         return await self._directory.create_key(self._directory.owner_of_key(key_id))
 
     async def disable_key(self, caller: Principal, key_id: str) -> None:
-        """Disable a key for ever; an administrator, or the principal itself."""
+        """Disable a key permanently; for administrators and the principal itself."""
         key = self._directory.key(key_id)
         if caller.anonymous or key is None or key.principal.id != caller.id:
             self._authorizer.authorize_admin(caller, "disable a key", key_id)
         await self._directory.disable_key(key_id)
 
     async def set_disabled(self, caller: Principal, principal_id: str, disabled: bool) -> None:
-        """Lock a principal out, or let it in again; for administrators."""
+        """Disable or enable a principal; for administrators."""
         self._authorizer.authorize_admin(caller, "disable a principal", principal_id)
         await self._directory.change(principal_id, disabled=disabled)
 
     async def set_refuse_replays(self, caller: Principal, principal_id: str, refuse: bool) -> None:
-        """Take each signed request of a principal once only; for administrators.
+        """Accept each signed request of a principal only once; for administrators.
 
         Clients that make the same call twice within a second and sign no id are refused then.
         """
@@ -80,13 +80,13 @@ class PrincipalService:
         await self._directory.change(principal_id, refuse_replays=refuse)
 
     def find(self, caller: Principal, principal_id: str) -> PrincipalInfo | None:
-        """One principal, for itself and administrators; others see none."""
+        """One principal, visible to itself and administrators."""
         if caller.anonymous or not (caller.admin or caller.id == principal_id):
             return None
         return self._directory.info(principal_id)
 
     def list_principals(self, caller: Principal) -> Sequence[PrincipalInfo]:
-        """Everybody for an administrator, else the caller alone."""
+        """All principals for an administrator, else the caller only."""
         everybody = self._directory.list_all()
         if caller.admin:
             return everybody

@@ -1,4 +1,4 @@
-"""Topic group use cases."""
+"""TopicGroupService: named sets and patterns of topics."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a topic's logs and quotas say about it, for callers that may see it."""
+"""TopicReader: descriptions of topics from catalog, logs and quotas."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,9 +33,9 @@ class TopicReader:
         return sorted(owned, key=lambda topic: (topic.name, topic.owner))
 
     async def describe(self, topic: Topic) -> TopicDescription:
-        """Everything; a partition that cannot tell its state now is left out."""
+        """The full description; a partition whose state cannot be read now is left out."""
         partitions = range(topic.consumer_partitions)
-        found = await self._logs.look(topic, partitions, Question(Wanted.STATE))
+        found = await self._logs.read(topic, partitions, Question(Wanted.STATE))
         states = [
             _state(partition, facts)
             for partition, facts in zip(partitions, found, strict=True)
@@ -44,7 +44,7 @@ class TopicReader:
         return self._description(topic, states)
 
     async def describe_all(self, topics: Sequence[Topic]) -> Sequence[TopicDescription]:
-        """Everything about many topics; partition states only if they are not too many."""
+        """Descriptions of many topics; partition states only if they are not too many."""
         if sum(topic.consumer_partitions for topic in topics) > LIST_PARTITIONS_MAX:
             return [self._description(topic, []) for topic in topics]
         return await asyncio.gather(*(self.describe(topic) for topic in topics))

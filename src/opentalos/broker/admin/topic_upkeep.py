@@ -1,4 +1,4 @@
-"""Background work on topics: complete deletions, end shrinks."""
+"""TopicUpkeep: background task that completes deletions and ends shrinks."""
 
 import asyncio
 import logging
@@ -13,13 +13,13 @@ from opentalos.model.errors import TalosError
 
 _LOG = logging.getLogger("opentalos.topics")
 UPKEEP_INTERVAL_S = 1.0
-REMOVE_WAIT_S = 2.0  # a caller waits so long for logs to go; below its own timeout
+REMOVE_WAIT_S = 2.0  # a caller waits so long for the deletion of logs; below its own timeout
 REMOVALS_MAX = 8  # deletions under way at once in the background
-LOOK_S = 1.0  # a log that takes longer to answer is looked at again in the next pass
+READ_S = 1.0  # a log that takes longer to answer is read again in the next pass
 
 
 class TopicUpkeep:
-    """One loop per server; in a cluster only the leader's does anything.
+    """One loop per server; in a cluster only the leader's works.
 
     A deletion is a tombstone, then fences and files, then the record. The server that was asked
     for it completes it at once; a leader that does the same meanwhile is harmless.
@@ -34,11 +34,11 @@ class TopicUpkeep:
         self._loop_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin; deletions that a crash cut short are completed first."""
+        """Start the loop; deletions that a crash interrupted are completed first."""
         self._loop_task = asyncio.create_task(self._run(), name="topic upkeep")
 
     async def close(self) -> None:
-        """Stop; what is not complete is completed after the next start."""
+        """Stop; the next start completes the rest."""
         tasks = [*self.removing.values()]
         if self._loop_task is not None:
             tasks.append(self._loop_task)
@@ -76,7 +76,9 @@ class TopicUpkeep:
             await self._context.topics.remove(dead)
             self._context.spaces.forget(dead)
         except TalosError as error:
-            _LOG.warning("deletion of topic %s goes on later: %s", dead.resource, error)
+            _LOG.warning(
+                "could not complete the deletion of topic %s, will retry: %s", dead.resource, error
+            )
         finally:
             del self.removing[dead.uuid]
 
@@ -85,24 +87,28 @@ class TopicUpkeep:
             try:
                 await self.run_once()
             except TalosError as error:
-                _LOG.warning("topic upkeep: %s", error)
+                _LOG.warning("topic upkeep failed, will retry: %s", error)
             except Exception:
-                # Deletions and shrinks would stand still for ever without this loop.
-                _LOG.exception("topic upkeep failed, next try in %.0f s", UPKEEP_INTERVAL_S)
+                # Without this loop no deletion or shrink would complete.
+                _LOG.exception(
+                    "topic upkeep failed unexpectedly, next attempt in %.0f s", UPKEEP_INTERVAL_S
+                )
             await asyncio.sleep(UPKEEP_INTERVAL_S)
 
     async def _try_end_shrink(self, topic: Topic) -> None:
         try:
-            async with asyncio.timeout(LOOK_S):  # a topic that hangs must not stop the others
+            async with asyncio.timeout(READ_S):  # a topic that hangs must not stop the others
                 reason = await self._shrink_end_reason(topic)
             if reason:
                 await self._context.topics.change(topic, shrunk_topic)
                 _LOG.info("shrink of topic %s ended: %s", topic.resource, reason)
         except (TalosError, TimeoutError) as error:
-            _LOG.warning("shrink of topic %s goes on later: %r", topic.resource, error)
+            _LOG.warning(
+                "could not check the shrink of topic %s, will retry: %r", topic.resource, error
+            )
 
     async def _shrink_end_reason(self, topic: Topic) -> str:
-        """Why consumers may lose the removed partitions now; empty: not yet."""
+        """Why the removed partitions may end for consumers now; empty: not yet."""
         since_s = (self._context.clock.wall_ms() - topic.partitions_changed_ms) / 1000
         if since_s >= topic.retention_s:
             return "retention passed"
@@ -112,7 +118,7 @@ class TopicUpkeep:
             offsets = (await self._logs.facts(topic, partition)).offsets
             if offsets.start == offsets.next:
                 continue
-            # Without any group nobody has read the messages, so they wait for retention.
+            # Without any group no consumer has read the messages, so they stay until retention.
             if not await self._groups.rows.drained(topic.uuid, partition, offsets.next):
                 return ""
         return "drained"

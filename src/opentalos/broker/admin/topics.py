@@ -1,4 +1,4 @@
-"""Topic use cases: create, change, delete, describe and list topics."""
+"""TopicService: create, change, delete, describe and list topics."""
 
 import asyncio
 from collections.abc import Sequence
@@ -59,7 +59,7 @@ class TopicService:
         """Create a topic owned by the caller or its organisation.
 
         Raises: TopicExists, InvalidName, InvalidTopicParams, QuotaExceeded, PermissionDenied;
-            StoreUnavailable: a deleted topic of that name is not gone yet.
+            StoreUnavailable: a topic of that name is still being deleted.
         """
         context = self._context
         if caller.anonymous:
@@ -76,10 +76,10 @@ class TopicService:
             clock.wall_ms(),
             context.config.topic,
         )
-        await self._make_way(owner, name)  # it may wait for storage: not while others queue
+        await self._make_way(owner, name)  # it may wait for storage, so outside the lock
         try:
             await self._store(topic)
-        except AlreadyExists:  # this server did not know of it
+        except AlreadyExists:  # this server has not seen it yet
             await self._make_way(owner, name)
             try:
                 await self._store(topic)
@@ -89,7 +89,7 @@ class TopicService:
         return topic
 
     async def delete_topic(self, caller: Principal, resource: str) -> None:
-        """Delete a topic by resource name; it is unknown to everybody from then on.
+        """Delete a topic by resource name; from then on it does not exist for any caller.
 
         Its logs are removed at once if storage allows, else later, even after a restart.
         Raises: BadRequest: it is one of the service's own.
@@ -112,7 +112,8 @@ class TopicService:
         now_ms = context.clock.wall_ms()
         async with self._counting:
             if change.partitions is not None and change.partitions > topic.partitions:
-                changed_topic(topic, change, now_ms, context.config.topic)  # its errors go first
+                # Errors in the change take precedence over limits.
+                changed_topic(topic, change, now_ms, context.config.topic)
                 self._check_counts(topic.owner, change.partitions - topic.partitions, topics=0)
             changed = await context.topics.change(
                 topic, lambda now: changed_topic(now, change, now_ms, context.config.topic)
@@ -145,7 +146,7 @@ class TopicService:
         return self._context.find_topic(caller, Permission.DESCRIBE_TOPIC, name)
 
     async def describe_topic(self, caller: Principal, name: str) -> TopicDescription:
-        """Everything about a topic; a partition that cannot tell its state now is left out."""
+        """A topic's description; a partition whose state cannot be read now is left out."""
         return await self._reader.describe(self.find_topic(caller, name))
 
     def list_topics(self, caller: Principal) -> Sequence[Topic]:
@@ -182,13 +183,13 @@ class TopicService:
         raise NotSupported("replication topics are not supported yet")
 
     async def finish_shrink(self, caller: Principal, resource: str) -> Topic:
-        """End a shrink now, whatever is not consumed yet; for administrators."""
+        """End a shrink now, even with unconsumed messages; for administrators."""
         self._context.authorizer.authorize_admin(caller, "finish a shrink", resource)
         topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
         return await self._context.topics.change(topic, shrunk_topic)
 
     async def _store(self, topic: Topic) -> None:
-        """Raises: QuotaExceeded; AlreadyExists: live or a tombstone, and known here by now."""
+        """Raises: QuotaExceeded; AlreadyExists: live or a tombstone, and visible here now."""
         async with self._counting:
             self._check_counts(topic.owner, topic.partitions, topics=1)
             await self._context.topics.create(topic)
@@ -206,7 +207,7 @@ class TopicService:
             raise TopicExists(f"topic {name} exists")
         await self._upkeep.remove_soon(former)
         if self._context.topics.record(owner, name) is not None:
-            raise StoreUnavailable(f"the former topic {name} is still being deleted")
+            raise StoreUnavailable(f"a former topic {name} is still being deleted; try again")
 
     def _check_counts(self, owner: str, partitions: int, *, topics: int) -> None:
         config, owned = self._context.config, self._context.topics.owned_by(owner)
@@ -230,5 +231,5 @@ class TopicService:
         if used + partitions > limit:
             raise QuotaExceeded(
                 f"partitions of organisation {owner}: limit {limit} partitions, measured {used} "
-                f"partitions and {partitions} more asked for"
+                f"partitions, requested {partitions} more"
             )

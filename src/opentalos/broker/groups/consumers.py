@@ -1,4 +1,8 @@
-"""Consumer use cases of one topic: worker and partition leases, checkpoints."""
+"""ConsumerService: worker leases, partition leases and checkpoints of groups on one topic.
+
+The gateways call it for every protocol. Only the holder of a partition commits its offset
+(promise I5), and a commit beyond the log's end is refused.
+"""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +41,7 @@ ENDS_MAX = 100_000  # cached next offsets
 
 
 class _KnownEnd(NamedTuple):
-    """The log's next offset when it was last looked at, and the log's epoch then."""
+    """The log's next offset when it was last read, and the log's epoch then."""
 
     next_offset: int
     epoch: int
@@ -54,7 +58,7 @@ class ConsumerService:
         self.context, self._groups = context, groups
         self._logs = RemoteLogs(context)
         self.positions = PositionEvents(self._logs)
-        # A log's end only grows, so a commit below a known end needs no look at the log.
+        # A log's end only grows, so a commit below a known end need not ask the log.
         self._known_ends: dict[PartitionKey, _KnownEnd] = {}
 
     async def check_register(self, caller: Principal, unit: ConsumeUnit) -> bool:
@@ -96,7 +100,7 @@ class ConsumerService:
     ) -> tuple[bool, Sequence[int]]:
         """Refresh the worker and its partitions: (heartbeat, listed partitions it lost).
 
-        The heartbeat is False only if the worker's lease ran out and its seat was taken.
+        The heartbeat is False only if the worker's lease expired and its seat was taken.
         """
         topic = self._topic(caller, unit.group, unit.resource)
         listed = list(dict.fromkeys(unit.partitions))
@@ -152,7 +156,7 @@ class ConsumerService:
             )
 
     async def worker_id(self, caller: Principal, group: str, resource: str, partition: int) -> str:
-        """Worker that holds the partition; empty if nobody does."""
+        """The worker that holds the partition; empty: none."""
         topic = self._topic(caller, group, resource)
         _check_partition(topic, partition)
         with self._tenant(caller, group, topic) as user:
@@ -182,7 +186,7 @@ class ConsumerService:
         }
 
     async def delete_group(self, caller: Principal, group: str, resource: str) -> None:
-        """Forget a group's checkpoints. Raises: ConsumerGroupWorking, ConsumerGroupNotExist."""
+        """Delete a group. Raises: ConsumerGroupWorking, ConsumerGroupNotExist."""
         topic = self._topic(caller, group, resource)
         with self._tenant(caller, group, topic) as user:
             await self._groups.directory.delete_group(user)
@@ -211,7 +215,7 @@ class ConsumerService:
         _AUDIT.warning("reset %s", fields, extra={"audit": fields})
 
     async def _end_above(self, topic: Topic, partition: int, offset: int) -> _KnownEnd:
-        """An end of the log; a known one that is above ``offset`` will do."""
+        """An end of the log; a cached one above ``offset`` suffices."""
         key = PartitionKey(topic.uuid, partition)
         known = self._known_ends.get(key)
         if known is not None and offset < known.next_offset:

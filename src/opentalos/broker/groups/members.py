@@ -1,4 +1,7 @@
-"""Workers of a group that keep nothing themselves: the server balances and reads for them."""
+"""GroupMemberService: workers without a client program; the server balances and reads for them.
+
+REST calls it for group members.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -23,9 +26,9 @@ from opentalos.model.errors import LeaseNotHeld, OffsetOutOfRange, TalosError
 from opentalos.model.identity import Permission, Principal
 
 WORKER_TOKEN_BYTES = 8
-RENEW_S = 7.0  # a worker that waits renews and balances so often, as other clients do
-GATHER_S = 0.02  # after the first partition gave messages, for the others to give theirs
-SHARE_BYTES_MIN = 64 << 10  # that each partition may give to one reply
+RENEW_S = 7.0  # between renewals of a waiting worker, as other clients do
+GATHER_S = 0.02  # after the first partition has messages, for the others to follow
+SHARE_BYTES_MIN = 64 << 10  # of each partition in one reply
 
 
 class Seat(NamedTuple):
@@ -78,7 +81,7 @@ class GroupMemberService:
     async def renew(self, caller: Principal, seat: Seat) -> Membership:
         """Refresh all leases of the worker and take the next step to an equal share.
 
-        Raises: LeaseNotHeld: its lease ran out, it has to join again.
+        Raises: LeaseNotHeld: its lease expired, it must join again.
         """
         held = await self._held(caller, seat)
         await self._consumers.renew(caller, _unit(seat, held), seat.address)
@@ -89,7 +92,7 @@ class GroupMemberService:
     ) -> Sequence[PlainMessage]:
         """Messages after the group's checkpoints, of every partition that the worker holds.
 
-        The same ones come again until they are committed. Renews.
+        They are redelivered until committed. Renews the leases.
 
         Raises: LeaseNotHeld; OffsetOutOfRange: a position is not retained, the group has to be
             reset.
@@ -100,7 +103,7 @@ class GroupMemberService:
             member = await self.renew(caller, seat)
             left_s = max(0.0, until_s - loop.time())
             spots = await asyncio.gather(
-                *(self._spot(caller, seat, one) for one in member.partitions)
+                *(self._spot(caller, seat, partition) for partition in member.partitions)
             )
             turn_s = min(left_s, RENEW_S)
             if spots:
@@ -114,7 +117,7 @@ class GroupMemberService:
     async def commit(self, caller: Principal, seat: Seat, offsets: Mapping[int, int]) -> Committed:
         """Store checkpoints: the last processed message of each partition.
 
-        Raises: PartitionNotExist, UnexpectedOffset, Unavailable, OutcomeUnknown: those before it
+        Raises: PartitionNotExist, UnexpectedOffset, Unavailable, OutcomeUnknown: preceding ones
             may be stored; committing again is safe.
         """
         done: list[int] = []
@@ -126,7 +129,7 @@ class GroupMemberService:
         return Committed(done, refused)
 
     async def leave(self, caller: Principal, seat: Seat) -> None:
-        """Give up everything now; a worker that is none any more is no error."""
+        """Release everything now; a worker that has already left is no error."""
         topic = self._context.topic(caller, Permission.GET_MESSAGE, seat.resource)
         holdings = await self._consumers.query_workers(caller, seat.group, seat.resource)
         held = holdings.get(seat.worker, ())
@@ -141,7 +144,7 @@ class GroupMemberService:
     async def _held(self, caller: Principal, seat: Seat) -> Sequence[int]:
         holdings = await self._consumers.query_workers(caller, seat.group, seat.resource)
         if seat.worker not in holdings:
-            raise LeaseNotHeld(f"worker {seat.worker} has no lease any more; join again")
+            raise LeaseNotHeld(f"worker {seat.worker} has no lease: it expired; join again")
         return holdings[seat.worker]
 
     async def _balance(self, caller: Principal, seat: Seat) -> Membership:
@@ -149,7 +152,7 @@ class GroupMemberService:
         holdings = await self._consumers.query_workers(caller, seat.group, seat.resource)
         holdings = {seat.worker: (), **holdings}
         step = next_step(holdings, seat.worker, topic.consumer_partitions)
-        held = {one for one in holdings[seat.worker] if one not in step.release}
+        held = {*holdings[seat.worker]} - {*step.release}
         if step.release:
             await self._consumers.unlock_partitions(caller, _unit(seat, step.release))
         if step.take:
@@ -166,7 +169,7 @@ class GroupMemberService:
     async def _first(
         self, caller: Principal, seat: Seat, spots: Sequence[Spot], how: tuple[Bounds, float]
     ) -> Sequence[PlainMessage]:
-        """What is there of all the partitions, or what comes first in one of them."""
+        """Messages of all partitions, or the first that arrive in one of them."""
         bounds, wait_s = how
         share = Bounds(
             max(1, bounds.messages_max // len(spots)),
@@ -180,11 +183,11 @@ class GroupMemberService:
             waiting = set(tasks)
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                found = [one for task in done for one in _messages(task)]
+                found = [message for task in done for message in _messages(task)]
                 if found:
-                    if waiting:  # others have some as well, most often
+                    if waiting:  # usually they have some as well
                         done, _ = await asyncio.wait(waiting, timeout=GATHER_S)
-                        found += [one for task in done for one in _messages(task)]
+                        found += [message for task in done for message in _messages(task)]
                     return found[: bounds.messages_max]
         finally:
             for task in tasks:
@@ -197,7 +200,7 @@ class GroupMemberService:
 
 
 def _messages(task: asyncio.Task[PlainMessages]) -> Sequence[PlainMessage]:
-    """What a read gave. Raises: OffsetOutOfRange; any other error is seen when nothing is found."""
+    """Messages of a read. Raises: OffsetOutOfRange; other errors count only if nothing is found."""
     try:
         return task.result().messages
     except OffsetOutOfRange:

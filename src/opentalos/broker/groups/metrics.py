@@ -1,4 +1,4 @@
-"""Metric use cases: how far consumer groups are."""
+"""MetricService: progress and lag of consumer groups."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,7 +24,7 @@ class MetricService:
 
     A topic's owner sees every consumer group of it, other callers those of their own tenant.
     Calls over all groups are answered by any server from what the rows tell; only a group's
-    coordinator knows that a worker which they name is dead.
+    coordinator knows whether a worker in them is still alive.
     """
 
     def __init__(self, context: BrokerContext, groups: Coordinator, reader: TopicReader) -> None:
@@ -70,7 +70,7 @@ class MetricService:
 
     async def _ranges(self, topic: Topic) -> Sequence[OffsetRange]:
         ranges: list[OffsetRange] = []
-        for found in await self._logs.look(topic, range(topic.consumer_partitions)):
+        for found in await self._logs.read(topic, range(topic.consumer_partitions)):
             if isinstance(found, TalosError):
                 raise found
             ranges.append(found.offsets)
@@ -92,5 +92,5 @@ class MetricService:
             self._context.ownership.check_group(key.group)
         except PartitionNotServing:  # another server coordinates the group
             return await self._groups.progress.of_rows(key)
-        # The caller may see the group, whoever its tenant is.
+        # The caller may see the group of any tenant here.
         return await self._groups.progress.of_group(GroupUser(key, tenant="", admin=True))

@@ -1,4 +1,4 @@
-"""Resets of a whole group: every partition's checkpoint to a start, an end, a time or offsets."""
+"""GroupResetService: sets a group's checkpoints to a start, an end, a time or given offsets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from opentalos.model.message import OffsetRange
 
 
 class ResetTo(Enum):
-    """Where a group goes on: with the first message that is kept, or with the next one."""
+    """Where a group continues: at the first retained message, or at the next new one."""
 
     START = "start"
     END = "end"
@@ -29,7 +29,7 @@ class ResetTo(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResetTime:
-    """It goes on with the first message stored at this Unix time (milliseconds) or later."""
+    """The group continues at the first message stored at this Unix time (ms) or later."""
 
     time_ms: int
 
@@ -54,7 +54,7 @@ class PartitionReset(NamedTuple):
 
 
 class GroupResetService:
-    """Computes checkpoints and sets them; a dry run does everything but the last step."""
+    """Computes checkpoints and sets them; a dry run only computes."""
 
     def __init__(
         self, messages: MessageService, consumers: ConsumerService, metrics: MetricService
@@ -69,21 +69,24 @@ class GroupResetService:
         Raises: ConsumerGroupNotExist, PermissionDenied, PartitionNotExist, UnexpectedOffset;
             OutcomeUnknown: some partitions were set. Setting them again is safe.
         """
-        await self._consumers.query_workers(caller, group, resource)  # may the caller use it?
+        await self._consumers.query_workers(caller, group, resource)  # checks the caller's tenant
         units = await self._metrics.consume_unit(caller, group, resource)
         before = {unit.partition: unit.checkpoint for unit in units}
         after = await self._checkpoints(caller, resource, target, before)
-        found = [PartitionReset(one, before[one], after[one]) for one in sorted(after)]
+        found = [
+            PartitionReset(partition, before[partition], after[partition])
+            for partition in sorted(after)
+        ]
         if dry_run:
             return found
-        for index, one in enumerate(found):
-            key = CheckpointKey(group, resource, one.partition)
+        for index, change in enumerate(found):
+            key = CheckpointKey(group, resource, change.partition)
             try:
-                await self._consumers.reset_checkpoint(caller, key, one.after)
+                await self._consumers.reset_checkpoint(caller, key, change.after)
             except TalosError as error:
                 if index == 0:
                     raise
-                text = f"{index} of {len(found)} partitions are reset; then: {error}"
+                text = f"{index} of {len(found)} partitions were reset, then one failed: {error}"
                 raise OutcomeUnknown(text) from error
         return found
 
@@ -97,32 +100,32 @@ class GroupResetService:
         partitions = list(before)
         if isinstance(target, ResetOffsets):
             partitions = list(target.offsets)
-            missing = [one for one in partitions if one not in before]
+            missing = [partition for partition in partitions if partition not in before]
             if missing:
                 raise PartitionNotExist(f"the topic has no partition {missing[0]}")
         ranges = await self._ranges(caller, resource, partitions)
         if isinstance(target, ResetOffsets):
-            for one, offset in target.offsets.items():
-                if not NO_CHECKPOINT <= offset < ranges[one].next:
+            for partition, offset in target.offsets.items():
+                if not NO_CHECKPOINT <= offset < ranges[partition].next:
                     raise UnexpectedOffset(
-                        f"checkpoint {offset} of partition {one} is beyond the log's end"
+                        f"checkpoint {offset} of partition {partition} is beyond the log's end"
                     )
             return target.offsets
         if isinstance(target, ResetTime):
             times = dict.fromkeys(partitions, target.time_ms)
             found = await self._messages.offsets_at(caller, resource, times)
-            return {one: found[one] - 1 for one in partitions}
+            return {partition: found[partition] - 1 for partition in partitions}
         if target is ResetTo.START:
-            return {one: ranges[one].start - 1 for one in partitions}
-        return {one: ranges[one].next - 1 for one in partitions}
+            return {partition: ranges[partition].start - 1 for partition in partitions}
+        return {partition: ranges[partition].next - 1 for partition in partitions}
 
     async def _ranges(
         self, caller: Principal, resource: str, partitions: Sequence[int]
     ) -> Mapping[int, OffsetRange]:
         found = await self._messages.offsets_of(caller, resource, partitions)
         ranges: dict[int, OffsetRange] = {}
-        for one, offsets in zip(partitions, found, strict=True):
+        for partition, offsets in zip(partitions, found, strict=True):
             if isinstance(offsets, TalosError):
                 raise offsets
-            ranges[one] = offsets
+            ranges[partition] = offsets
         return ranges

@@ -28,7 +28,7 @@ class TopicsConsumerService:
     async def lock_worker(
         self, caller: Principal, group: str, resources: Sequence[str], worker: str, address: str
     ) -> bool:
-        """Register the worker on every topic; a failure leaves leases that run out."""
+        """Register the worker on every topic; a failure leaves leases that expire."""
         _check_count(resources)
         units = (ConsumeUnit(group, resource, worker) for resource in dict.fromkeys(resources))
         lock = self._consumers.lock_worker
@@ -75,8 +75,8 @@ class TopicsConsumerService:
         return found
 
     async def _all(self, calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T | TopicNotExist]:
-        """What each call gives; a topic that does not exist is a result, any other error is raised
-        once all are through."""
+        """Each call's result; a topic that does not exist is a result, any other error is raised
+        once all have ended."""
         room = asyncio.Semaphore(TOPICS_AT_ONCE)
 
         async def one(call: Callable[[], Awaitable[T]]) -> T | TopicNotExist:
@@ -95,7 +95,7 @@ class TopicsConsumerService:
         return found
 
     async def _once_more(self, call: Callable[[], Awaitable[T]]) -> T:
-        """A topic that another server has just made is not lost."""
+        """A topic that another server has just created is not lost."""
         try:
             return await call()
         except TopicNotExist as error:

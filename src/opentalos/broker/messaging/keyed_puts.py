@@ -1,4 +1,4 @@
-"""Puts that a caller may send again under its own key: the window of first answers."""
+"""KeyedPuts: idempotency keys of callers; a repeated put gets the answer of the first."""
 
 import asyncio
 import hashlib
@@ -18,15 +18,15 @@ KEYS_MAX = 20_000  # first answers kept, whole server; about 0.5 KiB each
 KEYS_OF_CALLER_MAX = 2_000  # of them, for one caller
 WINDOW_S = 600.0  # a first answer is kept so long
 _ID_BYTES = 8
-_ID_MARK = PRODUCER_ID_MAX + 1  # ids of keys lie apart from those that producers choose
+_ID_MARK = PRODUCER_ID_MAX + 1  # ids of keys are disjoint from those of producers
 
 
 class KeyReused(RequestError):
-    """The idempotency key has come before with another request."""
+    """The idempotency key was used before with another request."""
 
 
 class Stored(NamedTuple):
-    """Where a put's messages lie. ``base_offset``: of the first one; None: it is not known."""
+    """Where a put's messages are stored. ``base_offset``: of the first; None: unknown."""
 
     partition: int
     base_offset: int | None
@@ -34,7 +34,7 @@ class Stored(NamedTuple):
 
 
 class PutKey(NamedTuple):
-    """A caller's idempotency key; ``fingerprint`` tells whether two requests are the same."""
+    """A caller's idempotency key; ``fingerprint``: equal for equal requests."""
 
     key: str
     fingerprint: bytes
@@ -45,7 +45,7 @@ class PutKey(NamedTuple):
         return ProducerStamp(_ID_MARK | digest_of(parts) & PRODUCER_ID_MAX, 0, 0)
 
     def number(self) -> int:
-        """Picks a partition for a request that names none: a repeat has to find the same one."""
+        """Chooses a partition for a request without one; a repeat must choose the same."""
         return digest_of((self.key.encode(),))
 
 
@@ -67,11 +67,11 @@ _Name = tuple[str, str, str]  # caller, topic resource, key
 
 
 class KeyedPuts:
-    """Gives a repeated request the answer of the first one, also while that is under way.
+    """Gives a repeated request the answer of the first one, also while that is in flight.
 
-    A put that was not done is forgotten, and one of unknown outcome too: its repeat goes to the
-    log again, which knows the stamp. So nothing here has to survive a restart but the refusal of a
-    key with another request.
+    A put that was not done or whose outcome is unknown is forgotten: its repeat goes to the log,
+    which recognises the stamp. So nothing here must survive a restart, except that a key of
+    another request is refused only while it is remembered.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,9 @@ class KeyedPuts:
         first = self._firsts.get(name)
         if first is not None:
             if first.fingerprint != key.fingerprint:
-                raise KeyReused(f"key {key.key!r} came before with another request")
+                raise KeyReused(
+                    f"idempotency key {key.key!r} was used with another request; use a new key"
+                )
             return await asyncio.shield(first.answer)
         if self._of_caller.get(caller.id, 0) >= KEYS_OF_CALLER_MAX:
             self._forget(next(name for name in self._firsts if name[0] == caller.id))
@@ -105,8 +107,10 @@ class KeyedPuts:
         except BaseException as error:
             self._forget_answer(name, answer)
             known = isinstance(error, TalosError)
-            answer.set_exception(error if known else OutcomeUnknown("the first request broke off"))
-            answer.exception()  # nobody may be waiting for it
+            answer.set_exception(
+                error if known else OutcomeUnknown("the first request was interrupted")
+            )
+            answer.exception()  # mark it as retrieved: no repeat may wait for it
             raise
         answer.set_result(stored)
         return stored

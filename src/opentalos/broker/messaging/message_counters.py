@@ -1,4 +1,4 @@
-"""What went through the message use cases, for metrics."""
+"""Counters of the message use cases, for metrics."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,15 +10,15 @@ class MessageCounters:
 
     puts: int = 0
     put_bytes: int = 0
-    puts_held: int = 0  # by a rate quota
+    puts_throttled: int = 0  # delayed by a rate quota
     gets: int = 0
     get_messages: int = 0
     get_bytes: int = 0
-    gets_held: int = 0  # by a rate quota
+    gets_throttled: int = 0  # delayed by a rate quota
 
 
 class HeldCalls(NamedTuple):
-    """What waits in memory for its turn."""
+    """Calls that wait in memory."""
 
-    put_bytes: int  # of puts over their rate
+    put_bytes: int  # of throttled puts
     gets: int  # at the end of a log, for messages

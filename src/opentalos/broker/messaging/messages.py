@@ -1,4 +1,8 @@
-"""Message use cases: put, get, offsets, time lookup, preview, schedule info."""
+"""MessageService: put, get, offsets, time lookup, preview and schedule info.
+
+Every gateway of messages calls it. Each put reports stored, not stored or unknown (promise I7), and
+a get returns durable messages only (promise I4); the log keeps both.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -57,12 +61,12 @@ class GetQuery(NamedTuple):
 
 
 class GetResult(NamedTuple):
-    """Contiguous blocks; the first contains the offset that was asked for."""
+    """Contiguous blocks; the first contains the requested offset."""
 
     blocks: Sequence[StoredBlock]
     messages: int
     unhandled: int  # messages after the last returned one
-    hold_s: float = 0.0  # the reply has to wait so long: the caller is over its rate
+    hold_s: float = 0.0  # delay of the reply: the caller is over its rate
 
 
 class _Route(NamedTuple):
@@ -86,8 +90,8 @@ class MessageService:
         self._limits = context.config.message
         self._logs = RemoteLogs(context)
         self._put_routes: dict[tuple[str, str, int], _Route] = {}
-        self._held_bytes = 0  # of puts that wait for rate
-        self._holds = 0  # gets that wait for messages
+        self._held_bytes = 0  # of throttled puts
+        self._holds = 0  # gets that wait for new messages
         self.counters = MessageCounters()
 
     # --- put ---------------------------------------------------------------------------------
@@ -116,13 +120,13 @@ class MessageService:
         counters.puts += 1
         counters.put_bytes += bytes_count
         if hold_s > 0.0:
-            counters.puts_held += 1
+            counters.puts_throttled += 1
             self._hold(hold_s, bytes_count, (caller, target, blocks, waiter))
         else:
             _append(route.log, blocks, waiter)
 
     def _put_route(self, caller: Principal, resource: str, partition: int) -> _Route:
-        """The decision for this caller, made anew whenever the topic or the caller changed.
+        """The decision for this caller; made again when the topic or the caller changed.
 
         Both are immutable and replaced on any change, so the same two objects have the same
         answer; only a positive one is kept, so every denial is audited.
@@ -133,7 +137,7 @@ class MessageService:
             route is not None
             and route.caller is caller
             and route.topic is self._context.topics.by_resource(resource)
-            and route.log.accepts() is None  # else the partition has another log by now
+            and route.log.accepts() is None  # else the partition has a new log
         ):
             return route
         topic = self._context.topic(caller, Permission.PUT_MESSAGE, resource)
@@ -183,7 +187,7 @@ class MessageService:
         throttled_bytes_max = self._context.config.quota.throttled_bytes_max
         if self._held_bytes + bytes_count > throttled_bytes_max:
             raise ThrottleRejected(
-                f"puts over their rate: limit {throttled_bytes_max} bytes held, "
+                f"bytes of throttled puts: limit {throttled_bytes_max}, "
                 f"measured {self._held_bytes + bytes_count}"
             )
         self._held_bytes += bytes_count
@@ -239,9 +243,9 @@ class MessageService:
         handle = self._context.throttle.handle(caller, topic, query.partition)
         hold_s = handle.admit_get(loop.time())
         if hold_s > 0.0:
-            self.counters.gets_held += 1
+            self.counters.gets_throttled += 1
             await asyncio.sleep(hold_s)
-            # Topic, permission or deadline may be gone by now.
+            # Topic or permission may be gone and the deadline passed by now.
             topic = self._readable(caller, query.resource, query.partition)
             self._check_query(query)
         hold_s = 0.0 if hold_s else self._limits.get_wait_s
@@ -267,7 +271,7 @@ class MessageService:
         counters = self.counters
         traffic = self._context.log.traffic_of(topic.uuid, partition)
         counters.gets += 1
-        counters.gets_held += result.hold_s > 0.0
+        counters.gets_throttled += result.hold_s > 0.0
         counters.get_messages += result.messages
         counters.get_bytes += bytes_count
         traffic.gets += 1
@@ -308,7 +312,7 @@ class MessageService:
     async def offsets_of(
         self, caller: Principal, resource: str, partitions: Sequence[int]
     ) -> Sequence[OffsetRange | TalosError]:
-        """Retained offsets of each partition; one that cannot tell has its error there."""
+        """Retained offsets of each partition, or its error."""
         topic = await self._found(caller, resource)
         found = await self._look(topic, partitions, Question())
         return [one if isinstance(one, TalosError) else one.offsets for one in found]
@@ -316,7 +320,7 @@ class MessageService:
     async def topic_offsets(
         self, caller: Principal, resource: str
     ) -> Sequence[OffsetRange | TalosError]:
-        """Retained offsets by partition; a partition that cannot tell has its error there."""
+        """Retained offsets by partition, or its error."""
         topic = self._context.topic(caller, Permission.GET_MESSAGE, resource)
         return await self.offsets_of(caller, resource, range(topic.consumer_partitions))
 
@@ -329,7 +333,7 @@ class MessageService:
     async def offsets_at(
         self, caller: Principal, resource: str, times: Mapping[int, int]
     ) -> Mapping[int, int]:
-        """The same for many partitions. Raises: the error of the first that cannot tell."""
+        """Like ``offset_at`` for many partitions. Raises: the first partition's error."""
         topic = await self._found(caller, resource)
         offsets: dict[int, int] = {}
         found = await self._look(topic, list(times), Question(Wanted.TIMES, times))
@@ -340,7 +344,7 @@ class MessageService:
         return offsets
 
     async def _found(self, caller: Principal, resource: str) -> Topic:
-        """The topic, also if another server has made it a moment ago."""
+        """The topic, also if another server has just created it."""
         try:
             return self._context.topic(caller, Permission.GET_MESSAGE, resource)
         except TopicNotExist as error:
@@ -351,10 +355,10 @@ class MessageService:
     async def _look(
         self, topic: Topic, partitions: Sequence[int], question: Question
     ) -> Sequence[Found]:
-        """Like RemoteLogs.look; a partition that the topic has not is an error there."""
+        """Like RemoteLogs.read; a partition that does not exist is an error there."""
         count = topic.consumer_partitions
         existing = [number for number in partitions if 0 <= number < count]
-        looked = await self._logs.look(topic, list(dict.fromkeys(existing)), question)
+        looked = await self._logs.read(topic, list(dict.fromkeys(existing)), question)
         found = dict(zip(dict.fromkeys(existing), looked, strict=True))
         return [found.get(number) or _no_partition(topic, number, count) for number in partitions]
 
@@ -418,7 +422,8 @@ class _ManyBlocks:
         if error is None:
             self._stored += 1
         elif self._error is None or isinstance(error, OutcomeUnknown):
-            self._error = error  # unknown outweighs: the put must not be called not done
+            # Unknown takes precedence: the put must not be reported as not done.
+            self._error = error
         self._finish(1)
 
     def _finish(self, count: int) -> None:
@@ -427,8 +432,10 @@ class _ManyBlocks:
             return
         error = self._error
         if error is not None and self._stored and not isinstance(error, OutcomeUnknown):
-            # A part is stored, so "not done" would invite a retry that duplicates it.
-            error = OutcomeUnknown(f"{self._stored} blocks of the put are stored; then: {error}")
+            # A part is stored, so "not done" would lead to a retry that duplicates it.
+            error = OutcomeUnknown(
+                f"{self._stored} blocks of the put are stored, then one failed: {error}"
+            )
         self._waiter(self._base if error is None else UNKNOWN_OFFSET, error)
 
 

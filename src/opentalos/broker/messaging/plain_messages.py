@@ -1,4 +1,7 @@
-"""Messages put and read one by one, for callers that neither make nor take blocks."""
+"""PlainMessageService: puts and reads of single messages, for callers without blocks.
+
+REST and group members use it; it translates to blocks and calls MessageService.
+"""
 
 import asyncio
 import itertools
@@ -25,8 +28,8 @@ from opentalos.model.partition_key import partition_of
 from opentalos.wire.message import DECODED_BYTES_MAX, Message, decode_last, encode_messages
 
 WAIT_S_MAX = 30.0  # for messages that are not there yet
-QUIET_S = 0.1  # between two looks, where the log itself does not wait
-FOLLOWED_MAX = 5_000  # partitions, by all streams; each is looked at twice a second
+QUIET_S = 0.1  # between two reads, where the log itself does not wait
+FOLLOWED_MAX = 5_000  # partitions, by all streams; each is polled twice a second
 ROUNDS_KEPT = 10_000  # topics whose next partition is remembered
 
 
@@ -35,7 +38,7 @@ class SeveralPartitions(BadRequest):
 
 
 class MessageUnreadable(BadRequest):
-    """A stored block whose payload its producer did not make by the rules: it cannot be shown."""
+    """A stored block whose payload does not follow the message format, so it cannot be decoded."""
 
 
 class Spot(NamedTuple):
@@ -62,8 +65,8 @@ class PlainMessage(NamedTuple):
 
 
 class PlainMessages(NamedTuple):
-    """Messages of one partition in order. ``next_offset``: where to go on; ``lag``: how many
-    messages the log had from there on."""
+    """Messages of one partition in order. ``next_offset``: where to continue; ``lag``:
+    messages in the log from there on."""
 
     messages: Sequence[PlainMessage]
     next_offset: int
@@ -71,7 +74,7 @@ class PlainMessages(NamedTuple):
 
 
 class PlainMessageService:
-    """Translates between messages and blocks; what is allowed, MessageService decides."""
+    """Translates between messages and blocks; MessageService authorises and limits."""
 
     def __init__(self, context: BrokerContext, messages: MessageService) -> None:
         self._context, self._messages = context, messages
@@ -92,8 +95,8 @@ class PlainMessageService:
     ) -> Stored:
         """Store all messages in one partition, as one block; returns when they are durable.
 
-        Without a partition their partition keys tell it, else they take turns. With ``key`` a
-        repeat gets the first answer, and is stored once even after a restart or a take-over.
+        Without a partition, their partition keys choose it, else round robin. With ``key`` a
+        repeat gets the first answer, and is stored once even after a restart or a failover.
 
         Raises: NotOwner; KeyReused; SeveralPartitions.
         """
@@ -104,7 +107,7 @@ class PlainMessageService:
             encode_messages(messages),
             len(messages),
             Compression.NONE,
-            min((one.create_ms for one in messages if one.create_ms), default=0),
+            min((message.create_ms for message in messages if message.create_ms), default=0),
             principal=caller.number,
         )
         if key is None:
@@ -117,11 +120,11 @@ class PlainMessageService:
         )
 
     def _choose(self, topic: Topic, messages: Sequence[Message], key: PutKey | None) -> int:
-        keys = dict.fromkeys(one.partition_key for one in messages if one.partition_key)
-        chosen = {partition_of(one, topic.partitions) for one in keys}
+        keys = {message.partition_key for message in messages if message.partition_key}
+        chosen = {partition_of(each, topic.partitions) for each in keys}
         if len(chosen) > 1:
             raise SeveralPartitions(
-                "the keys belong to several partitions; send a request for each"
+                "the partition keys belong to several partitions; send one request for each"
             )
         if chosen:
             return chosen.pop()
@@ -131,7 +134,7 @@ class PlainMessageService:
             self._rounds.clear()
         turn = next(self._rounds.setdefault(topic.uuid, itertools.count()))
         owner = self._context.ownership.owner
-        # A server that gets the request from another one has to come to a partition of its own.
+        # A server that received a forwarded request must choose a partition of its own.
         own = [number for number in range(topic.partitions) if not owner(topic.uuid, number)]
         return own[turn % len(own)] if own else turn % topic.partitions
 
@@ -150,7 +153,7 @@ class PlainMessageService:
     async def get(
         self, caller: Principal, name: str, spot: Spot, bounds: Bounds, wait_s: float = 0.0
     ) -> PlainMessages:
-        """Messages from an offset on; where there are none, the first that come within ``wait_s``.
+        """Messages from an offset on; if there are none, the first that arrive within ``wait_s``.
 
         Raises: NotOwner: another server has the partition; OffsetOutOfRange, Unavailable.
         """
@@ -160,15 +163,17 @@ class PlainMessageService:
     async def get_anywhere(
         self, caller: Principal, resource: str, spot: Spot, bounds: Bounds, wait_s: float = 0.0
     ) -> PlainMessages:
-        """The same of any partition, whichever server has it."""
+        """Like ``get``, for a partition of any server."""
         topic = self._context.topic(caller, Permission.GET_MESSAGE, resource)
         return await self._wait(caller, topic, spot, (bounds, wait_s), remote=True)
 
     @contextmanager
     def following(self, partitions: int) -> Iterator[None]:
-        """Count partitions that somebody reads without an end. Raises: ExcessivePending."""
+        """Count partitions of an endless read. Raises: ExcessivePending."""
         if self._followed + partitions > FOLLOWED_MAX:
-            raise ExcessivePending(f"{self._followed} partitions are being followed")
+            raise ExcessivePending(
+                f"too many followed partitions: limit {FOLLOWED_MAX}, measured {self._followed}"
+            )
         self._followed += partitions
         try:
             yield
@@ -194,11 +199,11 @@ class PlainMessageService:
             now_s = loop.time()
             if blocks or now_s >= until_s:
                 return await _plain(blocks, spot, bounds, lag)
-            if now_s - started_s < QUIET_S:  # nobody waited there for something new
+            if now_s - started_s < QUIET_S:  # the log did not wait for new messages
                 await asyncio.sleep(min(QUIET_S, until_s - now_s))
 
     async def _settled(self, caller: Principal, topic: Topic, spot: Spot) -> Spot:
-        """The spot by a real offset, so that nothing is missed between two looks."""
+        """The spot with a real offset, so that nothing is missed between two reads."""
         if spot.offset not in (START_OFFSET, LATEST_OFFSET):
             return spot
         offsets = await self._messages.offsets(caller, topic.resource, spot.partition)
@@ -222,18 +227,18 @@ class PlainMessageService:
 async def _plain(
     blocks: Sequence[StoredBlock], spot: Spot, bounds: Bounds, lag: int
 ) -> PlainMessages:
-    """Decode as much as is wanted; other requests get their turn after each block."""
+    """Decode as much as is wanted; yields to other requests after each block."""
     found: list[PlainMessage] = []
     offset, left_bytes = spot.offset, bounds.bytes_max
     for block in blocks:
         messages = _decoded(block, offset)
         first = block.next_offset - len(messages)
-        for index, one in enumerate(messages, first):
-            left_bytes -= len(one.data)
+        for index, message in enumerate(messages, first):
+            left_bytes -= len(message.data)
             if (found and left_bytes < 0) or len(found) >= bounds.messages_max:
                 break
-            append_ms = one.append_ms or block.append_ms
-            found.append(PlainMessage(spot.partition, index, append_ms, one))
+            append_ms = message.append_ms or block.append_ms
+            found.append(PlainMessage(spot.partition, index, append_ms, message))
             offset = index + 1
         if offset < block.next_offset:
             break
@@ -250,5 +255,7 @@ def _decoded(block: StoredBlock, first_offset: int) -> Sequence[Message]:
             bytes(block.payload), block.compression, block.messages, wanted, DECODED_BYTES_MAX
         )
     except TalosError as error:
-        raise MessageUnreadable(f"the block at offset {block.base_offset}: {error}") from error
+        raise MessageUnreadable(
+            f"cannot decode the block at offset {block.base_offset}: {error}"
+        ) from error
     return messages

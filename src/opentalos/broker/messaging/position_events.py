@@ -1,7 +1,8 @@
-"""Events of promise I6: a group's position that its log no longer has, or never had for sure.
+"""PositionEvents: reports a group's position that the log does not retain (promise I6).
 
-The server never moves a position by itself; the consumer's own policy decides. This only logs and
-counts, once per position, so that a reset is never silent.
+``ConsumerService`` calls it when a worker asks where to start. The server never moves a position;
+the consumer's policy decides. Each such position is logged and counted once, so that a reset is
+never silent.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from opentalos.group.progress import StoredOffset
 from opentalos.model.errors import TalosError
 
 _LOG = logging.getLogger("opentalos.group")
-CHECK_S = 0.5  # a log that answers later is not worth holding up the consumer
+CHECK_S = 0.5  # a slower log must not delay the consumer
 REPORTED_MAX = 10_000  # positions remembered as reported
 
 
@@ -35,7 +36,7 @@ class PositionEvents:
         self.counters = PositionCounters()
 
     async def check(self, topic: Topic, partition: int, group: str, stored: StoredOffset) -> None:
-        """Report a checkpoint outside the log; a log that cannot tell now reports nothing."""
+        """Report a checkpoint outside the log; nothing if the log does not answer now."""
         key, checkpoint = (topic.uuid, partition, group), stored.offset
         if checkpoint < 0 or self._reported.get(key) == checkpoint:
             return

@@ -1,4 +1,4 @@
-"""The latest messages of a partition, decoded for people."""
+"""Preview: the latest messages of a partition, decoded for display."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class PreviewedMessage:
 async def latest_messages(blocks: Sequence[StoredBlock], wanted: int) -> Sequence[PreviewedMessage]:
     """The last messages of the blocks, decoded from the newest block on, within a byte bound.
 
-    Other requests get their turn after each block. Raises: PreviewFailed.
+    Yields to other requests after each block. Raises: PreviewFailed.
     """
     found: list[PreviewedMessage] = []
     left_bytes = _DECODED_BYTES_MAX
@@ -39,7 +39,7 @@ async def latest_messages(blocks: Sequence[StoredBlock], wanted: int) -> Sequenc
         except PreviewFailed:
             if not found:
                 raise
-            break  # what is left of the bound may be too little; newer messages are shown
+            break  # the rest of the bound may be too small; newer messages are shown
         left_bytes -= decoded_bytes
         found = [*shown, *found]
         await asyncio.sleep(0)
@@ -47,7 +47,7 @@ async def latest_messages(blocks: Sequence[StoredBlock], wanted: int) -> Sequenc
 
 
 def _decode(block: StoredBlock, wanted: int, bytes_max: int) -> tuple[list[PreviewedMessage], int]:
-    # Here and not above: the compression library is loaded only when somebody previews.
+    # Imported here so that the compression library is loaded only for a preview.
     from opentalos.wire.message import decode_last
 
     if block.format != PayloadFormat.TALOS:

@@ -1,8 +1,8 @@
 """SystemTopics: the service's own topics, written by the servers themselves.
 
 ``__metrics`` has what servers, machines and clients measured, ``__usage`` what tenants stored. They
-belong to the reserved tenant "system": only administrators see them, nobody can delete them or
-create another, and what the servers put there is neither charged to anybody nor metered.
+belong to the reserved tenant "system": only administrators see them, they cannot be deleted, no
+other can be created, and what the servers put there is neither charged nor metered.
 """
 
 import asyncio
@@ -39,21 +39,21 @@ UUID_BYTES: Final = 16
 
 
 class SystemTopics:
-    """Makes the topics when they are missing, and puts into them, whichever server has them."""
+    """Creates missing topics, and puts into them at whichever server has the partition."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._making = asyncio.Lock()
 
     async def ensure(self, name: str) -> Topic:
-        """The topic, made if it is not there yet; another server may make it at the same time.
+        """The topic, created if it is missing; another server may create it at the same time.
 
         Raises: StoreUnavailable and other Unavailable: try again.
         """
         topic = self._known(name)
         if topic is not None:
             return topic
-        async with self._making:  # one at a time: the others find it made
+        async with self._making:  # one at a time: the others find it
             return self._known(name) or await self._make(name)
 
     async def put(self, topic: str, messages: Sequence[bytes], *, key: str) -> None:
@@ -95,8 +95,8 @@ class SystemTopics:
     ) -> asyncio.Future[int]:
         """The offset, once the block is durable. Raises: NotOwner and others: not done."""
         now_ms = self._context.clock.wall_ms()
-        made = [Message(one, partition_key=key, create_ms=now_ms) for one in messages]
-        payload = encode_block(made, Compression.SNAPPY)  # rows repeat each other's words
+        made = [Message(data, partition_key=key, create_ms=now_ms) for data in messages]
+        payload = encode_block(made, Compression.SNAPPY)  # rows are similar to each other
         block = MessageBlock(payload, len(made), Compression.SNAPPY, now_ms)
         durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._context.partition_log(topic, partition).append(block, waiter_of(durable))
@@ -109,7 +109,7 @@ class SystemTopics:
         request = SystemPutRequest(topic.name, partition, key, list(messages))
         try:
             await call_peer(self._context.peers, address, SYSTEM_PUT, request)
-        except NotOwner as error:  # the partition moves, and one of the two does not know yet
+        except NotOwner as error:  # the partition is moving; one server does not know yet
             raise PartitionNotServing(f"server {address}: {error}") from error
 
     def _known(self, name: str) -> Topic | None:
@@ -136,7 +136,7 @@ class SystemTopics:
             await context.topics.unseen.look([(SYSTEM_TENANT, name, None)])
         made = self._known(name)
         if made is None:
-            raise StoreUnavailable(f"topic {name} is not there yet")
+            raise StoreUnavailable(f"topic {name} was created but is not visible yet; try again")
         await context.ownership.settled(made.uuid, made.partitions)
         return made
 

@@ -7,7 +7,7 @@ from opentalos.model.errors import TalosError
 
 
 def waiter_of(durable: asyncio.Future[int]) -> AppendWaiter:
-    """Tells the future the base offset, or the error."""
+    """A waiter that resolves the future with the base offset or the error."""
 
     def settle(base_offset: int, error: TalosError | None) -> None:
         if durable.done():

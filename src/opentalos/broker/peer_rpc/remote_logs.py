@@ -1,4 +1,7 @@
-"""RemoteLogs: offsets and amounts of partitions, whichever servers of the cluster serve them."""
+"""RemoteLogs: offsets and amounts of partitions at any server of the cluster.
+
+Use cases over many partitions ask it; it asks own logs directly and other servers by peer calls.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -26,19 +29,19 @@ from opentalos.wire.peer_errors import error_document
 
 __all__ = ["Found", "PartitionFacts", "Question", "RemoteLogs", "Wanted"]
 
-LOOKS_AT_ONCE = 16  # own logs that are asked at the same time for one caller
+READS_AT_ONCE = 16  # own logs that are asked at the same time for one caller
 
 
 class Question(NamedTuple):
-    """What is asked of some partitions. ``times``: Unix milliseconds by partition, for TIMES."""
+    """What to read of some partitions. ``times``: Unix milliseconds by partition, for TIMES."""
 
     wanted: Wanted = Wanted.OFFSETS
     times: Mapping[int, int] = MappingProxyType({})
 
 
 class PartitionFacts(NamedTuple):
-    """What a log says of itself now. ``stats``: only if amounts were asked for; ``found``: the
-    offset of the time that was asked for."""
+    """Facts about a log now. ``stats``: only if amounts were requested; ``found``: the offset of
+    the requested time."""
 
     offsets: OffsetRange
     epoch: int
@@ -53,14 +56,14 @@ _OFFSETS = Question()
 class RemoteLogs:
     """Asks own logs directly and the others through their servers, one call for each server.
 
-    A partition that cannot tell now has its error as the answer. A NotOwner never gets out of
-    here: a request that only looks at a partition is not to be forwarded to its server.
+    A partition that cannot be read now has its error as the answer, but never NotOwner: a request
+    that only reads facts must not be forwarded to the partition's server.
     """
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
 
-    async def look(
+    async def read(
         self, topic: Topic, partitions: Sequence[int], question: Question = _OFFSETS
     ) -> Sequence[Found]:
         """Facts or error of each partition, in the order of ``partitions``."""
@@ -77,7 +80,7 @@ class RemoteLogs:
 
     async def facts(self, topic: Topic, partition: int) -> PartitionFacts:
         """Facts of one partition. Raises: PartitionNotServing and others."""
-        (found,) = await self.look(topic, [partition])
+        (found,) = await self.read(topic, [partition])
         if isinstance(found, TalosError):
             raise found
         return found
@@ -97,7 +100,7 @@ class RemoteLogs:
             except TalosError as error:
                 found[number] = error
         times = dict(zip(request.partitions, request.times, strict=True))
-        found.update(await _look_at(logs, Question(request.wanted, times)))
+        found.update(await _read_all(logs, Question(request.wanted, times)))
         return PartitionsReply([_answer(number, fact) for number, fact in found.items()])
 
     async def _ask_all(
@@ -117,7 +120,7 @@ class RemoteLogs:
             except TalosError as error:
                 found[number] = error
         for part in await asyncio.gather(
-            _look_at(own, question),
+            _read_all(own, question),
             *(self._ask(address, topic, numbers, question) for address, numbers in others.items()),
         ):
             found.update(part)
@@ -137,21 +140,21 @@ class RemoteLogs:
         return {number: found.get(number, missing) for number in numbers}
 
 
-async def _look_at(logs: Mapping[int, PartitionLog], question: Question) -> Mapping[int, Found]:
-    room = asyncio.Semaphore(LOOKS_AT_ONCE)
+async def _read_all(logs: Mapping[int, PartitionLog], question: Question) -> Mapping[int, Found]:
+    room = asyncio.Semaphore(READS_AT_ONCE)
 
-    async def look(number: int, log: PartitionLog) -> Found:
+    async def read(number: int, log: PartitionLog) -> Found:
         async with room:
             try:
-                return await _look(log, question.wanted, question.times.get(number, 0))
+                return await _read(log, question.wanted, question.times.get(number, 0))
             except TalosError as error:
                 return error
 
-    found = await asyncio.gather(*(look(number, log) for number, log in logs.items()))
+    found = await asyncio.gather(*(read(number, log) for number, log in logs.items()))
     return dict(zip(logs, found, strict=True))
 
 
-async def _look(log: PartitionLog, wanted: Wanted, time_ms: int) -> PartitionFacts:
+async def _read(log: PartitionLog, wanted: Wanted, time_ms: int) -> PartitionFacts:
     if wanted is Wanted.TIMES:
         found = await log.offset_at(time_ms)
         return PartitionFacts(log.range(), log.epoch, found=found)

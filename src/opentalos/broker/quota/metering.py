@@ -26,36 +26,36 @@ from opentalos.wire.metrics.usage import UsageEvent
 _LOG = logging.getLogger("opentalos.metering")
 
 EVENTS_PER_PUT_MAX: Final = 1_000
-LOOKS_PER_STEP: Final = 50  # partitions looked at before the loop has its turn
+CHECKS_PER_TURN: Final = 50  # partitions checked before yielding to the event loop
 READS_PER_PASS_MAX: Final = (
     256  # steps, see log/metering/recount.py, that count what no commit counted
 )
-READ_S: Final = 2.0  # for the steps of one partition in one pass
-READ_RETRY_S: Final = 5.0  # a log that could not be read waits so long
+READ_S: Final = 2.0  # for one partition in one pass
+READ_RETRY_S: Final = 5.0  # until a log that could not be read is tried again
 RETRIES_MAX: Final = 10_000  # logs that are known to wait
 AGAIN_S: Final = 1.0  # after a pass that left something, and after the first failure
 BACKOFF_MAX_S: Final = 60.0
-LATE_S: Final = 300.0  # a finished minute that waits for longer is worth a warning
+LATE_S: Final = 300.0  # a finished minute that waits longer is reported
 LAST_MAX: Final = 10_000  # events of deleted topics that wait
 _USUAL_INTERVALS: Final = 2  # so long a finished minute may wait
-LAST_WORDS_S: Final = 1.0  # a deletion, or the server's stop, waits so long for them
+LAST_EVENTS_S: Final = 1.0  # for the last events at a deletion or at the server's stop
 
 PutEvents = Callable[[Sequence[bytes]], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class MeteringFigures:
-    """What metering did, and how far behind it was in its latest pass."""
+    """What metering did, and its backlog in the latest pass."""
 
     events: int = 0  # durable in __usage
     failures: int = 0  # passes that could not write
     lost_events: int = 0  # of deleted topics, for which there was no room
-    partitions_unmetered: int = 0  # with finished minutes that no durable event tells of
+    partitions_unmetered: int = 0  # with finished minutes without a durable event
     oldest_unmetered_s: float = 0.0  # since the end of the oldest of these minutes
 
 
 class _Due(NamedTuple):
-    """An event, and what it tells of."""
+    """An event, and the minutes that it reports."""
 
     log: PartitionLog
     minute: Minute
@@ -63,7 +63,7 @@ class _Due(NamedTuple):
 
 
 class Metering:
-    """One loop per server; it only ever looks at partitions whose logs are in memory here."""
+    """One loop per server, over the partitions whose logs are in memory here (promise I9)."""
 
     def __init__(self, context: BrokerContext, interval_s: float, put: PutEvents) -> None:
         self._context, self._interval_s, self._put = context, interval_s, put
@@ -74,25 +74,25 @@ class Metering:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the loop."""
         self._task = asyncio.create_task(self._run(), name="metering")
 
     async def close(self) -> None:
-        """Stop, after a last bounded try; the next owner counts the rest from the log."""
+        """Stop after a last, bounded attempt; the next owner counts the rest from the log."""
         if self._task is None:
             return
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         try:
-            async with asyncio.timeout(LAST_WORDS_S):
+            async with asyncio.timeout(LAST_EVENTS_S):
                 await self.run_once()
         except (TalosError, TimeoutError) as error:
-            _LOG.info("the last minutes are metered after the next start: %r", error)
+            _LOG.info("could not meter the last minutes; the next start does: %r", error)
 
     async def run_once(self) -> bool:
         """One pass; whether nothing is left to be counted now.
 
-        Raises: TalosError: an event may not be durable; what it tells of is told again.
+        Raises: TalosError: an event may not be durable; its minutes are reported again.
         """
         late = _Late(self._context.clock.wall_ms(), self._interval_s)
         try:
@@ -105,7 +105,7 @@ class Metering:
         waiting: list[_Due] = []
         caught_up = True
         for number, log in enumerate(metered_logs(self._context.log)):
-            if number % LOOKS_PER_STEP == 0:
+            if number % CHECKS_PER_TURN == 0:
                 await asyncio.sleep(0)
             topic = topic_by_uuid(self._context.topics, log.key.topic_uuid)
             if topic is None:
@@ -117,31 +117,35 @@ class Metering:
                 self._settle(log)
             late.look_at(log)
             if len(waiting) >= EVENTS_PER_PUT_MAX:
-                await self._tell(waiting)
+                await self._report(waiting)
                 waiting = []
-        await self._tell(waiting)
-        await self._tell_last()
+        await self._report(waiting)
+        await self._report_last()
         return caught_up
 
     async def before_removal(self, dead: Topic) -> None:
-        """A topic's logs are about to go: tell what they took in since the latest event."""
+        """A topic's logs are about to be removed: report their usage since the latest event."""
         try:
-            async with asyncio.timeout(LAST_WORDS_S):
+            async with asyncio.timeout(LAST_EVENTS_S):
                 for log in self._logs_of(dead):
                     await count_all(log)
                 self.keep_last(dead)
-                await self._tell_last()
+                await self._report_last()
         except (TalosError, TimeoutError) as error:
-            _LOG.warning("the last minutes of topic %s wait: %r", dead.resource, error)
+            _LOG.warning(
+                "could not report the last usage of topic %s, will retry: %r", dead.resource, error
+            )
             self.keep_last(dead)
 
     def keep_last(self, gone: Topic) -> None:
-        """Keep the events of a topic whose logs leave this server's memory; told later."""
+        """Keep the events of a topic whose logs leave memory, to report them later."""
         for log in self._logs_of(gone):
             for due in _due_of(log, gone):
                 if len(self._last) >= LAST_MAX:
                     self.figures.lost_events += 1
-                    _LOG.error("no room for the last usage of topic %s", gone.resource)
+                    _LOG.error(
+                        "lost the last usage of topic %s: too many unreported events", gone.resource
+                    )
                     return
                 self._last[due.event.key] = due.event
 
@@ -157,11 +161,11 @@ class Metering:
                 delay_s = min(AGAIN_S * 2.0**failures, BACKOFF_MAX_S)
                 failures = min(failures + 1, 10)
                 self.figures.failures += 1
-                _LOG.warning("metering goes on in %.0f s: %s", delay_s, error)
+                _LOG.warning("metering failed, next attempt in %.0f s: %s", delay_s, error)
             except Exception:
                 # Nothing would be billed, and nothing deleted, without this loop.
                 delay_s = BACKOFF_MAX_S
-                _LOG.exception("metering failed, next try in %.0f s", delay_s)
+                _LOG.exception("metering failed unexpectedly, next attempt in %.0f s", delay_s)
             else:
                 failures = 0
                 delay_s = self._interval_s if caught_up else min(AGAIN_S, self._interval_s)
@@ -186,12 +190,12 @@ class Metering:
             if len(self._retry_s) >= RETRIES_MAX:
                 self._retry_s.clear()
             self._retry_s[log.key] = loop.time() + READ_RETRY_S
-            _LOG.warning("%s cannot be metered now: %r", log.key, error)
+            _LOG.warning("could not read %s for metering: %r", log.key, error)
             return True
         self._retry_s.pop(log.key, None)
         return meter.next_offset >= log.high_watermark
 
-    async def _tell(self, waiting: list[_Due]) -> None:
+    async def _report(self, waiting: list[_Due]) -> None:
         """Write events; once they are durable, the marks of their partitions may move."""
         for at in range(0, len(waiting), EVENTS_PER_PUT_MAX):
             part = waiting[at : at + EVENTS_PER_PUT_MAX]
@@ -201,7 +205,7 @@ class Metering:
                 minute.told_offset = max(minute.told_offset, event.next_offset)
                 self._settle(log)
 
-    async def _tell_last(self) -> None:
+    async def _report_last(self) -> None:
         while self._last:
             part = list(self._last.values())[:EVENTS_PER_PUT_MAX]
             await self._put([event.encode() for event in part])
@@ -248,7 +252,7 @@ class _Late:
 
 
 def _due_of(log: PartitionLog, topic: Topic) -> list[_Due]:
-    """Events of what no durable event tells of yet."""
+    """Events of all minutes without a durable event."""
     meter, key = log.meter, log.key
     return [
         _Due(

@@ -1,4 +1,4 @@
-"""Quota use cases of organisations: partitions, asked for, decided and approved."""
+"""PartitionQuotaService: partition quotas of organisations: requested, decided, approved."""
 
 import logging
 from collections import Counter
@@ -43,7 +43,7 @@ class PartitionQuotaService:
         self.decided = Counter({outcome.value: 0 for outcome in Outcome})  # since the start
 
     async def apply_quota(self, caller: Principal, wanted: PartitionQuota) -> None:
-        """Ask for ``wanted.total`` partitions; replaces a request that still waits.
+        """Request ``wanted.total`` partitions; replaces a pending request.
 
         Raises: BadRequest; PermissionDenied: for another organisation than the caller's.
         """
@@ -60,7 +60,7 @@ class PartitionQuotaService:
             case Outcome.REJECT:
                 raise QuotaAutoApproveFailed(f"rejected: {decision.reason}")
             case Outcome.HUMAN:
-                raise QuotaAutoApproveFailed(f"the request waits: {decision.reason}")
+                raise QuotaAutoApproveFailed(f"the request is pending: {decision.reason}")
         return decision
 
     async def decide_quota(self, caller: Principal, wanted: PartitionQuota) -> Decision:
@@ -83,7 +83,7 @@ class PartitionQuotaService:
         [decision] = found
         if decision.outcome is Outcome.HUMAN:
             await self._quotas.set_pending(replace(wanted, note=decision.reason))
-        self._tell(caller, wanted, decision)
+        self._report(caller, wanted, decision)
         return decision
 
     async def put_projections(self, caller: Principal, projections: Sequence[Projection]) -> None:
@@ -114,7 +114,7 @@ class PartitionQuotaService:
         return PartitionQuotas((), 0)
 
     def list_pending_quota(self, caller: Principal) -> PendingQuotas:
-        """Requests that wait: all for an administrator, else the caller's organisation's."""
+        """Pending requests: all for an administrator, else the caller's organisation's."""
         pending = self._quotas.pending()
         names = sorted(pending) if caller.admin else [caller.organisation]
         waiting = tuple(
@@ -127,7 +127,7 @@ class PartitionQuotaService:
     async def approve_quota(self, caller: Principal, wanted: PartitionQuota) -> PendingQuotas:
         """Grant ``wanted.total`` partitions; for administrators.
 
-        Another amount than what was asked for is fine, and so is a grant nobody asked for.
+        The amount may differ from the request, and there need not be one.
 
         Raises: PermissionDenied, BadRequest.
         """
@@ -143,21 +143,21 @@ class PartitionQuotaService:
     async def approve_request(
         self, caller: Principal, organisation: str, total: int | None
     ) -> PendingQuotas:
-        """Grant what an organisation asked for, or another total; for administrators.
+        """Grant an organisation's request, or another total; for administrators.
 
-        Raises: PermissionDenied, BadRequest; QuotaNotExist: it asked for nothing.
+        Raises: PermissionDenied, BadRequest; QuotaNotExist: there is no request.
         """
         self._context.authorizer.authorize_admin(caller, "approve quota", organisation)
         asked = self._quotas.pending().get(organisation)
         if total is None:
             if asked is None:
-                raise QuotaNotExist(f"no quota request of {organisation} waits")
+                raise QuotaNotExist(f"no quota request of {organisation} is pending")
             total = asked.total
         wanted = PartitionQuota(organisation=organisation, total=total)
         return await self.approve_quota(caller, wanted)
 
     async def revoke_quota(self, caller: Principal, wanted: PartitionQuota) -> PendingQuotas:
-        """Refuse what waits, else take back what was approved; for administrators.
+        """Reject a pending request, else revoke an approved quota; for administrators.
 
         Raises: PermissionDenied; QuotaNotExist: neither is there.
         """
@@ -191,7 +191,7 @@ class PartitionQuotaService:
             config.quota_approval,
         )
 
-    def _tell(self, caller: Principal, wanted: PartitionQuota, decision: Decision) -> None:
+    def _report(self, caller: Principal, wanted: PartitionQuota, decision: Decision) -> None:
         self.decided[decision.outcome.value] += 1
         fields = {
             "principal": caller.id,

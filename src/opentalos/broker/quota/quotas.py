@@ -1,4 +1,4 @@
-"""Quota use cases of users and topics."""
+"""QuotaService: quotas of users and topics."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -41,7 +41,7 @@ class QuotaService:
         return UserQuotaUse(QuotaUse(space, owner.use.used_bytes), owner.topics)
 
     async def delete_user_quota(self, caller: Principal, user: str) -> None:
-        """Back to the defaults; for administrators. Raises: QuotaNotExist."""
+        """Restore the defaults; for administrators. Raises: QuotaNotExist."""
         self._context.authorizer.authorize_admin(caller, "delete a user quota", user)
         await self._quotas.delete_user(user)
 
@@ -56,7 +56,7 @@ class QuotaService:
         return self.of_topic(self._context.topic(caller, Permission.CHANGE_TOPIC, resource))
 
     async def delete_topic_quota(self, caller: Principal, resource: str) -> None:
-        """Back to the defaults. Raises: QuotaNotExist."""
+        """Restore the defaults. Raises: QuotaNotExist."""
         topic = self._context.topic(caller, Permission.CHANGE_TOPIC, resource)
 
         def without_quota(now: Topic) -> Topic:

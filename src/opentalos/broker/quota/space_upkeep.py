@@ -1,4 +1,4 @@
-"""Background work on space quotas: correct the accounts by what the logs really store."""
+"""SpaceUpkeep: background task that corrects storage accounts by what the logs store."""
 
 import asyncio
 import logging
@@ -10,10 +10,10 @@ from opentalos.model.errors import TalosError
 
 _LOG = logging.getLogger("opentalos.topics")
 PASS_INTERVAL_S = 1.0
-LOOK_S = 1.0  # a log that takes longer to answer is measured in a later pass
+READ_S = 1.0  # a log that takes longer to answer is measured in a later pass
 CHANGED_PARTITIONS_MAX = 200  # of topics that are put to, per pass
-# Of the others, whose logs a look may open: a server that comes up after a crash is not to recover
-# them all at once. What they store counts against their owner's quota only from then on.
+# Of the others, whose logs a read may open: a server that starts after a crash must not recover
+# them all at once. What they store counts against their owner's quota only after that.
 IDLE_PARTITIONS_MAX = 8
 
 
@@ -22,7 +22,8 @@ class SpaceUpkeep:
 
     Every server keeps accounts of all topics: it measures the partitions it serves and asks the
     others for theirs, so a quota holds for the whole topic at each of them. Puts at other servers
-    count here from the next pass on; a topic with a partition that cannot tell keeps its figure.
+    count here from the next pass on; a topic keeps its figure while one of its partitions does not
+    answer.
     """
 
     def __init__(self, context: BrokerContext) -> None:
@@ -32,7 +33,7 @@ class SpaceUpkeep:
         self._next_idle = 0
 
     def start(self) -> None:
-        """Begin."""
+        """Start the loop."""
         self._task = asyncio.create_task(self._run(), name="space upkeep")
 
     async def close(self) -> None:
@@ -67,21 +68,21 @@ class SpaceUpkeep:
             try:
                 await self.run_once()
             except Exception:
-                # Accounts would stay as they are for ever without this loop.
-                _LOG.exception("space upkeep failed, next try in %.0f s", PASS_INTERVAL_S)
+                # Without this loop accounts would never be corrected.
+                _LOG.exception("space upkeep failed, next attempt in %.0f s", PASS_INTERVAL_S)
 
     async def _measure(self, topic: Topic) -> None:
         try:
-            async with asyncio.timeout(LOOK_S):
+            async with asyncio.timeout(READ_S):
                 await self._measure_partitions(topic)
         except (TalosError, TimeoutError) as error:
-            _LOG.debug("space of topic %s is not known now: %r", topic.resource, error)
+            _LOG.debug("could not measure the storage of topic %s: %r", topic.resource, error)
 
     async def _measure_partitions(self, topic: Topic) -> None:
         spaces, used_bytes = self._context.spaces, 0
         charged_before = spaces.used(topic)
         partitions = range(topic.partitions_ever)
-        for found in await self._logs.look(topic, partitions, Question(Wanted.AMOUNTS)):
+        for found in await self._logs.read(topic, partitions, Question(Wanted.AMOUNTS)):
             if isinstance(found, TalosError):
                 raise found
             used_bytes += found.stats.retained_bytes if found.stats else 0

@@ -1,4 +1,4 @@
-"""Usage use cases: what a partition took in, counted from its log, to compare the bill with."""
+"""UsageService: usage of a partition counted from its log, to reconcile the bill (promise I9)."""
 
 from typing import NamedTuple
 
@@ -14,13 +14,13 @@ NOT_METERED = -1
 
 
 class PartitionUsage(NamedTuple):
-    """What the log of one partition tells. ``next_page``: the offset to go on at, or None."""
+    """Usage by the log of one partition. ``next_page``: the offset to continue at, or None."""
 
     topic: Topic
     partition: int
     start_offset: int
     next_offset: int
-    metered_offset: int  # below it, __usage tells of every message; NOT_METERED
+    metered_offset: int  # below it, __usage has every message; NOT_METERED
     metered_since: int  # from it on; larger than 0 if messages went while metering was off
     total_bytes: int  # ever appended, with the log's own headers
     minutes: list[Minute]
@@ -47,7 +47,7 @@ class UsageService:
                 ((topic.owner, topic.name, topic),),
             )
         log = self._context.partition_log(topic, partition)
-        # First, so that a caller who follows the pages of a log that grows comes to an end.
+        # Read first, so that a caller who pages through a growing log reaches an end.
         start, end = await log.offsets()
         found = await minutes_of(log, offset, bytes_max=READ_BYTES_MAX, minutes_max=minutes_max)
         stats = await log.stats()

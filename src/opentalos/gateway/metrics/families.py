@@ -127,7 +127,7 @@ def _messages(sources: Sources, figures: Figures) -> Iterator[Metric]:
     yield _counter("messages_read", "Messages delivered to consumers.", counted.get_messages)
     yield _counter("put_bytes", "Payload bytes of admitted puts.", counted.put_bytes)
     yield _counter("get_bytes", "Payload bytes delivered to consumers.", counted.get_bytes)
-    held = {"put": counted.puts_held, "get": counted.gets_held}
+    held = {"put": counted.puts_throttled, "get": counted.gets_throttled}
     yield _labelled("quota_throttled", "Calls delayed by a rate quota.", "kind", held)
     yield _labelled("quota_holds", "Former name of quota_throttled.", "kind", held)
     failures = sources.http.traffic.failures

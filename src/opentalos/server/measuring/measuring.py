@@ -171,7 +171,7 @@ class Measuring:
             "get_requests": messages.gets,
             "get_messages": messages.get_messages,
             "get_bytes": messages.get_bytes,
-            "quota_holds": messages.puts_held + messages.gets_held,
+            "quota_holds": messages.puts_throttled + messages.gets_throttled,
             "quota_rejections": sum(failures[error] for error in QUOTA_ERRORS),
             "denials": broker.context.authorizer.denials,
             "log_commits": log.commits,

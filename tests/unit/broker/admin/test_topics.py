@@ -278,7 +278,7 @@ async def test_topic_and_partition_counts_are_bounded_with_limit_and_measured_va
             await w.topic(CAROL, "b", partitions=5)
         await w.topic(CAROL, "b", partitions=4)
         resource = w.broker.topics.find_topic(CAROL, "a").resource
-        with pytest.raises(QuotaExceeded, match="measured 10 partitions and 1 more"):
+        with pytest.raises(QuotaExceeded, match="measured 10 partitions, requested 1 more"):
             await w.broker.topics.change_attribute(CAROL, resource, AttributeChange(partitions=7))
 
 

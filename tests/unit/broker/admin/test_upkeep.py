@@ -20,9 +20,9 @@ async def _hang(*_: object) -> OffsetRange:
 
 
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opentalos.broker.admin.topic_upkeep.LOOK_S", 0.0)
+    monkeypatch.setattr("opentalos.broker.admin.topic_upkeep.READ_S", 0.0)
     monkeypatch.setattr("opentalos.broker.admin.topic_upkeep.REMOVE_WAIT_S", 0.0)
-    monkeypatch.setattr("opentalos.broker.quota.space_upkeep.LOOK_S", 0.0)
+    monkeypatch.setattr("opentalos.broker.quota.space_upkeep.READ_S", 0.0)
 
 
 async def _shrinking(w: World, name: str) -> None:
@@ -41,7 +41,7 @@ async def test_a_topic_whose_log_hangs_does_not_stop_the_others(
         monkeypatch.setattr(
             type(log), "offsets", lambda self: _hang() if self is log else offsets(self)
         )
-        monkeypatch.setattr("opentalos.broker.admin.topic_upkeep.LOOK_S", 0.05)
+        monkeypatch.setattr("opentalos.broker.admin.topic_upkeep.READ_S", 0.05)
         await w.broker.topic_upkeep.run_once()
         assert w.broker.topics.find_topic(ALICE, "hangs").shrinking
         assert not w.broker.topics.find_topic(ALICE, "works").shrinking
@@ -114,7 +114,7 @@ async def test_space_is_measured_although_a_log_hangs(monkeypatch: pytest.Monkey
         monkeypatch.setattr(
             type(log), "stats", lambda self: _hang() if self is log else stats(self)
         )
-        monkeypatch.setattr("opentalos.broker.quota.space_upkeep.LOOK_S", 0.05)
+        monkeypatch.setattr("opentalos.broker.quota.space_upkeep.READ_S", 0.05)
         await w.broker.space_upkeep.run_once()
         assert w.broker.context.spaces.used(first) == 500
         assert w.broker.context.spaces.used(second) > 500

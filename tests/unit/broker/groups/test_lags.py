@@ -68,7 +68,7 @@ async def test_partitions_of_another_server_are_asked_for() -> None:
 
 
 async def test_a_server_that_hangs_costs_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_lags_module, "LOOK_S", 0.05)
+    monkeypatch.setattr(group_lags_module, "READ_S", 0.05)
     async with several("a", "b") as servers:
         servers.placed.partitions = {0: "b"}
         topic = await servers.show(await servers["a"].topic(ALICE))

@@ -219,7 +219,7 @@ async def test_a_put_over_its_rate_is_held_within_a_bound_then_rejected(bench: B
     bench.handle.hold_s = 1e-6
     bench.put(block())
     bench.put(block())
-    with pytest.raises(ThrottleRejected, match="limit 15 bytes held, measured 21"):
+    with pytest.raises(ThrottleRejected, match="bytes of throttled puts: limit 15, measured 21"):
         bench.put(block())
     assert bench.log.appended == []
     await asyncio.wait_for(_until(lambda: len(bench.log.appended) == 2), 5)

@@ -104,7 +104,7 @@ async def test_each_server_is_asked_once_for_all_its_partitions() -> None:
     async with several("a", "b", "c") as s:
         topic = await s.show(await s["a"].topic(ALICE, partitions=9))
         s.placed.partitions.update({number: "abc"[number % 3] for number in range(9)})
-        found = await RemoteLogs(s["a"].broker.context).look(
+        found = await RemoteLogs(s["a"].broker.context).read(
             topic, range(9), Question(Wanted.AMOUNTS)
         )
         assert not any(isinstance(item, BaseException) for item in found)
@@ -230,7 +230,7 @@ async def test_a_checkpoint_has_the_epoch_of_its_log() -> None:
         topic, a = await _spread(s), s["a"].broker
         await a.consumers.lock_partitions(ALICE, _unit(topic, 1), "")
         await a.consumers.update_offset(ALICE, _commit(topic, 1, 3))
-        (found,) = await RemoteLogs(a.context).look(topic, [1])
+        (found,) = await RemoteLogs(a.context).read(topic, [1])
         assert not isinstance(found, BaseException)
         assert found.epoch > 0
         rows = await a.groups.rows.groups(topic.uuid)

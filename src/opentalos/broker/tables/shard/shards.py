@@ -166,7 +166,7 @@ class TableShards:
             *(self._shard_mark(table, number, stream.id) for number in range(table.schema.shards))
         )
         partitions = range(found.consumer_partitions)
-        facts = await self._logs.look(found, partitions)
+        facts = await self._logs.read(found, partitions)
         offsets = {}
         for partition, fact in zip(partitions, facts, strict=True):
             if isinstance(fact, TalosError):
