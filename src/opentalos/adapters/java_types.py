@@ -47,28 +47,28 @@ class JavaTypes:
         found = self._class(name)
         with _making:
             if name not in self._given:
-                self._look_at(found.class_.getConstructors(), _CONSTRUCTOR)
-                self._look_into(found.class_)
+                self._inspect(found.class_.getConstructors(), _CONSTRUCTOR)
+                self._inspect_class(found.class_)
                 self._given.add(name)
         return found
 
     def ready(self, instance: Any) -> Any:
         """The same object; its class may have more methods than the type it was declared as."""
         with _making:
-            self._look_into(instance.getClass())
+            self._inspect_class(instance.getClass())
         return instance
 
-    def _look_into(self, java_class: Any) -> None:
-        looking = [java_class]
-        while looking:
-            one = looking.pop()
-            name = str(one.getName())
+    def _inspect_class(self, java_class: Any) -> None:
+        pending = [java_class]
+        while pending:
+            inspected = pending.pop()
+            name = str(inspected.getName())
             if name not in self._known:
-                looking += self._look_at(one.getMethods(), _METHOD)
+                pending += self._inspect(inspected.getMethods(), _METHOD)
                 self._known.add(name)
 
-    def _look_at(self, executables: Any, pattern: re.Pattern[str]) -> list[Any]:
-        """Make the parameter types. Returns: types that are returned and not known."""
+    def _inspect(self, executables: Any, pattern: re.Pattern[str]) -> list[Any]:
+        """Create the parameter types. Returns: unknown return types."""
         returned: dict[str, Any] = {}
         texts = pattern.findall(str(self._arrays.toString(executables)))
         assert len(texts) == len(executables)
@@ -81,7 +81,7 @@ class JavaTypes:
                 for parameter in executables[number].getParameterTypes():
                     self._make(parameter)
                 self._made.update(parameters.split(","))
-        return [one for one in returned.values() if not one.isArray()]
+        return [kind for kind in returned.values() if not kind.isArray()]
 
     def _make(self, java_class: Any) -> None:
         while java_class is not None:  # a list is compared with what an array consists of

@@ -56,8 +56,8 @@ def configured_folder(given: str, variable: str) -> Path | None:
 def start_jvm(limits: JvmLimits, conf_dirs: Sequence[Path]) -> None:
     """Start the JVM of this process, after any fork; nothing happens if it runs already.
 
-    Blocks for up to a second. Signals stay with Python. The first caller's ``conf_dirs`` go on the
-    class path; a client must read its own as resources and not count on it.
+    Blocks for up to a second. Python keeps the signal handlers. The first caller's ``conf_dirs``
+    are on the class path; a client must read its own as resources and not rely on that.
 
     Raises: ConfigError: no JPype, no JVM, no jars, or jars that would not work together.
     """

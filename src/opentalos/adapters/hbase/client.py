@@ -153,7 +153,7 @@ class HbaseClient:
             self._select(get, family)
             gets.add(get)
         with self._translating(table):
-            return [row_of(self._cells(one), family) for one in self._table(table).get(gets)]
+            return [row_of(self._cells(found), family) for found in self._table(table).get(gets)]
 
     def scan(self, table: str, keys: KeyRange, family: FamilyName, deadline_s: float) -> list[Row]:
         """Rows of the range. Raises: StoreUnavailable also after the deadline, of ``monotonic``."""
@@ -259,7 +259,7 @@ class HbaseClient:
             get = self._get(self._bytes(key))
             gets.add(get.addColumn(self._data, self._state).addColumn(self._data, self._write))
         try:
-            return [state_of(self._cells(one)) for one in self._table(table).get(gets)]
+            return [state_of(self._cells(found)) for found in self._table(table).get(gets)]
         except self._java_exception as error:
             return [translated(error, table, changes=False)] * len(keys)
 
@@ -317,7 +317,7 @@ class HbaseClient:
 
     def _cells(self, result: Any) -> list[Cell]:
         cells = result.rawCells()
-        return [decode_cell(bytes(self._copy_cell(one))) for one in cells or ()]
+        return [decode_cell(bytes(self._copy_cell(cell))) for cell in cells or ()]
 
     def _name(self, table: str) -> Any:
         return self._table_name.valueOf(self._namespace, table)
@@ -336,10 +336,9 @@ class HbaseClient:
 
 
 def _print_no_traces(classes: Any) -> None:
-    """HBase prints the stack traces of some errors that it also throws (HBase 2.6,
-    RpcRetryingCallerWithReadReplicas). Loggers go on to the real stderr, also with what ends a
-    thread."""
-    classes("java.util.logging.Logger").getLogger("").getHandlers()  # they take stderr as it is
+    """Silence System.err: HBase prints stack traces of some errors that it also throws (HBase 2.6,
+    RpcRetryingCallerWithReadReplicas). Loggers keep the real stderr, and log uncaught errors."""
+    classes("java.util.logging.Logger").getLogger("").getHandlers()  # they capture stderr now
     threads = classes("org.apache.hadoop.hbase.util.Threads")
     classes("java.lang.Thread").setDefaultUncaughtExceptionHandler(
         threads.LOGGING_EXCEPTION_HANDLER

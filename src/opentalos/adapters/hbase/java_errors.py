@@ -50,7 +50,7 @@ def translated(error: Any, name: str, *, changes: bool) -> TalosError:
     ``changes``: the call changes something, so without an answer its outcome is unknown.
     """
     chain = list(_causes(error))
-    kinds = {str(one.getClass().getSimpleName()) for one in chain}
+    kinds = {str(cause.getClass().getSimpleName()) for cause in chain}
     text = f"{name}: {_text(chain[-1])}"
     if kinds & _NO_TABLE:
         return NotFound(f"table {name} was not opened")
@@ -63,7 +63,7 @@ def translated(error: Any, name: str, *, changes: bool) -> TalosError:
 
 def is_a(error: Any, kind: str) -> bool:
     """Whether the exception or a cause of it is of that class."""
-    return any(str(one.getClass().getSimpleName()) == kind for one in _causes(error))
+    return any(str(cause.getClass().getSimpleName()) == kind for cause in _causes(error))
 
 
 def _causes(error: Any) -> Iterator[Any]:

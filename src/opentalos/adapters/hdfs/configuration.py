@@ -85,7 +85,7 @@ def java_configuration(classes: Any, conf_dir: Path | None, limits: HdfsLimits) 
     ``classes``: gives a Java class by its name.
     """
     configuration = classes("org.apache.hadoop.conf.Configuration")()
-    # HDFS registers its defaults when this class is loaded; only then are they told from the site's
+    # HDFS registers its defaults when this class is loaded; before, they look like the site's
     classes("org.apache.hadoop.hdfs.HdfsConfiguration").init()
     path = classes("org.apache.hadoop.fs.Path")
     for name in _SITE_FILES:
@@ -107,8 +107,8 @@ def log_in(classes: Any, configuration: Any, limits: HdfsLimits) -> None:
 
 
 def retries_blindly(classes: Any, configuration: Any, uri: str) -> bool:
-    """Whether the client tries a call again by itself, so that its last error is not the whole
-    story: it does so with name services of several NameNodes, or when told to."""
+    """Whether the client retries calls itself, so that its last error may hide an earlier one: it
+    does with name services of several NameNodes, or if so configured."""
     if configuration.getBoolean("dfs.client.retry.policy.enabled", False):
         return True
     address = classes("java.net.URI").create(uri)

@@ -1,7 +1,7 @@
 """Endings: waits for the lease recoveries of many files with one poll for all of them.
 
-After a take-over a thousand files may wait at the same time. One job for each look at each file
-would keep threads, loop and interpreter busy for longer than the DataNodes need.
+After a failover a thousand files may wait at the same time. One job per file and poll would keep
+threads, loop and interpreter busy for longer than the DataNodes need.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from opentalos.adapters.hdfs.client import HdfsClient
 from opentalos.model.errors import StoreUnavailable, TalosError
 
-LOOK_S = 0.03  # between two looks; the DataNodes end a recovery within about a heartbeat (1 to 3 s)
-FILES_PER_JOB = 64  # one thread asks for so many, one after the other
+POLL_S = 0.03  # between polls; DataNodes finish a recovery within about a heartbeat (1 to 3 s)
+FILES_PER_JOB = 64  # polled by one thread, one after the other
 
 Length = int | TalosError | None  # None: not closed yet
 
@@ -29,10 +29,10 @@ def _final_length(client: HdfsClient, path: str) -> Length:
 
 
 class Endings:
-    """Files that are about to be closed, and who waits for them. ``look`` asks for some."""
+    """Files under recovery and the callers that wait for them. ``poll`` checks some files."""
 
-    def __init__(self, look: Callable[[Sequence[str]], Awaitable[Sequence[Length]]]) -> None:
-        self._look = look
+    def __init__(self, poll: Callable[[Sequence[str]], Awaitable[Sequence[Length]]]) -> None:
+        self._poll = poll
         self._waiting: dict[asyncio.Future[int], str] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -54,16 +54,16 @@ class Endings:
             self._waiting.pop(future, None)
 
     async def close(self) -> None:
-        """Tell all who wait that nobody looks any more."""
+        """Stop polling; waiting callers get StoreUnavailable."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._tell_all(StoreUnavailable("the file store is closed"))
+        self._settle_all(StoreUnavailable("the file store is closed"))
 
     async def _run(self) -> None:
         try:
             while self._waiting:
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
                 asked = list(self._waiting.items())
                 for start in range(0, len(asked), FILES_PER_JOB):
                     await self._ask(asked[start : start + FILES_PER_JOB])
@@ -76,18 +76,18 @@ class Endings:
             return
         lengths: Sequence[Length]
         try:
-            lengths = await self._look([path for _, path in some])
+            lengths = await self._poll([path for _, path in some])
         except TalosError as error:
             lengths = [error] * len(some)
         for (future, _), length in zip(some, lengths, strict=True):
-            _tell(future, length)
+            _settle(future, length)
 
-    def _tell_all(self, error: TalosError) -> None:
+    def _settle_all(self, error: TalosError) -> None:
         for future in self._waiting:
-            _tell(future, error)
+            _settle(future, error)
 
 
-def _tell(future: "asyncio.Future[int]", length: Length) -> None:
+def _settle(future: "asyncio.Future[int]", length: Length) -> None:
     if length is None or future.done():
         return
     if isinstance(length, TalosError):

@@ -63,9 +63,9 @@ def write_at(fd: int, chunks: Sequence[bytes | memoryview], position: int, *, sy
 def check_not_fenced(fd: int, path: Path, name: str) -> None:
     """Raises: Fenced: the file was taken over or deleted.
 
-    Run after a write: if no fence is there yet, the write came before it and lies inside the
-    length that recovery will find. A deletion makes a fence, removes the file, then the fence, so
-    whoever misses the fence finds no link.
+    Run after a write: without a fence, the write precedes it and is inside the length that recovery
+    finds (promise I2). A deletion creates a fence, removes the file, then the fence, so a writer
+    that misses the fence finds a link count of 0.
     """
     try:
         os.stat(f"{path}{FENCE_SUFFIX}")
@@ -115,8 +115,8 @@ def fence_length(path: Path, name: str) -> int | None:
 def recover_file(path: Path, name: str, deadline_s: float, watch: FenceWatch | None = None) -> int:
     """Fence the file and return its final length. ``deadline_s``: on the monotonic clock.
 
-    The order matters: the fence is durable and counted before the length is looked at, so a commit
-    that still finds no fence is inside it; the bytes are durable before the length is stored.
+    The order matters: the fence is durable and counted before the length is read, so a commit that
+    finds no fence is inside it; the bytes are durable before the length is stored.
 
     Raises: NotFound; RecoveryStuck: another recovery holds the fence.
     """
@@ -155,7 +155,9 @@ def delete_file(path: Path, watch: FenceWatch | None = None) -> bool:
     if watch is not None:
         watch.made()
     path.unlink(missing_ok=True)
-    sync_directory(path.parent)  # a fence that is gone beside a file that came back fences nobody
+    sync_directory(
+        path.parent
+    )  # if the removal were lost and the fence gone, the file would be unfenced
     fence.unlink(missing_ok=True)
     with contextlib.suppress(FileNotFoundError):  # an empty directory may be removed by now
         sync_directory(path.parent)

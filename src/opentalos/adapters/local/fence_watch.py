@@ -1,8 +1,8 @@
-"""Fences made by this process, so that a commit need not ask the file system each time.
+"""A counter of the fences that this process created, which spares commits a file system check.
 
-The look for a fence is two system calls after every write, and each of them lets go of the
-interpreter and waits for it again: 10 to 15 % of the processor time of a put. Where
-nobody but this process can make a fence, a number in memory says as much.
+Checking for a fence takes two system calls after every write, and each of them releases and
+reacquires the interpreter lock: 10 to 15 % of the CPU time of a put. Where only this process can
+create fences, a counter in memory is enough.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 
 class FenceWatch:
-    """How many fences were made below one root, by all stores of this process."""
+    """Number of fences below one root, created by all stores of this process."""
 
     __slots__ = ("__weakref__", "fences")
 
@@ -18,11 +18,11 @@ class FenceWatch:
         self.fences = 0
 
     def made(self) -> None:
-        """Call when a fence exists and before the file's length is looked at.
+        """Call after creating a fence and before reading the file's length.
 
-        A writer reads the number after its write: if it is the old one, the write came before
-        this call and lies inside the length. Two threads may count as one; whoever sees the
-        number change then finds both fences, because each was there before its call.
+        A writer reads the counter after its write: if it is unchanged, the write precedes this call
+        and is inside the length. Concurrent calls may count once; a writer that sees the change
+        finds both fences, because each existed before its call.
         """
         self.fences += 1
 

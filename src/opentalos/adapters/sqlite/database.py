@@ -231,9 +231,9 @@ class Database:
         return self._connection
 
     def _settle(self, connection: sqlite3.Connection) -> None:
-        """Bury what a failed COMMIT left: its frames may lie in the log beyond the valid end, or
-        be valid but not durable. A checkpoint rewrites all that is visible into the main file and
-        empties the log. The token is kept aside for whoever asks after this."""
+        """Remove the rest of a failed COMMIT: its frames may be in the log beyond the valid end, or
+        valid but not durable. A checkpoint writes all visible data to the main file and empties the
+        log. The token is saved for callers that check the outcome later."""
         connection.execute("CREATE TEMP TABLE IF NOT EXISTS previous_batch (token BLOB)")
         connection.execute("DELETE FROM previous_batch")
         connection.execute("INSERT INTO previous_batch SELECT token FROM last_batch")

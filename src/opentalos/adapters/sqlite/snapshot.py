@@ -13,7 +13,7 @@ _MS_PER_S = 1_000
 def copy_database(source: Path, target: Path) -> None:
     """Make ``target`` a copy of everything that was committed in ``source`` when it began.
 
-    Who writes meanwhile is not held up: the copy reads one snapshot of the write-ahead log.
+    Does not block writers: the copy reads one snapshot of the write-ahead log.
 
     Raises: StoreUnavailable: not done; the text has the reason.
     """
@@ -22,10 +22,10 @@ def copy_database(source: Path, target: Path) -> None:
         with (
             closing(
                 sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=timeout_s)
-            ) as one,
-            closing(sqlite3.connect(target, timeout=timeout_s)) as other,
+            ) as original,
+            closing(sqlite3.connect(target, timeout=timeout_s)) as copy,
         ):
-            one.backup(other)
-            other.execute("PRAGMA journal_mode = DELETE")  # one file, with no log beside it
+            original.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, with no log beside it
     except sqlite3.Error as error:
         raise StoreUnavailable(f"cannot copy {source}: {error}") from error

@@ -71,7 +71,7 @@ class ZookeeperTree:
         while parents:
             level = await self.nodes(await self._children(parents))
             found.update(level)
-            parents = [one for one, node in level.items() if node.children]
+            parents = [child for child, node in level.items() if node.children]
         await self.sweep(found)
         return found
 
@@ -81,13 +81,15 @@ class ZookeeperTree:
         children = await self._children([path])
         nodes = await self.nodes(children)
         names = [
-            one.rsplit("/", 1)[-1] for one, node in nodes.items() if await self._holds(one, node)
+            child.rsplit("/", 1)[-1]
+            for child, node in nodes.items()
+            if await self._holds(child, node)
         ]
         await self.sweep(nodes)
         return sorted(names)
 
     async def sweep(self, nodes: dict[str, Node]) -> None:
-        """Remove some of the nodes that hold nothing and have been so for long."""
+        """Remove some of the nodes that have been empty for long."""
         before_ms = time.time() * 1000 - self._tombstone_ms
         old = [
             (path, node)

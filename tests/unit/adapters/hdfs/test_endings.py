@@ -12,7 +12,7 @@ from opentalos.model.errors import NotFound, StoreUnavailable
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endings, "LOOK_S", 0.001)
+    monkeypatch.setattr(endings, "POLL_S", 0.001)
 
 
 class Files:
