@@ -28,7 +28,7 @@ class Launch:
 @dataclass(frozen=True, slots=True)
 class _Record:
     pid: int
-    began: int  # clock ticks since boot; tells a later process with the same pid apart
+    began: int  # clock ticks since boot; differs for a later process with the same pid
     log_position: int
 
 

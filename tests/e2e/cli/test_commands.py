@@ -118,7 +118,7 @@ def test_requests_that_are_decided_automatically(talos: Commands) -> None:
     assert talos(*ask, 10_000).rows[0]["outcome"] == "approve"  # what everybody has
     waits = talos(*ask, 10_001).rows[0]
     assert waits["outcome"] == "human"
-    assert "nothing is known of your traffic" in waits["reason"]
+    assert "the history of your traffic is unknown" in waits["reason"]
     assert waits["reason"] in talos("quota", "requests").out
     projection = {
         "tenant": "CLauto", "made_ms": int(time.time() * 1000), "days": 60, "level": 30_000_000,
@@ -129,7 +129,7 @@ def test_requests_that_are_decided_automatically(talos: Commands) -> None:
     call("PUT", "quota-projections", {"projections": [projection]})
     rejected = talos(*ask, 20_000, status=1).rows[0]
     assert rejected["outcome"] == "reject"
-    assert "you asked for 20000" in rejected["reason"]
+    assert "you requested 20000" in rejected["reason"]
     shown = talos("quota", "projection", "CLauto", "--format", "json").rows[0]
     assert (shown["level"], shown["season"]) == (30_000_000, "1000 1000 1000 1000 1000 1000 1000")
     assert [row["tenant"] for row in talos("quota", "projection", "--format", "json").rows] == [

@@ -18,7 +18,7 @@ _BYTES_MAX: Final = 16 << 20
 class Checkpoints:
     """Checkpoints of a group by partition; -1: none."""
 
-    topic: str  # resource name, which tells a recreated topic from this one
+    topic: str  # resource name, which differs for a recreated topic
     group: str
     offsets: Mapping[int, int]
 
