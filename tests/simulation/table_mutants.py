@@ -4,7 +4,7 @@ Equivalent mutants, which no client can tell from the real code:
 
 - No announcement of a shard's epoch before its first block. The block itself carries the epoch,
   so the log refuses the former owner from the same offset on.
-- No look at the ownership before a write. The row's version keeps two owners apart, and each reads
+- No check of the ownership before a write. The row's version keeps two owners apart, and each reads
   what the other left pending in a row before it changes the row.
 """
 
@@ -20,7 +20,6 @@ from tests.simulation.table_worlds import (
     AFTER_WRITES,
     BEFORE_WRITES,
     CALM_ROWS,
-    FEW_CRASHES,
     GAPPED,
     HASTE,
     JUMPS,
@@ -127,7 +126,7 @@ def ignore_what_another_owner_left(patch: pytest.MonkeyPatch) -> None:
 # --- opening --------------------------------------------------------------------------------------
 
 
-def no_look_at_opening(patch: pytest.MonkeyPatch) -> None:
+def no_scan_at_opening(patch: pytest.MonkeyPatch) -> None:
     async def nothing(self: Any, rows: Any, table: Any) -> Any:
         self._next_key, self.next_s = None, float("inf")
         return []
@@ -345,8 +344,6 @@ TABLE_MUTANTS = (
         send_entries_out_of_order,
         SLOW,
     ),
-    Mutant("no look at opening", _names("left-behind"), no_look_at_opening, CALM_ROWS),
-    Mutant("epoch not raised", _names("missing-mutation"), epoch_not_raised, FEW_CRASHES),
     Mutant(
         "timestamp from the clock only",
         _names("timestamp-went-back"),
@@ -381,9 +378,9 @@ TABLE_MUTANTS = (
         RIVALS,
     ),
     Mutant(
-        "no look at opening, killed after a write",
+        "no scan at opening, killed after a write",
         _names("left-behind", "missing-mutation"),
-        no_look_at_opening,
+        no_scan_at_opening,
         AFTER_WRITES,
     ),
     Mutant(

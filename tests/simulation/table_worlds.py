@@ -41,6 +41,12 @@ LATE = replace(
 )
 RIVALS = replace(CALM_ROWS, chaos_s=14.0, world=WorldFaults(usurped=0.5, pause_s=1.0))
 FEW_CRASHES = replace(CALM_ROWS, chaos_s=5.0, world=WorldFaults(process_crash=0.3))
+META_AWAY = replace(
+    CALM_ROWS,
+    chaos_s=5.0,
+    meta=MetaFaults(unavailable=0.3, unknown=0.1),
+    world=WorldFaults(process_crash=0.4),
+)
 SLOW = replace(CALM_ROWS, files=FileFaults(commit_slow=0.5))
 JUMPS = replace(CALM_ROWS, world=WorldFaults(clock_jump=0.6, clock_jump_s=5.0))
 # A server is killed at named steps, and nothing else happens; see test_named_kills.py.

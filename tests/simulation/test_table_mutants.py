@@ -7,13 +7,14 @@ import pytest
 from tests.simulation.mutants import Mutant
 from tests.simulation.proof import check_enough, prove_caught
 from tests.simulation.table_mutants import TABLE_CLUSTER_MUTANTS, TABLE_MUTANTS
+from tests.simulation.table_state_mutants import STATE_MUTANTS
 from tests.simulation.table_worlds import CALM_ROWS
 
 from opentalos.testing.simulation.cluster.world import ClusterConfig
 from opentalos.testing.simulation.seed_run import run_cluster_seed, run_seed
 
 
-@pytest.mark.parametrize("mutant", TABLE_MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", [*TABLE_MUTANTS, *STATE_MUTANTS], ids=lambda mutant: mutant.name)
 @pytest.mark.timeout(120)  # it stops at the third catch; a busy machine needs its time
 def test_a_mutant_is_caught_by_name(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     prove_caught(mutant, mutant.config, run_seed, monkeypatch)
@@ -29,7 +30,7 @@ def test_a_mutant_of_a_cluster_is_caught_by_name(
 
 
 def test_there_are_enough_mutants_with_names_of_their_own() -> None:
-    check_enough((*TABLE_MUTANTS, *TABLE_CLUSTER_MUTANTS))
+    check_enough((*TABLE_MUTANTS, *STATE_MUTANTS, *TABLE_CLUSTER_MUTANTS))
 
 
 @pytest.mark.timeout(60)
