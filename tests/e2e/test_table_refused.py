@@ -190,7 +190,7 @@ CAUSES = {
         "gap",
         lambda load: load.permit(*READ),
         lambda load: load.permit("PUT_MESSAGE", *READ),
-        "may not put into topic",
+        "may no longer put into topic",
     ),
     "deleted": Cause(
         "refuse", TwoOwners.delete_topic, lambda load: load.make_topic(load.log), "topic deleted"

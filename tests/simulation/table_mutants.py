@@ -160,15 +160,15 @@ def expired_rows_come_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def keys_of_removals_left_out(patch: pytest.MonkeyPatch) -> None:
-    real = RowWork._tell
+    real = RowWork._add_messages
 
-    def tell(self: Any, view: Any, change: Any) -> None:
+    def add(self: Any, view: Any, change: Any) -> None:
         if change.kind is ChangeKind.DELETE:
             others = [one for one in view.targets if one.content.view is not StreamView.KEYS_ONLY]
             view = view._replace(targets=others)
         real(self, view, change)
 
-    patch.setattr(RowWork, "_tell", tell)
+    patch.setattr(RowWork, "_add_messages", add)
 
 
 # --- gaps -----------------------------------------------------------------------------------------

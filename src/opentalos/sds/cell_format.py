@@ -26,8 +26,8 @@ _SHOWN_BYTES: Final = 64  # of a damaged value in a message
 
 
 class StoredRow(NamedTuple):
-    """A row as it is stored. ``columns``: those beside the key, also some that the schema no
-    longer has and those of an expired record. ``deleted``: only time and sequence remain."""
+    """A row as it is stored. ``columns``: those beside the key, including some that the schema no
+    longer has, and those of an expired record. ``deleted``: only time and sequence remain."""
 
     timestamp_ms: int
     sequence: int
@@ -161,7 +161,7 @@ def decode_row(cells: Mapping[bytes, bytes]) -> StoredRow:
         if cell[:1] == COLUMN_PREFIX:
             columns[_name_of(cell)] = decode_cell(raw)
         elif cell != HEADER_CELL:
-            raise CorruptLog(f"stored row has a cell {cell.hex()}, which is neither kind")
+            raise CorruptLog(f"stored row has a cell {cell.hex()} of an unknown kind")
     return StoredRow(timestamp_ms, sequence, flags == _DELETED, columns)
 
 
@@ -169,4 +169,6 @@ def _name_of(cell: bytes) -> str:
     try:
         return cell[1:].decode()
     except UnicodeDecodeError as error:
-        raise CorruptLog(f"stored row has a column {cell.hex()}, which is no name") from error
+        raise CorruptLog(
+            f"stored row has a column {cell.hex()}, which is not a valid name"
+        ) from error

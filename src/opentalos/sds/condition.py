@@ -1,4 +1,4 @@
-"""Conditions of a mutation: of the row's being there, or of one column against a value."""
+"""Conditions of a mutation: whether the row exists, or how one column compares with a value."""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ def check_condition(schema: TableSchema, condition: Condition) -> None:
     wanted_operator, field, value, row_exists = condition
     if row_exists is not None:
         if wanted_operator is not None:
-            raise ValidationFailed("a condition is of a column or of the row's being there")
+            raise ValidationFailed("a condition is on a column or on the existence of the row")
         return
     if wanted_operator is None or value is None:
         raise ValidationFailed("a condition needs operator, field and value, or rowExist")
@@ -53,7 +53,7 @@ def holds(condition: Condition, key: Columns, live: Columns | None) -> bool:
     if condition.row_exists is not None:
         return (live is not None) is condition.row_exists
     wanted_operator, field, value, _ = condition
-    assert wanted_operator is not None  # as check_condition saw to
+    assert wanted_operator is not None  # check_condition made sure
     assert value is not None
     datum = None if live is None else live.get(field) or key.get(field)
     if value.value is None:

@@ -1,12 +1,12 @@
-"""Entries of local secondary indexes: rows whose key tells all, in a row table of their own.
+"""Entries of local secondary indexes: rows whose key has everything, in their own row table.
 
 Shape: row key: that of a record (`sds/key_format.py`) with the index's columns between group and
     primary key; columns of the primary key that the index has are not repeated. Cell "!": [version
     u8]. A record without one of the index's columns has no entry.
 
-An entry is put before its row is written and removed after, so each record has its entry whenever
-a reader looks; an entry alone proves nothing: `proves` asks the row. What is removed must be the
-entry as it was before its row was written, or a late removal takes away what came since.
+An entry is put before its row is written and removed after it, so each record always has its entry.
+An entry alone proves nothing: `proves` checks it against the row. A removal names the version that
+the entry had before its row was written, so a late removal cannot take away a newer entry.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,7 +79,7 @@ def entry_changes(
 
 
 def entry_columns(schema: TableSchema, index: str, raw: bytes) -> dict[str, Datum]:
-    """All columns of an entry's key, in its order, as a scan goes on from. Raises: CorruptLog."""
+    """All columns of an entry's key, in order, from which a scan continues. Raises: CorruptLog."""
     layout = layout_of(schema)
     group = layout.group if schema.hashed else 0
     return decode_key(layout.index_keys[index], group, raw)
@@ -92,7 +92,7 @@ def row_of_entry(schema: TableSchema, index: str, raw: bytes) -> bytes:
 
 
 def proves(schema: TableSchema, index: str, raw: bytes, row: StoredRow) -> bool:
-    """Whether the row of an entry still has this entry; whether it expired is not asked here."""
+    """Whether the row of an entry still has this entry; expiry is not checked here."""
     columns = entry_columns(schema, index, raw)
     key = {name: columns[name] for name in schema.key_columns}
     return entries(schema, key, row).get(index) == raw

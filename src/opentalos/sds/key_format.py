@@ -5,7 +5,7 @@ Shape: hashed tables begin with [bucket u16be]: the lower half of the CRC-32 of 
     BOOL [0 or 1], INT8 to INT64 [big endian, sign bit turned], FLOAT and DOUBLE [IEEE double,
     big endian; sign bit turned, of negative ones all bits], STRING (UTF-8) and BINARY
     [bytes, 00 as 00 FF][00 00]. A descending column has all its bits turned.
-    No null, no NaN; -0.0 is 0.0. This shape is for ever: a changed one would lose every row.
+    No null, no NaN; -0.0 is 0.0. This format never changes: rows of another one would be lost.
 """
 
 import struct
@@ -21,7 +21,7 @@ from opentalos.sds.value_rules import INTEGER_BITS, datum_fault
 
 BUCKETS: Final = 1 << 16  # values of the hash that hashed keys begin with
 BUCKET_BYTES: Final = 2
-_TURNED: Final = bytes(255 - one for one in range(256))
+_TURNED: Final = bytes(255 - byte for byte in range(256))
 _DOUBLE: Final = struct.Struct(">d")
 _DOUBLE_BYTES: Final = 8
 _SIGN: Final = 1 << 63

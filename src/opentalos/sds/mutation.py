@@ -1,10 +1,10 @@
-"""What a mutation does to a row: whole or not at all, decided without a store or a clock.
+"""What a mutation does to a row, entirely or not at all. Sans-io; without a clock.
 
-Rules beyond the protocol's: a put of null removes the column; a put of keys alone makes the row;
-an increment of an absent row or column counts from 0 and makes the row; a remove of what is not
-there succeeds, changes nothing and makes no change for streams; a comparison with an absent column
+Rules beyond the protocol's: a put of null removes the column; a put of keys alone creates the row;
+an increment of an absent row or column counts from 0 and creates the row; a remove of something
+absent succeeds, changes nothing and is not a change for streams; a comparison with an absent column
 does not hold, whatever its operator, but EQUAL null holds of an absent column and NOT_EQUAL null
-of one that is there. A record is expired, which is absent, from its last write + ttl on.
+of a present one. A record is expired, which means absent, from its last write + ttl on.
 """
 
 from collections.abc import Collection, Mapping
@@ -39,7 +39,7 @@ NO_CELLS: Final[Mapping[bytes, bytes | None]] = MappingProxyType({})
 
 
 class Applied(NamedTuple):
-    """What a mutation comes to. ``success``: its condition held. ``amounts``: of an increment the
+    """The effect of a mutation. ``success``: its condition held. ``amounts``: of an increment the
     resulting values. ``cells``: to be written in family "data" (None: removed), empty: none.
     ``row``: the row afterwards. ``change``: for streams; None if nothing was changed."""
 
@@ -70,7 +70,9 @@ def live_columns(schema: TableSchema, stored: StoredRow, now_ms: int) -> Columns
     types = layout_of(schema).types
     for name, datum in stored.columns.items():
         if types.get(name) is not datum.type:
-            return {name: one for name, one in stored.columns.items() if types.get(name) is one[0]}
+            return {
+                name: datum for name, datum in stored.columns.items() if types.get(name) is datum[0]
+            }
     return stored.columns
 
 
@@ -182,7 +184,7 @@ def _sums(work: _Work) -> dict[str, Datum]:
 
 def _integer(datum: Datum | None) -> int:
     value = datum.value if datum else 0
-    assert isinstance(value, int)  # check saw to the amount, the column's type to what is stored
+    assert isinstance(value, int)  # by check, and by the column's type
     return value
 
 
@@ -212,10 +214,10 @@ def _write(work: _Work, written: Columns, kind: ChangeKind) -> Applied:
 
 
 def _check_still(layout: Layout, name: str, datum: Datum) -> None:
-    """The schema may have changed since `check`, which is no reason to store what it refuses."""
+    """Check types again: the schema may have changed since `check`."""
     wanted = layout.types.get(name)
     if wanted is not datum.type and (wanted is None or datum.value is not None):
-        raise ValidationFailed(f"column {name} is not of type {datum.type.name} any more")
+        raise ValidationFailed(f"column {name} is no longer of type {datum.type.name}")
 
 
 def _check_immutable(layout: Layout, live: Columns, written: Columns) -> None:

@@ -1,4 +1,4 @@
-"""What a call takes of its table's read and write units. Source: docs/protocol/sds.md#units."""
+"""The read and write units that a call costs. Source: docs/protocol/sds.md#units."""
 
 from typing import NamedTuple
 
@@ -25,6 +25,6 @@ def of_mutation(schema: TableSchema, operation: Operation) -> Units:
 
 
 def of_scanned(schema: TableSchema, index: str | None) -> Units:
-    """Units of each record that a scan looks at, matching or not."""
+    """Units of each record that a scan reads, matching or not."""
     lazy = index is not None and schema.indexes[index].mode is IndexMode.LAZY
     return Units(2 if lazy else 1, 0)

@@ -1,4 +1,4 @@
-"""How much of a table's quota a record takes."""
+"""How much of a table's quota a record uses."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ _ENTRY_BYTES: Final = sum(len(name) + len(cell) for name, cell in ENTRY_CELLS.it
 def record_bytes(schema: TableSchema, key: Columns, raw: bytes, row: StoredRow, now_ms: int) -> int:
     """Bytes of the stored key, of all cells of the record and of its entries in indexes.
 
-    One that was removed or has expired takes nothing. Args: raw: the stored key.
+    A removed or expired record uses nothing. Args: raw: the stored key.
     """
     if live_columns(schema, row, now_ms) is None:
         return 0

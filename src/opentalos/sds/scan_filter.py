@@ -1,12 +1,13 @@
-"""Conditions of scans: a text like SQL's WHERE, compiled once, asked of each record.
+"""Conditions of scans: a text like SQL's WHERE, compiled once and applied to each record.
 
 Shape: or := and (OR and)*; and := not (AND not)*; not := NOT* test; test := ( or ) | operand
     (= | == | != | <> | < | <= | > | >=) operand | column IS [NOT] NULL; operand := column |
     literal. Column: a plain name, or any name in `...`. Literal: 12, -1.5e3, 'text' or "text" (the
     quote doubled inside), TRUE, FALSE, X'00ff' for bytes. Words are in any case.
 
-A comparison with a column that the record does not have is neither true nor false, and so is what
-it decides; a record matches if the whole is true. Reference: docs/reference/sds-conditions.md.
+A comparison with a column that the record does not have is unknown, as in SQL, and so is what it
+decides; a record matches if the whole condition is true.
+Reference: docs/reference/sds-conditions.md.
 """
 
 import re
@@ -248,26 +249,26 @@ def _number(token: _Token) -> int | float:
 
 
 def _comparison(compare: Callable[[Any, Any], bool], left: _Operand, right: _Operand) -> _Node:
-    one, other = left.column, right.column
-    if one and other:
+    first, second = left.column, right.column
+    if first and second:
 
         def of_two(record: Columns) -> bool | None:
-            if one not in record or other not in record:
+            if first not in record or second not in record:
                 return None
-            return compare(record[one].value, record[other].value)
+            return compare(record[first].value, record[second].value)
 
         return of_two
     value = right.value
 
     def of_one(record: Columns) -> bool | None:
-        datum = record.get(one)
+        datum = record.get(first)
         return None if datum is None else compare(datum.value, value)
 
     def turned(record: Columns) -> bool | None:
-        datum = record.get(other)
+        datum = record.get(second)
         return None if datum is None else compare(left.value, datum.value)
 
-    return of_one if one else turned
+    return of_one if first else turned
 
 
 def _negation(node: _Node) -> _Node:

@@ -1,9 +1,9 @@
-"""Which schemas a table may have, and how one may follow another.
+"""Which schemas a table may have, and which changes of a schema are allowed.
 
-Columns may be added at any time. A column may go or change its type if no key and no index names
-it and no stream that goes on tells it (one without a list tells all). What is stored of it is not
-removed, but from then on neither read nor told; it goes with its record, and is there again if the
-column comes back with the type it had.
+Columns may be added at any time. A column may be dropped or change its type if no key, no index and
+no enabled stream has it (a stream without a list has all). Its stored values are not removed, but
+neither read nor published any more; they are visible again if the column returns with its former
+type.
 Source: docs/protocol/sds.md#data-model.
 """
 
@@ -32,7 +32,9 @@ def check_schema(schema: TableSchema, limits: SdsLimits) -> None:
         _check_name(name)
     _check_key(schema)
     if schema.ttl_s != NEVER and schema.ttl_s < 1:
-        raise ValidationFailed(f"ttl of {schema.ttl_s} s: need 1 and more, or {NEVER} for ever")
+        raise ValidationFailed(
+            f"ttl of {schema.ttl_s} s: need 1 or more, or {NEVER} to keep records forever"
+        )
     for name, index in schema.indexes.items():
         _check_index(schema, name, index)
     for topic, stream in schema.streams.items():
@@ -72,7 +74,7 @@ def _check_key(schema: TableSchema) -> None:
     if schema.hashed and not schema.group:
         raise ValidationFailed("only an entity group can be hashed, and the schema has none")
     if schema.shards < 1:
-        raise ValidationFailed(f"{schema.shards} shards: need 1 and more")
+        raise ValidationFailed(f"{schema.shards} shards: need 1 or more")
     if schema.shards > 1 and not schema.hashed:
         raise ValidationFailed(
             f"{schema.shards} shards: only hashed entity groups can be pre-split"
@@ -149,10 +151,13 @@ def check_change(old: TableSchema, new: TableSchema) -> None:
 
 
 def _check_free(old: TableSchema, new: TableSchema, name: str) -> None:
-    """A column may go or change its type if nothing that goes on names it."""
+    """A column may go or change its type if no key, index or enabled stream has it."""
     what = "removed" if name not in new.attributes else "of another type"
     users = [("key", name in new.key_columns)]
-    users += [(f"index {one}", name in _index_names(index)) for one, index in new.indexes.items()]
+    users += [
+        (f"index {index_name}", name in _index_names(index))
+        for index_name, index in new.indexes.items()
+    ]
     users += [
         (f"stream to {topic}", not stream.attributes or name in stream.attributes)
         for topic, stream in new.streams.items()

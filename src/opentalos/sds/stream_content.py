@@ -1,4 +1,4 @@
-"""Which streams of a table tell of a change, and with which columns."""
+"""Which streams of a table get a change, and with which columns."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from opentalos.model.table import TableSchema
 
 
 class StreamContent(NamedTuple):
-    """What a stream tells of each change. ``attributes``: beside the key; None: all."""
+    """What a stream's messages contain. ``attributes``: beside the key; None: all."""
 
     topic: str
     view: StreamView
@@ -16,7 +16,7 @@ class StreamContent(NamedTuple):
 
 
 def stream_contents(schema: TableSchema) -> Sequence[StreamContent]:
-    """The enabled streams. Each tells of every change, even if none of its columns changed."""
+    """The enabled streams. Each gets every change, even if none of its columns changed."""
     return tuple(
         StreamContent(topic, spec.view, frozenset(spec.attributes) or None)
         for topic, spec in schema.streams.items()

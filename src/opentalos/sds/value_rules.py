@@ -1,7 +1,7 @@
 """Which values a column's type allows, and which types may be in keys, be counted, be ordered.
 
 NaN is refused everywhere, since it is not even equal to itself. Values of FLOAT must be of single
-precision, to which gateways round: what reads a stream rounds too, and has to come to the same.
+precision, to which gateways round: readers of a stream round too and must get the same value.
 Sets are tuples in ascending order without repetitions.
 """
 
@@ -87,7 +87,7 @@ def _set_fault(element_fault: Callable[[Any], str]) -> Callable[[Any], str]:
             found = element_fault(element)
             if found:
                 return f"has an element that {found}"
-        ascending = all(one < other for one, other in pairwise(value))
+        ascending = all(first < second for first, second in pairwise(value))
         return "" if ascending else "is not in ascending order without repetitions"
 
     return fault
@@ -120,4 +120,4 @@ def datum_fault(wanted: DataType, datum: Datum) -> str:
     if datum.value is None:
         return f"is of type {wanted.name}, but null was given"
     fault = _FAULTS[wanted](datum.value)
-    return f"is of type {wanted.name}, but what was given {fault}" if fault else ""
+    return f"is of type {wanted.name}, but the given value {fault}" if fault else ""

@@ -30,8 +30,8 @@ PLAIN_SHARDS = replace(HASHED, indexes={})
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers tell each second, not each ten, and no pass corrects what they tell."""
-    monkeypatch.setattr("opentalos.catalog.tables.space.TELL_S", 0.2)
-    monkeypatch.setattr("opentalos.broker.tables.maintenance.space_pass.TOLD_S", 3_600.0)
+    monkeypatch.setattr("opentalos.catalog.tables.space.PUBLISH_S", 0.2)
+    monkeypatch.setattr("opentalos.broker.tables.maintenance.space_pass.PUBLISHED_S", 3_600.0)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def until_told(servers: list[MemoryServer]) -> int:
                 spaces = server.broker.catalogs.tables.spaces
                 space = await spaces.of(table)
                 assert space is not None
-                known |= {await spaces.read(table.uuid), space.told_bytes, space.used_bytes}
+                known |= {await spaces.read(table.uuid), space.published_bytes, space.used_bytes}
             if known == {stored}:
                 return stored
             await asyncio.sleep(0.1)

@@ -82,7 +82,7 @@ ONE = Datum(DataType.INT32, 1)
         (Condition(), "needs operator, field and value, or rowExist"),
         (Condition(EQUAL, "age"), "needs operator, field and value, or rowExist"),
         (Condition(None, "age", ONE), "needs operator, field and value, or rowExist"),
-        (Condition(EQUAL, "age", ONE, True), "of a column or of the row's being there"),
+        (Condition(EQUAL, "age", ONE, True), "on a column or on the existence of the row"),
         (Condition(EQUAL, "size", ONE), "column size is not in the table"),
         (Condition(EQUAL, "name", ONE), "column name is of type STRING, but INT32 was given"),
         (when("age", LESS, None), "column age: null has no order"),

@@ -370,7 +370,7 @@ def test_what_was_checked_by_a_former_schema_is_refused(
     operation: Operation, name: str, datum: Datum
 ) -> None:
     row = StoredRow(NOW_MS, 3, False, {**columns(name="Ann"), "old": Datum(T.INT8, 1)})
-    with pytest.raises(ValidationFailed, match=f"column {name} is not of type INT8 any more"):
+    with pytest.raises(ValidationFailed, match=f"column {name} is no longer of type INT8"):
         apply(SCHEMA, row, Mutation(operation, KEY, {name: datum}), NOW_MS)
 
 

@@ -61,7 +61,7 @@ CITY = (KeyPart("city"),)
         (replace(SCHEMA, primary=(KeyPart("tags"),)), "column tags is of type STRING_SET, need"),
         (replace(SCHEMA, group=(), indexes={}), "only an entity group can be hashed"),
         (replace(SCHEMA, hashed=False), "only hashed entity groups can be pre-split"),
-        (replace(SCHEMA, shards=0), "0 shards: need 1 and more"),
+        (replace(SCHEMA, shards=0), "0 shards: need 1 or more"),
         (replace(SCHEMA, ttl_s=0), "ttl of 0 s"),
         (replace(SCHEMA, ttl_s=-2), "ttl of -2 s"),
         (with_column("", T.BOOL), "column name ''"),

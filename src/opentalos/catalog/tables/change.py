@@ -1,4 +1,4 @@
-"""Pure rules of tables beside their schema: what may be decided, and the table that results."""
+"""Rules of tables besides their schema, and the table that a change results in. Sans-io."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -74,7 +74,7 @@ def new_table(
 
 
 def with_streams(table: Table, topics: Mapping[str, Topic], now_ms: int) -> Table:
-    """The table with exactly these streams enabled; one that goes on keeps its state."""
+    """The table with exactly these streams enabled; one that stays enabled keeps its state."""
     streams, next_id = dict[str, StreamState](), table.next_stream_id
     for name, topic in topics.items():
         former = table.streams.get(name)
@@ -91,8 +91,8 @@ def altered_table(
 ) -> Table:
     """The table after alter; the same one if nothing changes. Raises: SizeExceeded.
 
-    Args: topics: of the enabled streams, by their name in the schema; a stream that has stopped
-        because its topic was deleted is not there.
+    Args: topics: of the enabled streams, by their name in the schema; a stream that stopped
+        because its topic was deleted is left out.
     """
     kept = {name: state for name, state in table.streams.items() if name in spec.schema.streams}
     changed = replace(

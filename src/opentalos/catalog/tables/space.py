@@ -1,8 +1,9 @@
-"""What the rows of tables with a quota come to: counted by who writes, and by passes over them.
+"""The space that tables with a quota use: counted by their writers, corrected by passes.
 
-One record of the MetaStore per table has the count. A server adds what its own shards wrote every
-``TELL_S``; in between it knows that, and what the others told up to then. A pass over the rows
-corrects the count as far as the writes during the pass leave no doubt.
+One record of the MetaStore per table has the count. Each server adds the changes of its own shards
+every ``PUBLISH_S`` and reads there what the others added, so a quota is exact for one server and up
+to ``PUBLISH_S`` late between several. A pass of ``space_pass.py`` over all rows corrects the count,
+as far as the writes during the pass leave no doubt.
 """
 
 import asyncio
@@ -27,16 +28,16 @@ from opentalos.model.errors import (
 )
 from opentalos.ports.meta_store import MetaStore
 
-SPACES: Final = "table-spaces"  # where the records lie
+SPACES: Final = "table-spaces"  # folder of the records
 FORMAT_VERSION: Final = 1
-TELL_S: Final = 10.0  # what other servers write is known so late
-CLOSE_S: Final = 2.0  # for telling the last, as a server stops
+PUBLISH_S: Final = 10.0  # maximum age of what is known of other servers' writes
+CLOSE_S: Final = 2.0  # for publishing the rest when the server stops
 NEARLY_FULL: Final = 0.9  # of a quota
 _log = logging.getLogger("opentalos.tables")
 
 
 class SpaceRecord(NamedTuple):
-    """``bytes``: stored. ``changed``: by how much it was changed, up or down, ever."""
+    """``bytes``: stored. ``changed``: sum of all changes since the start, without their sign."""
 
     bytes: int
     changed: int = 0
@@ -53,19 +54,19 @@ class SpaceFigures(NamedTuple):
 class TableSpace:
     """The count of one table at a server that writes to it."""
 
-    __slots__ = ("changed_bytes", "limit_bytes", "name", "own_bytes", "refused", "told_bytes")
+    __slots__ = ("changed_bytes", "limit_bytes", "name", "own_bytes", "published_bytes", "refused")
 
     def __init__(self, table: Table) -> None:
         self.name, self.limit_bytes = table.name, table.quota_bytes or 0
-        self.told_bytes: int | None = None  # as the record was read last
-        self.own_bytes = 0  # of this server, not told yet
+        self.published_bytes: int | None = None  # as the record was read last
+        self.own_bytes = 0  # of this server, not published yet
         self.changed_bytes = 0  # the same, without the sign
         self.refused = 0  # mutations
 
     @property
     def used_bytes(self) -> int:
-        """As far as it is known here."""
-        return max(0, (self.told_bytes or 0) + self.own_bytes)
+        """The count, as far as this server knows."""
+        return max(0, (self.published_bytes or 0) + self.own_bytes)
 
     def take(self, growth: int) -> int:
         """Count what a mutation adds or takes away, and return it.
@@ -76,13 +77,13 @@ class TableSpace:
             self.refused += 1
             raise QuotaExceeded(
                 f"space of table {self.name}: limit {self.limit_bytes} bytes, measured "
-                f"{self.used_bytes} bytes stored and {growth} more asked for"
+                f"{self.used_bytes} bytes stored and {growth} more requested"
             )
         self._add(growth)
         return growth
 
     def give_back(self, growth: int) -> None:
-        """What was taken was not written."""
+        """What was taken was not written after all."""
         self._add(-growth)
 
     def _add(self, growth: int) -> None:
@@ -97,22 +98,22 @@ class TableSpaces:
     def __init__(self, meta: MetaStore, quota_of: Callable[[str], int | None]) -> None:
         self._meta, self._quota_of = meta, quota_of
         self._known: dict[str, TableSpace] = {}  # by table uuid
-        self._refused = 0  # of tables that are not known any more
+        self._refused = 0  # of tables that are no longer known
         self._next_s = 0.0
 
     def figures(self) -> SpaceFigures:
         """Of the tables with a quota that this server writes to."""
         known = self._known.values()
         return SpaceFigures(
-            bytes=sum(one.used_bytes for one in known),
-            nearly_full=sum(one.used_bytes >= NEARLY_FULL * one.limit_bytes for one in known),
-            refused=self._refused + sum(one.refused for one in known),
+            bytes=sum(space.used_bytes for space in known),
+            nearly_full=sum(space.used_bytes >= NEARLY_FULL * space.limit_bytes for space in known),
+            refused=self._refused + sum(space.refused for space in known),
         )
 
     async def of(self, table: Table) -> TableSpace | None:
         """Where a shard counts what it writes; None: the table has no quota.
 
-        While the record cannot be read, only what is written here counts.
+        While the record cannot be read, only this server's writes count.
         """
         if table.quota_bytes is None:
             return None
@@ -120,51 +121,56 @@ class TableSpaces:
         if space is None:
             space = self._known[table.uuid] = TableSpace(table)
         space.limit_bytes = table.quota_bytes
-        if space.told_bytes is None:
+        if space.published_bytes is None:
             try:
-                space.told_bytes = await self.read(table.uuid)
+                space.published_bytes = await self.read(table.uuid)
             except TalosError as error:
-                _log.warning("space of table %s is not known: %s", table.resource, error)
+                _log.warning(
+                    "could not read the storage usage of table %s: %s", table.resource, error
+                )
         return space
 
     async def used(self, table: Table) -> int | None:
-        """Bytes that count against the quota; None: it has none, or nobody has counted yet.
+        """Bytes that count against the quota; None: it has none, or it was not counted yet.
 
         Raises: Unavailable.
         """
         if table.quota_bytes is None:
             return None
-        told = await self.read(table.uuid)
+        published = await self.read(table.uuid)
         space = self._known.get(table.uuid)
-        if space is None or told is None:
-            return told
-        return max(0, told + space.own_bytes)
+        if space is None or published is None:
+            return published
+        return max(0, published + space.own_bytes)
 
     async def read(self, table_uuid: str) -> int | None:
-        """The count as it was told. Raises: Unavailable."""
+        """The published count. Raises: Unavailable."""
         record = await self._get(table_uuid)
         return record.bytes if record else None
 
     async def changed(self, table_uuid: str) -> int:
-        """By how much the count was changed, ever; for `measured`. Raises: Unavailable."""
+        """The sum of all changes of the count, for `measured`. Raises: Unavailable."""
         record = await self._get(table_uuid)
         return record.changed if record else 0
 
-    async def tell(self) -> None:
-        """Add what was written here to the records, at most every ``TELL_S``. What cannot be told
-        now is told the next time."""
+    async def publish(self) -> None:
+        """Add what was written here to the records, at most every ``PUBLISH_S``. What cannot be
+        added now is added the next time."""
         now_s = asyncio.get_running_loop().time()
         if self._known and now_s >= self._next_s:
-            self._next_s = now_s + TELL_S
-            await self._tell_all()
+            self._next_s = now_s + PUBLISH_S
+            await self._publish_all()
 
     async def close(self) -> None:
-        """Tell the last; what cannot be told, passes find."""
+        """Publish the rest; what cannot be published is corrected by the next pass."""
         try:
             async with asyncio.timeout(CLOSE_S):
-                await self._tell_all()
+                await self._publish_all()
         except TimeoutError:
-            _log.warning("space of tables was not told within %.0f s", CLOSE_S)
+            _log.warning(
+                "could not publish the storage usage of tables within %.0f s; passes correct it",
+                CLOSE_S,
+            )
 
     async def create(self, table_uuid: str) -> None:
         """A table is made with a quota. Raises: Unavailable, OutcomeUnknown."""
@@ -183,7 +189,7 @@ class TableSpaces:
         """Correct a count by a pass over all rows.
 
         What was written during the pass may have been seen by it or not, so the count only moves
-        as far as the pass is sure. Args: changed: as it was told when the pass began.
+        as far as the pass is sure. Args: changed: as published when the pass began.
         Raises: Unavailable, OutcomeUnknown.
         """
 
@@ -197,7 +203,7 @@ class TableSpaces:
         record = await self._change(table_uuid, corrected)
         space = self._known.get(table_uuid)
         if space is not None:
-            space.told_bytes = record.bytes
+            space.published_bytes = record.bytes
 
     async def remove(self, table_uuid: str) -> None:
         """The table is gone. Raises: Unavailable, OutcomeUnknown: call again."""
@@ -215,7 +221,7 @@ class TableSpaces:
         space = self._known.pop(table_uuid, None)
         self._refused += space.refused if space else 0
 
-    async def _tell_all(self) -> None:
+    async def _publish_all(self) -> None:
         for table_uuid, space in list(self._known.items()):
             limit = self._quota_of(table_uuid)
             if limit is None:
@@ -223,30 +229,32 @@ class TableSpaces:
                 continue
             space.limit_bytes = limit
             try:
-                await self._tell(table_uuid, space)
+                await self._publish(table_uuid, space)
             except TalosError as error:
-                _log.warning("space of table %s was not told: %s", space.name, error)
+                _log.warning(
+                    "could not publish the storage usage of table %s: %s", space.name, error
+                )
                 if isinstance(error, Unavailable):
-                    return  # the others would wait for the store, too
+                    return  # the other tables would wait for the store, too
 
-    async def _tell(self, table_uuid: str, space: TableSpace) -> None:
+    async def _publish(self, table_uuid: str, space: TableSpace) -> None:
         own, changed = space.own_bytes, space.changed_bytes
         if not changed:
-            space.told_bytes = await self.read(table_uuid)
+            space.published_bytes = await self.read(table_uuid)
             return
 
         def added(now: SpaceRecord | None) -> SpaceRecord:
-            if now is None:  # its first pass, or who gave it its quota, makes the record
+            if now is None:  # the first pass, or setting the quota, creates the record
                 raise NotFound(table_uuid)
             return SpaceRecord(max(0, now.bytes + own), now.changed + changed)
 
         try:
-            told = (await self._change(table_uuid, added)).bytes
+            published = (await self._change(table_uuid, added)).bytes
         except NotFound:
             return
         except OutcomeUnknown:
-            told = (space.told_bytes or 0) + own  # most likely; passes correct it
-        space.told_bytes = told
+            published = (space.published_bytes or 0) + own  # most likely; passes correct it
+        space.published_bytes = published
         space.own_bytes -= own
         space.changed_bytes -= changed
 
@@ -276,7 +284,7 @@ class TableSpaces:
 
 
 def space_path(table_uuid: str) -> str:
-    """Where a table's count lies."""
+    """Path of a table's count."""
     return record_path(SPACES, table_uuid)
 
 
@@ -287,7 +295,7 @@ def encode_space(record: SpaceRecord) -> bytes:
 
 
 def decode_space(value: bytes) -> SpaceRecord:
-    """Read a record. Raises: NewerFormat; CorruptLog for anything that is no such record."""
+    """Read a record. Raises: NewerFormat; CorruptLog if it is not such a record."""
     try:
         document = json.loads(value)
         version = document.pop("version")

@@ -37,19 +37,19 @@ _TEAM_RIGHTS = {
 
 
 class StreamState(NamedTuple):
-    """An enabled stream. Each enabling gives a new ``id``, which the table never gives again."""
+    """An enabled stream. Each enabling uses a new ``id``, which the table never uses again."""
 
     id: int
     topic_uuid: str
     topic_owner: str
     topic_name: str
-    since_ms: int  # changes from then on are told
-    gap_ms: int | None = None  # it stopped: the first change that is missing is not older
+    since_ms: int  # changes from then on are published
+    gap_ms: int | None = None  # it stopped: no missing change is older
     error: str = ""  # why it stopped
 
     @property
     def live(self) -> bool:
-        """Whether changes go on into the topic."""
+        """Whether changes are published."""
         return self.gap_ms is None
 
 
@@ -95,7 +95,7 @@ class Table:
 
     @property
     def guest_mask(self) -> int:
-        """What callers without a key may do: what everybody may."""
+        """Callers without a key have no rights of their own."""
         return self.public_mask
 
     @property
@@ -135,15 +135,19 @@ def encode_table(table: Table) -> bytes:
     record["version"] = FORMAT_VERSION
     record["schema"] = encode_schema(table.schema)
     record["state"] = table.state.name
-    record["app_acl"] = {name: [one.name for one in all_] for name, all_ in table.app_acl.items()}
-    record["team_acl"] = {name: [one.name for one in all_] for name, all_ in table.team_acl.items()}
+    record["app_acl"] = {
+        name: [right.name for right in rights] for name, rights in table.app_acl.items()
+    }
+    record["team_acl"] = {
+        name: [right.name for right in rights] for name, rights in table.team_acl.items()
+    }
     record["streams"] = {topic: state._asdict() for topic, state in table.streams.items()}
     record["when_full"] = table.when_full.value
     return json.dumps(record, separators=(",", ":"), sort_keys=True).encode()
 
 
 def decode_table(value: bytes) -> Table:
-    """Read a record. Raises: NewerFormat; CorruptLog for anything that is no table record."""
+    """Read a record. Raises: NewerFormat; CorruptLog if it is not a table record."""
     try:
         record = json.loads(value)
         version = record["version"]
@@ -155,8 +159,10 @@ def decode_table(value: bytes) -> Table:
             **plain,
             schema=decode_schema(record["schema"]),
             state=TableState[record["state"]],
-            app_acl={who: tuple(AppRight[one] for one in names) for who, names in apps.items()},
-            team_acl={who: tuple(TeamRight[one] for one in names) for who, names in teams.items()},
+            app_acl={who: tuple(AppRight[name] for name in may) for who, may in apps.items()},
+            team_acl={
+                who: tuple(TeamRight[name] for name in names) for who, names in teams.items()
+            },
             streams={topic: StreamState(**state) for topic, state in record["streams"].items()},
             when_full=WhenFull(record["when_full"]),
         )
@@ -165,8 +171,8 @@ def decode_table(value: bytes) -> Table:
 
 
 def stopped_stream(table: Table, topic: str, stream_id: int, gap_ms: int, error: str = "") -> Table:
-    """The table after one of its streams stopped. Of one that had stopped older changes may be
-    missing than was known; another one stays."""
+    """The table after one of its streams stopped. For one that had already stopped, the gap may
+    move to an older change; a newer enabling is not touched."""
     state = table.streams.get(topic)
     if state is None or state.id != stream_id:
         return table

@@ -13,7 +13,7 @@ from opentalos.model.names import check_name
 from opentalos.model.table import TableState
 from opentalos.ports.meta_store import MetaStore
 
-TABLES = "tables"  # where their records lie
+TABLES = "tables"  # folder of the records
 Listener = Callable[[Table | None, Table | None], None]  # (old, new), each None when absent
 
 
@@ -64,16 +64,16 @@ class TableCatalog:
                 return owners[owner]
         return None
 
-    async def look(self, caller: Principal, name: str) -> Table:
-        """``find``, past all copies, after it found nothing.
+    async def read(self, caller: Principal, name: str) -> Table:
+        """``find`` from the MetaStore, after memory had no such table.
 
-        Raises: TableNotExist, InvalidName; Unavailable: it is not known.
+        Raises: TableNotExist, InvalidName; Unavailable: unknown.
         """
         owner, slash, plain = name.rpartition("/")
         check_name(plain, "table name")
         owners = (owner,) if slash else tuple(dict.fromkeys((caller.owner_id, caller.id)))
         if slash or not caller.anonymous:
-            await self.unseen.look([(one, plain, None) for one in owners])
+            await self.unseen.look([(owner, plain, None) for owner in owners])
         found = self.find(caller, name)
         if found is None:
             raise table_not_exist(name)
@@ -92,16 +92,16 @@ class TableCatalog:
         return self._records.get(table_path(owner, name))
 
     async def refresh(self, owner: str, name: str) -> Table | None:
-        """``record``, past all copies. Raises: Unavailable."""
+        """``record`` from the MetaStore. Raises: Unavailable."""
         await self._records.refresh(table_path(owner, name))
         return self.record(owner, name)
 
     async def create(self, table: Table) -> None:
-        """Store a new table. Raises: AlreadyExists: look at ``record`` for what is there."""
+        """Store a new table. Raises: AlreadyExists: ``record`` has the existing one."""
         await self._records.create(table_path(table.owner, table.name), table)
 
     async def change(self, table: Table, change: Callable[[Table], Table]) -> Table:
-        """Change this very table, not one that was recreated under its name.
+        """Change this table, but not one that was created again under its name.
 
         Raises: TableNotExist, and whatever ``change`` raises.
         """
@@ -148,5 +148,5 @@ class TableCatalog:
 
 
 def table_path(owner: str, name: str) -> str:
-    """Where a table's record lies."""
+    """Path of a table's record."""
     return record_path(TABLES, owner, name)

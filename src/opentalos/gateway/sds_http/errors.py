@@ -1,8 +1,8 @@
-"""The one table from error to SDS error code.
+"""The table from error to SDS error code.
 
 Source: docs/protocol/sds.md#http. Clients repeat SERVICE_UNAVAILABLE, THROUGHPUT_EXCEED and
-REQUEST_TIMEOUT by themselves, so these are only said of what was not done; INTERNAL_ERROR they
-repeat only when told to, so it is said where the outcome is unknown.
+REQUEST_TIMEOUT by themselves, so these codes are only used for calls that were not done;
+INTERNAL_ERROR they repeat only if configured to, so it is used where the outcome is unknown.
 """
 
 from typing import Final
@@ -63,7 +63,7 @@ CODES: Final[dict[type[TalosError], ErrorCode]] = {
     errors.RecoveryStuck: ErrorCode.SERVICE_UNAVAILABLE,
     errors.Fenced: ErrorCode.INTERNAL_ERROR,
     errors.WriterDead: ErrorCode.INTERNAL_ERROR,
-    # Branches, for leaves that only other packages know.
+    # Base classes, for leaves of other packages.
     errors.RequestError: ErrorCode.BAD_REQUEST,
     errors.Unavailable: ErrorCode.SERVICE_UNAVAILABLE,
     errors.OutcomeUnknown: ErrorCode.INTERNAL_ERROR,

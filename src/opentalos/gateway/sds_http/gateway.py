@@ -1,6 +1,6 @@
 """SDS calls from HTTP requests: authenticated, decoded, handed to the broker, answered.
 
-Any server answers any call: where a mutation belongs to another one, the broker passes it on.
+Any server answers any call: the broker passes a mutation on to the server that owns its shard.
 """
 
 from collections import Counter
@@ -75,7 +75,7 @@ class SdsGateway:
         }
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait for the calls under way, then end those that hang: nobody waits for them."""
+        """Wait for the calls under way, then cancel those whose clients no longer wait."""
         await self._tasks.drain(timeout_s)
 
     def _serve(self, service: ServiceSpec, exchange: Exchange) -> None:
@@ -103,7 +103,7 @@ class SdsGateway:
         self._call(exchange, caller, service, read)
 
     def _put(self, exchange: Exchange, caller: Principal, read: tuple[Call, CallForm]) -> bool:
-        """A put by callbacks alone; False: it needs a task, and nothing was done."""
+        """A put without a task, by callbacks; False: nothing was done, and it needs a task."""
         call, form = read
         request = call.arguments[0]
 
@@ -138,7 +138,7 @@ class SdsGateway:
         self._start(exchange, caller, service, read)
 
     def _note(self, exchange: Exchange, service: ServiceSpec, rpc: str) -> None:
-        """A call has come: count it, time it, and give it as long as its client waits."""
+        """Count a call, time it, and bound it by the time that its client waits."""
         self.calls[rpc] += 1
         if rpc in _READ_CALLS:
             exchange.timed = self.read_s

@@ -1,7 +1,7 @@
-"""SDS calls while the server starts: not done, in the form that each client repeats by itself.
+"""SDS calls while the server starts: not done, in the form that makes each client retry.
 
-The clients of the JSON header look at the HTTP status alone and repeat 500 after a second; all
-others repeat the code SERVICE_UNAVAILABLE. Nobody can be authenticated yet, so nothing is told.
+Clients of the JSON header check only the HTTP status and retry 500 after a second; all others retry
+the code SERVICE_UNAVAILABLE. Callers cannot be authenticated yet, so the reply gives no details.
 Source: docs/protocol/sds.md#http, docs/protocol/clients.md#sds-clients.
 """
 

@@ -1,4 +1,4 @@
-"""What a stream's message says of a change: one struct in the compact protocol.
+"""A change as the message of a stream: one struct in the compact protocol.
 
 Source: docs/protocol/sds.md#streams.
 """
@@ -50,11 +50,11 @@ def encode_change(
 ) -> bytes:
     """The bytes of a message. Written field by field, since every put on a table pays for it.
 
-    Args: attributes: the columns beside the key that the stream tells; None: all.
+    Args: attributes: the columns beside the key that the stream has; None: all.
     """
-    told = _told(view, change, attributes)
+    shown = _shown(view, change, attributes)
     out = bytearray(_RECORD)
-    write_columns(out, {**change.key, **told} if told else change.key)
+    write_columns(out, {**change.key, **shown} if shown else change.key)
     if view is StreamView.MUTATE_LOG:
         out += _KINDS[change.kind]
     if view is not StreamView.KEYS_ONLY:
@@ -75,7 +75,7 @@ def encode_change(
     return bytes(out)
 
 
-def _told(view: StreamView, change: Change, attributes: frozenset[str] | None) -> Columns:
+def _shown(view: StreamView, change: Change, attributes: frozenset[str] | None) -> Columns:
     if view is StreamView.MUTATE_LOG:
         return _chosen(change.columns, attributes)
     return _chosen(change.image, attributes) if view is StreamView.RECORD_IMAGE else NOTHING
@@ -90,10 +90,10 @@ def _chosen(columns: Columns, attributes: frozenset[str] | None) -> Columns:
 def decode_change(
     view: StreamView, payload: bytes, key_columns: Collection[str], sequence: int = 0
 ) -> tuple[str, Change]:
-    """The table's name and the change that a message tells.
+    """Decode a message: the table's name and the change.
 
     Args:    sequence: of the row's changes, which the message's own bytes do not have.
-    Returns: a change with what its view tells; its kind is PUT or DELETE where that is not told.
+    Returns: the part of the change that the view has; its kind is PUT or DELETE if it has none.
     Raises:  ThriftError: not such a struct, or a key column or another needed part is missing.
              ValidationFailed: a value does not fit its type.
     """

@@ -30,7 +30,7 @@ def _within(name: str, bits: int) -> Callable[[Any], Any]:
 
     def check(value: int) -> int:
         if not -limit <= value < limit:
-            raise ValidationFailed(f"{value} is no {name}")
+            raise ValidationFailed(f"{value} does not fit {name}")
         return value
 
     return check
@@ -41,7 +41,7 @@ def to_single(value: float) -> float:
     try:
         kept: float = _single.unpack(_single.pack(value))[0]
     except OverflowError:
-        raise ValidationFailed(f"{value} is no FLOAT") from None
+        raise ValidationFailed(f"{value} does not fit FLOAT") from None
     return kept
 
 
@@ -110,7 +110,7 @@ def from_struct(datum: sds.Datum) -> Datum:
         raise ValidationFailed(f"a value has no known type: {datum.type}")
     found = _branches(datum.value) if datum.value is not None else ()
     if found.count(None) != _UNSET:
-        raise ValidationFailed("a value has not exactly one branch of its union set")
+        raise ValidationFailed("a value must have exactly one branch of its union")
     value = found[branch.place]
     if value is None:
         if datum.value.nullValue is None:  # type: ignore[union-attr]  # found has a branch

@@ -1,7 +1,7 @@
-"""The calls that SDS clients make most, put and get in the binary protocol, read at once.
+"""Fast decoding of the most frequent SDS calls: put and get in the binary protocol.
 
-The bytes up to a value name its type and its branch of the union, so a value is one look into a
-table and one read. Whatever is not of that plain form is left to the generic codec, errors too.
+The bytes up to a value name its type and its branch of the union, so a value is one table
+look-up and one read. Every other form, and every error, is left to the generic codec.
 """
 
 import struct
@@ -73,7 +73,7 @@ _READERS: Final[Mapping[DataType, _Read]] = {
 
 def _before(type_: DataType) -> bytes:
     """Everything of a Datum up to its value."""
-    (field,) = (one for one in sds.Value.SPEC.fields if one.name == branch_of(type_))
+    (field,) = (field for field in sds.Value.SPEC.fields if field.name == branch_of(type_))
     kind = bytes((TType.I32, 0, 1)) + _i32.pack(type_)
     return kind + bytes((TType.STRUCT, 0, 2, field.type.ttype, 0, field.id))
 

@@ -33,9 +33,9 @@ def parse_header(value: bytes) -> HttpAuthorizationHeader:
     try:
         header: HttpAuthorizationHeader = codec.read_struct(cursor, HttpAuthorizationHeader.SPEC)
     except (ThriftError, IndexError, struct.error):
-        raise InvalidCredential("the Authorization header is no readable struct") from None
+        raise InvalidCredential("the Authorization header is not a readable struct") from None
     if cursor.position != len(value):
-        raise InvalidCredential("the Authorization header is more than one struct")
+        raise InvalidCredential("the Authorization header has more than one struct")
     if header.version != _VERSION:
         raise InvalidCredential(f"the Authorization header is not of version {_VERSION}")
     return header

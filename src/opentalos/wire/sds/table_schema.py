@@ -1,6 +1,6 @@
 """What a structured table is, as its structs on the wire and as the model's values.
 
-What the protocol has and tables do not (global indexes, transactions) is not looked at here.
+Parts of the protocol that tables do not have (global indexes, transactions) are ignored here.
 Source: docs/protocol/sds.md#data-model.
 """
 
@@ -36,8 +36,8 @@ def spec_to(spec: TableSpec) -> sds.TableSpec:
         description=spec.description or None,
         throughput=throughput,
         quota=None if spec.quota_bytes is None else sds.TableQuota(size=spec.quota_bytes),
-        appAcl={who: [sds.CannedAcl(one) for one in may] for who, may in spec.app_acl.items()},
-        acl={who: [sds.Permission(one) for one in may] for who, may in spec.team_acl.items()},
+        appAcl={who: [sds.CannedAcl(right) for right in may] for who, may in spec.app_acl.items()},
+        acl={who: [sds.Permission(right) for right in may] for who, may in spec.team_acl.items()},
     )
     return sds.TableSpec(schema=schema_to(spec.schema), metadata=metadata)
 
@@ -68,11 +68,11 @@ def schema_to(schema: TableSchema) -> sds.TableSchema:
         version=schema.version,
         entityGroup=group,
         primaryIndex=_parts_to(schema.primary),
-        secondaryIndexes={name: _index_to(one) for name, one in schema.indexes.items()},
-        attributes={name: sds.DataType(one) for name, one in schema.attributes.items()},
+        secondaryIndexes={name: _index_to(index) for name, index in schema.indexes.items()},
+        attributes={name: sds.DataType(kind) for name, kind in schema.attributes.items()},
         ttl=schema.ttl_s,
         preSplits=schema.shards,
-        streams={topic: _stream_to(one) for topic, one in schema.streams.items()},
+        streams={topic: _stream_to(spec) for topic, spec in schema.streams.items()},
     )
 
 
@@ -85,8 +85,8 @@ def schema_from(struct: sds.TableSchema) -> TableSchema:
         group=() if group is None else _parts_from(group.attributes),
         hashed=group is not None and group.enableHash,
         attributes=attributes,
-        indexes={n: _index_from(one) for n, one in (struct.secondaryIndexes or {}).items()},
-        streams={topic: _stream_from(one) for topic, one in (struct.streams or {}).items()},
+        indexes={n: _index_from(index) for n, index in (struct.secondaryIndexes or {}).items()},
+        streams={topic: _stream_from(spec) for topic, spec in (struct.streams or {}).items()},
         ttl_s=struct.ttl,
         shards=struct.preSplits,
         version=struct.version or 0,
@@ -94,15 +94,15 @@ def schema_from(struct: sds.TableSchema) -> TableSchema:
 
 
 def _parts_to(parts: Sequence[KeyPart]) -> list[sds.KeySpec]:
-    return [sds.KeySpec(attribute=one.attribute, asc=one.ascending) for one in parts]
+    return [sds.KeySpec(attribute=part.attribute, asc=part.ascending) for part in parts]
 
 
 def _parts_from(parts: Sequence[sds.KeySpec] | None) -> tuple[KeyPart, ...]:
     found = []
-    for one in parts or ():
-        if not one.attribute:
+    for part in parts or ():
+        if not part.attribute:
             raise ValidationFailed("a part of a key names no column")
-        found.append(KeyPart(one.attribute, one.asc))
+        found.append(KeyPart(part.attribute, part.asc))
     return tuple(found)
 
 
@@ -139,7 +139,7 @@ def _stream_from(struct: sds.StreamSpec) -> StreamSpec:
 
 
 def _rights(kind: Any, given: Mapping[str, Sequence[int]] | None) -> dict[str, tuple[Any, ...]]:
-    return {who: tuple(_one_of(kind, one) for one in may) for who, may in (given or {}).items()}
+    return {who: tuple(_one_of(kind, right) for right in may) for who, may in (given or {}).items()}
 
 
 def _one_of(kind: Any, value: int) -> Any:

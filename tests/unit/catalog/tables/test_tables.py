@@ -86,12 +86,12 @@ async def test_what_another_server_made_is_found_when_it_is_looked_for() -> None
     async with catalogs(2) as (one, two):
         await one.create(table("alice"))
         await one.create(table("bob"))
-        assert (await two.look(ALICE, "people")).owner == "alice"
-        assert (await two.look(ALICE, "bob/people")).owner == "bob"
+        assert (await two.read(ALICE, "people")).owner == "alice"
+        assert (await two.read(ALICE, "bob/people")).owner == "bob"
         with pytest.raises(TableNotExist, match="table nothing does not exist"):
-            await two.look(ALICE, "nothing")
+            await two.read(ALICE, "nothing")
         with pytest.raises(InvalidName):
-            await two.look(ALICE, "no name")
+            await two.read(ALICE, "no name")
         changed = await one.change(table("alice"), lambda now: replace(now, description="new"))
         assert await two.refresh("alice", "people") == changed
         assert two.by_uuid(changed.uuid) == changed

@@ -104,7 +104,7 @@ def test_a_datum_without_a_value_is_refused() -> None:
 
 
 def test_an_error_names_its_column() -> None:
-    with pytest.raises(ValidationFailed, match="column 'age': 300 is no INT8"):
+    with pytest.raises(ValidationFailed, match="column 'age': 300 does not fit INT8"):
         columns_from({"age": made(DataType.INT8, int8Value=300)})
 
 

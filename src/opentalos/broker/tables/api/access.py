@@ -1,4 +1,8 @@
-"""What every call on a table begins with: look the table up, decide, hold it to its rate."""
+"""How every call on a table begins: find the table, authorize the caller, apply the table's rate.
+
+The use cases of ``service.py``, ``scan.py`` and ``admin.py`` share one ``TableAccess``. It makes
+the access decision of tables (I8) and knows when a table's rows are gone.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,7 +33,7 @@ from opentalos.sds.mutation import Applied
 from opentalos.sds.quota_units import Units
 
 T = TypeVar("T")
-HELD_MAX = 10_000  # calls that wait for rate at once, whole server; more are refused
+HELD_MAX = 10_000  # calls that are throttled at once, whole server; more are rejected
 
 
 class TableWriter(Protocol):
@@ -57,13 +61,13 @@ class TableAccess:
         self._held = 0
 
     async def find(self, caller: Principal, right: TableRight, name: str) -> Table:
-        """The table, if the caller may do this; one that is not known here is looked for once.
+        """The table, if the caller may do this; an unknown one is read from the MetaStore once.
 
         Raises: TableNotExist, PermissionDenied, InvalidName, Unavailable.
         """
         table = self.tables.find(caller, name)
         if table is None:
-            table = await self._look(caller, name)
+            table = await self._read(caller, name)
         try:
             self._context.authorizer.authorize(caller, right, table)
         except TableNotExist:
@@ -84,7 +88,7 @@ class TableAccess:
     async def checked(
         self, caller: Principal, right: TableRight, name: str, check: Callable[[Table], T]
     ) -> tuple[Table, T]:
-        """``enabled``, and what ``check`` says of a request by the table's schema.
+        """``enabled``, and the result of ``check`` with the table's schema.
 
         Raises: what ``check`` raises, if the schema is the newest.
         """
@@ -98,13 +102,13 @@ class TableAccess:
         return table, check(table)
 
     async def is_newer(self, table: Table) -> bool:
-        """Whether another server has just changed the table; never here if this one is alone."""
+        """Whether another server has just changed the table; never for a single server."""
         if self._context.peers is None:
             return False
         return await self.tables.unseen.look([(table.owner, table.name, table)])
 
     async def admit(self, table: Table, units: Units) -> None:
-        """Hold a call to its table's rate. Raises: ThrottleRejected: nothing charged."""
+        """Throttle a call to its table's rate. Raises: ThrottleRejected: nothing charged."""
         hold_max_s = self._context.config.sds.throttle_max_s if self._held < HELD_MAX else 0.0
         hold_s = self.rates.admit(table, units.reads, units.writes, hold_max_s)
         if hold_s:
@@ -115,7 +119,7 @@ class TableAccess:
                 self._held -= 1
 
     def admit_at_once(self, table: Table, units: Units) -> ThrottleRejected | None:
-        """Charge a call that is not to wait; the error if it would have to."""
+        """Charge a call that must not wait; return the error if it would have to."""
         try:
             self.rates.admit(table, units.reads, units.writes, 0.0)
         except ThrottleRejected as error:
@@ -123,14 +127,14 @@ class TableAccess:
         return None
 
     async def make_room(self, table: Table) -> None:
-        """Make the tables of the row store that a new table lies in. Raises: Unavailable."""
+        """Create the row tables of a new table. Raises: Unavailable."""
         for name in row_tables(table):
             await self.rows.open_table(name, splits=splits(table.schema))
 
     async def read(self, table: Table, action: Callable[[], Awaitable[T]]) -> T:
         """Read rows; of a table that was dropped meanwhile there are none.
 
-        Raises: TableNotExist; StoreUnavailable: another one has its name now; what ``action``
+        Raises: TableNotExist; StoreUnavailable: another table has its name now; what ``action``
             raises.
         """
         try:
@@ -139,22 +143,22 @@ class TableAccess:
             raise await self.gone(table) from None
 
     async def gone(self, table: Table) -> TalosError:
-        """What to tell a caller whose table has no rows any more. Raises: Unavailable."""
+        """The error for a caller whose table has no rows. Raises: Unavailable."""
         found = await self.tables.refresh(table.owner, table.name)
         if found is None or found.state is TableState.DELETING:
             return table_not_exist(table.name)
         if found.uuid == table.uuid:  # restored from a backup that began before it was made
             await self.make_room(found)
-            return StoreUnavailable(f"rows of table {table.name} were not there: ask again")
-        return StoreUnavailable(f"table {table.name} was dropped and made anew: ask again")
+            return StoreUnavailable(f"rows of table {table.name} were missing; retry")
+        return StoreUnavailable(f"table {table.name} was dropped and created again; retry")
 
-    async def _look(self, caller: Principal, name: str) -> Table:
+    async def _read(self, caller: Principal, name: str) -> Table:
         if self._context.peers is None:
             check_name(name.rpartition("/")[2], "table name")
             raise table_not_exist(name)
-        return await self.tables.look(caller, name)
+        return await self.tables.read(caller, name)
 
 
 def row_tables(table: Table) -> Sequence[str]:
-    """Every table of the row store that the table lies in."""
+    """Every row table of a table: its records and its indexes."""
     return (rows_of(table), *(entries_of(table, index) for index in table.schema.indexes))

@@ -75,7 +75,7 @@ class TableAdminService:
         uuid = clock.token(UUID_BYTES).hex()
         table = new_table(spec, (owner, plain), uuid, clock.wall_ms(), context.config.sds)
         table = await self._streams.enabled(caller, table, clock.wall_ms())
-        await self._make_way(owner, plain)  # it may wait for storage: not while others queue
+        await self._make_way(owner, plain)  # it may wait for storage, so others do not queue for it
         try:
             await self._store(table)
         except AlreadyExists:  # this server did not know of it
@@ -95,8 +95,8 @@ class TableAdminService:
         Raises: TableNotExist, TableNotEnabled: it is being created; ValidationFailed: also a quota
             below what is stored; NotSupported: keys, shards, new indexes, and what streams,
             indexes or keys name do not change; VersionConflict; as ``create``.
-            OutcomeUnknown: stored, but not everybody may know; the same call without a version
-            again makes sure.
+            OutcomeUnknown: stored, but some server may not work by it yet; repeat the call without
+            a version to make sure.
         """
         table = await self._fresh(caller, TableRight.ALTER, name)
         limits = self._context.config.sds
@@ -122,7 +122,7 @@ class TableAdminService:
         return changed
 
     async def drop(self, caller: Principal, name: str) -> None:
-        """Drop a table and its rows, enabled or not; it is unknown to everybody from then on.
+        """Drop a table and its rows, enabled or not; no caller can find it from then on.
 
         Its rows are removed at once if storage allows, else later, even after a restart.
         """
@@ -138,8 +138,8 @@ class TableAdminService:
         return await self._set_state(caller, name, TableState.DISABLED, TableState.ENABLED)
 
     async def disable(self, caller: Principal, name: str) -> Table:
-        """Refuse writes from when it returns, and reads too once each server has heard of it,
-        which takes less than a second; a disabled table is no error.
+        """Reject writes from when it returns, and reads once each server knows, within a second;
+        a disabled table is no error.
 
         Raises: TableNotEnabled: another change of its state is under way.
         """
@@ -155,7 +155,7 @@ class TableAdminService:
         return await find(caller, TableRight.DESCRIBE, name)
 
     async def state(self, caller: Principal, name: str) -> TableState:
-        """The state of its life."""
+        """The table's state."""
         return (await self.describe(caller, name)).state
 
     def list(self, caller: Principal, *, visible: bool = False) -> Sequence[Table]:
@@ -165,17 +165,19 @@ class TableAdminService:
         """
         tables = self._access.tables.all()
         if caller.admin and not visible:
-            mine = [one for one in tables if one.owner in (caller.id, caller.organisation)]
+            mine = [table for table in tables if table.owner in (caller.id, caller.organisation)]
         else:
-            mine = [one for one in tables if permissions_of(caller, one) & TableRight.DESCRIBE]
+            mine = [
+                table for table in tables if permissions_of(caller, table) & TableRight.DESCRIBE
+            ]
         return sorted(mine, key=lambda table: (table.name, table.owner))
 
     async def size(self, caller: Principal, name: str) -> Size:
-        """Rows and bytes, estimated; of a table that is not hashed, at least so many."""
+        """Estimated rows and bytes; of a table that is not hashed, a lower bound."""
         return await self._stats.size(await self.describe(caller, name))
 
     async def used_bytes(self, table: Table) -> int | None:
-        """What counts against its quota; None: it has none, or nobody knows now."""
+        """What counts against its quota; None: it has none, or it is unknown now."""
         try:
             return await self._access.tables.spaces.used(table)
         except Unavailable:
@@ -243,7 +245,7 @@ class TableAdminService:
         """Raises: QuotaExceeded; AlreadyExists: live or being dropped, and known by now."""
         async with self._counting:
             tables, limits = self._access.tables, self._context.config.sds
-            owned = sum(one.owner == table.owner for one in tables.all())
+            owned = sum(other.owner == table.owner for other in tables.all())
             total = len(tables.all())
             if total >= limits.tables_max:
                 raise QuotaExceeded(

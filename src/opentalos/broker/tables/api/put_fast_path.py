@@ -1,9 +1,10 @@
-"""PutFastPath: puts that wait for nothing but their shard's group.
+"""PutFastPath: plain puts that only have to wait for their shard's group.
 
 Source: docs/internals/hot-path.md#rule-4.
 
-A task, its futures and the coroutines between cost a third of a put. What is not of the plain kind
-is left to ``TableService.write``: so each rule and each error stays in one place.
+The SDS gateway calls it first: a task, its futures and the coroutines in between cost a third of a
+put. Every other call, and every rejection, is left to ``TableService.write``, so each rule and each
+error text is in one place.
 """
 
 from collections.abc import Callable
@@ -28,15 +29,18 @@ from opentalos.model.table import TableState
 from opentalos.sds.mutation import check, split_record
 from opentalos.sds.quota_units import of_mutation
 
-# Answered once, later. None: not done, and it needs the ordinary way.
+# Called once, later. None: not done; the caller has to use ``TableService.write``.
 PutAnswer = Callable[[Written | TalosError | None], None]
 _WRITE = int(TableRight.WRITE)
-_ANOTHER_WAY = (NotFound, PartitionNotServing, StoreUnavailable)
+_NEEDS_ROUTING = (NotFound, PartitionNotServing, StoreUnavailable)
 
 
 class OwnShards(Protocol):
-    """The shards of this server. ``offer``: queue a mutation whose row key is ``key``; False: its
-    shard is not here or takes none now, or ``admit`` said no, and nothing was done."""
+    """The shards of this server.
+
+    ``offer`` queues a mutation whose row key is ``key``. False: nothing was done, since its shard
+    is not open here or accepts nothing, or ``admit`` returned False.
+    """
 
     def offer(
         self,
@@ -48,13 +52,13 @@ class OwnShards(Protocol):
 
 
 class PutFastPath:
-    """Decides as ``TableService.write`` does, but never waits and never says why not."""
+    """Decides like ``TableService.write``, but never waits and gives no reason for a rejection."""
 
     def __init__(self, context: BrokerContext, access: TableAccess, shards: OwnShards) -> None:
         self._limits, self._access, self._shards = context.config.sds, access, shards
 
     def put(self, caller: Principal, name: str, record: Columns, answer: PutAnswer) -> bool:
-        """Queue a put without a condition. False: it needs the ordinary way; nothing was done."""
+        """Queue a put without a condition. False: nothing was done; use ``TableService.write``."""
         access = self._access
         table = access.tables.find(caller, name)
         if table is None or table.state is not TableState.ENABLED:
@@ -72,11 +76,11 @@ class PutFastPath:
             table,
             keyed,
             lambda: access.rates.admit_now(table, units.reads, units.writes),
-            lambda outcome: answer(_told(outcome)),
+            lambda outcome: answer(_written(outcome)),
         )
 
 
-def _told(outcome: Outcome) -> Written | TalosError | None:
+def _written(outcome: Outcome) -> Written | TalosError | None:
     if isinstance(outcome, TalosError):
-        return None if isinstance(outcome, _ANOTHER_WAY) else outcome
+        return None if isinstance(outcome, _NEEDS_ROUTING) else outcome
     return Written(outcome.success, outcome.amounts)

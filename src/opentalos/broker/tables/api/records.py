@@ -1,4 +1,4 @@
-"""Records as callers ask for them."""
+"""Records in the form that callers ask for."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ def check_attributes(table: Table, attributes: Sequence[str]) -> None:
 
 
 def bytes_of(row: Row | None) -> int:
-    """What a row's key and cells come to; an absent one has none."""
+    """Bytes of a row's key and cells; 0 if it is absent."""
     if row is None:
         return 0
     return len(row.key) + sum(len(name) + len(cell) for name, cell in row.cells.items())

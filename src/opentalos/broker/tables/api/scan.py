@@ -1,4 +1,4 @@
-"""One page of a scan: what is looked at, returned, and charged is bounded."""
+"""One page of a scan, with bounds on the rows that are read, returned and charged."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ _THERE: Final = Condition(row_exists=True)
 
 
 class _Seen(NamedTuple):
-    """A row that a scan looked at. ``record``: None if there is no such record for readers."""
+    """A row that a scan read. ``record``: None if there is no such record for readers."""
 
     place: bytes  # its key in the row table that is scanned
     record: Columns | None
@@ -43,27 +43,27 @@ class _Seen(NamedTuple):
 
 @dataclass(slots=True)
 class _Page:
-    """A page in the making, over what remains of the range."""
+    """A page that is being filled, and what remains of the range."""
 
     start: bytes
     stop: bytes
     records: list[Columns] = field(default_factory=list)
     versions: list[RowVersion] = field(default_factory=list)
     size: int = 0
-    looked_at: int = 0
+    rows_read: int = 0
     charged: int = 1  # rows
     throttled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """A scan that was found in order."""
+    """A scan that passed its checks."""
 
     table: Table
     query: ScanQuery
     keeps: Callable[[Columns], bool]
     limit: int
-    units: Units  # of each row looked at
+    units: Units  # of each row read
 
     @property
     def rows(self) -> str:
@@ -110,7 +110,7 @@ class TableScan:
         if query.index and query.index not in table.schema.indexes:
             raise ValidationFailed(f"the table has no index {query.index}")
         if query.versions and (query.index or query.condition or query.action):
-            raise ValidationFailed("versions are told by scans of the key without condition")
+            raise ValidationFailed("versions need a scan by the key, without a condition")
         action, limit = query.action, min(query.limit, limits.scan_records_max)
         if action is not None and action.kind is not ScanActionKind.COUNT:
             limit = min(limit, limits.scan_writes_max)
@@ -122,7 +122,7 @@ class TableScan:
         return scan, *place
 
     async def _collect(self, scan: _Scan, page: _Page) -> bytes:
-        """Fill the page; return the key of the first row that was not looked at, empty: none."""
+        """Fill the page; return the key of the first row that was not read, empty: none."""
         while True:
             limit = self._chunk_rows(scan, page)
             rows = await self._chunk(scan, page, limit)
@@ -137,13 +137,13 @@ class TableScan:
                 return rest[0].key if rest else b""
 
     def _chunk_rows(self, scan: _Scan, page: _Page) -> int:
-        """One more than is wanted, if every row is: it tells where the next page begins."""
+        """How many rows to read: one more than wanted shows where the next page begins."""
         if scan.query.condition:
             return CHUNK_ROWS
         return min(CHUNK_ROWS, scan.limit - len(page.records) + 1)
 
     def _charge(self, scan: _Scan, page: _Page) -> float:
-        more = max(0, page.looked_at - page.charged)
+        more = max(0, page.rows_read - page.charged)
         page.charged += more
         return self._access.rates.charge_reads(scan.table, more * scan.units.reads)
 
@@ -153,23 +153,23 @@ class TableScan:
         return await rows.scan(scan.rows, page.start, page.stop, limit=limit, reverse=reverse)
 
     def _take(self, scan: _Scan, page: _Page, seen: Iterator[_Seen]) -> bytes:
-        """Take rows until the page is full; return the key of the first that was left."""
-        for one in seen:
+        """Take rows until the page is full; return the key of the first one that was left."""
+        for row in seen:
             if self._full(scan, page):
-                return one.place
-            page.looked_at += 1
-            if one.record is not None and scan.keeps(one.record):
-                page.records.append(one.record)
-                if one.version is not None:
-                    page.versions.append(one.version)
-                page.size += one.size
+                return row.place
+            page.rows_read += 1
+            if row.record is not None and scan.keeps(row.record):
+                page.records.append(row.record)
+                if row.version is not None:
+                    page.versions.append(row.version)
+                page.size += row.size
         return b""
 
     def _full(self, scan: _Scan, page: _Page) -> bool:
         limits = self._context.config.sds
         return (
             len(page.records) >= scan.limit
-            or page.looked_at >= limits.scan_rows_max
+            or page.rows_read >= limits.scan_rows_max
             or page.size >= limits.scan_bytes_max
         )
 
@@ -239,7 +239,7 @@ def _record(scan: _Scan, key: bytes, row: Row, now_ms: int) -> tuple[Columns | N
 
 
 def _version(scan: _Scan, row: Row) -> _Seen:
-    """Also an expired row has its columns: readers let it expire as of the changes after it."""
+    """Its columns, also if it is expired: followers expire it by the changes after it."""
     schema, stored = scan.table.schema, decode_row(row.cells)
     if not stored.timestamp_ms:
         return _Seen(row.key, None, 0)

@@ -48,7 +48,7 @@ class TableService:
 
     @property
     def rates(self) -> TableRateCounters:
-        """What tables took of their rates here."""
+        """Units charged to tables on this server."""
         return self._access.rates.counters
 
     async def get(
@@ -139,13 +139,13 @@ class TableService:
                 outcomes[number] = error
             else:
                 tables[number] = table
-        return tables, [one for one in found.values() if isinstance(one, Table)]
+        return tables, [table for table in found.values() if isinstance(table, Table)]
 
     async def _any_newer(
         self, tables: Iterable[Table], outcomes: Mapping[int, BatchOutcome]
     ) -> bool:
         """Whether items may have been refused by a schema that another server has altered."""
-        if not any(isinstance(one, ValidationFailed) for one in outcomes.values()):
+        if not any(isinstance(outcome, ValidationFailed) for outcome in outcomes.values()):
             return False
         known = {table.uuid: table for table in tables}
         return any([await self._access.is_newer(table) for table in known.values()])
@@ -166,11 +166,13 @@ class TableService:
         """Args: refused: takes the errors of single items; None: the whole batch is refused."""
         units = {number: _units(table, items[number]) for number in numbers}
         if refused is None:
-            reads = sum(one.reads for one in units.values())
-            await self._access.admit(table, Units(reads, sum(one.writes for one in units.values())))
+            reads = sum(item.reads for item in units.values())
+            await self._access.admit(
+                table, Units(reads, sum(item.writes for item in units.values()))
+            )
             return
-        for number, one in units.items():
-            error: ThrottleRejected | None = self._access.admit_at_once(table, one)
+        for number, item in units.items():
+            error: ThrottleRejected | None = self._access.admit_at_once(table, item)
             if error is not None:
                 refused[number] = error
 
@@ -182,7 +184,7 @@ class TableService:
         outcomes: dict[int, BatchOutcome],
     ) -> None:
         writes = [(number, items[number]) for number in numbers]
-        mine = [(number, one.mutation) for number, one in writes if isinstance(one, WriteItem)]
+        mine = [(number, item.mutation) for number, item in writes if isinstance(item, WriteItem)]
         if not mine:
             return
         results: Sequence[Written | TalosError]
@@ -198,10 +200,12 @@ class TableService:
         outcomes = await self._shards.apply(table, mutations)
         if any(isinstance(outcome, NotFound) for outcome in outcomes):
             gone = await self._access.gone(table)
-            outcomes = [gone if isinstance(one, NotFound) else one for one in outcomes]
+            outcomes = [gone if isinstance(outcome, NotFound) else outcome for outcome in outcomes]
         return [
-            one if isinstance(one, TalosError) else Written(one.success, one.amounts)
-            for one in outcomes
+            outcome
+            if isinstance(outcome, TalosError)
+            else Written(outcome.success, outcome.amounts)
+            for outcome in outcomes
         ]
 
     async def _read_items(
@@ -212,7 +216,7 @@ class TableService:
         outcomes: dict[int, BatchOutcome],
     ) -> None:
         reads = [(number, items[number]) for number in numbers]
-        mine = [(number, one) for number, one in reads if isinstance(one, ReadItem)]
+        mine = [(number, item) for number, item in reads if isinstance(item, ReadItem)]
         if not mine:
             return
         room = self._context.config.sds.batch_bytes_max

@@ -1,4 +1,4 @@
-"""What callers ask of tables and what they are told; values only."""
+"""Requests to tables and their results; values only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -134,8 +134,8 @@ class Split(NamedTuple):
 
 
 class Size(NamedTuple):
-    """An estimate: of the first rows of each shard, which are taken for the others' like."""
+    """An estimate from the first rows of each shard, assuming that the others are similar."""
 
     rows: int
     bytes: int
-    exact: bool  # every row was looked at
+    exact: bool  # every row was read

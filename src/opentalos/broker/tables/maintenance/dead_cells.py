@@ -1,7 +1,7 @@
 """Removes pending cells of streams that a table no longer has.
 
 While a table has a stream, the owners of its shards do this. After its last stream was disabled
-nobody else looks at what was not published then.
+only the sweep, which calls this, finds the cells that were not published then.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,6 +50,6 @@ def _dead(row: Row, table: Table) -> Sequence[bytes]:
         try:
             if stream_of(column) < table.next_stream_id:
                 found.append(column)
-        except CorruptLog:  # whoever looks at the row is to see it
+        except CorruptLog:  # the next reader of the row reports it
             continue
     return found

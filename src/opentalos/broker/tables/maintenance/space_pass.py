@@ -6,27 +6,27 @@ from dataclasses import dataclass
 from typing import Final
 
 from opentalos.broker.tables.api.values import Table
-from opentalos.catalog.tables.space import NEARLY_FULL, TELL_S, TableSpaces
+from opentalos.catalog.tables.space import NEARLY_FULL, PUBLISH_S, TableSpaces
 from opentalos.model.table import NEVER
 from opentalos.ports.row_store import Row
 from opentalos.sds.cell_format import StoredRow
 from opentalos.sds.key_format import key_of
 from opentalos.sds.record_size import record_bytes
 
-TOLD_S: Final = 2 * TELL_S  # after a pass every server has told what it wrote before its end
-SOON_S: Final = 60.0  # a table rests so long whose count is wanted
+PUBLISHED_S: Final = 2 * PUBLISH_S  # by then every server has published its writes
+SOON_S: Final = 60.0  # before the next pass over a table whose count is wanted
 
 
 @dataclass(slots=True)
 class _Pass:
     changed: int  # by the record, as the pass began
     bytes: int = 0
-    told_s: float = 0.0  # when it may count; 0: it goes on
+    countable_s: float = 0.0  # when its sum may be used; 0: the pass is under way
 
 
 class SpacePasses:
-    """Of one leader. A pass is kept until every server has told what it wrote during it, since
-    only then it is known how far the pass is sure."""
+    """Passes of one leader. A pass is kept until every server has published what it wrote during
+    the pass, since only then the bounds of its sum are known."""
 
     def __init__(self, spaces: TableSpaces) -> None:
         self._spaces = spaces
@@ -45,7 +45,7 @@ class SpacePasses:
             self._under_way[table.uuid] = _Pass(await self._spaces.changed(table.uuid))
 
     def add(self, table: Table, rows: Iterable[tuple[Row, StoredRow]], now_ms: int) -> None:
-        """Rows that the pass has seen."""
+        """Rows that the pass has read."""
         counted, schema = self._under_way.get(table.uuid), table.schema
         if counted is not None:
             for row, stored in rows:
@@ -53,10 +53,10 @@ class SpacePasses:
                 counted.bytes += record_bytes(schema, key, row.key, stored, now_ms)
 
     def end(self, table: Table) -> None:
-        """The pass has seen every row."""
+        """The pass has read every row."""
         counted = self._under_way.pop(table.uuid, None)
         if counted is not None:
-            counted.told_s = asyncio.get_running_loop().time() + TOLD_S
+            counted.countable_s = asyncio.get_running_loop().time() + PUBLISHED_S
             self._ended[table.uuid] = counted
             self._counted[table.uuid] = counted.bytes
 
@@ -64,14 +64,14 @@ class SpacePasses:
         """Correct the count of one table, if it is time. Raises: Unavailable, OutcomeUnknown."""
         now_s = asyncio.get_running_loop().time()
         for uuid, counted in self._ended.items():
-            if counted.told_s <= now_s:
+            if counted.countable_s <= now_s:
                 del self._ended[uuid]
                 await self._spaces.measured(uuid, counted.bytes, counted.changed)
                 return
 
     def pause_s(self, table: Table, usual_s: float) -> float:
-        """How long a table rests before its next pass: not at all if it got its quota meanwhile,
-        not for long if it is not counted, or nearly full and its rows may expire."""
+        """Pause before the next pass over a table: none if it got its quota meanwhile, short if it
+        is not counted yet, or nearly full and its rows may expire."""
         if table.quota_bytes is None:
             return usual_s
         if table.uuid not in self._counted:

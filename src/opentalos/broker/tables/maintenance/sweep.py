@@ -1,10 +1,10 @@
-"""Removes what nobody can read any more, long-expired records and old tombstones, and counts what
-tables with a quota hold.
+"""Removes expired records and old tombstones, and counts the space of tables with a quota.
 
-A removed row begins anew with sequence 1, and its time must not go back: so nothing goes before
-``tombstone_s`` after it could be read last, which is more than clocks of servers differ. A row
-whose changes are not in the streams yet stays. A row goes by compare-and-set; entries of indexes
-go after it, by the versions that they had before, so that none of a later write is touched.
+``upkeep.py`` runs it on the leader. A row that was removed and is written again starts with
+sequence 1, and its timestamp must not go back. So a row stays for ``tombstone_s`` after it could be
+read last, which is longer than clocks of servers differ. A row with unpublished changes stays too.
+A row is removed by compare-and-set. Its index entries are removed after it, by the versions that
+they had before, so no entry of a later write is touched.
 """
 
 import asyncio
@@ -37,17 +37,17 @@ class _Entry(NamedTuple):
 
 
 class TableSweep:
-    """One bounded step at a time, table after table; in a cluster only the leader's do anything."""
+    """One bounded step at a time, table after table; in a cluster only the leader does it."""
 
     def __init__(self, context: BrokerContext, access: TableAccess) -> None:
         self._context, self._access = context, access
         self._places: dict[str, bytes] = {}  # of passes under way, by table uuid
-        self._looked: dict[str, float] = {}  # when a step looked at it last, by table uuid
+        self._stepped_s: dict[str, float] = {}  # of the last step, by table uuid
         self._spaces = SpacePasses(access.tables.spaces)
         self.removed = 0  # rows, ever
 
     async def run_once(self) -> None:
-        """Look at some rows of one table. Raises: Unavailable, OutcomeUnknown: harmless."""
+        """Read some rows of one table. Raises: Unavailable, OutcomeUnknown: harmless."""
         if not self._context.ownership.leads():
             return
         await self._spaces.settle()
@@ -55,8 +55,8 @@ class TableSweep:
         if table is None:
             return
         limits = self._context.config.sds
-        place = self._places.pop(table.uuid, b"")  # an error begins the pass anew, after a rest
-        self._looked[table.uuid] = asyncio.get_running_loop().time()
+        place = self._places.pop(table.uuid, b"")  # after an error the pass starts again, later
+        self._stepped_s[table.uuid] = asyncio.get_running_loop().time()
         if not place:
             await self._spaces.begin(table)
         name, most = rows_of(table), limits.sweep_rows_max
@@ -66,7 +66,7 @@ class TableSweep:
         now_ms = self._context.clock.wall_ms()
         found = [(row, decode_row(row.cells)) for row in rows]
         self._spaces.add(table, found, now_ms)
-        await self._remove(table, [one for one in found if self._is_old(table, one[1], now_ms)])
+        await self._remove(table, [item for item in found if self._is_old(table, item[1], now_ms)])
         end = rows[-1].key + b"\x00" if len(rows) == most else b""
         await remove_dead_cells(self._access.rows, table, (place, end), most, self._token)
         if end:
@@ -75,10 +75,10 @@ class TableSweep:
             self._spaces.end(table)
 
     def _next_table(self) -> Table | None:
-        """One whose pass is under way, else one that has rested."""
+        """A table whose pass is under way, else one whose pause is over."""
         tables = self._access.tables
-        for gone in [uuid for uuid in self._looked if tables.by_uuid(uuid) is None]:
-            del self._looked[gone]
+        for gone in [uuid for uuid in self._stepped_s if tables.by_uuid(uuid) is None]:
+            del self._stepped_s[gone]
             self._places.pop(gone, None)
             self._spaces.forget(gone)
         for uuid in self._places:
@@ -91,7 +91,7 @@ class TableSweep:
 
     def _has_rested(self, table: Table, now_s: float) -> bool:
         pause_s = self._spaces.pause_s(table, self._context.config.sds.sweep_pause_s)
-        return now_s >= self._looked.get(table.uuid, -math.inf) + pause_s
+        return now_s >= self._stepped_s.get(table.uuid, -math.inf) + pause_s
 
     def _is_old(self, table: Table, stored: StoredRow, now_ms: int) -> bool:
         unread_ms = stored.timestamp_ms

@@ -1,4 +1,4 @@
-"""What a table's rows look like from outside: how many there are, and where to split a scan."""
+"""Estimates of a table's size, and keys at which to split a scan."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,7 +12,7 @@ from opentalos.model.datum import Columns
 from opentalos.ports.row_store import Row
 from opentalos.sds.key_format import BUCKET_BYTES, BUCKETS, key_of, scan_range, splits
 
-SIZE_ROWS_MAX: Final = 10_000  # looked at for an estimate
+SIZE_ROWS_MAX: Final = 10_000  # read for an estimate
 SIZE_CHUNK_ROWS: Final = 256
 
 
@@ -39,7 +39,7 @@ class TableStats:
         return Size(round(rows / share), round(size / share), exact=False)
 
     async def splits(self, table: Table, start: Columns, stop: Columns) -> list[Split]:
-        """Cut at the first row of each shard, so that parts are told by whole keys."""
+        """Cut at the first row of each shard, so that parts have whole keys as bounds."""
         schema = table.schema
         low, high = scan_range(schema, start, stop)
         ends: list[Columns] = []
@@ -50,7 +50,7 @@ class TableStats:
             if place and place[0].key > low:
                 ends.append(key_of(schema, place[0].key))
         cuts = [start, *(key for number, key in enumerate(ends) if key not in ends[:number]), stop]
-        return [Split(one, other) for one, other in pairwise(cuts)]
+        return [Split(first, last) for first, last in pairwise(cuts)]
 
     async def _rows(self, table: Table, start: bytes, stop: bytes, limit: int) -> Sequence[Row]:
         name, rows = rows_of(table), self._access.rows

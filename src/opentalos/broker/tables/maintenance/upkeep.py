@@ -1,4 +1,8 @@
-"""Work on tables that goes on after a call or a crash: creations, drops, streams without topic."""
+"""Background work on tables: completes creations and drops, stops streams without a topic.
+
+Each server runs it; in a cluster only the leader changes anything. What a crash interrupted is
+completed by whichever server leads next.
+"""
 
 import asyncio
 import logging
@@ -23,16 +27,16 @@ from opentalos.ports.meta_store import MetaStore
 
 _LOG = logging.getLogger("opentalos.tables")
 UPKEEP_INTERVAL_S = 1.0
-REMOVE_WAIT_S = 2.0  # a caller waits so long for rows to go; below its own timeout
-REMOVALS_MAX = 8  # drops under way at once in the background
-UNFINISHED_S = 10.0  # a creation or disabling that is seen for longer is helped on
+REMOVE_WAIT_S = 2.0  # a caller waits this long for the rows to be removed; below its own timeout
+REMOVALS_MAX = 8  # concurrent drops in the background
+UNFINISHED_S = 10.0  # a creation or disabling that takes longer is completed by the leader
 
 
 class TableUpkeep:
-    """Loops of each server. In a cluster only the leader's do more than tell what was written.
+    """The loops of one server. Without leadership they only publish the space that it used.
 
-    A drop is a record in state DELETING, then the rows, then the end of the record. The server
-    that was asked for it completes it at once; a leader that does the same is harmless.
+    A drop is a record in state DELETING, then the rows, then the record's removal. The server
+    that got the request completes it at once; a leader that does the same is harmless.
     """
 
     def __init__(
@@ -42,11 +46,11 @@ class TableUpkeep:
         self.sweep = TableSweep(context, access)
         self.removing: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
-        # Since when, on the loop's clock, this leader has seen a table on its way to a state.
+        # Since when, on the loop's clock, this leader has seen a table in a transient state.
         self._unfinished: dict[tuple[str, TableState], float] = {}
 
     def start(self) -> None:
-        """Begin; what a crash cut short is completed first."""
+        """Start; what a crash interrupted is completed first."""
         sweep_s = self._context.config.sds.sweep_interval_s
         for name, step, pause_s in (
             ("table upkeep", self.run_once, UPKEEP_INTERVAL_S),
@@ -63,7 +67,7 @@ class TableUpkeep:
 
     async def run_once(self) -> None:
         """One pass."""
-        await self.access.tables.spaces.tell()
+        await self.access.tables.spaces.publish()
         if not self._context.ownership.leads():
             return
         tables = self.access.tables
@@ -79,12 +83,12 @@ class TableUpkeep:
                 if now_s - self._unfinished[step] >= UNFINISHED_S:
                     await self._finish(table)
             elif table.streams:
-                await self._look_at_topics(table)
+                await self._check_topics(table)
 
     async def finish_creation(self, table: Table) -> Table:
-        """Make its rows' place and enable it.
+        """Create its row tables and enable it.
 
-        Raises: OutcomeUnknown: it is there, and the leader goes on with it.
+        Raises: OutcomeUnknown: the record is stored, and the leader completes the creation.
         """
         try:
             await self.access.make_room(table)
@@ -95,9 +99,9 @@ class TableUpkeep:
             raise OutcomeUnknown(f"table {table.name} is being created: {error}") from error
 
     async def finish_disabling(self, table: Table) -> Table:
-        """Tell every owner of a shard, then call it disabled.
+        """Disable it once every owner of a shard works by it.
 
-        Raises: OutcomeUnknown: it is being disabled, and the leader goes on with it.
+        Raises: OutcomeUnknown: it is being disabled, and the leader completes it.
         """
         if table.state is not TableState.DISABLING:
             return table
@@ -112,13 +116,13 @@ class TableUpkeep:
         await asyncio.wait({self._remove_task(dead)}, timeout=REMOVE_WAIT_S)
 
     async def drop_entries(self, before: Table, after: Table) -> None:
-        """Drop the entries of indexes that a schema lost; an error is only logged, since the
-        place is found by nobody and costs nothing but room."""
+        """Drop the entries of indexes that a schema lost; an error is only logged, since
+        the entries are unreachable and cost only space."""
         for name in sorted(set(row_tables(before)) - set(row_tables(after))):
             try:
                 await self.access.rows.drop_table(name)
             except TalosError as error:
-                _LOG.warning("entries %s stay behind: %s", name, error)
+                _LOG.warning("could not drop the index entries %s: %s", name, error)
 
     async def _settle(self, table: Table, before: TableState, after: TableState) -> Table:
         def change(now: Table) -> Table:
@@ -133,9 +137,14 @@ class TableUpkeep:
             else:
                 await self.finish_disabling(table)
         except TalosError as error:
-            _LOG.warning("table %s stays %s: %s", table.resource, table.state.name, error)
+            _LOG.warning(
+                "could not complete the change of table %s, which stays %s: %s",
+                table.resource,
+                table.state.name,
+                error,
+            )
 
-    async def _look_at_topics(self, table: Table) -> None:
+    async def _check_topics(self, table: Table) -> None:
         """A stream whose topic was deleted stops: from then on changes are missing."""
         for name, state in table.streams.items():
             if not state.live:
@@ -164,20 +173,22 @@ class TableUpkeep:
 
     async def _remove(self, dead: Table) -> None:
         try:
-            await self._tell(dead)
+            await self._notify(dead)
             for name in row_tables(dead):
                 await self.access.rows.drop_table(name)
             await remove_records(self._meta, dead.uuid)
             await self.access.tables.spaces.remove(dead.uuid)
             await self.access.tables.remove(dead)
         except TalosError as error:
-            _LOG.warning("drop of table %s goes on later: %s", dead.resource, error)
+            _LOG.warning(
+                "could not complete the drop of table %s, will retry: %s", dead.resource, error
+            )
         finally:
             del self.removing[dead.uuid]
 
-    async def _tell(self, dead: Table) -> None:
-        """Owners stop writing before the rows go; one that cannot be reached is not waited for:
-        its writes fail when the rows are gone."""
+    async def _notify(self, dead: Table) -> None:
+        """Owners stop writing before the rows go; an unreachable one is not waited for: its
+        writes fail when the rows are gone."""
         self._shards.forget(dead.uuid)
         self.access.rates.forget(dead.uuid)
         try:
@@ -193,6 +204,6 @@ async def _repeat(step: Callable[[], Awaitable[None]], what: str, pause_s: float
         except TalosError as error:
             _LOG.warning("%s: %s", what, error)
         except Exception:
-            # Drops would stand still for ever without this loop.
-            _LOG.exception("%s failed, next try in %.1f s", what, pause_s)
+            # Without this loop drops would never complete.
+            _LOG.exception("%s failed, will retry in %.1f s", what, pause_s)
         await asyncio.sleep(pause_s)

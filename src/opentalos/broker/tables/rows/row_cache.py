@@ -1,12 +1,12 @@
-"""RowCache: rows that were read or written last, of all shards of this server."""
+"""RowCache: recently used rows of all shards of this server."""
 
 from collections import OrderedDict
 from typing import NamedTuple
 
 from opentalos.sds.cell_format import StoredRow
 
-CACHE_BYTES_MAX = 64 << 20  # of all shards; what is kept of a row besides its cells is estimated
-ROW_BYTES_MAX = 64 << 10  # a larger row is read anew each time
+CACHE_BYTES_MAX = 64 << 20  # of all shards; the overhead of a row is estimated
+ROW_BYTES_MAX = 64 << 10  # a larger row is read each time
 ROW_OVERHEAD_BYTES = 512
 
 
@@ -19,7 +19,7 @@ class CachedRow(NamedTuple):
 
 
 class RowCache:
-    """Rows by opening of a shard and key; the one not used for longest goes first.
+    """Least recently used rows go first; keyed by the opening of a shard and the row's key.
 
     Each opening has a number of its own, so rows of a former opening are never found again. A row
     that is here has no pending entry which its shard does not know.
@@ -45,7 +45,7 @@ class RowCache:
         return found
 
     def put(self, opening: int, key: bytes, row: CachedRow) -> None:
-        """Keep a row, instead of what was known of it."""
+        """Keep a row, replacing what was kept of it."""
         place = (opening, key)
         former = self._rows.pop(place, None)
         if former is not None:
@@ -59,7 +59,7 @@ class RowCache:
             self.bytes -= oldest.bytes + ROW_OVERHEAD_BYTES
 
     def forget(self, opening: int, key: bytes) -> None:
-        """What is known of a row may not be so any more."""
+        """Drop a row, which may have changed."""
         found = self._rows.pop((opening, key), None)
         if found is not None:
             self.bytes -= found.bytes + ROW_OVERHEAD_BYTES

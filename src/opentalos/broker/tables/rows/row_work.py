@@ -1,9 +1,13 @@
-"""RowWork: what a group of mutations comes to in one row, decided without a store."""
+"""RowWork: the mutations of one row in a group, and the one write that they become. Sans-io.
+
+``ShardWriter`` loads the row, lets ``decide`` apply the mutations, writes, and answers.
+"""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from opentalos.broker.tables.rows.row_cache import CachedRow
 from opentalos.broker.tables.stream.outbox import Entry
 from opentalos.broker.tables.stream.pending_format import Pending, encode_column, encode_pending
 from opentalos.catalog.tables.space import TableSpace
@@ -17,7 +21,7 @@ from opentalos.sds.record_size import record_bytes
 from opentalos.sds.stream_content import StreamContent, stream_contents
 from opentalos.wire.sds.change import encode_change
 
-VALUE_BYTES = 16  # of a value that is no text and no bytes
+VALUE_BYTES = 16  # estimate for a value that is neither text nor bytes
 Outcome = Applied | TalosError
 Answer = Callable[[Outcome], None]  # called once, on the loop
 
@@ -40,23 +44,26 @@ def waiting_of(mutation: Mutation, key: bytes, answer: Answer) -> Waiting:
         if isinstance(value, str | bytes):
             size += len(value)
         elif isinstance(value, tuple):
-            size += sum(len(one) if isinstance(one, str | bytes) else VALUE_BYTES for one in value)
+            size += sum(
+                len(element) if isinstance(element, str | bytes) else VALUE_BYTES
+                for element in value
+            )
         else:
             size += VALUE_BYTES
     return Waiting(mutation, key, size, answer)
 
 
 class StreamTarget(NamedTuple):
-    """A stream that hears of changes now, and what it tells."""
+    """An enabled stream, and what its messages contain."""
 
     state: StreamState
     content: StreamContent
 
 
 class TableView(NamedTuple):
-    """A table as the groups of a shard need it. ``streams``: those that go on, by id. ``space``:
-    None if it has no quota. ``gap_ms``: no change is older, so that those before a gap stay those
-    that were told (clocks may go back)."""
+    """A table as the groups of a shard need it. ``streams``: enabled ones, by id. ``space``: None
+    without a quota. ``gap_ms``: new changes are not older, also if clocks go back, so that no
+    change before a gap is missing."""
 
     table: Table
     targets: Sequence[StreamTarget]
@@ -66,7 +73,7 @@ class TableView(NamedTuple):
 
 
 def view_of(table: Table, space: TableSpace | None = None) -> TableView:
-    """What mutations of a table have to tell."""
+    """The view of a table's record."""
     targets = []
     for content in stream_contents(table.schema):
         state = table.streams.get(content.topic)
@@ -78,7 +85,11 @@ def view_of(table: Table, space: TableSpace | None = None) -> TableView:
 
 
 class RowWork:
-    """Mutations of one row, in their order, and one write for all of them."""
+    """Mutations of one row, in order, and one compare-and-set for all of them.
+
+    ``loaded``: ``before`` is the row as of ``version``. ``cached``: from memory, so it may be older
+    than another server's write, which the compare-and-set then detects.
+    """
 
     __slots__ = (
         "after", "answered", "before", "bytes", "cached", "cells", "entries", "key", "loaded",
@@ -98,6 +109,31 @@ class RowWork:
         self.pending: dict[bytes, bytes | None] = {}
         self.entries: list[Entry] = []
 
+    def load_cached(self, cached: CachedRow) -> None:
+        """The row as this server remembers it."""
+        self.version, self.before, self.bytes = cached
+        self.loaded = self.cached = True
+
+    def load(self, version: int, row: StoredRow, size: int) -> None:
+        """The row as it was read now. Args: size: of its cells, in bytes."""
+        self.version, self.before, self.bytes = version, row, size
+        self.loaded, self.cached = True, False
+
+    def forget(self) -> None:
+        """The row may have changed: it has to be loaded again."""
+        self.loaded = self.cached = False
+
+    def stored(self, version: int) -> CachedRow:
+        """The write succeeded; return the row as it is now."""
+        cells = sum(len(cell) for cell in self.cells.values() if cell is not None)
+        self.version, self.before = version, self.after
+        self.bytes += cells
+        return self.as_loaded()
+
+    def as_loaded(self) -> CachedRow:
+        """The row for the cache."""
+        return CachedRow(self.version, self.before, self.bytes)
+
     def decide(self, view: TableView, now_ms: int, record_bytes_max: int) -> None:
         """Apply the mutations to the row as it was loaded."""
         self._give_back()
@@ -116,18 +152,18 @@ class RowWork:
             self.cells.update(applied.cells)
             row = applied.row
             if applied.change is not None:
-                self._tell(view, applied.change)
+                self._add_messages(view, applied.change)
         self.after = row
 
     def answer(self) -> None:
-        """Tell each caller what came of its mutation, once."""
+        """Answer each caller with its mutation's outcome, once."""
         if self._is_answered():
             return
         for waiting, outcome in zip(self.waiting, self.outcomes, strict=True):
             settle(waiting, outcome)
 
     def refuse(self, error: TalosError) -> None:
-        """Tell every caller the same, unless it was told something before."""
+        """Answer every caller with this error, unless they were answered before."""
         if self._is_answered():
             return
         if not isinstance(error, OutcomeUnknown):
@@ -152,7 +188,7 @@ class RowWork:
             self.space.give_back(self.taken)
         self.taken = 0
 
-    def _tell(self, view: TableView, change: Change) -> None:
+    def _add_messages(self, view: TableView, change: Change) -> None:
         for state, (_, kind, attributes) in view.targets:
             message = encode_change(kind, view.table.name, change, attributes)
             column = encode_column(change.sequence, state.id)
@@ -169,4 +205,4 @@ def settle(waiting: Waiting, outcome: Outcome) -> None:
     try:
         waiting.answer(outcome)
     except Exception:
-        _log.exception("a caller could not be answered")
+        _log.exception("could not answer the caller of a mutation")

@@ -1,4 +1,10 @@
-"""ShardWriter: the groups of one shard, from the rows they read to the answers they give."""
+"""ShardWriter: writes the groups of one shard, from reading their rows to answering the callers.
+
+The shard's task calls ``commit`` with one group at a time. Each row is one compare-and-set that has
+its new cells and its pending messages, so a change is never stored without its message; an answer
+follows the write (I1). An unknown write is repeated with the same write id until its outcome is
+known or the deadline has passed (I7).
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,7 +13,7 @@ from typing import NamedTuple
 
 from opentalos.broker.tables.row_tables import rows_of
 from opentalos.broker.tables.rows.index_writes import IndexWrites, Item
-from opentalos.broker.tables.rows.row_cache import CachedRow, RowCache
+from opentalos.broker.tables.rows.row_cache import RowCache
 from opentalos.broker.tables.rows.row_work import RowWork, TableView, Waiting
 from opentalos.broker.tables.stream.outbox import Entry, Outbox
 from opentalos.model.errors import (
@@ -22,8 +28,8 @@ from opentalos.ports.row_store import ABSENT, FamilyName, Row, RowMutation, RowS
 from opentalos.sds.cell_format import decode_row
 from opentalos.sds.index_format import IndexChange, entry_changes
 
-ATTEMPTS_MAX = 8  # of rows that others keep overtaking
-REPEAT_S = 0.05  # before an unknown write is repeated; doubles
+ATTEMPTS_MAX = 8  # of rows that other servers keep changing
+REPEAT_S = 0.05  # before an unknown write is retried; doubles
 REPEAT_MAX_S = 0.5
 TOKEN_BYTES, WRITE_NUMBER_BYTES = 10, 6  # of a write's id
 LOADS_MAX = 8  # tries to read both families of a row as of one version
@@ -104,10 +110,10 @@ class ShardWriter:
     # --- reading --------------------------------------------------------------------------------
 
     async def _decided(self, works: Sequence[RowWork]) -> list[RowWork]:
-        """Works that have something to write; the others are answered.
+        """Apply the mutations; answer works that have nothing to write and return the others.
 
-        That nothing is to be written is told only of a row that was read now: what is remembered
-        may be older than another server's write, which a write would find out.
+        "Nothing to write" is decided only from a row that was read now: a cached row may be older
+        than another server's write, which only a compare-and-set would detect.
         """
         await self._load(works)
         now_ms = max(self._opening.now_ms(), self._view.gap_ms)
@@ -138,16 +144,15 @@ class ShardWriter:
             if found is None:
                 missing.append(work)
             else:
-                work.version, work.before, work.bytes = found
-                work.loaded = work.cached = True
+                work.load_cached(found)
         for _ in range(LOADS_MAX):
             if not missing:
                 return
             missing = await self._read(missing)
-        raise StoreUnavailable("rows change while they are read")
+        raise StoreUnavailable("rows change while they are read; retry")
 
     async def _read(self, works: Sequence[RowWork]) -> list[RowWork]:
-        """Read rows, with what others left pending in them; those to be read again."""
+        """Read rows with their pending cells; return those that have to be read again."""
         keys = [work.key for work in works]
         rows = await self._get(keys, FamilyName.DATA)
         pending: dict[bytes, Row | None] = {}
@@ -162,9 +167,7 @@ class ShardWriter:
                 again.append(work)
                 continue
             cells = row.cells if row else {}
-            work.version, work.before = version, decode_row(cells)
-            work.bytes = sum(map(len, cells.values()))
-            work.loaded, work.cached = True, False
+            work.load(version, decode_row(cells), sum(map(len, cells.values())))
             self._take_found(other)
             self._keep(work)
         return again
@@ -178,17 +181,16 @@ class ShardWriter:
             raise StoreUnavailable("the row store does not answer") from error
 
     def _take_found(self, row: Row | None) -> None:
-        """Entries of another owner go out before anything that is written after them."""
+        """Entries of a former owner are published before anything that is written after them."""
         if row is not None and self._outbox is not None:
             self._opening.publish(self._outbox.add_found(row.key, row.cells))
 
     def _keep(self, work: RowWork) -> None:
-        cached = CachedRow(work.version, work.before, work.bytes)
-        self._stores.cache.put(self._number, work.key, cached)
+        self._stores.cache.put(self._number, work.key, work.as_loaded())
 
     def _forget(self, work: RowWork) -> None:
         self._stores.cache.forget(self._number, work.key)
-        work.loaded = work.cached = False
+        work.forget()
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -202,7 +204,7 @@ class ShardWriter:
             await indexes.put(table, [item for change in changes for item in change.puts])
         except OutcomeUnknown as error:  # the row was not touched: nothing is done
             raise StoreUnavailable(f"entries of an index: {error}") from error
-        return await indexes.found(table, [one for change in changes for one in change.removals])
+        return await indexes.found(table, [item for change in changes for item in change.removals])
 
     def _entry_changes(self, work: RowWork) -> IndexChange:
         key = work.waiting[0].mutation.key
@@ -214,7 +216,7 @@ class ShardWriter:
         clears: Sequence[RowMutation],
         former: Mapping[Item, int],
     ) -> list[RowWork]:
-        """Write, answer, and remove old index entries; works that were overtaken."""
+        """Write, answer, remove old index entries; return works that another server overtook."""
         mutations = [*map(self._mutation, works), *clears]
         outcomes = await self._mutate(mutations)
         overtaken: list[RowWork] = []
@@ -257,14 +259,12 @@ class ShardWriter:
         )
 
     def _write_id(self) -> bytes:
-        """Unique: this writer's own random part, and a number."""
+        """A unique id: this writer's random part and a counter."""
         self._writes += 1
         return self._token + self._writes.to_bytes(WRITE_NUMBER_BYTES)
 
     def _succeeded(self, work: RowWork, mutation: RowMutation, version: int) -> None:
-        cells = sum(len(cell) for cell in work.cells.values() if cell is not None)
-        work.version, work.before, work.bytes = version, work.after, work.bytes + cells
-        self._keep(work)
+        self._stores.cache.put(self._number, work.key, work.stored(version))
         if self._outbox is not None:
             if len(mutation.pending) > len(work.pending):
                 self._outbox.cleared(work.key, _removed(mutation.pending))
@@ -275,10 +275,11 @@ class ShardWriter:
         try:
             await self._stores.indexes.remove(self._view.table, removals)
         except TalosError:
-            return  # readers ask the row, and what is left is removed with the row's next entry
+            return  # readers verify entries; what is left is removed with the row's next entry
 
     async def _mutate(self, mutations: Sequence[RowMutation]) -> list[int | TalosError]:
-        """Outcomes in order; what is unknown is repeated, which is harmless, until the deadline."""
+        """Write; return outcomes in order. Unknown writes are repeated, which is idempotent, until
+        the deadline."""
         stores, loop = self._stores, asyncio.get_running_loop()
         deadline_s = loop.time() + stores.limits.write_deadline_s
         found = await self._try(mutations, deadline_s)
@@ -290,13 +291,15 @@ class ShardWriter:
         while True:
             for mutation, outcome in zip(left, found, strict=True):
                 if mutation.key in unknown and isinstance(outcome, TalosError):
-                    outcome = unknown[mutation.key]  # a conflict may be with the lost write itself
+                    outcome = unknown[mutation.key]  # perhaps a conflict with that write
                 elif isinstance(outcome, OutcomeUnknown):
                     unknown[mutation.key] = outcome
                 outcomes[mutation.key] = outcome
-            left = [one for one in left if isinstance(outcomes[one.key], OutcomeUnknown)]
+            left = [
+                mutation for mutation in left if isinstance(outcomes[mutation.key], OutcomeUnknown)
+            ]
             if not left or loop.time() + pause_s > deadline_s or self._must_stop():
-                return [outcomes[one.key] for one in mutations]
+                return [outcomes[mutation.key] for mutation in mutations]
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, REPEAT_MAX_S)
             found = await self._try(left, deadline_s)
@@ -340,7 +343,7 @@ class ShardWriter:
         ]
 
     async def _versions(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        """Versions of rows; those whose cells are gone are left out."""
+        """Versions of rows, without those whose cells are gone."""
         assert self._outbox is not None
         versions: dict[bytes, int] = {}
         unknown = []
@@ -365,7 +368,7 @@ class ShardWriter:
         assert self._outbox is not None
         if isinstance(outcome, int):
             self._outbox.cleared(mutation.key, mutation.pending)
-        else:  # looked at again with the next clearing
+        else:  # checked again with the next clearing
             self._stores.cache.forget(self._number, mutation.key)
 
 

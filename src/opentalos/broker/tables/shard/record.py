@@ -1,4 +1,4 @@
-"""The record of a shard in the MetaStore: its epoch, whose it is, and the last mark it gave."""
+"""The record of a shard in the MetaStore: its epoch, its owner, and the last mark it issued."""
 
 import json
 from typing import NamedTuple
@@ -21,8 +21,8 @@ ATTEMPTS_MAX = 8  # of a change that others overtake
 
 
 class ShardRecord(NamedTuple):
-    """``epoch`` grows with each opening; ``owner``: empty once it has left in order, with no write
-    on its way; ``mark_ms``: every change to come is later."""
+    """``epoch`` grows with each claim. ``owner``: empty once it was released, with no write under
+    way. ``mark_ms``: every change to come is later."""
 
     epoch: int
     owner: str
@@ -57,9 +57,9 @@ async def claim(meta: MetaStore, path: str, owner: str) -> tuple[HeldRecord, Sha
             else:
                 version = await meta.replace(path, _encode(record), found.version)
         except (AlreadyExists, VersionConflict, OutcomeUnknown):
-            continue  # whoever has it now: one epoch more is ours alone
+            continue  # whatever is stored now, the next epoch belongs to this server alone
         return HeldRecord(record, version), former
-    raise StoreUnavailable(f"{path}: others take this shard again and again")
+    raise StoreUnavailable(f"{path}: other servers keep claiming this shard; retry")
 
 
 async def change(meta: MetaStore, path: str, held: HeldRecord, record: ShardRecord) -> HeldRecord:

@@ -165,7 +165,7 @@ class TableShard:
             self._on(Event.FAIL, error)
 
     def _defect(self, error: IllegalTransition) -> None:
-        """The state is FENCED now. The defect is reported as an error that reached nobody: servers
+        """The state is FENCED now. The defect is reported as an unhandled error: servers
         log it, simulations fail by it."""
         text = f"shard {self.number} of table {self.table_uuid} fenced, illegal transition: {error}"
         self._stop(StoreUnavailable(text))

@@ -1,4 +1,11 @@
-"""Shards: every mutation of a table goes through the owner of its row's shard."""
+"""TableShards: every mutation of a table goes through the owner of its row's shard.
+
+The use cases call ``apply``; it finds the owner by name on the ring, here or at another server, and
+retries while a shard moves or opens. The ring gives no right to write: rows are kept right by their
+versions, and streams by the epoch of the claim (I2). A mutation ends as done, not done or unknown
+(I7). ``_follow`` opens own shards with streams, so what a dead owner left is published without any
+new mutation.
+"""
 
 import asyncio
 import logging
@@ -13,8 +20,8 @@ from opentalos.broker.tables.rows.index_writes import IndexWrites
 from opentalos.broker.tables.rows.row_cache import RowCache
 from opentalos.broker.tables.rows.row_work import Answer, Outcome, waiting_of
 from opentalos.broker.tables.rows.writer import Stores
+from opentalos.broker.tables.shard.notices import notify_all
 from opentalos.broker.tables.shard.remote import (
-    ask_changed,
     ask_mark,
     ask_mutations,
     register_calls,
@@ -46,14 +53,12 @@ from opentalos.sds.key_format import row_key, shard_of
 
 _log = logging.getLogger("opentalos.tables")
 
-ROUTE_S = 3.0  # mutations look for the owner of their shard so long
-ROUTE_PAUSE_S = 0.05  # before the first repeat; doubles
+ROUTE_S = 3.0  # mutations search the owner of their shard for this long
+ROUTE_PAUSE_S = 0.05  # before the first retry; doubles
 ROUTE_PAUSE_MAX_S = 0.5
-FOLLOW_S = 1.0  # between two looks for own shards that are not open
-OPENINGS_AT_ONCE = 32  # of own shards that nobody asked for
-TELL_S = 15.0  # until servers that do not answer are given up
-TELL_PAUSE_S = 0.2
-MARK_S = 5.0  # a mark is looked for so long
+FOLLOW_S = 1.0  # between two checks for own shards that are not open
+OPENINGS_AT_ONCE = 32  # concurrent openings of own shards without a call
+MARK_S = 5.0  # deadline for a mark
 KeyOf = tuple[str, int]  # a shard: its table's uuid and its number
 
 
@@ -65,7 +70,7 @@ class StreamMark(NamedTuple):
 
 
 class ShardFigures(NamedTuple):
-    """What the shards of this server hold now, and did since the start."""
+    """Sums over the shards of this server: now, and since its start."""
 
     shards: int = 0
     mutations: int = 0
@@ -81,7 +86,7 @@ class ShardFigures(NamedTuple):
 
 
 class TableShards:
-    """Applies mutations in the order of each row, and tells the table's streams of them."""
+    """The shards of one server, and the way to those of others."""
 
     def __init__(
         self,
@@ -116,11 +121,11 @@ class TableShards:
         register_calls(calls, self._apply_here, self._mark_here, self._changed_here)
 
     async def start(self) -> None:
-        """Open own shards that have streams, now and whenever some come."""
+        """Open own shards that have streams, from now on."""
         self._follower = asyncio.get_running_loop().create_task(self._follow(), name="shards")
 
     async def close(self) -> None:
-        """Finish what is under way, publish and clear what can be within a bound."""
+        """Let every shard leave: publish and clear what is possible within a bound."""
         self._closed = True
         if self._follower is not None:
             self._follower.cancel()
@@ -152,14 +157,14 @@ class TableShards:
         return [lost if outcome is None else outcome for outcome in outcomes]
 
     async def mark(self, table: Table, topic: str) -> StreamMark:
-        """How far a stream has told everything. ``topic``: as the table's schema names it.
+        """Up to when a stream is complete. ``topic``: as the table's schema names it.
 
-        Raises: Unavailable: it cannot be said now. TopicNotExist, PermissionDenied: of the topic.
-            BadRequest: the table has no such stream that goes on.
+        Raises: Unavailable: unknown now. TopicNotExist, PermissionDenied: of the topic.
+            BadRequest: the table has no such enabled stream.
         """
         stream = table.streams.get(topic)
         if stream is None or not stream.live:
-            raise BadRequest(f"table {table.name} has no stream to {topic} that goes on")
+            raise BadRequest(f"table {table.name} has no enabled stream to {topic}")
         owner = self._server.principal_of(table.owner)
         found = topic_of(self._context, owner or Principal(id=table.owner, number=0), stream)
         marks = await asyncio.gather(
@@ -177,21 +182,23 @@ class TableShards:
     async def table_changed(self, table: Table) -> None:
         """Return when every server works by this record of the table or a newer one.
 
-        Raises: Unavailable: one of them does not tell.
+        Raises: Unavailable: a server did not confirm it.
         """
         await self._settle(table.uuid)
         self._wake.set()
         if self._context.peers is not None:
-            await self._tell_all(table)
+            await notify_all(self._context, table)
 
     def forget(self, table_uuid: str) -> None:
         """The table is being dropped: nothing more is written to it here."""
-        for one in [one for key, one in self._shards.items() if key[0] == table_uuid]:
-            one.close(table_not_exist(one.place[1]))
+        for shard in self._shards_of(table_uuid):
+            shard.close(table_not_exist(shard.place[1]))
 
     def ownership_changed(self) -> None:
-        """Shards came or left."""
-        self._retire([one for one in self._shards.values() if not self._is_own(one)], "it moved")
+        """This server got or lost shards."""
+        self._retire(
+            [shard for shard in self._shards.values() if not self._is_own(shard)], "it moved"
+        )
         self._wake.set()
 
     def forget_all(self) -> None:
@@ -221,7 +228,7 @@ class TableShards:
         )
 
     def _outboxes(self) -> list[Outbox]:
-        return [one.outbox for one in self._shards.values() if one.outbox is not None]
+        return [shard.outbox for shard in self._shards.values() if shard.outbox is not None]
 
     # --- mutations ------------------------------------------------------------------------------
 
@@ -232,7 +239,7 @@ class TableShards:
         what: tuple[Sequence[Mutation], Sequence[bytes]],
         outcomes: list[Outcome | None],
     ) -> None:
-        """Mutations of one shard, at its owner, which may change meanwhile. Fills ``outcomes``."""
+        """Apply mutations of one shard at its owner, which may change; fill ``outcomes``."""
         loop = asyncio.get_running_loop()
         deadline_s, pause_s = loop.time() + ROUTE_S, ROUTE_PAUSE_S
         number, left = part
@@ -259,7 +266,9 @@ class TableShards:
         try:
             self._context.ownership.check_shard(table.uuid, number)
             answers = [self._put(table, number, mutations[place], keys[place]) for place in places]
-            return [await one if isinstance(one, asyncio.Future) else one for one in answers]
+            return [
+                await answer if isinstance(answer, asyncio.Future) else answer for answer in answers
+            ]
         except NotOwner as error:
             peers = self._context.peers
             if peers is None or not error.address:
@@ -313,7 +322,7 @@ class TableShards:
     async def _apply_here(
         self, name: tuple[str, str, str], mutations: Sequence[Mutation]
     ) -> Sequence[Outcome]:
-        """Another server passes mutations on; this one does not pass them on again."""
+        """Apply mutations that another server forwarded; they are not forwarded again."""
         table = await self._table(name)
         outcomes: list[Outcome] = []
         answers = []
@@ -343,7 +352,7 @@ class TableShards:
     # --- shards of this server ------------------------------------------------------------------
 
     def _shard(self, table: Table, number: int) -> TableShard:
-        """The shard, which is opened if need be. Raises: PartitionNotServing."""
+        """The shard, opened if necessary. Raises: PartitionNotServing."""
         found = self._shards.get((table.uuid, number))
         if found is None:
             if self._closed:
@@ -356,6 +365,9 @@ class TableShards:
         key = (shard.table_uuid, shard.number)
         if self._shards.get(key) is shard:
             del self._shards[key]
+
+    def _shards_of(self, table_uuid: str) -> list[TableShard]:
+        return [shard for key, shard in self._shards.items() if key[0] == table_uuid]
 
     def _is_own(self, shard: TableShard) -> bool:
         try:
@@ -372,13 +384,13 @@ class TableShards:
             task.add_done_callback(lambda done: self._retiring.pop(done, None))
 
     async def _follow(self) -> None:
-        """What a dead owner left goes out without any new mutation; idle shards go."""
+        """Open own shards, so that what a dead owner left is published; close idle ones."""
         while True:
             try:
                 await self._open_own()
             except Exception:
-                # Entries of dead owners would wait for ever without this loop.
-                _log.exception("looking for own shards failed, next look in %.1f s", FOLLOW_S)
+                # Without this loop entries of dead owners would never be published.
+                _log.exception("opening own shards failed, will retry in %.1f s", FOLLOW_S)
             try:
                 async with asyncio.timeout(FOLLOW_S):
                     await self._wake.wait()
@@ -387,10 +399,10 @@ class TableShards:
             self._wake.clear()
 
     async def _open_own(self) -> None:
-        for shard in [one for one in self._shards.values() if one.idle]:
+        for shard in [shard for shard in self._shards.values() if shard.idle]:
             shard.close(PartitionNotServing("the shard was idle"))
         check = self._context.ownership.check_shard
-        room = OPENINGS_AT_ONCE - sum(1 for one in self._shards.values() if one.opening)
+        room = OPENINGS_AT_ONCE - sum(1 for shard in self._shards.values() if shard.opening)
         for table in [table for table in self._tables.all() if table.streams]:
             for number in range(table.schema.shards):
                 if (table.uuid, number) in self._shards:
@@ -407,8 +419,7 @@ class TableShards:
                 room -= 1
 
     async def _settle(self, table_uuid: str) -> None:
-        own = [one for key, one in self._shards.items() if key[0] == table_uuid]
-        await asyncio.gather(*(one.settled() for one in own))
+        await asyncio.gather(*(shard.settled() for shard in self._shards_of(table_uuid)))
 
     # --- the other servers ----------------------------------------------------------------------
 
@@ -416,33 +427,7 @@ class TableShards:
         try:
             await self._context.ownership.catch_up("")
         except TalosError:
-            return  # the next try finds out
-
-    async def _tell_all(self, table: Table) -> None:
-        """Every server of the cluster may own a shard soon, or believe so still."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + TELL_S
-        told: set[str] = set()
-        while True:
-            left = [one for one in self._context.ownership.others() if one not in told]
-            if not left:
-                return
-            found = await asyncio.gather(*(self._tell(address, table) for address in left))
-            told.update(address for address, error in zip(left, found, strict=True) if not error)
-            failed = [error for error in found if error]
-            if failed and loop.time() >= deadline_s:
-                raise StoreUnavailable(f"not every server knows: {failed[0]}")
-            if failed:
-                await asyncio.sleep(TELL_PAUSE_S)
-
-    async def _tell(self, address: str, table: Table) -> TalosError | None:
-        peers = self._context.peers
-        assert peers is not None
-        try:
-            await ask_changed(peers, address, (table.uuid, table.owner, table.name))
-        except TalosError as error:
-            return error
-        return None
+            return  # the next attempt reports it
 
     async def _changed_here(self, name: tuple[str, str, str]) -> None:
         """Another server changed a table."""
@@ -460,12 +445,12 @@ class TableShards:
         except NotOwner as error:
             peers = self._context.peers
             if peers is None or not error.address:
-                raise _not_told(error) from error
+                raise _not_serving(error) from error
             return await ask_mark(peers, error.address, name, number, stream)
         return await self._mark_here(name, number, stream)
 
     async def _mark_here(self, name: tuple[str, str, str], number: int, stream: int) -> int:
-        """The mark of an own shard; one that is being opened is waited for."""
+        """The mark of an own shard; waits while it is being opened."""
         table = await self._table(name)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + MARK_S
@@ -474,17 +459,17 @@ class TableShards:
                 self._context.ownership.check_shard(table.uuid, number)
                 return await self._shard(table, number).mark(stream)
             except NotOwner as error:
-                raise _not_told(error) from error
+                raise _not_serving(error) from error
             except Unavailable:
                 if loop.time() + ROUTE_PAUSE_S > deadline_s:
                     raise
             await asyncio.sleep(ROUTE_PAUSE_S)
 
 
-def _not_told(error: NotOwner) -> TalosError:
+def _not_serving(error: NotOwner) -> TalosError:
     return PartitionNotServing(str(error))
 
 
 def _without_owner(outcome: Outcome) -> Outcome:
-    """A NotOwner never gets out of here: the request is not to be forwarded to that server."""
+    """Hide NotOwner, which would make a gateway forward the whole request."""
     return PartitionNotServing(str(outcome)) if isinstance(outcome, NotOwner) else outcome

@@ -1,4 +1,8 @@
-"""A stream whose topic took nothing for too long, of a table that prefers a gap to refusals."""
+"""Stops a stream whose topic rejected puts for too long, if the table prefers a gap.
+
+The gap is recorded in the table before any entry is dropped, so a follower always learns since when
+changes are missing.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -15,24 +19,24 @@ _log = logging.getLogger("opentalos.tables")
 async def stop_stream(
     tables: TableCatalog, table: Table, lane: PublishLane, waiting: Sequence[Entry]
 ) -> bool:
-    """Record that changes are missing from the first one on that waits; False: nothing waits.
+    """Record a gap from the oldest waiting change on; False: nothing waits.
 
     Raises: Unavailable, OutcomeUnknown: nothing may be dropped yet.
     """
     stream = lane.stream
-    topic = next((name for name, one in table.streams.items() if one.id == stream.id), None)
+    topic = next((name for name, state in table.streams.items() if state.id == stream.id), None)
     if topic is None or not waiting:
         return False
-    text = f"the topic took nothing: {lane.refusal}"
+    text = f"the topic rejected its changes: {lane.refusal}"
     gap_ms = min(entry.timestamp_ms for entry in waiting)
     await tables.change(table, lambda now: stopped_stream(now, topic, stream.id, gap_ms, text))
-    _log.error("table %s: %s; changes from %d on are missing", table.resource, text, gap_ms)
+    _log.error("stream of table %s stopped: %s; missing_since_ms=%d", table.resource, text, gap_ms)
     return True
 
 
 async def record_gaps(tables: TableCatalog, table: Table, dropped: Sequence[Entry]) -> None:
-    """Streams that stopped lack these changes too, which may be older than what another shard
-    knew when it stopped them.
+    """Extend the gaps of stopped streams to these changes, which may be older than what another
+    shard knew when it stopped them.
 
     Raises: Unavailable, OutcomeUnknown: nothing may be dropped yet.
     """

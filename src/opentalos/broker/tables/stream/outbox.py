@@ -1,5 +1,9 @@
-"""Outbox: the pending entries of one shard that this server knows, from their write to their
-clearing. What it does not know, another server wrote; see shard.py."""
+"""Outbox: the pending entries of one shard that this server knows. Sans-io.
+
+An entry is added when its cell is durable, published when the topic has its message, and cleared
+when its cell is removed. Cells that the outbox lacks were written by another server:
+``PendingScan`` and the reads of ``ShardWriter`` find them.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -45,7 +49,7 @@ class Outbox:
         self.bytes += entry.bytes
 
     def add_found(self, key: bytes, cells: Mapping[bytes, bytes]) -> list[Entry]:
-        """Take over what a read of the row found; those that were not known, in their order."""
+        """Add what a read of the row found; return the entries that were unknown, in order."""
         known = self._rows.get(key, {})
         found = [
             Entry(key, column, decode_pending(column, cells[column]))
@@ -57,7 +61,7 @@ class Outbox:
         return found
 
     def published(self, entries: Iterable[Entry]) -> None:
-        """These are in the topic."""
+        """The topic has these entries."""
         for entry in entries:
             entry.published = True
             self._published_rows[entry.key] = None
@@ -73,7 +77,7 @@ class Outbox:
 
     @property
     def clearable(self) -> int:
-        """So many rows have cells to be removed."""
+        """How many rows have cells to be removed."""
         return len(self._published_rows)
 
     def published_columns(self, key: bytes) -> list[bytes]:

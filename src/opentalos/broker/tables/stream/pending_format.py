@@ -1,4 +1,4 @@
-"""Cells of family "pending": what streams have not been told yet. Sans-io.
+"""Cells of family "pending": messages that are not published yet. Sans-io.
 
 Shape: column: [sequence of the change u64be][stream id u32be]; cell: [timestamp ms i64be]
     [the message as consumers get it].
@@ -14,7 +14,7 @@ _TIME: Final = struct.Struct(">q")
 
 
 class Pending(NamedTuple):
-    """One change that one stream has to tell."""
+    """One change, as the message of one stream."""
 
     sequence: int
     stream: int
@@ -41,7 +41,7 @@ def encode_pending(timestamp_ms: int, message: bytes) -> bytes:
 
 
 def decode_pending(column: bytes, cell: bytes) -> Pending:
-    """What a cell says. Raises: CorruptLog."""
+    """Decode a cell. Raises: CorruptLog."""
     try:
         sequence, stream = _COLUMN.unpack(column)
         (timestamp_ms,) = _TIME.unpack_from(cell)

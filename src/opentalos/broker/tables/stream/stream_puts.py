@@ -1,4 +1,4 @@
-"""StreamPuts: blocks of streams into partitions, whichever servers serve them."""
+"""StreamPuts: puts blocks of streams into partitions, here or at the server that serves them."""
 
 import asyncio
 
@@ -50,7 +50,7 @@ class StreamPuts:
             _later(waiter, error)
 
     async def close(self) -> None:
-        """Stop asking; what is under way is unknown."""
+        """Cancel the puts to other servers; their outcome is unknown."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -113,11 +113,11 @@ class StreamPuts:
         return reply.offset
 
     async def _catch_up(self, topic: Topic) -> None:
-        """One of the two servers does not know yet where the partition is."""
+        """Refresh the assignment: one of the two servers has an old one."""
         try:
             await self._context.ownership.catch_up(topic.uuid)
         except TalosError:
-            return  # the next try finds out
+            return  # the next attempt reports it
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)

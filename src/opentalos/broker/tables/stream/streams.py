@@ -13,7 +13,7 @@ from opentalos.model.table import TableSchema
 
 
 class TableStreams:
-    """Looks at the topics of streams when these are enabled."""
+    """Finds the topics of streams that are being enabled, and checks the right to put there."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -25,8 +25,9 @@ class TableStreams:
     async def wanted(
         self, caller: Principal, table: Table, schema: TableSchema
     ) -> Mapping[str, Topic]:
-        """The topic of each enabled stream, by its name in the schema. One that the table has
-        already is not asked for again; if it stopped, it is left out unless its topic is there.
+        """The topic of each enabled stream, by its name in the schema. The right to a topic
+        that the table already uses is not checked again; a stopped stream without its topic is
+        left out.
 
         Raises: TopicNotExist, PermissionDenied, with the topic's name; InvalidName.
         """
@@ -44,7 +45,7 @@ class TableStreams:
         return topics
 
     def _owner(self, caller: Principal, table: Table) -> Principal:
-        """Who puts the messages: the table's owner, whoever enables the stream."""
+        """Who puts the messages: the table's owner, not the caller who enables the stream."""
         if not caller.admin and table.owner in (caller.id, caller.organisation):
             return caller  # with its team
         organisation = table.owner if table.owner.startswith(ORGANISATION_PREFIX) else ""

@@ -25,10 +25,10 @@ async def create_table(
 async def alter_table(services: Services, caller: Principal, arguments: Arguments) -> None:
     """The whole of what its owner decides about a table, replaced.
 
-    What clients may leave out without a wish stays as it is: the number of shards, since
-    ``preSplits`` counts only at creation and is 1 in a specification that was written anew (any
-    other number is a wish that is not met, and refused); and the rights of teams, since older
-    clients do not know them and lose them between describeTable and alterTable.
+    What clients may leave out unintentionally does not change: the number of shards, since
+    ``preSplits`` has an effect only at creation and is 1 in a specification that was written from
+    scratch (any other different number is rejected); and the rights of teams, since older clients
+    do not know them and lose them between describeTable and alterTable.
     """
     name, spec = needed(arguments[0], TABLE), _spec(arguments[1])
     unsaid_rights = arguments[1].metadata is None or arguments[1].metadata.acl is None
@@ -42,7 +42,7 @@ async def alter_table(services: Services, caller: Principal, arguments: Argument
 
 
 async def drop_table(services: Services, caller: Principal, arguments: Arguments) -> None:
-    """A table and its records gone, whether it was disabled before or not."""
+    """Drop a table and its records, whether it is disabled or not."""
     await services.admin.drop(caller, needed(arguments[0], TABLE))
 
 
@@ -84,7 +84,7 @@ async def get_table_status(
 async def get_table_state(
     services: Services, caller: Principal, arguments: Arguments
 ) -> sds.TableState:
-    """The state of its life."""
+    """The table's state."""
     return sds.TableState(await services.admin.state(caller, needed(arguments[0], TABLE)))
 
 
@@ -109,7 +109,7 @@ async def get_table_splits(
 async def get_latest_stream_checkpoint(
     services: Services, caller: Principal, arguments: Arguments
 ) -> sds.StreamCheckpoint:
-    """A time up to which a stream has told everything, and where its topic stood then."""
+    """A time up to which a stream is complete, with its topic's next offsets at that time."""
     table = await services.admin.describe(caller, needed(arguments[0], TABLE))
     topic = needed(arguments[1], "a topic name")
     mark = await services.shards.mark(table, topic)
@@ -130,7 +130,7 @@ async def get_develop_id(_: Services, caller: Principal, __: Arguments) -> str:
 
 
 async def put_client_metrics(_: Services, __: Principal, ___: Arguments) -> None:
-    """Taken and forgotten: the server measures by itself."""
+    """Accepted and ignored: the server measures by itself."""
 
 
 def _spec(struct: sds.TableSpec | None) -> TableSpec:

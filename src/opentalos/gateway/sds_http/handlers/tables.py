@@ -40,7 +40,7 @@ async def get(services: Services, caller: Principal, arguments: Arguments) -> sd
 
 
 async def put(services: Services, caller: Principal, arguments: Arguments) -> sds.PutResult:
-    """Columns of a record, which is made if it was not there."""
+    """Put columns of a record, which is created if it does not exist."""
     request = needed(arguments[0], REQUEST)
     mutation = await put_from(services, caller, request)
     written = await _write(services, caller, request.tableName, mutation)
@@ -50,7 +50,7 @@ async def put(services: Services, caller: Principal, arguments: Arguments) -> sd
 async def increment(
     services: Services, caller: Principal, arguments: Arguments
 ) -> sds.IncrementResult:
-    """Integer columns made larger; the new amounts."""
+    """Increment integer columns; return the new amounts."""
     request = needed(arguments[0], REQUEST)
     mutation = increment_from(request)
     written = await _write(services, caller, request.tableName, mutation)
@@ -58,7 +58,7 @@ async def increment(
 
 
 async def remove(services: Services, caller: Principal, arguments: Arguments) -> sds.RemoveResult:
-    """A record, or some of its columns, gone."""
+    """Remove a record, or some of its columns."""
     request = needed(arguments[0], REQUEST)
     written = await _write(services, caller, request.tableName, remove_from(request))
     return sds.RemoveResult(success=written.success)
@@ -71,7 +71,7 @@ async def _write(
 
 
 async def scan(services: Services, caller: Principal, arguments: Arguments) -> sds.ScanResult:
-    """One page of records, or what became of them."""
+    """One page of records, or the effect of the scan's action."""
     request: sds.ScanRequest = needed(arguments[0], REQUEST)
     query = ScanQuery(
         table=needed(request.tableName, TABLE),
@@ -98,10 +98,10 @@ async def scan(services: Services, caller: Principal, arguments: Arguments) -> s
 
 
 async def _page(services: Services, caller: Principal, query: ScanQuery) -> ScanPage:
-    """A page; for a scan under way that its table's rate refuses, an empty one.
+    """A page; an empty one if a later page of a scan is over the table's rate.
 
-    Clients' scanners wait after a page that was cut short, but end with an error. Without a start
-    key there is no place that the page could name: an empty one means the end.
+    Clients' scanners continue after a page that was cut short, but stop at an error. The first page
+    has no start key that it could return, and no key means the end of the scan.
     """
     try:
         return await services.tables.scan(caller, query)
@@ -113,14 +113,14 @@ async def _page(services: Services, caller: Principal, query: ScanQuery) -> Scan
 
 def _versions(found: Sequence[RowVersion]) -> dict[str, Any]:
     return {
-        "timestamps": [one.timestamp_ms for one in found],
-        "sequences": [one.sequence for one in found],
-        "removed": [one.removed for one in found],
+        "timestamps": [version.timestamp_ms for version in found],
+        "sequences": [version.sequence for version in found],
+        "removed": [version.removed for version in found],
     }
 
 
 def _action(struct: sds.ScanAction) -> ScanAction:
-    """What is done with the matches; their keys come from the scan, not from the request."""
+    """The action on each match; the keys come from the scan, not from the request."""
     try:
         kind = ScanActionKind(needed(struct.action, "the kind of its action"))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Requests of records as mutations; what may be asked of a table is the broker's to decide."""
+"""Requests of records as mutations; the broker decides what a table allows."""
 
 from typing import Any, Final, TypeVar
 
@@ -17,7 +17,7 @@ TABLE: Final = "a table name"
 
 
 def needed(value: Value | None, what: str) -> Value:
-    """A part that a call cannot do without. Raises: ValidationFailed."""
+    """A required part of a call. Raises: ValidationFailed."""
     if value is None or value == "":
         raise ValidationFailed(f"the call needs {what}")
     return value
@@ -52,7 +52,7 @@ def remove_from(request: sds.RemoveRequest) -> Mutation:
 
 
 def condition_from(struct: sds.SimpleCondition | None) -> Condition | None:
-    """What must hold of the row. Raises: ValidationFailed: neither or both kinds, or a part."""
+    """The condition on the row. Raises: ValidationFailed: neither or both kinds, or a part."""
     if struct is None:
         return None
     if struct.rowExist is not None:

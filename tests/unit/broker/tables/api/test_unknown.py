@@ -192,7 +192,7 @@ async def test_a_gap_begins_with_the_oldest_change_that_any_shard_drops() -> Non
             await until_cleared(one.broker)
         state = (await stream_of(one, table)).streams["t"]
         assert state.gap_ms == oldest.row.timestamp_ms
-        assert state.error == "the topic took nothing: moves"
+        assert state.error == "the topic rejected its changes: moves"
         assert one.broker.shards.figures().gaps == 1
         assert await heard(one.broker, topic, HASHED) == []
 

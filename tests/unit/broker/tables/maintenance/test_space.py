@@ -19,9 +19,9 @@ from tests.unit.broker.tables.support import (
 )
 
 from opentalos.broker.tables.api.values import ReadItem, Table, WriteItem, Written
-from opentalos.broker.tables.maintenance.space_pass import TOLD_S
+from opentalos.broker.tables.maintenance.space_pass import PUBLISHED_S
 from opentalos.broker.tables.row_tables import rows_of
-from opentalos.catalog.tables.space import TELL_S, SpaceRecord, decode_space, encode_space
+from opentalos.catalog.tables.space import PUBLISH_S, SpaceRecord, decode_space, encode_space
 from opentalos.model.errors import (
     CorruptLog,
     NewerFormat,
@@ -49,13 +49,13 @@ async def used(w: World) -> int | None:
     return await w.broker.table_admin.used_bytes(table)
 
 
-async def told(w: World) -> int | None:
+async def published(w: World) -> int | None:
     table = await w.broker.table_admin.describe(ALICE, "people")
     return await w.broker.catalogs.tables.spaces.read(table.uuid)
 
 
 async def tell(w: World) -> None:
-    w.time.advance(TELL_S)
+    w.time.advance(PUBLISH_S)
     await w.broker.table_upkeep.run_once()
 
 
@@ -65,7 +65,7 @@ async def sweep(w: World, steps: int = 8) -> None:
     for _ in range(steps):
         await of_tables.run_once()
     await tell(w)
-    w.time.advance(TOLD_S)
+    w.time.advance(PUBLISHED_S)
     await of_tables.run_once()
 
 
@@ -150,9 +150,9 @@ async def test_the_count_is_what_is_stored_with_entries_of_indexes() -> None:
         await write(w, remove("u1", 2))
         await write(w, remove("nobody", 2))
         assert await used(w) == await stored_bytes(w, table)
-        assert await told(w) == 0
+        assert await published(w) == 0
         await tell(w)
-        assert await told(w) == await used(w) == await stored_bytes(w, table)
+        assert await published(w) == await used(w) == await stored_bytes(w, table)
 
 
 async def test_a_mutation_that_is_not_done_counts_for_nothing(
@@ -183,7 +183,7 @@ async def test_the_count_outlives_the_server() -> None:
         await write(w, put("u", 1, city=string("x" * 900)))
         before = await used(w)
         await w.restart()
-        assert await told(w) == before
+        assert await published(w) == before
         with pytest.raises(QuotaExceeded):
             await write(w, put("u", 2, city=string("x" * 100)))
 
@@ -196,7 +196,7 @@ async def test_a_pass_corrects_a_count_that_was_lost() -> None:
         spaces = w.broker.catalogs.tables.spaces
         await spaces.begin(table.uuid, 17)
         await sweep(w)
-        assert await told(w) == await stored_bytes(w, table)
+        assert await published(w) == await stored_bytes(w, table)
         await tell(w)
         assert await used(w) == await stored_bytes(w, table)
 
@@ -215,7 +215,7 @@ async def test_a_pass_does_not_correct_what_was_written_meanwhile() -> None:
         for _ in range(3):
             await of_tables.run_once()
         await tell(w)
-        w.time.advance(TOLD_S)
+        w.time.advance(PUBLISHED_S)
         await of_tables.run_once()
         await tell(w)
         assert await used(w) == await stored_bytes(w, table)
@@ -231,7 +231,7 @@ async def test_rows_that_expired_leave_the_count_with_a_pass() -> None:
             await write(w, put("u", 2, city=string("x" * 900)))
         w.time.advance(60.0)  # a nearly full table is looked at sooner
         await sweep(w)
-        assert await told(w) == 0
+        assert await published(w) == 0
         await write(w, put("u", 2, city=string("x" * 900)))
 
 
@@ -303,11 +303,11 @@ async def test_two_writers_of_a_record_lose_nothing() -> None:
         assert space is not None
         space.take(100)
         await asyncio.gather(tell(w), spaces.measured(table.uuid, 50, 0))
-        assert await told(w) in (100, 150)
+        assert await published(w) in (100, 150)
         space.take(7)
         await tell(w)
         assert space.own_bytes == 0
-        assert await told(w) == space.used_bytes
+        assert await published(w) == space.used_bytes
 
 
 def test_a_record_comes_back_as_it_was_stored() -> None:
@@ -328,13 +328,13 @@ async def test_a_table_that_gets_a_quota_is_counted_at_once() -> None:
         await limit(w, ROOMY)
         await w.broker.catalogs.tables.spaces.begin(table.uuid, 17)
         await sweep(w)
-        assert await told(w) == await stored_bytes(w, table)
+        assert await published(w) == await stored_bytes(w, table)
         await w.broker.catalogs.tables.spaces.begin(table.uuid, 17)
         await sweep(w)
-        assert await told(w) == 17  # now it rests
+        assert await published(w) == 17  # now it rests
         w.time.advance(3_600.0)
         await sweep(w)
-        assert await told(w) == await stored_bytes(w, table)
+        assert await published(w) == await stored_bytes(w, table)
 
 
 async def test_a_pass_that_broke_off_is_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,7 +355,7 @@ async def test_a_pass_that_broke_off_is_begun_anew(monkeypatch: pytest.MonkeyPat
                 await of_tables.run_once()
         w.time.advance(60.0)
         await sweep(w)
-        assert await told(w) == await stored_bytes(w, table)
+        assert await published(w) == await stored_bytes(w, table)
 
 
 async def test_a_server_that_does_not_lead_tells_and_counts_no_rows(
@@ -366,10 +366,10 @@ async def test_a_server_that_does_not_lead_tells_and_counts_no_rows(
         monkeypatch.setattr(w.broker.context.ownership, "leads", lambda: False)
         await fill(w.broker, users=1, each=5)
         await tell(w)
-        assert await told(w) == await stored_bytes(w, table)
+        assert await published(w) == await stored_bytes(w, table)
         await w.broker.catalogs.tables.spaces.begin(table.uuid, 17)
         await sweep(w)
-        assert await told(w) == 17
+        assert await published(w) == 17
 
 
 async def test_what_cannot_be_told_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,9 +387,9 @@ async def test_what_cannot_be_told_is_told_later(monkeypatch: pytest.MonkeyPatch
             assert await used(w) is None  # nobody knows now
             with pytest.raises(QuotaExceeded):  # what this server knows counts
                 await write(w, put("u", 2, city=string("x" * 900)))
-        assert await told(w) == 0
+        assert await published(w) == 0
         await tell(w)
-        assert await told(w) == await stored_bytes(w, table)
+        assert await published(w) == await stored_bytes(w, table)
 
 
 async def test_a_count_that_may_have_been_told_is_not_told_twice(
@@ -410,4 +410,4 @@ async def test_a_count_that_may_have_been_told_is_not_told_twice(
             await tell(w)
         assert await used(w) == await stored_bytes(w, table)
         await tell(w)
-        assert await told(w) == await used(w) == await stored_bytes(w, table)
+        assert await published(w) == await used(w) == await stored_bytes(w, table)
