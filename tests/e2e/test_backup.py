@@ -206,7 +206,7 @@ def test_a_damaged_backup_is_refused(server: ServerProcess, tmp_path: Path) -> N
     path.write_bytes(content)
     done = talos("restore", copy, "--data", tmp_path / "restored")
     assert done.returncode == 1
-    assert "meta.sqlite is damaged" in done.stderr
+    assert "checksum mismatch of meta.sqlite" in done.stderr
     path.unlink()
     done = talos("restore", copy, "--data", tmp_path / "restored")
     assert "meta.sqlite is missing" in done.stderr

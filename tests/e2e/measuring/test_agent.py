@@ -204,7 +204,7 @@ def test_a_key_that_may_not_put_waits_and_does_not_end_it(
     agent = AgentProcess(tmp_path / "agent", server.url, options).start()
     try:
         wait(lambda: any(file.stat().st_size for file in agent.spool.glob("*.spool")))
-        wait(lambda: "wait on disk" in agent.stderr())
+        wait(lambda: "keeping them on disk" in agent.stderr())
         push(agent, 1)
     finally:
         assert agent.stop() == 0

@@ -73,7 +73,7 @@ def test_usage_in_the_lake_decides_requests(
         assert str(rejected.value).startswith(
             "rejected: your traffic peaked at 30.0 MB/s in the last 28 days and is expected to "
             "reach 30.0 MB/s within 30 days; that needs 9 partitions at 5.0 MB/s each with 50 % "
-            "reserve; you asked for 64"
+            "reserve; you requested 64"
         )
         admin.quotas.apply(PartitionQuota(organisation="CLsteady", total=13), automatic=True)
         [granted] = admin.quotas.list()
