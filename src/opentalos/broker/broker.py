@@ -88,7 +88,10 @@ class Stores:
 
 
 class Broker:
-    """All use cases of one server; ``start`` before use, ``close`` after."""
+    """All use cases of one server: each attribute is one service that gateways call.
+
+    ``start`` before use, ``close`` after. The server owns the stores and closes them itself.
+    """
 
     def __init__(
         self,
@@ -102,27 +105,33 @@ class Broker:
         quotas = catalogs.quotas
         self._cluster = cluster
         self.context, self.catalogs, self.groups = context, catalogs, groups
+        # Background tasks.
         self.system_topics = SystemTopics(context)
         self.metering = _metering(context, self.system_topics)
         self.topic_upkeep = TopicUpkeep(context, groups.directory, self.metering)
         self.space_upkeep = SpaceUpkeep(context)
+        # Topics and who may use them.
         self.topics = TopicService(context, quotas, reader, self.topic_upkeep)
         self.permissions = PermissionService(context)
         self.topic_groups = TopicGroupService(context, catalogs.topic_groups)
+        self.principals = PrincipalService(catalogs.principals, context.authorizer)
+        # Messages.
         self.messages = MessageService(context)
         self.plain_messages = PlainMessageService(context, self.messages)
+        # Consumer groups.
         self.consumers = ConsumerService(context, groups)
         self.topic_consumers = TopicsConsumerService(self.consumers)
-        self.quotas = QuotaService(context, quotas)
-        self.partition_quotas = PartitionQuotaService(context, quotas, catalogs.projections)
         self.metrics = MetricService(context, groups, reader)
         self.group_resets = GroupResetService(self.messages, self.consumers, self.metrics)
         self.group_members = GroupMemberService(
             context, self.consumers, self.plain_messages, groups
         )
+        # Quotas, usage, overview.
+        self.quotas = QuotaService(context, quotas)
+        self.partition_quotas = PartitionQuotaService(context, quotas, catalogs.projections)
         self.usage = UsageService(context)
         self.overview = OverviewService(context, reader, self.metrics)
-        self.principals = PrincipalService(catalogs.principals, context.authorizer)
+        # Structured tables.
         access = TableAccess(context, catalogs.tables, stores.rows)
         self.shards = TableShards(
             context, stores.rows, stores.meta, catalogs.tables, catalogs.principals.get
@@ -131,18 +140,24 @@ class Broker:
         self.tables = TableService(context, access, self.shards)
         self.put_fast_path = PutFastPath(context, access, self.shards)
         self.table_admin = TableAdminService(context, access, self.shards, self.table_upkeep)
-        self.peer_calls = PeerDispatch()
-        self.peer_calls.register(SYSTEM_PUT, self.system_topics.answer)
-        self.peer_calls.register(PARTITIONS, RemoteLogs(context).answer)
-        self.peer_calls.register(MESSAGES, RemoteMessages(context).answer)
-        self.shards.register(self.peer_calls)
-        # None: a single server.
+        # The cluster; None: a single server.
         self.cluster: ClusterService | None = None
         self.places: PartitionPlaces | None = None
         if cluster is not None:
             self.cluster = ClusterService(context, cluster.state, cluster.controller, cluster.peers)
             self.places = PartitionPlaces(context, cluster.state.meta)
-            self.peer_calls.register(STATUS, self.cluster.answer_status)
+        self.peer_calls = self._peer_calls()
+
+    def _peer_calls(self) -> PeerDispatch:
+        """What other servers may call here: all of ``peer_rpc/calls.py``."""
+        calls = PeerDispatch()
+        calls.register(SYSTEM_PUT, self.system_topics.answer)
+        calls.register(PARTITIONS, RemoteLogs(self.context).answer)
+        calls.register(MESSAGES, RemoteMessages(self.context).answer)
+        self.shards.register(calls)
+        if self.cluster is not None:
+            calls.register(STATUS, self.cluster.answer_status)
+        return calls
 
     async def start(self) -> None:
         """Enter the cluster, open the log, load the catalogs, start the background tasks.

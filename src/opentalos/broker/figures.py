@@ -83,7 +83,9 @@ def figures_of(broker: "Broker") -> Figures:
         denials=context.authorizer.denials,
         quota_decisions=broker.partition_quotas.decided,
         tables=len(tables),
-        stopped_streams=sum(not one.live for table in tables for one in table.streams.values()),
+        stopped_streams=sum(
+            not stream.live for table in tables for stream in table.streams.values()
+        ),
         table_rates=broker.tables.rates,
         table_spaces=broker.catalogs.tables.spaces.figures(),
         shards=broker.shards.figures(),

@@ -134,7 +134,8 @@ class Pool:
 
     def close_idle(self, now_s: float) -> None:
         """Close what was not used for a long time."""
-        for connection in [one for one in self._idle if now_s - one.idle_since_s > IDLE_S_MAX]:
+        idle = [kept for kept in self._idle if now_s - kept.idle_since_s > IDLE_S_MAX]
+        for connection in idle:
             self._idle.remove(connection)
             connection.abort()
 

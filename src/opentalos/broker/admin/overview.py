@@ -65,8 +65,8 @@ class OverviewService:
         described = await self._reader.describe_all(topics[:TOPICS_MAX])
         now_s = asyncio.get_running_loop().time()
         found = [
-            TopicOverview(one, self._rate(one, now_s), await self._lags(caller, one.topic))
-            for one in described
+            TopicOverview(topic, self._rate(topic, now_s), await self._lags(caller, topic.topic))
+            for topic in described
         ]
         return found, max(0, len(topics) - TOPICS_MAX)
 
@@ -77,13 +77,13 @@ class OverviewService:
             return None
         return {group: sum(unit.lag for unit in found) for group, found in units.items()}
 
-    def _rate(self, one: TopicDescription, now_s: float) -> Rate | None:
+    def _rate(self, described: TopicDescription, now_s: float) -> Rate | None:
         latest = _Sample(
             now_s,
-            sum(state.total_messages for state in one.partitions),
-            sum(state.total_bytes for state in one.partitions),
+            sum(state.total_messages for state in described.partitions),
+            sum(state.total_bytes for state in described.partitions),
         )
-        uuid = one.topic.uuid
+        uuid = described.topic.uuid
         samples = self._samples.get(uuid)
         if samples is None:
             if len(self._samples) >= SAMPLES_MAX:

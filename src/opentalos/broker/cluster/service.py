@@ -184,10 +184,12 @@ class ClusterService:
         state = self._state
         ring = state.ring.servers if state.ring else {}
         found = {name: self._server(name, 0, None) for name in sorted({*state.live(), *ring})}
-        states = {name: one.state for name, one in found.items()}
-        placed = {name: one.sectors for name, one in found.items() if states[name] in _PLACED}
+        states = {name: server.state for name, server in found.items()}
+        placed = {name: server.sectors for name, server in found.items() if states[name] in _PLACED}
         kept = {
-            name: one.sectors for name, one in found.items() if states[name] is ServerState.DRAINING
+            name: server.sectors
+            for name, server in found.items()
+            if states[name] is ServerState.DRAINING
         }
         return await self._choice.propose(days, placed, kept, partitions, budget)
 

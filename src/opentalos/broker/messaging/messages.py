@@ -315,7 +315,7 @@ class MessageService:
         """Retained offsets of each partition, or its error."""
         topic = await self._found(caller, resource)
         found = await self._look(topic, partitions, Question())
-        return [one if isinstance(one, TalosError) else one.offsets for one in found]
+        return [fact if isinstance(fact, TalosError) else fact.offsets for fact in found]
 
     async def topic_offsets(
         self, caller: Principal, resource: str
@@ -337,10 +337,10 @@ class MessageService:
         topic = await self._found(caller, resource)
         offsets: dict[int, int] = {}
         found = await self._look(topic, list(times), Question(Wanted.TIMES, times))
-        for partition, one in zip(times, found, strict=True):
-            if isinstance(one, TalosError):
-                raise one
-            offsets[partition] = one.found
+        for partition, fact in zip(times, found, strict=True):
+            if isinstance(fact, TalosError):
+                raise fact
+            offsets[partition] = fact.found
         return offsets
 
     async def _found(self, caller: Principal, resource: str) -> Topic:

@@ -32,7 +32,7 @@ class WeightsProposed:
 
 
 class WeightChoice:
-    """Works out one proposal at a time, while everything else goes on."""
+    """Works out one proposal at a time, while the server continues."""
 
     def __init__(self) -> None:
         self._busy = False
@@ -92,7 +92,9 @@ def choosing(
     Raises: BadRequest: no traffic or no servers to work with.
     """
     expected = expected_traffic(days)
-    keys = (PartitionKey(uuid, one) for uuid, count in partitions.items() for one in range(count))
+    keys = (
+        PartitionKey(uuid, number) for uuid, count in partitions.items() for number in range(count)
+    )
     traffic = {key: expected.get(key, 0) for key in keys}
     if not any(expected.values()):
         raise BadRequest("there is no traffic to go by")
