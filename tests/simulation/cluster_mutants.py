@@ -8,8 +8,8 @@ Equivalent mutants, which no client can tell from the real code:
   fences it wherever it is, so the move costs a pause and nothing else.
 - A lapsed session that is noticed although nothing is dropped, with fencing on: the next commit is
   fenced, and groups decide by compare-and-set.
-- A controller that goes on after it was replaced: an assignment never gives the right to write, and
-  each write of one expects what it was made from, so it can only cause moves.
+- A controller that continues after it was replaced: an assignment never gives the right to write,
+  and each write of one expects what it was made from, so it can only cause moves.
 """
 
 from dataclasses import replace
@@ -330,7 +330,7 @@ CLUSTER_MUTANTS = (
         "a lapse is ignored", _names("never-rebalanced", "stuck-partition"), never_lapse, ZOMBIES
     ),
     Mutant(
-        "serving goes on after a lapse, without fencing",
+        "serving continues after a lapse, without fencing",
         _names("two-writers", "lost-write", "inconsistent-offsets"),
         serve_on_after_a_lapse_unfenced,
         ZOMBIES,

@@ -121,7 +121,7 @@ def meter_dropped_duplicates(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OpenSegment, "_admit", admit)
 
 
-def a_minute_that_goes_on_moves_the_mark(patch: pytest.MonkeyPatch) -> None:
+def a_minute_that_has_not_ended_moves_the_mark(patch: pytest.MonkeyPatch) -> None:
     def settle(self: Meter, now_ms: int, *, quiet: bool) -> None:
         found = self.found
         while found and found[0].told_offset == found[0].next_offset:
@@ -141,8 +141,8 @@ def append_to_a_minute_that_the_clock_ended(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Meter, "settle", settle)
 
 
-def forget_the_part_of_a_minute_that_was_told(patch: pytest.MonkeyPatch) -> None:
-    """An event tells only of what came since the last one."""
+def forget_the_reported_part_of_a_minute(patch: pytest.MonkeyPatch) -> None:
+    """An event has only what came since the last one."""
     real = metering._due_of
 
     def due_of(log: Any, topic: Any) -> list[Any]:
@@ -177,11 +177,13 @@ METERING_MUTANTS = (
     _drift("drop what is not metered", drop_what_is_not_metered),
     _drift("end a minute although a commit is open", end_a_minute_although_a_commit_is_open, OPEN),
     _drift("meter dropped duplicates", meter_dropped_duplicates, DUPLICATES),
-    _drift("a minute that goes on moves the mark", a_minute_that_goes_on_moves_the_mark),
+    _drift(
+        "a minute that has not ended moves the mark", a_minute_that_has_not_ended_moves_the_mark
+    ),
     _drift(
         "append to a minute that the clock ended", append_to_a_minute_that_the_clock_ended, JUMPS
     ),
-    _drift("forget the told part of a minute", forget_the_part_of_a_minute_that_was_told),
+    _drift("forget the reported part of a minute", forget_the_reported_part_of_a_minute),
     _drift("count headers as well", count_headers_as_well),
 )
 

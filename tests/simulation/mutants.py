@@ -191,7 +191,7 @@ def append_recovered_blocks_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(segment_writer, "_found", found)
 
 
-def serve_beyond_the_durable_end(patch: pytest.MonkeyPatch) -> None:
+def serve_beyond_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     def show(writer: Any) -> None:
         group = writer.group
         writer.next_offset = group.next_offset
@@ -429,7 +429,10 @@ MUTANTS = (
     ),
     Mutant("append recovered blocks again", _names("duplicate"), append_recovered_blocks_again),
     Mutant(
-        "serve beyond the durable end", _names("dirty-read"), serve_beyond_the_durable_end, SLOW
+        "serve beyond the high watermark",
+        _names("dirty-read"),
+        serve_beyond_the_high_watermark,
+        SLOW,
     ),
     Mutant("lose a waiter", _names("unanswered"), lose_a_waiter, FULL),
     Mutant(

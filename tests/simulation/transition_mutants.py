@@ -84,7 +84,7 @@ def open_again_after_a_handoff(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_the_result_of_a_fenced_commit(patch: pytest.MonkeyPatch) -> None:
-    """A drop answers nobody whose commit is under way; its result decides."""
+    """A drop leaves the group in flight unanswered; the result of its commit decides."""
     real = PartitionLifecycle.drop
 
     def drop(self: Any, error: Any) -> None:

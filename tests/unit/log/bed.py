@@ -37,7 +37,7 @@ class FakeClock:
 
 @dataclass
 class Answers:
-    """What waiters were told, in order."""
+    """What waiters were called with, in order."""
 
     got: list[tuple[int, TalosError | None]] = field(default_factory=list)
 
@@ -100,7 +100,7 @@ async def put(log: PartitionLog, payload: bytes, messages: int = 1) -> int:
     return await put_block(log, block(payload, messages))
 
 
-async def put_block(log: PartitionLog, one: MessageBlock) -> int:
+async def put_block(log: PartitionLog, message_block: MessageBlock) -> int:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def waiter(base: int, error: TalosError | None) -> None:
@@ -109,7 +109,7 @@ async def put_block(log: PartitionLog, one: MessageBlock) -> int:
         else:
             future.set_exception(error)
 
-    log.append(one, waiter)
+    log.append(message_block, waiter)
     return await future
 
 

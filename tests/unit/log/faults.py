@@ -18,7 +18,7 @@ Script = Callable[[str, str, bool], None]
 
 
 class Steps:
-    """Counts the calls of both stores; at one of them the server stops for ever."""
+    """Counts the calls of both stores; at one of them the server stops."""
 
     def __init__(self, stop_at: int = -1) -> None:
         self.stop_at = stop_at  # two steps per call: even before its effect, odd after it

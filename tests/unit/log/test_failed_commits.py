@@ -1,4 +1,4 @@
-"""A commit that fails: who is told what, and what happens to the blocks."""
+"""A commit that fails: what each waiter gets, and what happens to the blocks."""
 
 import asyncio
 

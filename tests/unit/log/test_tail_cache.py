@@ -17,14 +17,14 @@ def fill(tail: CachedTail, first: int, count: int) -> None:
 
 
 def test_the_partition_unused_for_longest_shrinks_first() -> None:
-    one = block_bytes(stored(0))
-    cache = TailCache(10 * one)
+    size = block_bytes(stored(0))
+    cache = TailCache(10 * size)
     left, right = cache.tail(), cache.tail()
     fill(left, 0, 5)
     fill(right, 0, 5)
     assert left.read(0, 1, 1)  # now the right one is unused for longer
     fill(left, 5, 3)
-    assert (left.bytes, right.bytes) == (8 * one, 2 * one)
+    assert (left.bytes, right.bytes) == (8 * size, 2 * size)
     assert right.read(0, 1, 1) is None
     assert right.read(3, 9, 999) == [stored(3), stored(4)]
 

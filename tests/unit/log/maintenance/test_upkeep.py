@@ -234,7 +234,7 @@ async def test_a_deleted_topic_leaves_no_file_open() -> None:
     await bed.store.close()
 
 
-async def test_a_reader_held_while_its_topic_is_deleted_is_not_told_out_of_range() -> None:
+async def test_a_reader_held_while_its_topic_is_deleted_gets_no_out_of_range() -> None:
     bed = await filled(2)
     log = bed.log()
     held = asyncio.ensure_future(log.read(2, messages_max=1, bytes_max=1, hold_s=5))
@@ -300,7 +300,7 @@ METERED = replace(TOPIC, minute_ms=60_000)
 
 
 def metered_to(bed: Bed, offset: int) -> None:
-    """As if usage events told of every message below ``offset``."""
+    """As if every message below ``offset`` were in usage events."""
     meter = bed.store.partition(METERED, 0).writer.meter
     assert meter is not None
     meter.mark = meter.mark._replace(offset=offset)

@@ -1,4 +1,4 @@
-"""A planned move: the manifest tells the next owner everything, the file is closed afterwards."""
+"""A planned move: the manifest has all that the next owner needs; the file is closed later."""
 
 import asyncio
 from dataclasses import replace

@@ -46,11 +46,11 @@ async def test_an_unknown_change_that_another_owner_overtook_stays_unknown() -> 
         await mine.change(KEY, versioned, Manifest(epoch=2))
 
 
-async def test_equal_changes_of_two_servers_are_told_apart() -> None:
+async def test_equal_changes_of_two_servers_are_distinguished() -> None:
     mine, other, _ = stores()
-    one = await mine.change(KEY, NOTHING, Manifest(epoch=1, segments=(Segment(0, 1),)))
-    two = await other.change(KEY, one, one.manifest)
-    assert one.manifest != two.manifest
+    first = await mine.change(KEY, NOTHING, Manifest(epoch=1, segments=(Segment(0, 1),)))
+    second = await other.change(KEY, first, first.manifest)
+    assert first.manifest != second.manifest
 
 
 async def test_an_unreadable_record_is_named() -> None:

@@ -66,7 +66,7 @@ def test_a_minute_ends_with_a_later_block_or_by_the_clock_if_all_is_quiet() -> N
     meter.restart(Mark(), 0)
     meter.add(0, 1, 1_000, 1)
     meter.settle(999_000, quiet=True)
-    assert meter.mark == Mark(0, 0)  # nothing told
+    assert meter.mark == Mark(0, 0)  # no usage event yet
     meter.found[0].told_offset = 1
     meter.settle(999_000, quiet=False)
     assert meter.mark == Mark(0, 0)

@@ -1,4 +1,4 @@
-"""The gate: what the log may open, roll and keep while several servers share the storage."""
+"""The ownership guard: what the log may open and roll while servers share the storage."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ ELSEWHERE = NotOwner("served by s2", "s2:1")
 
 
 class ScriptedGuard:
-    """A gate whose answers a test sets."""
+    """A guard whose answers a test sets."""
 
     def __init__(self) -> None:
         self.refused: TalosError | None = None

@@ -93,8 +93,8 @@ async def test_busy_partitions_of_a_quick_store_share_few_lanes() -> None:
         nonlocal rounds
         rounds += blocks
         for _ in range(blocks):
-            for number, told in enumerate(answers):
-                bed.log(number).append(block(b"x"), told)
+            for number, waiter in enumerate(answers):
+                bed.log(number).append(block(b"x"), waiter)
             await asyncio.sleep(0)
 
     concurrency = bed.store._context.lanes.concurrency
@@ -107,9 +107,9 @@ async def test_busy_partitions_of_a_quick_store_share_few_lanes() -> None:
     steps.at_once = 0
     await load(20)
     assert steps.at_once <= COMMITS_MIN
-    await until(lambda: all(len(told.got) >= rounds for told in answers))
+    await until(lambda: all(len(waiter.got) >= rounds for waiter in answers))
     assert bed.store._context.lanes.count() <= COMMITS_MIN
     assert bed.store.counters.stalls == 0
-    for told in answers:
-        assert told.bases == list(range(1, rounds + 1))
+    for waiter in answers:
+        assert waiter.bases == list(range(1, rounds + 1))
     await bed.store.close()

@@ -170,7 +170,7 @@ def test_a_side_index_comes_back_and_damage_is_noticed() -> None:
     for at in range(len(raw)):
         damaged = bytearray(raw)
         damaged[at] ^= 0x10
-        with pytest.raises(CorruptLog):  # so that it is made anew from its segment
+        with pytest.raises(CorruptLog):  # so that it is rebuilt from its segment
             SideIndex.decode(bytes(damaged), 512)
     newer = raw[:8] + b"\x00\x02" + raw[10:-4]
     with pytest.raises(NewerFormat, match="version 2"):

@@ -158,7 +158,7 @@ def test_the_table_keeps_five_batches_and_forgets_the_oldest_producer(
     assert table.check(ProducerStamp(4, 0, 6), 1) == 406
     assert table.check(ProducerStamp(4, 0, 2), 1) == 402
     assert table.check(ProducerStamp(4, 0, 1), 1) == -1
-    # What a forgotten producer stored cannot be told: only a first attempt of a new one is taken.
+    # What a forgotten producer stored is unknown: only a first attempt of a new one is accepted.
     assert isinstance(table.check(ProducerStamp(1, 0, 50), 1), SequenceGap)
     assert isinstance(table.check(ProducerStamp(1, 0, 0, repeated=True), 1), SequenceGap)
     assert table.check(ProducerStamp(1, 1, 0), 1) is None
