@@ -1,3 +1,3 @@
-"""OpenTalos: a multi-tenant message queue that speaks the Talos protocol."""
+"""OpenTalos: a durable, partitioned message queue that speaks the Talos protocol."""
 
 __version__ = "0.1.0"
