@@ -27,7 +27,7 @@ def forget_the_epoch_of_a_batch(patch: pytest.MonkeyPatch) -> None:
 
 
 def know_only_the_blocks_that_are_kept(patch: pytest.MonkeyPatch) -> None:
-    """A block from before the last five begins the batch anew."""
+    """A block older than the last five restarts the batch."""
     real = ProducerTable.check
 
     def check(self: ProducerTable, stamp: ProducerStamp, messages: int) -> Any:

@@ -7,7 +7,7 @@ from opentalos.testing.simulation.cluster.world import ClusterConfig
 from opentalos.testing.simulation.seed_run import run_cluster_seed, run_seed
 from opentalos.testing.simulation.world.world import WorldConfig
 
-REFUSED = {"false-sequence-gap"}  # who is forgotten has to begin anew
+REFUSED = {"false-sequence-gap"}  # a forgotten producer has to start again
 
 
 @pytest.mark.timeout(60)

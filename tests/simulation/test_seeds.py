@@ -16,14 +16,14 @@ SEEDS_PER_TEST = 8  # a test stays far below the time limit, also on a busy mach
 # and is drawn apart is left out.
 AS_FOUND = WorldConfig(put_twice=0.0, metered=0.0, tabled=0.0)
 FOUND = {
-    6: "a flushed segment without its first page was refused for ever",
+    6: "a flushed segment without its first page was rejected permanently",
     29: "the log's state was dropped with the last segment",
     103: "the same, on a flushed topic",
     126: "a lost answer and a take-over at once",
     183: "the log's state was dropped with the last segment, after a clock jump",
     247: "a flushed segment was refused that had lost the rest of a sector",
     287: "a put of two blocks was called not done although one was stored",
-    294: "a server that did not learn of a topic made anew by its rival",
+    294: "a server that did not learn of a topic that its rival created again",
     1095: "a flushed segment was refused that had lost the rest of a sector",
     1207: "an acked retry whose first attempt had expired",
     2334: "a replaced owner took its successor's deletions for a damaged log",
@@ -36,7 +36,7 @@ FOUND = {
 
 # The same with metering, as it is drawn by default.
 FOUND_METERED = {
-    500153: "a topic that a rival began anew was taken for a false gap of a producer",
+    500153: "a topic that a rival created again was taken for a false gap of a producer",
     600221: "one failed read of a log held its metering for a minute",
 }
 

@@ -13,8 +13,8 @@ JUMPS = replace(GAPPED, world=WorldFaults(clock_jump=0.6, clock_jump_s=600.0))
 DRAWN = WorldConfig(tabled=1.0, messages=False, gapped=1.0, kills=(), expiring=0.0, keyed=0.0)
 FOUND = {
     "the clock went back, and changes after a gap got times from before it": (720027, DRAWN),
-    "an owner that was fenced went on behind what it had not told": (2, RIVALS),
-    "a segment with nothing but announcements was rolled for ever": (23, JUMPS),
+    "a fenced owner continued after changes that it had not published": (2, RIVALS),
+    "a segment with announcements only was rolled repeatedly": (23, JUMPS),
 }
 
 

@@ -59,8 +59,8 @@ def test_steady_noise_is_no_trend_and_a_step_is_no_season() -> None:
 
 def test_little_or_no_history_has_neither_trend_nor_season() -> None:
     assert fit(np.zeros(0), 3) == NOTHING
-    one = fit(np.array([7.0]), 3)
-    assert (one.level, one.trend_per_day, one.repeated_peak) == (7.0, 0.0, 0.0)
+    single = fit(np.array([7.0]), 3)
+    assert (single.level, single.trend_per_day, single.repeated_peak) == (7.0, 0.0, 0.0)
     two_weeks = fit(np.arange(13, dtype=np.float64), 3)
     assert (two_weeks.trend_per_day, two_weeks.season) == (0.0, (1.0,) * WEEK)
 

@@ -41,9 +41,9 @@ def test_the_last_cause_of_java_is_told() -> None:
 
 @pytest.mark.parametrize("text", ["", "nothing known\nin here", "a" * 10_000])
 def test_what_has_no_cause_is_told_in_one_line(text: str) -> None:
-    told = str(cause_in(text))
-    assert "\n" not in told
-    assert len(told) < 600
+    shown = str(cause_in(text))
+    assert "\n" not in shown
+    assert len(shown) < 600
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What is told of a batch, from what Spark tells."""
+"""The progress of a batch, from the report of Spark."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ def offset(**ends: int) -> str:
 
 
 def test_lag_is_what_the_log_has_and_no_batch_took() -> None:
-    told = {
+    report = {
         "timestamp": "2026-01-01T00:00:00.000Z",
         "batchId": 7,
         "sources": [
@@ -23,7 +23,7 @@ def test_lag_is_what_the_log_has_and_no_batch_took() -> None:
             }
         ],
     }
-    progress = progress_of("archive", told)
+    progress = progress_of("archive", report)
     assert progress.lag == 40
     assert str(progress) == "archive  batch 7  1,500 rows  750 rows/s  lag 40"
 

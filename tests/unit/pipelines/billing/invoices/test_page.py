@@ -1,4 +1,4 @@
-"""An invoice can be read by whoever pays it, and carries nobody's markup."""
+"""An invoice page is readable for its payer, and escapes all external text."""
 
 import re
 from dataclasses import replace

@@ -69,9 +69,9 @@ def test_the_column_partition_comes_before_the_key() -> None:
 
 
 def test_rows_without_a_key_go_round_by_blocks_from_the_tasks_own_partition_on() -> None:
-    one = router(["value"], task=4, blockMessages="2")
-    first = list(one.cuts(pa.table({"value": ["a", "b", "c", "d", "e"]})))
-    second = list(one.cuts(pa.table({"value": ["f"]})))
+    cutter = router(["value"], task=4, blockMessages="2")
+    first = list(cutter.cuts(pa.table({"value": ["a", "b", "c", "d", "e"]})))
+    second = list(cutter.cuts(pa.table({"value": ["f"]})))
     assert values(first) == [(1, [b"a", b"b"]), (2, [b"c", b"d"]), (0, [b"e"])]
     assert values(second) == [(1, [b"f"])]
 

@@ -1,4 +1,4 @@
-"""What the driver is told at the end of a write, and what it says."""
+"""The reports of tasks to the driver at the end of a write, and the texts made of them."""
 
 import pickle
 

@@ -17,7 +17,7 @@ def test_shares_are_fair_and_use_the_limit(backlog: dict[int, int], limit: int) 
     largest = max(shares.values(), default=0)
     for partition, share in shares.items():
         assert share <= backlog[partition]
-        # Whoever has to wait got as much as any other, but for the rest of a division.
+        # A waiting partition got the same share as the others, except for rounding.
         assert share == backlog[partition] or share >= largest - 1
 
 

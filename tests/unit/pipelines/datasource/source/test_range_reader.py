@@ -103,7 +103,7 @@ def test_no_more_than_the_bound_is_fetched_ahead(monkeypatch: pytest.MonkeyPatch
         thread.run(asyncio.sleep(0))
     assert server.fetches <= 1 + FETCHES_AHEAD_MAX + 1  # in hand, waiting, and one that waits to
     del batches
-    gc.collect()  # whoever stops early, as LIMIT does, ends the fetches
+    gc.collect()  # stopping early, as LIMIT does, ends the fetches
     for _ in range(100):
         thread.run(asyncio.sleep(0))
     assert server.fetches <= 1 + FETCHES_AHEAD_MAX + 1

@@ -1,11 +1,11 @@
-"""Hand-made histories of looks at times, also beside retention; see ``stories``."""
+"""Hand-made histories of lookups by time, also next to retention; see ``stories``."""
 
 from tests.unit.testing.simulation.checks.stories import Story
 from tests.unit.testing.simulation.checks.tale import Tale
 
 
-def looked_up(tale: Tale, told: int, **behind: int) -> None:
-    tale.ok(tale.begin("lookup", time_ms=7, expected=1), offset=told, **behind)
+def looked_up(tale: Tale, found: int, **later: int) -> None:
+    tale.ok(tale.begin("lookup", time_ms=7, expected=1), offset=found, **later)
 
 
 CASES: dict[str, tuple[list[Story], list[Story]]] = {

@@ -8,8 +8,8 @@ BLOCKS = [[0, 2, 3, 5], [2, 1, 9, 7], [3, 4, 11, 8]]  # two minutes: 0 to 3, and
 
 
 def stored(tale: Tale, *, sure: bool = True, blocks: list[list[int]] | None = None) -> None:
-    told = BLOCKS if blocks is None else blocks
-    tale.note("stored-blocks", topic="t", partition=0, minute_ms=UNIT_MS, blocks=told, sure=sure)
+    stored = BLOCKS if blocks is None else blocks
+    tale.note("stored-blocks", topic="t", partition=0, minute_ms=UNIT_MS, blocks=stored, sure=sure)
 
 
 def event(tale: Tale, first: int, following: int, minute_ms: int, count_bytes: int) -> None:
@@ -25,7 +25,7 @@ def event(tale: Tale, first: int, following: int, minute_ms: int, count_bytes: i
 
 
 def exact(tale: Tale) -> None:
-    """Told in parts, again, and out of order; the larger next offset counts."""
+    """Reported in parts, repeatedly and out of order; the larger next offset wins."""
     event(tale, 0, 2, 0, 5)
     event(tale, 3, 7, 10, 8)
     event(tale, 0, 3, 0, 12)

@@ -41,11 +41,11 @@ def remove(tale: Tale, **args: Any) -> None:
     tale.ok(begin(tale, "remove", **args), success=True)
 
 
-def told_put(sequence: int, tag: str, time_ms: int | None = None, **more: Any) -> dict[str, Any]:
+def put_change(sequence: int, tag: str, time_ms: int | None = None, **more: Any) -> dict[str, Any]:
     return _told(sequence, "put", time_ms, columns={"tag": tag}, **more)
 
 
-def told_add(sequence: int, amount: int, result: int) -> dict[str, Any]:
+def add_change(sequence: int, amount: int, result: int) -> dict[str, Any]:
     return _told(sequence, "increment", None, amounts={"n": amount}, columns={"n": result})
 
 
@@ -99,9 +99,9 @@ def every_kind_once_and_again(tale: Tale) -> None:
     put(tale, "c", "unknown")
     put(tale, "d", "refused", condition={"row_exists": False})
     put(tale, "e", condition={"field": "tag", "operator": 1, "value": "b"})
-    first = [told_put(1, "a"), told_add(2, 3, 3), told_remove(3)]
+    first = [put_change(1, "a"), add_change(2, 3, 3), told_remove(3)]
     mark(tale, 25, 2)
-    stream(tale, *first, *first[1:], told_put(4, "b"), told_put(5, "e"))
+    stream(tale, *first, *first[1:], put_change(4, "b"), put_change(5, "e"))
     scan(tale, (KEY, {"tag": "e"}))
 
 
@@ -109,7 +109,7 @@ def two_views_agree(tale: Tale) -> None:
     table(tale, log="MUTATE_LOG", img="RECORD_IMAGE")
     put(tale, "a")
     add(tale, 3, 3)
-    stream(tale, told_put(1, "a"), told_add(2, 3, 3))
+    stream(tale, put_change(1, "a"), add_change(2, 3, 3))
     stream(tale, told_image(1, tag="a"), told_image(2, tag="a", n=3), topic="img")
     scan(tale, (KEY, {"tag": "a", "n": 3}))
 
@@ -121,7 +121,7 @@ def off_for_a_while(tale: Tale) -> None:
     put(tale, "b")
     switch(tale, enabled=True)
     put(tale, "c")
-    stream(tale, told_put(1, "a"), told_put(3, "c"))
+    stream(tale, put_change(1, "a"), put_change(3, "c"))
     scan(tale, (KEY, {"tag": "c"}))
 
 
@@ -138,12 +138,12 @@ def all_before_its_gap(tale: Tale) -> None:
 
 
 def stopped_at(tale: Tale, gap_ms: int, *images: dict[str, Any]) -> None:
-    """The log tells changes of 10 and of 20."""
+    """The log has changes of 10 and of 20."""
     table(tale, log="MUTATE_LOG", img="RECORD_IMAGE")
     put(tale, "a")
     put(tale, "b")
     tale.note("stream-gap", table="T", topic="img", gap_ms=gap_ms)
-    stream(tale, told_put(1, "a"), told_put(2, "b"))
+    stream(tale, put_change(1, "a"), put_change(2, "b"))
     stream(tale, *images, topic="img")
     scan(tale, (KEY, {"tag": "b"}))
 
@@ -157,7 +157,7 @@ def after_a_ttl(tale: Tale, result: int, scanned_ms: int, *rows: tuple[str, Any]
     tale.note("table", table="T", streams={"log": "MUTATE_LOG"}, ttl_ms=50)
     put(tale, "a")
     add(tale, 3, result)
-    stream(tale, told_put(1, "a"), {**told_add(2, 3, result), "timestamp_ms": 110})
+    stream(tale, put_change(1, "a"), {**add_change(2, 3, result), "timestamp_ms": 110})
     found = tale.begin("scan", table="T", final=True)
     tale.ok(found, rows=[list(row) for row in rows], wall_ms=[scanned_ms, scanned_ms])
 
@@ -170,18 +170,18 @@ def dropped_before_all_was_told(tale: Tale) -> None:
     put(tale, "c", "unknown")
     tale.note("table-dropped", table="T")
     tale.note("table", table="T2", streams={"log2": "MUTATE_LOG"}, former=["T"])
-    stream(tale, told_put(1, "a"))
-    anew = tale.begin("changes", table="T2", topic="log2", partition=0)
-    tale.ok(anew, start=0, next=1, changes=[[0, told_put(1, "c")]])
+    stream(tale, put_change(1, "a"))
+    again = tale.begin("changes", table="T2", topic="log2", partition=0)
+    tale.ok(again, start=0, next=1, changes=[[0, put_change(1, "c")]])
 
 
 def replaced_at_once(tale: Tale) -> None:
     """Of two puts at once either may be the last."""
     table(tale)
-    one = begin(tale, "put", columns={"tag": "a"})
+    first = begin(tale, "put", columns={"tag": "a"})
     put(tale, "b")
-    tale.ok(one, success=True)
-    stream(tale, told_put(1, "b"), told_put(2, "a"))
+    tale.ok(first, success=True)
+    stream(tale, put_change(1, "b"), put_change(2, "a"))
     scan(tale, (KEY, {"tag": "a"}))
 
 
@@ -208,20 +208,20 @@ def left_out_before_the_drop(tale: Tale) -> None:
     put(tale, "a")
     put(tale, "b")
     tale.note("table-dropped", table="T")
-    stream(tale, told_put(2, "b"))
+    stream(tale, put_change(2, "b"))
 
 
 def done_to_a_former_table(tale: Tale) -> None:
-    """Its caller was told that it was done there."""
+    """Its caller received an acknowledgement."""
     table(tale)
     put(tale, "a")
     tale.note("table-dropped", table="T")
     tale.note("table", table="T2", streams={"log2": "MUTATE_LOG"}, former=["T"])
-    anew = tale.begin("changes", table="T2", topic="log2", partition=0)
-    tale.ok(anew, start=0, next=1, changes=[[0, told_put(1, "a")]])
+    again = tale.begin("changes", table="T2", topic="log2", partition=0)
+    tale.ok(again, start=0, next=1, changes=[[0, put_change(1, "a")]])
 
 
-def told(tale: Tale, *changes: dict[str, Any]) -> None:
+def delivered(tale: Tale, *changes: dict[str, Any]) -> None:
     """The log of a table that got a put and an increment."""
     table(tale)
     put(tale, "a")
@@ -230,7 +230,7 @@ def told(tale: Tale, *changes: dict[str, Any]) -> None:
 
 
 def never_told(tale: Tale) -> None:
-    told(tale, told_put(1, "a"))
+    delivered(tale, put_change(1, "a"))
 
 
 def a_remove_never_told(tale: Tale) -> None:
@@ -238,14 +238,14 @@ def a_remove_never_told(tale: Tale) -> None:
     put(tale, "a")
     remove(tale)
     put(tale, "b")
-    stream(tale, told_put(1, "a"), told_put(2, "b"))
+    stream(tale, put_change(1, "a"), put_change(2, "b"))
 
 
 def an_unknown_one_left_out(tale: Tale) -> None:
     table(tale)
     put(tale, "a", "unknown")
     put(tale, "b")
-    stream(tale, told_put(2, "b"))
+    stream(tale, put_change(2, "b"))
 
 
 def not_told_since_it_is_on_again(tale: Tale) -> None:
@@ -269,55 +269,55 @@ def only_the_other_stream_tells(tale: Tale) -> None:
 def condition_failed_but_told(tale: Tale) -> None:
     table(tale)
     put(tale, "a", "refused", condition={"row_exists": True})
-    stream(tale, told_put(1, "a"))
+    stream(tale, put_change(1, "a"))
 
 
 def refused_but_told(tale: Tale) -> None:
     table(tale)
     put(tale, "a", "fail")
-    stream(tale, told_put(1, "a"))
+    stream(tale, put_change(1, "a"))
 
 
 def told_twice_as_two(tale: Tale) -> None:
     table(tale)
     put(tale, "a")
-    stream(tale, told_put(1, "a"), told_put(2, "a"))
+    stream(tale, put_change(1, "a"), put_change(2, "a"))
 
 
 def later_change_first(tale: Tale) -> None:
-    told(tale, told_add(2, 3, 3), told_put(1, "a"))
+    delivered(tale, add_change(2, 3, 3), put_change(1, "a"))
 
 
 def made_before_but_told_after(tale: Tale) -> None:
-    told(tale, told_add(1, 3, 3), told_put(2, "a"))
+    delivered(tale, add_change(1, 3, 3), put_change(2, "a"))
 
 
 def in_two_partitions(tale: Tale) -> None:
-    told(tale, told_put(1, "a"))
-    stream(tale, told_add(2, 3, 3), partition=1)
+    delivered(tale, put_change(1, "a"))
+    stream(tale, add_change(2, 3, 3), partition=1)
 
 
 def done_twice(tale: Tale) -> None:
     table(tale)
     add(tale, 3, 6)
-    stream(tale, told_add(1, 3, 3), told_add(2, 3, 6))
+    stream(tale, add_change(1, 3, 3), add_change(2, 3, 6))
 
 
 def does_not_add_up(tale: Tale) -> None:
-    told(tale, told_put(1, "a"), told_add(2, 3, 6))
+    delivered(tale, put_change(1, "a"), add_change(2, 3, 6))
 
 
 def another_sum_was_answered(tale: Tale) -> None:
     table(tale)
     add(tale, 3, 9)
-    stream(tale, told_add(1, 3, 3))
+    stream(tale, add_change(1, 3, 3))
 
 
 def log_leads_elsewhere(tale: Tale) -> None:
     table(tale)
     put(tale, "a")
     put(tale, "b", "unknown")
-    stream(tale, told_put(1, "a"))
+    stream(tale, put_change(1, "a"))
     scan(tale, (KEY, {"tag": "b"}))
 
 
@@ -332,18 +332,18 @@ def image_is_not_what_the_log_makes(tale: Tale) -> None:
     table(tale, log="MUTATE_LOG", img="RECORD_IMAGE")
     put(tale, "a")
     put(tale, "b")
-    stream(tale, told_put(1, "a"), told_put(2, "b"))
+    stream(tale, put_change(1, "a"), put_change(2, "b"))
     stream(tale, told_image(1, tag="a", n=7), told_image(2, tag="b"), topic="img")
 
 
 def resent_as_another(tale: Tale) -> None:
-    told(tale, told_put(1, "a"), told_add(2, 3, 3), told_put(1, "a", time_ms=11))
+    delivered(tale, put_change(1, "a"), add_change(2, 3, 3), put_change(1, "a", time_ms=11))
 
 
 def another_time_in_the_other_stream(tale: Tale) -> None:
     table(tale, log="MUTATE_LOG", img="RECORD_IMAGE")
     put(tale, "a")
-    stream(tale, told_put(1, "a", time_ms=9))
+    stream(tale, put_change(1, "a", time_ms=9))
     stream(tale, told_image(1, tag="a"), topic="img")
 
 
@@ -351,7 +351,7 @@ def same_time_twice(tale: Tale) -> None:
     table(tale)
     put(tale, "a")
     put(tale, "b")
-    stream(tale, told_put(1, "a", time_ms=9), told_put(2, "b", time_ms=9))
+    stream(tale, put_change(1, "a", time_ms=9), put_change(2, "b", time_ms=9))
 
 
 def acked_and_not_there(tale: Tale) -> None:
@@ -380,14 +380,14 @@ def done_against_its_condition(tale: Tale) -> None:
     table(tale)
     put(tale, "a")
     put(tale, "b", condition={"field": "tag", "operator": 1, "value": "x"})
-    stream(tale, told_put(1, "a"), told_put(2, "b"))
+    stream(tale, put_change(1, "a"), put_change(2, "b"))
 
 
 def done_though_the_row_was_there(tale: Tale) -> None:
     table(tale)
     put(tale, "a")
     put(tale, "b", condition={"row_exists": False})
-    stream(tale, told_put(1, "a"), told_put(2, "b"))
+    stream(tale, put_change(1, "a"), put_change(2, "b"))
 
 
 def mark_in_front_of_a_change(tale: Tale) -> None:
@@ -395,13 +395,13 @@ def mark_in_front_of_a_change(tale: Tale) -> None:
     put(tale, "a")
     put(tale, "b")
     mark(tale, 20, 1)
-    stream(tale, told_put(1, "a"), told_put(2, "b"))
+    stream(tale, put_change(1, "a"), put_change(2, "b"))
 
 
 def scan_by_index(tale: Tale, key: str, value: str) -> None:
     table(tale)
     put(tale, "a")
-    stream(tale, told_put(1, "a"))
+    stream(tale, put_change(1, "a"))
     scan(tale, (KEY, {"tag": "a"}))
     scan(tale, (key, {"tag": value}), index="by tag", column="tag")
 

@@ -170,7 +170,7 @@ def test_a_refused_recovery_works_again_after_a_while() -> None:
         file = await written(scene.store(), Durability.SYNCED)
         began_s, refused = scene.loop.time(), 0
         while True:
-            store = scene.store(faults, scene.loop.process(f"s{refused}"))  # whoever asks
+            store = scene.store(faults, scene.loop.process(f"s{refused}"))  # in every process
             try:
                 assert await store.recover("t/0", deadline_s=5) == len(b"kept")
                 break
@@ -180,7 +180,7 @@ def test_a_refused_recovery_works_again_after_a_while() -> None:
         assert refused
         assert scene.loop.time() - began_s <= faults.refuse_s + 1
         for _ in range(9):
-            await store.recover("t/0", deadline_s=5)  # and goes on to
+            await store.recover("t/0", deadline_s=5)  # and continues to
         with pytest.raises(Fenced):
             await file.commit([b"late"])
 

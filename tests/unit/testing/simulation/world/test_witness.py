@@ -17,7 +17,7 @@ async def survive(error: Exception) -> None:
     try:
         raise error
     except Exception:
-        _log.exception("it goes on")
+        _log.exception("it continues")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_only_a_failure_that_nobody_planned_for_is_an_anomaly(
 
     found = check(World(seed=1).run(scenario))
     assert [anomaly.name for anomaly in found] == names
-    assert not found or "s1: it goes on: KeyError('s1')" in str(found[0])
+    assert not found or "s1: it continues: KeyError('s1')" in str(found[0])
 
 
 def test_nothing_is_logged_meanwhile_and_everything_after(
