@@ -243,10 +243,10 @@ def test_callers_that_prove_nothing_are_401(sds_calls: Sds, value: str) -> None:
 @pytest.mark.parametrize(
     ("rpc", "arguments", "text_"),
     [
-        ("createTable", ("wire bad", spec()), "invalid table name 'wire bad'"),
+        ("createTable", ("wire bad", spec()), "invalid table name \"wire bad\""),
         ("createTable", ("wire-text", SDS.TableSpec(spec().schema, SDS.TableMetadata(
-            description="x" * 300))), "description of 300 characters"),
-        ("getLatestStreamCheckpoint", ("wire-codes", "none"), "no stream to none"),
+            description="x" * 300))), "description has 300 characters"),
+        ("getLatestStreamCheckpoint", ("wire-codes", "none"), "no enabled stream to none"),
     ],
     ids=["name", "description", "mark"],
 )  # fmt: skip
