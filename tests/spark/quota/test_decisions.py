@@ -79,7 +79,9 @@ def test_usage_in_the_lake_decides_requests(
         [granted] = admin.quotas.list()
         assert granted.total == 13
     with TalosAdmin(member(call, settings, "CLnew")) as admin:
-        with pytest.raises(QuotaAutoApproveFailed, match="waits: your traffic is known for 5 days"):
+        with pytest.raises(
+            QuotaAutoApproveFailed, match="pending: your traffic is known for 5 days"
+        ):
             admin.quotas.apply(PartitionQuota(organisation="CLnew", total=9), automatic=True)
         [waiting] = admin.quotas.pending()
         assert waiting.total == 9

@@ -286,7 +286,7 @@ async def test_partition_quotas_are_asked_for_and_approved() -> None:
         assert (await admin("QuotaService", "revokeQuota", revoke)).talosAdmin
         info = quota.PartitionQuotaInfo(orgId="CL1", totalQuota=20_000, applyReason="growth")
         auto = quota.AutoApplyQuotaRequest(quotaInfo=info)
-        with pytest.raises(QuotaAutoApproveFailed, match="waits: the history of your"):
+        with pytest.raises(QuotaAutoApproveFailed, match="pending: the history of your"):
             await olga("QuotaService", "autoApplyQuota", auto)
         [waiting] = (await admin("QuotaService", "listPendingQuota")).pendingQuotaList
         assert (waiting.totalQuota, waiting.applyReason) == (20_000, "growth")
