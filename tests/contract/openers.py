@@ -64,9 +64,7 @@ class Storage(Generic[StoreT]):
 
     open_client: Callable[[], Awaitable[StoreT]]
     lose_reply: Callable[[], None] | None = None  # the next write takes effect, its reply is lost
-    stuck_max: int = (
-        0  # files of writers that go on which it may refuse to recover, one after other
-    )
+    stuck_max: int = 0  # files of live writers that it may refuse to recover in succession
     clients: list[StoreT] = field(default_factory=list)
 
     async def client(self) -> StoreT:
@@ -168,7 +166,7 @@ async def memory_records(_place: Place) -> AsyncIterator[Storage[MetaStore]]:
 
 
 class LosingConnection(sqlite3.Connection):
-    """Reports an I/O error for a COMMIT that took effect, as often as it was told to."""
+    """Reports an I/O error for a COMMIT that took effect, as often as configured."""
 
     losses = 0  # still to come, on any connection
 

@@ -219,9 +219,7 @@ async def test_recover_fences_the_former_writer(
     assert await content(store, f"{folder}/a") == b"kept"
 
 
-async def test_a_fenced_file_is_dead_for_ever(
-    store: FileStore, other: FileStore, folder: str
-) -> None:
+async def test_a_fenced_file_stays_closed(store: FileStore, other: FileStore, folder: str) -> None:
     old = await store.create(f"{folder}/a", durability=SYNCED)
     await other.recover(f"{folder}/a", deadline_s=RECOVER_S)
     for _ in range(3):
@@ -286,7 +284,7 @@ class BusyWriter:
         self.task = asyncio.ensure_future(self._run())
 
     async def reached(self) -> None:
-        """Return once ``enough`` commits succeeded; the writer goes on."""
+        """Return once ``enough`` commits succeeded; the writer continues."""
         await self._reached.wait()
 
     async def _run(self) -> None:
@@ -305,11 +303,11 @@ async def taken(
     """
     former, other = clients
     for attempt in range(storage.stuck_max + 1):
-        one = f"{path}{attempt}"
-        writer = BusyWriter(await former.create(one, durability=SYNCED), enough)
+        target = f"{path}{attempt}"
+        writer = BusyWriter(await former.create(target, durability=SYNCED), enough)
         await writer.reached()
         try:
-            return one, writer, await other.recover(one, deadline_s=RECOVER_S)
+            return target, writer, await other.recover(target, deadline_s=RECOVER_S)
         except RecoveryStuck:
             if attempt == storage.stuck_max:
                 raise
@@ -395,7 +393,7 @@ async def test_list_shows_recovered_files_once(
 # --- delete -----------------------------------------------------------------------------------
 
 
-async def test_delete_removes_the_file_for_everybody(
+async def test_delete_removes_the_file_for_all_readers(
     store: FileStore, other: FileStore, folder: str
 ) -> None:
     file = await store.create(f"{folder}/a", durability=SYNCED)

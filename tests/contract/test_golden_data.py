@@ -1,4 +1,4 @@
-"""Data directories that earlier versions wrote must open, read and go on in this version."""
+"""This version opens, reads and writes data directories of earlier versions."""
 
 import json
 import shutil
@@ -100,7 +100,7 @@ async def test_golden_data_has_no_problem(data: Path) -> None:
     await meta.close()
 
 
-async def test_golden_data_opens_reads_and_goes_on(data: Path) -> None:
+async def test_golden_data_opens_reads_and_accepts_writes(data: Path) -> None:
     expected = json.loads((data / "expected.json").read_text())
     async with opened(data) as broker:
         await check_content(broker, expected)

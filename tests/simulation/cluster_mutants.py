@@ -2,7 +2,7 @@
 
 A guard that storage fencing makes redundant is broken together with the fencing.
 
-Equivalent mutants, which no client can tell from the real code:
+Equivalent mutants, which no client can distinguish from the real code:
 
 - A take-over that does not wait until the former owner of a planned move has sealed: recovery
   fences it wherever it is, so the move costs a pause and nothing else.
@@ -216,7 +216,7 @@ def serve_on_after_a_lapse_unfenced(patch: pytest.MonkeyPatch) -> None:
 # --- placement ----------------------------------------------------------------------------------
 
 
-def reserve_for_ever(patch: pytest.MonkeyPatch) -> None:
+def reserve_without_end(patch: pytest.MonkeyPatch) -> None:
     def reserved_until_s(self: Roster, record: Any) -> float:
         return float("-inf") if record is None else float("inf")
 
@@ -338,7 +338,7 @@ CLUSTER_MUTANTS = (
     Mutant(
         "delayed allocation never ends",
         _names("never-rebalanced", "stuck-partition"),
-        reserve_for_ever,
+        reserve_without_end,
         LEAVERS,
     ),
     Mutant(

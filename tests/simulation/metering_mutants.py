@@ -46,7 +46,7 @@ def meter_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 def move_the_mark_without_an_ack(patch: pytest.MonkeyPatch) -> None:
     real = Metering._report
 
-    async def tell(self: Metering, waiting: list[Any]) -> None:
+    async def report(self: Metering, waiting: list[Any]) -> None:
         put = self._put
 
         async def try_to_put(lines: Any) -> None:
@@ -61,7 +61,7 @@ def move_the_mark_without_an_ack(patch: pytest.MonkeyPatch) -> None:
         finally:
             self._put = put
 
-    patch.setattr(Metering, "_report", tell)
+    patch.setattr(Metering, "_report", report)
 
 
 def count_nothing_after_a_take_over(patch: pytest.MonkeyPatch) -> None:
@@ -89,12 +89,12 @@ def _refuse_every_second_put(patch: pytest.MonkeyPatch) -> None:
     real = Metering._report
     turns = iter(range(1 << 30))
 
-    async def tell(self: Metering, waiting: list[Any]) -> None:
+    async def report(self: Metering, waiting: list[Any]) -> None:
         if next(turns) % 8:
             raise StoreUnavailable("not now")
         await real(self, waiting)
 
-    patch.setattr(Metering, "_report", tell)
+    patch.setattr(Metering, "_report", report)
 
 
 def store_no_mark(patch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 A mutant proves the simulation: it counts only if several seeds catch it under one of its names and
 the unmutated code passes those same seeds. Each patches one small function.
 
-Equivalent mutants, which no client can tell from the real code:
+Equivalent mutants, which no client can distinguish from the real code:
 
 - An unknown compare-and-set of the manifest is repeated identically instead of being resolved by
   reading. If it had been applied, the repeat is a conflict, the partition opens under the next
@@ -74,7 +74,7 @@ CALM = replace(CRASHES, files=FileFaults(), meta=MetaFaults(), world=WorldFaults
 
 @dataclass(frozen=True)
 class Mutant:
-    """One broken promise. ``names``: the anomalies that may tell of it."""
+    """One broken promise. ``names``: the anomalies that may reveal it."""
 
     name: str
     names: frozenset[str]

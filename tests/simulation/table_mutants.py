@@ -1,6 +1,6 @@
 """Mutants of tables and their streams; see ``mutants`` for what a mutant proves.
 
-Equivalent mutants, which no client can tell from the real code:
+Equivalent mutants, which no client can distinguish from the real code:
 
 - No announcement of a shard's epoch before its first block. The block itself carries the epoch,
   so the log refuses the former owner from the same offset on.
@@ -76,7 +76,7 @@ def publish_before_the_row_is_durable(patch: pytest.MonkeyPatch) -> None:
 def clear_before_the_ack(patch: pytest.MonkeyPatch) -> None:
     take, published = PublishLane._take, Outbox.published
 
-    def tell_at_once(self: Any) -> Any:
+    def publish_at_once(self: Any) -> Any:
         block = take(self)
         self._with.listener.published(list(self._entries))
         return block
@@ -84,7 +84,7 @@ def clear_before_the_ack(patch: pytest.MonkeyPatch) -> None:
     def known_only(self: Any, entries: Any) -> None:
         published(self, [each for each in entries if each.column in self._rows.get(each.key, ())])
 
-    patch.setattr(PublishLane, "_take", tell_at_once)
+    patch.setattr(PublishLane, "_take", publish_at_once)
     patch.setattr(Outbox, "published", known_only)
 
 
@@ -92,18 +92,20 @@ def outbox_in_a_second_write(patch: pytest.MonkeyPatch) -> None:
     real = ShardWriter._mutate
 
     async def mutate(self: Any, mutations: Any) -> Any:
-        rows = [one._replace(pending={}) if one.data else one for one in mutations]
+        rows = [
+            mutation._replace(pending={}) if mutation.data else mutation for mutation in mutations
+        ]
         outcomes = list(await real(self, rows))
         again = [
-            one._replace(expected=outcome, write_id=one.write_id[::-1], data={})
-            for one, outcome in zip(mutations, outcomes, strict=True)
-            if one.data and one.pending and isinstance(outcome, int)
+            item._replace(expected=outcome, write_id=item.write_id[::-1], data={})
+            for item, outcome in zip(mutations, outcomes, strict=True)
+            if item.data and item.pending and isinstance(outcome, int)
         ]
         if again:
-            second = dict(zip([one.key for one in again], await real(self, again), strict=True))
-            for at, one in enumerate(mutations):
-                if isinstance(second.get(one.key), int):
-                    outcomes[at] = second[one.key]
+            second = dict(zip([item.key for item in again], await real(self, again), strict=True))
+            for at, mutation in enumerate(mutations):
+                if isinstance(second.get(mutation.key), int):
+                    outcomes[at] = second[mutation.key]
         return outcomes
 
     patch.setattr(ShardWriter, "_mutate", mutate)
@@ -164,7 +166,9 @@ def keys_of_removals_left_out(patch: pytest.MonkeyPatch) -> None:
 
     def add(self: Any, view: Any, change: Any) -> None:
         if change.kind is ChangeKind.DELETE:
-            others = [one for one in view.targets if one.content.view is not StreamView.KEYS_ONLY]
+            others = [
+                target for target in view.targets if target.content.view is not StreamView.KEYS_ONLY
+            ]
             view = view._replace(targets=others)
         real(self, view, change)
 
@@ -247,7 +251,7 @@ def failed_condition_makes_a_message(patch: pytest.MonkeyPatch) -> None:
 # --- unknown and overtaken writes -----------------------------------------------------------------
 
 
-def unknown_is_applied_anew(patch: pytest.MonkeyPatch) -> None:
+def unknown_is_applied_twice(patch: pytest.MonkeyPatch) -> None:
     """Without the write's id: what was done already is done again."""
 
     async def mutate(self: Any, mutations: Any) -> Any:
@@ -266,15 +270,15 @@ def unknown_is_answered_as_done(patch: pytest.MonkeyPatch) -> None:
         deadline_s = asyncio.get_running_loop().time() + 3
         outcomes = await self._try(mutations, deadline_s)
         return [
-            one.expected + 1 if isinstance(each, OutcomeUnknown) else each
-            for one, each in zip(mutations, outcomes, strict=True)
+            item.expected + 1 if isinstance(each, OutcomeUnknown) else each
+            for item, each in zip(mutations, outcomes, strict=True)
         ]
 
     patch.setattr(ShardWriter, "_mutate", mutate)
 
 
 def stale_row_after_a_conflict(patch: pytest.MonkeyPatch) -> None:
-    """The version is read anew and the row is not."""
+    """The version is read again and the row is not."""
     read, forget = ShardWriter._read, ShardWriter._forget
     stale: dict[Any, Any] = {}
 
@@ -363,7 +367,10 @@ TABLE_MUTANTS = (
         CALM_ROWS,
     ),
     Mutant(
-        "unknown is applied anew", _names("cdc-double-increment"), unknown_is_applied_anew, UNKNOWN
+        "unknown is applied twice",
+        _names("cdc-double-increment"),
+        unknown_is_applied_twice,
+        UNKNOWN,
     ),
     Mutant(
         "unknown is answered as done",

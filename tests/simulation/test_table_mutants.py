@@ -34,11 +34,11 @@ def test_there_are_enough_mutants_with_names_of_their_own() -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_seed_changes_rows_in_every_way_and_tells_of_it() -> None:
+def test_a_seed_changes_rows_in_every_way_and_publishes_it() -> None:
     history = run_seed(1, CALM_ROWS).history
     done = [each for each in history.of("mutate") if each.ok and each.result["success"]]
     assert {each.args["operation"] for each in done} == {"put", "increment", "remove"}
-    told = [change for each in history.of("changes") for _, change in each.result["changes"]]
-    assert {change["kind"] for change in told} == {"put", "increment", "delete"}
+    published = [change for each in history.of("changes") for _, change in each.result["changes"]]
+    assert {change["kind"] for change in published} == {"put", "increment", "delete"}
     assert any(each.ok for each in history.of("mark"))
     assert any(each.args.get("condition") for each in done)

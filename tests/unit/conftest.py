@@ -14,7 +14,7 @@ CORE = {"model", "wire", "ports", "log", "group", "catalog", "placement", "sds",
 
 
 class VirtualLoop(SimulationLoop):
-    """A loop whose sleeps cost no time; errors that nobody caught are logged, as asyncio does."""
+    """A loop whose sleeps cost no time; uncaught errors are logged, as asyncio does."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -46,7 +46,7 @@ async def test_versions_of_a_path_never_repeat(
     assert await store.create(path, b"two") > again
 
 
-async def test_an_old_version_cannot_hit_a_record_made_anew(
+async def test_an_old_version_cannot_change_a_recreated_record(
     store: MetaStore, other: MetaStore, folder: str
 ) -> None:
     path = f"{folder}/a"
@@ -56,13 +56,13 @@ async def test_an_old_version_cannot_hit_a_record_made_anew(
     for version in former:
         with pytest.raises(VersionConflict):
             await other.replace(path, b"late", version)
-    anew = await store.create(path, b"three")
+    recreated = await store.create(path, b"three")
     for version in former:
         with pytest.raises(VersionConflict):
             await other.replace(path, b"late", version)
         with pytest.raises(VersionConflict):
             await other.delete(path, version)
-    assert await other.get(path) == Record(b"three", anew)
+    assert await other.get(path) == Record(b"three", recreated)
 
 
 async def test_versions_grow(store: MetaStore, folder: str) -> None:

@@ -50,8 +50,8 @@ def test_the_starter_of_the_wheels_java_drops_one_flag(
     starter = java_home.spark_java_home() / "bin" / "java"
     assert starter != java
     argv = [str(starter), "-Xmx1g", "--add-modules=jdk.incubator.vector", "-cp", "a b", "Main"]
-    told = subprocess.run(argv, capture_output=True, text=True, check=True)
-    assert told.stdout == "-Xmx1g -cp a b Main\n"
+    printed = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert printed.stdout == "-Xmx1g -cp a b Main\n"
 
 
 def test_the_lean_home_of_spark_has_its_programs_and_no_python(

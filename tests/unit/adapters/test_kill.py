@@ -1,4 +1,4 @@
-"""A process that is killed in the middle of writing loses nothing that it was told is stored."""
+"""A process killed during writes loses nothing that was acknowledged."""
 
 import asyncio
 import os

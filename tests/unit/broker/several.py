@@ -17,7 +17,7 @@ from opentalos.ports.peers import CallRequest, Forwarded, Reply
 
 
 class Placed:
-    """Who serves which partition number and which group, for all topics; "" is nobody."""
+    """Who serves which partition number and which group, for all topics; "" is no server."""
 
     def __init__(self) -> None:
         self.partitions: dict[int, str] = {}
@@ -114,9 +114,9 @@ class Several:
         self.servers, self.placed = servers, placed
         placed.servers = tuple(servers)
         self.peers = DirectPeers(servers)
-        for name, one in servers.items():
-            one.broker.context.ownership = placed.of(name)
-            one.broker.context.peers = self.peers
+        for name, server in servers.items():
+            server.broker.context.ownership = placed.of(name)
+            server.broker.context.peers = self.peers
 
     def __getitem__(self, name: str) -> World:
         return self.servers[name]
@@ -129,8 +129,8 @@ class Several:
     def move_group(self, group: str, to: str) -> None:
         """The ring changes, and every server knows at once."""
         self.placed.groups[group] = to
-        for name, one in self.servers.items():
-            one.broker.groups.ownership_changed(self._keeps(name))
+        for name, server in self.servers.items():
+            server.broker.groups.ownership_changed(self._keeps(name))
 
     def _keeps(self, server: str) -> Callable[[str], bool]:
         return lambda group: self.placed.groups.get(group, "a") == server

@@ -1,4 +1,4 @@
-"""Requests for partitions that are decided at once: what is stored, counted, told and kept."""
+"""Requests for partitions that are decided at once: what is stored, counted, reported and kept."""
 
 import asyncio
 import logging
@@ -85,7 +85,7 @@ async def test_what_numbers_cannot_decide_waits_with_its_reason() -> None:
 
 
 async def test_the_floor_is_granted_until_the_capacity_is_used() -> None:
-    """100 partitions, 80 of which are given away; 40 are used by somebody without a quota."""
+    """100 partitions, 80 of which are given away; 40 are used by a principal without a quota."""
     async with world(quota=QUOTA, quota_approval=APPROVAL) as w:
         quotas = w.broker.partition_quotas
         await w.topic(ALICE, partitions=64)
@@ -117,7 +117,7 @@ async def test_a_grant_keeps_its_traffic_reserved_until_history_shows_it() -> No
 async def test_servers_that_grant_at_the_same_moment_never_pass_the_capacity(
     names: Sequence[str],
 ) -> None:
-    """80 partitions are given away: ten floors, whoever grants them, and not one more."""
+    """80 partitions are given away: ten floors, whichever path grants them, and not one more."""
     approval = replace(APPROVAL, capacity_bytes_per_s=10_000 * MB)
     async with several(*names, quota=QUOTA, quota_approval=approval) as s:
         services = [s[name].broker.partition_quotas for name in names]
@@ -135,7 +135,7 @@ async def test_servers_that_grant_at_the_same_moment_never_pass_the_capacity(
 async def test_a_grant_that_a_server_died_with_counts_for_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Counted and not written: nobody may give the same capacity away while it may be written."""
+    """Counted and not written: the capacity stays reserved while the write may still happen."""
     async with several("a", "b", quota=QUOTA, quota_approval=APPROVAL) as s:
         dying, other = s["a"].broker, s["b"].broker
 

@@ -31,7 +31,7 @@ def ready(found: Any, *, stopping: bool = False) -> Readiness:
         (ready(broker(member=False)), "not a cluster member"),
     ],
 )
-def test_what_stands_against_it_is_told(readiness: Readiness, reason: str) -> None:
+def test_what_prevents_readiness_is_reported(readiness: Readiness, reason: str) -> None:
     (found,) = readiness.reasons()
     assert reason in found
 

@@ -82,7 +82,7 @@ def test_amounts_rates_and_lags_are_shown() -> None:
     assert "Cluster" not in page
 
 
-def test_what_cannot_be_told_is_not_shown_as_nothing() -> None:
+def test_unknown_figures_are_not_shown_as_zero() -> None:
     page = render("s1", "root", [topic("t", lags=None)], 0, cluster("s1"))
     assert "unavailable now" in checked(page)
     assert "1 partitions have no server" in page

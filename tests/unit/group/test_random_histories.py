@@ -2,7 +2,7 @@
 
 The judge reads every version of every row. A checkpoint may only change in a write that keeps the
 owner (a commit) and only to an offset that this owner asked for; an owner may only change in a
-write that keeps the checkpoint; a success told to a worker must be one of the row's versions.
+write that keeps the checkpoint; a success reported to a worker must be one of the row's versions.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class RecordingRows(FaultyRows):
 
 
 class History:
-    """Drives workers over two coordinators and remembers what they were told."""
+    """Drives workers over two coordinators and remembers the answers."""
 
     def __init__(self, rows: RecordingRows, random_source: random.Random) -> None:
         self.rows, self.random = rows, random_source
@@ -90,7 +90,7 @@ class History:
                 if await groups.commit(ALICE, commit(seat.worker, offset, partition=partition)):
                     self.committed.append((partition, seat.worker, offset))
         except TalosError:
-            pass  # not done, or unknown: the judge looks at the rows
+            pass  # not done, or unknown: the rows decide
 
     def judge(self) -> None:
         for partition, versions in self.rows.versions.items():
@@ -105,7 +105,7 @@ class History:
             assert any(
                 (row.owner, row.checkpoint) == (worker, offset)
                 for row in self.rows.versions[partition]
-            ), f"{worker} was told that {offset} is committed"
+            ), f"{worker} got a success for {offset}"
 
 
 @pytest.mark.parametrize("seed", range(12))

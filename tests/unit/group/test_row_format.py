@@ -53,7 +53,7 @@ def test_keys_read_back() -> None:
             parse_row_key(garbage)
 
 
-def test_rows_of_format_1_read_for_ever() -> None:
+def test_rows_of_format_1_stay_readable() -> None:
     cells = {b"v": b"1", b"owner": b"w", b"generation": b"3", b"checkpoint": b"-1", b"epoch": b"2"}
     assert PartitionRow.decode(cells) == PartitionRow("w", 3, -1, 2)
     group = {b"v": b"1", b"tenant": b"CL#1", b"created_ms": b"17"}

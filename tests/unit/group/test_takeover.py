@@ -53,7 +53,7 @@ async def test_a_takeover_loses_no_checkpoint_and_keeps_leases_for_a_full_lease(
     (a, _), (b, _) = await _server(storage, "a"), await _server(storage, "b")
     await a.lock_partitions(ALICE, W1, [0, 1])
     await a.commit(ALICE, commit("w1", 5))
-    time.advance(10 * LEASE_S)  # b has been up for long when the group comes to it
+    time.advance(10 * LEASE_S)  # b has been up for long when it takes the group over
     await a.renew(ALICE, W1, [0, 1])
     a.ownership_changed(lambda group: False)
     assert await b.holdings(ALICE, 8) == {"w1": [0, 1]}
@@ -76,7 +76,7 @@ async def test_a_restarted_server_does_not_hold_leases_longer_than_a_lease_from_
     assert await restarted.lock_partitions(ALICE, W2, [0]) == [0]
 
 
-async def test_a_server_that_kept_a_group_goes_on_from_memory(
+async def test_a_server_that_kept_a_group_continues_from_memory(
     storage: MemoryStorage, time: MovableTime
 ) -> None:
     a, rows = await _server(storage, "a")
@@ -94,7 +94,7 @@ async def test_a_group_made_at_another_server_is_never_unknown(
     storage: MemoryStorage, time: MovableTime
 ) -> None:
     (a, _), (b, _) = await _server(storage, "a"), await _server(storage, "b")
-    assert await checkpoint(b, ALICE, 0) == -1  # nobody has used it yet
+    assert await checkpoint(b, ALICE, 0) == -1  # unused so far
     await a.lock_partitions(ALICE, W1, [0])
     await a.commit(ALICE, commit("w1", 5))
     assert await checkpoint(b, ALICE, 0) == 5
@@ -133,7 +133,7 @@ async def test_a_zombie_coordinator_says_yes_to_nothing_that_the_rows_contradict
     assert await checkpoint(zombie, ALICE, 0) == 7
 
 
-async def test_a_zombie_coordinator_gives_nobody_a_lease_that_goes_on_elsewhere(
+async def test_a_zombie_coordinator_grants_no_lease_that_lives_elsewhere(
     storage: MemoryStorage, time: MovableTime
 ) -> None:
     (zombie, _), (b, _) = await _server(storage, "a"), await _server(storage, "b")
@@ -300,7 +300,7 @@ async def test_rows_left_by_a_deletion_never_come_back_to_life(
     assert len(await rows.scan("groups", b"", b"", limit=10)) == 2
 
 
-async def test_a_deletion_does_not_touch_a_group_that_was_made_anew_meanwhile(
+async def test_a_deletion_does_not_touch_a_group_recreated_meanwhile(
     storage: MemoryStorage, time: MovableTime
 ) -> None:
     (a, rows), (b, _) = await _server(storage, "a"), await _server(storage, "b")
@@ -308,14 +308,14 @@ async def test_a_deletion_does_not_touch_a_group_that_was_made_anew_meanwhile(
     time.advance(LEASE_S + 1)
     original, calls = rows.mutate_many, 0
 
-    async def make_anew_after_the_mark(table: str, mutations: object) -> object:
+    async def recreate_after_the_mark(table: str, mutations: object) -> object:
         nonlocal calls
         calls += 1
         if calls == 2:
             assert await b.lock_partitions(BOB, W2, [0]) == [0]
         return await original(table, mutations)  # type: ignore[arg-type]
 
-    rows.mutate_many = make_anew_after_the_mark  # type: ignore[method-assign,assignment]
+    rows.mutate_many = recreate_after_the_mark  # type: ignore[method-assign,assignment]
     await a.directory.delete_group(ALICE)
     assert await b.commit(BOB, commit("w2", 8))
     assert await tenants(a, "u1") == {"g": "bob"}
@@ -340,7 +340,7 @@ async def test_groups_of_a_topic_are_listed_over_pages_of_rows(
     assert await tenants(a, "u1") == {}
 
 
-def test_a_row_without_a_coordinator_reads_and_a_deleted_group_is_told() -> None:
+def test_a_row_without_a_coordinator_reads_and_deletion_is_visible() -> None:
     row = GroupRow("alice", 1, "s2", deleting=True)
     assert GroupRow.decode(row.cells()) == row
     assert Row(group_row_key(GroupKey("u", "g")), 1, row.cells()).key == b"u\0g\0g"

@@ -192,7 +192,7 @@ async def test_a_failed_registration_acknowledges_nobody_until_it_is_known() -> 
     await bed.store.close()
 
 
-async def test_a_failed_roll_reopens_and_goes_on() -> None:
+async def test_a_failed_roll_reopens_and_accepts_writes() -> None:
     limits = LogLimits(segment_bytes_max=1_024, space_reserve_bytes=0, index_interval_bytes=512)
     for name in ("create", "commit", "close", "replace"):
         for after in (False, True):

@@ -72,16 +72,16 @@ THREE = settle(situation(server("a"), server("b"), server("c")))
 
 
 def test_a_fresh_cluster_starts_at_once() -> None:
-    """Nobody is stable yet; waiting would serve nobody."""
+    """No server is stable yet; waiting would leave all partitions unserved."""
     first = plan(situation(server("a", since_s=NOW_S), server("b", since_s=NOW_S)), POLICY)
     assert set(first.owners.values()) == {"a", "b"}
     assert not first.moved_from
 
 
 def test_with_nobody_there_nothing_has_an_owner() -> None:
-    nobody = plan(with_servers(THREE, *(server(name, alive=False) for name in "abc")), POLICY)
-    assert set(nobody.owners.values()) == {""}
-    assert nobody.ring == {}
+    unserved = plan(with_servers(THREE, *(server(name, alive=False) for name in "abc")), POLICY)
+    assert set(unserved.owners.values()) == {""}
+    assert unserved.ring == {}
 
 
 def test_a_crash_moves_only_what_the_dead_server_had_and_at_once() -> None:

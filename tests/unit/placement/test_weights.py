@@ -106,7 +106,7 @@ def test_even_traffic_or_no_budget_changes_nothing() -> None:
 
 
 def test_the_latest_day_counts_most_and_a_new_partition_counts_at_once() -> None:
-    one, two = KEYS[:2]
-    expected = expected_traffic([{one: 100}, {one: 0, two: 50}])
-    assert expected == {one: 30, two: 35}
+    first, second = KEYS[:2]
+    expected = expected_traffic([{first: 100}, {first: 0, second: 50}])
+    assert expected == {first: 30, second: 35}
     assert expected_traffic([]) == {}

@@ -59,7 +59,7 @@ class FakeServers:
             return self.raw.pop(0)
         handler = self.handlers.get(server, {}).get(call.method.name)
         if handler is None:
-            raise ConnectFailed(f"nobody listens at {server}")
+            raise ConnectFailed(f"connection refused by {server}")
         try:
             result = handler(call.request)
         except (ConnectFailed, NoReply):

@@ -64,7 +64,7 @@ class ModelTable:
         )  # fmt: skip
 
     def states(self) -> Iterator[StoredState]:
-        """What a scan with versions tells."""
+        """What a scan with versions returns."""
         for key, row in self.rows.items():
             record = None if row.columns is None else {"id": key} | row.columns
             yield StoredState({"id": key}, record, row.timestamp_ms, row.sequence)

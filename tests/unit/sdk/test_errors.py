@@ -1,4 +1,4 @@
-"""What a server answers becomes an error that says no more than the server knows."""
+"""The answer of a server becomes an error that claims only what the server knows."""
 
 import pickle
 
@@ -88,8 +88,8 @@ def test_a_code_that_does_not_say_not_done_is_unknown(code: int | None) -> None:
 
 @pytest.mark.parametrize("sent", CODES, ids=lambda cls: cls.__name__)
 def test_every_error_of_tables_comes_out_in_its_branch(sent: type[TalosError]) -> None:
-    told = ServiceException(errorCode=CODES[sent], errorMessage="why")
-    got = error_of_exception("anyCall", told)
+    answer = ServiceException(errorCode=CODES[sent], errorMessage="why")
+    got = error_of_exception("anyCall", answer)
     assert str(got) == "why"
     if CODES[sent] is sds.ErrorCode.INTERNAL_ERROR:
         assert type(got) is OutcomeUnknown

@@ -47,7 +47,7 @@ HEADER = "01000000018bcfe568000000000000000007"
 
 
 @pytest.mark.parametrize(("type_", "value", "raw"), GOLDEN)
-def test_the_bytes_of_a_value_are_for_ever(type_: DataType, value: Any, raw: str) -> None:
+def test_the_bytes_of_a_value_never_change(type_: DataType, value: Any, raw: str) -> None:
     assert encode_cell(Datum(type_, value)).hex() == raw
     assert decode_cell(bytes.fromhex(raw)) == Datum(type_, value)
 
@@ -56,7 +56,7 @@ def test_the_golden_values_are_of_every_type() -> None:
     assert {type_ for type_, _, _ in GOLDEN} == set(DataType)
 
 
-def test_the_bytes_of_a_row_are_for_ever() -> None:
+def test_the_bytes_of_a_row_never_change() -> None:
     assert encode_header(1_700_000_000_000, 7, deleted=False).hex() == HEADER
     deleted = bytearray.fromhex(HEADER)
     deleted[1] = 1

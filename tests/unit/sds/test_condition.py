@@ -25,10 +25,12 @@ PYTHON: dict[ConditionOperator, Callable[[Any, Any], bool]] = {
 
 @given(st.sampled_from(ConditionOperator), values(DataType.STRING), values(DataType.STRING))
 @steady
-def test_values_are_compared_in_their_order(wanted: ConditionOperator, one: str, two: str) -> None:
-    condition = when("name", wanted, two)
+def test_values_are_compared_in_their_order(
+    wanted: ConditionOperator, left: str, right: str
+) -> None:
+    condition = when("name", wanted, right)
     check_condition(SCHEMA, condition)
-    assert holds(condition, KEY, columns(name=one)) is PYTHON[wanted](one, two)
+    assert holds(condition, KEY, columns(name=left)) is PYTHON[wanted](left, right)
 
 
 @pytest.mark.parametrize("live", [{}, None])

@@ -22,7 +22,7 @@ from opentalos.sds.mutation import ABSENT
 T = DataType
 
 
-def test_the_bytes_of_an_entry_are_for_ever() -> None:
+def test_the_bytes_of_an_entry_never_change() -> None:
     found = entries(SCHEMA, KEY, stored(city="Oslo", code=5))
     assert {name: raw.hex() for name, raw in found.items()} == {
         "by_city": "001575310000b08c9390ffff8000000000000007",
@@ -55,7 +55,7 @@ def test_a_table_without_indexes_has_nothing_to_change() -> None:
     assert entry_changes(schema, KEY, ABSENT, stored(city="Oslo")) == IndexChange((), ())
 
 
-def test_an_entry_tells_its_row() -> None:
+def test_an_entry_contains_its_row_key() -> None:
     row = stored(city="Oslo")
     raw = entries(SCHEMA, KEY, row)["by_city"]
     assert entry_columns(SCHEMA, "by_city", raw) == {
@@ -98,11 +98,11 @@ def test_an_index_may_have_columns_of_the_primary_key() -> None:
 
 @given(values(T.STRING), values(T.STRING), st.booleans())
 @steady
-def test_a_scan_of_an_index_finds_its_values(one: str, two: str, reverse: bool) -> None:
-    raw = entries(SCHEMA, KEY, StoredRow(1, 1, False, columns(city=one)))["by_city"]
-    wanted = {"user": KEY["user"], **columns(city=two)}
+def test_a_scan_of_an_index_finds_its_values(stored: str, wanted_city: str, reverse: bool) -> None:
+    raw = entries(SCHEMA, KEY, StoredRow(1, 1, False, columns(city=stored)))["by_city"]
+    wanted = {"user": KEY["user"], **columns(city=wanted_city)}
     low, high = scan_range(SCHEMA, wanted, wanted, reverse=reverse, index="by_city")
-    assert (low <= raw < high) is (one == two)
+    assert (low <= raw < high) is (stored == wanted_city)
     group = {"user": KEY["user"]}
     low, high = scan_range(SCHEMA, group, group, reverse=reverse, index="by_city")
     assert low <= raw < high

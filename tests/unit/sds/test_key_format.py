@@ -55,7 +55,7 @@ GOLDEN: list[tuple[DataType, Any, str]] = [
 
 
 @pytest.mark.parametrize(("type_", "value", "raw"), GOLDEN)
-def test_the_bytes_of_a_key_are_for_ever(type_: DataType, value: Any, raw: str) -> None:
+def test_the_bytes_of_a_key_never_change(type_: DataType, value: Any, raw: str) -> None:
     up, down = one_column(type_), one_column(type_, ascending=False)
     key = {"k": Datum(type_, value)}
     assert row_key(up, key).hex() == raw
@@ -63,16 +63,16 @@ def test_the_bytes_of_a_key_are_for_ever(type_: DataType, value: Any, raw: str) 
     assert key_of(up, bytes.fromhex(raw)) == key
 
 
-def test_the_bytes_of_a_hashed_key_are_for_ever() -> None:
+def test_the_bytes_of_a_hashed_key_never_change() -> None:
     assert row_key(SCHEMA, KEY).hex() == "0015753100008000000000000007"
     assert shard_of(SCHEMA, row_key(SCHEMA, KEY)) == 0
 
 
-def compared(schema: TableSchema, one: Mapping[str, Datum], other: Mapping[str, Datum]) -> int:
-    """Order by values alone; groups of a hashed table are only told apart."""
+def compared(schema: TableSchema, left: Mapping[str, Datum], right: Mapping[str, Datum]) -> int:
+    """Order by values alone; groups of a hashed table have no order."""
     for part in (*schema.group, *schema.primary):
-        here: Any = one[part.attribute].value
-        there: Any = other[part.attribute].value
+        here: Any = left[part.attribute].value
+        there: Any = right[part.attribute].value
         if here != there:
             return (1 if here > there else -1) * (1 if part.ascending else -1)
     return 0
@@ -85,8 +85,8 @@ def test_bytes_are_in_the_order_of_values(draw: st.DataObject) -> None:
     found = draw.draw(st.lists(keys(schema), min_size=2, max_size=5))
     by_bytes = sorted(found, key=lambda key: row_key(schema, key))
 
-    def order(one: dict[str, Datum], other: dict[str, Datum]) -> int:
-        return compared(schema, one, other)
+    def order(left: dict[str, Datum], right: dict[str, Datum]) -> int:
+        return compared(schema, left, right)
 
     by_values = sorted(found, key=cmp_to_key(order))
     if schema.hashed:

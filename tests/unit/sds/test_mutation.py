@@ -156,7 +156,7 @@ def test_a_long_index_entry_is_refused() -> None:
 # --- increment
 
 
-def test_an_increment_counts_on_and_tells_the_result() -> None:
+def test_an_increment_adds_and_reports_the_result() -> None:
     applied = done(stored(age=30, name="Ann"), increment(age=-5, level=1))
     assert applied.amounts == columns(age=25, level=1)
     assert applied.row.columns == columns(name="Ann", age=25, level=1)
@@ -330,7 +330,7 @@ ODD = StoredRow(
 )
 
 
-def test_columns_of_a_former_schema_are_not_told() -> None:
+def test_columns_of_a_former_schema_are_not_published() -> None:
     assert live_columns(SCHEMA, ODD, NOW_MS) == columns(age=30)
     applied = done(ODD, put(score=1.0))
     assert applied.change is not None
@@ -401,7 +401,7 @@ mutations = st.one_of(
 @given(st.lists(st.tuples(mutations, st.integers(-TTL_MS, TTL_MS)), max_size=8))
 @steady
 def test_cells_and_changes_follow_the_row(steps: list[tuple[Mutation, int]]) -> None:
-    """What a store keeps of the cells is the row; what streams tell adds up to the record."""
+    """What a store keeps of the cells is the row; what streams publish adds up to the record."""
     cells: dict[bytes, bytes] = {}
     row = ABSENT
     now_ms = NOW_MS
@@ -434,9 +434,9 @@ def replay(
     if change.row_deleted:
         assert after is None
         return
-    told = dict(before or {})
+    published = dict(before or {})
     if change.kind is ChangeKind.DELETE:
-        told = {name: item for name, item in told.items() if name not in change.columns}
+        published = {name: item for name, item in published.items() if name not in change.columns}
     else:
-        told.update(change.columns)
-    assert told == change.image == after
+        published.update(change.columns)
+    assert published == change.image == after

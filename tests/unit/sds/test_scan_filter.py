@@ -168,7 +168,7 @@ def test_what_an_absent_column_decides_is_neither_true_nor_false(text: str, matc
         ("`` = 1", 1, "'`' begins nothing"),
     ],
 )
-def test_a_wrong_condition_tells_its_place(text: str, character: int, wrong: str) -> None:
+def test_a_wrong_condition_reports_its_position(text: str, character: int, wrong: str) -> None:
     with pytest.raises(ValidationFailed) as failure:
         compile(text, SCHEMA)
     assert str(failure.value).startswith(f"condition, character {character}: ")
@@ -210,12 +210,12 @@ def spelled(tree: Any) -> str:
     return " ".join(map(str, tree))
 
 
-def told(tree: Any, given: dict[str, int | None]) -> bool | None:
+def evaluated(tree: Any, given: dict[str, int | None]) -> bool | None:
     if tree[0] == "NOT":
-        found = told(tree[1], given)
+        found = evaluated(tree[1], given)
         return None if found is None else not found
     if tree[0] in ("AND", "OR"):
-        parts = {told(tree[1], given), told(tree[2], given)}
+        parts = {evaluated(tree[1], given), evaluated(tree[2], given)}
         decides = tree[0] == "OR"
         return decides if decides in parts else None if None in parts else not decides
     value = given[tree[0]]
@@ -230,7 +230,7 @@ small = st.none() | st.integers(-2, 2)
 def test_conditions_are_of_three_values(tree: Any, a: int | None, b: int | None) -> None:
     given = {"a": a, "b": b}
     found = record(**{name: value for name, value in given.items() if value is not None})
-    assert compile(spelled(tree), SCHEMA)(found) is (told(tree, given) is True)
+    assert compile(spelled(tree), SCHEMA)(found) is (evaluated(tree, given) is True)
 
 
 @given(st.text("ab=<>()'\"` ANDORTISULX01.-é;", max_size=30))

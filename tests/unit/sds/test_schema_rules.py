@@ -117,7 +117,7 @@ def test_too_much_of_something_is_refused(
 
 
 STREAM = with_stream(attributes=("age",))
-TELLS_ALL = with_stream()
+FULL_STREAM = with_stream()
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,11 @@ TELLS_ALL = with_stream()
         (STREAM, SCHEMA),
         (STREAM, without("age")),
         (STREAM, without("name", STREAM)),
-        (SCHEMA, without("name", TELLS_ALL)),
-        (TELLS_ALL, without("name", with_stream(enabled=False))),
-        (with_stream(enabled=False), without("name", TELLS_ALL)),
-        (TELLS_ALL, STREAM),
-        (TELLS_ALL, with_stream(enabled=False, view=StreamView.KEYS_ONLY)),
+        (SCHEMA, without("name", FULL_STREAM)),
+        (FULL_STREAM, without("name", with_stream(enabled=False))),
+        (with_stream(enabled=False), without("name", FULL_STREAM)),
+        (FULL_STREAM, STREAM),
+        (FULL_STREAM, with_stream(enabled=False, view=StreamView.KEYS_ONLY)),
     ],
 )
 def test_a_good_change_is_taken(old: TableSchema, new: TableSchema) -> None:
@@ -210,13 +210,13 @@ CODE = {"by_code": SCHEMA.indexes["by_code"]}
             "column age cannot be of another type: the stream to topic has it",
         ),
         (
-            TELLS_ALL,
-            without("name", TELLS_ALL),
+            FULL_STREAM,
+            without("name", FULL_STREAM),
             ValidationFailed,
             "column name cannot be removed: the stream to topic has it",
         ),
         (
-            TELLS_ALL,
+            FULL_STREAM,
             with_stream(view=StreamView.RECORD_IMAGE),
             ValidationFailed,
             "the stream to topic cannot change its view while enabled",

@@ -4,7 +4,7 @@ from opentalos.model.table import KeyPart, StreamSpec, TableSchema
 from opentalos.sds.stream_content import StreamContent, stream_contents
 
 
-def test_enabled_streams_tell_their_columns() -> None:
+def test_enabled_streams_list_their_columns() -> None:
     schema = TableSchema(
         primary=(KeyPart("k"),),
         attributes={"k": DataType.INT8, "a": DataType.INT8},

@@ -41,7 +41,7 @@ def test_a_value_of_its_type_has_no_fault(datum: Datum) -> None:
         (T.STRING_SET, ("a", "a"), "is not in ascending order without repetitions"),
     ],
 )
-def test_a_fault_is_told(type_: DataType, value: Any, fault: str) -> None:
+def test_a_fault_is_reported(type_: DataType, value: Any, fault: str) -> None:
     assert value_fault(type_, value) == fault
     whole = f"is of type {type_.name}, but the given value {fault}"
     assert datum_fault(type_, Datum(type_, value)) == whole

@@ -127,10 +127,10 @@ async def test_a_store_that_lost_its_records_is_refused(
 
 @pytest.mark.parametrize("shared", ["files", "rows"])
 async def test_two_clusters_on_one_root_are_refused(shared: str) -> None:
-    one, other = World(), World(ids=7)
-    await one.join()
+    first, other = World(), World(ids=7)
+    await first.join()
     await other.join()
-    setattr(other, shared, getattr(one, shared))
+    setattr(other, shared, getattr(first, shared))
     with pytest.raises(ConfigError, match=r"belongs to cluster id1, .* to cluster id8"):
         await other.join()
 

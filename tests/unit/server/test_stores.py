@@ -1,4 +1,4 @@
-"""Backends of a cluster are waited for, with a line now and then, and not for ever."""
+"""A server waits for the backends of its cluster, logs now and then, and gives up in time."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""A certificate is replaced while the server runs; handshakes that fail hurt nobody else."""
+"""A certificate is replaced while the server runs; a failed handshake harms no other."""
 
 import asyncio
 import logging
@@ -138,7 +138,7 @@ async def test_a_file_that_is_gone_for_a_moment_does_no_harm(port: Port) -> None
     await until(lambda: port.tls.reloads == 1)
 
 
-async def test_being_told_reads_files_that_seem_unchanged(port: Port) -> None:
+async def test_a_reload_request_reads_files_that_seem_unchanged(port: Port) -> None:
     port.tls.reload()
     await until(lambda: port.tls.reloads == 1)
 
@@ -167,7 +167,7 @@ async def test_a_client_that_does_not_trust_us_is_counted(port: Port) -> None:
 
 
 @pytest.mark.parametrize("port", [{"handshake_timeout_s": 0.1}], indirect=True)
-async def test_a_handshake_that_never_goes_on_ends(port: Port) -> None:
+async def test_a_stalled_handshake_is_closed(port: Port) -> None:
     reader, writer = await port.connect(None)
     writer.write(b"\x16\x03\x01")  # the beginning of a handshake
     async with asyncio.timeout(PATIENCE_S):
@@ -185,8 +185,8 @@ async def test_more_handshakes_than_allowed_are_cut(port: Port) -> None:
         assert await reader.read() == b""
     assert port.handshakes == (2, 0, 0, 1)
     writer.close()
-    for _, one in slow:
-        one.close()
+    for _, stranger in slow:
+        stranger.close()
 
 
 @pytest.mark.parametrize("port", [{"client_ca_file": "the folder's"}], indirect=True)
@@ -269,11 +269,11 @@ async def test_bad_handshakes_by_the_hundred_take_nothing_from_others(port: Port
     reader, writer = await port.connect(port.folder.trust())
     for beginning in (b"", REQUEST, b"\x16\x03\x01\x00\x05hello", b"\x00" * 64):
         strangers = [await port.connect(None) for _ in range(50)]
-        for _, one in strangers:
-            one.write(beginning)
+        for _, stranger in strangers:
+            stranger.write(beginning)
         assert await ask(reader, writer) == b"HTTP/1.1 200 OK"
-        for _, one in strangers:
-            one.close()
+        for _, stranger in strangers:
+            stranger.close()
     assert await ask(reader, writer) == b"HTTP/1.1 200 OK"
     begun, done, _, refused = port.handshakes
     assert (begun, done, refused) == (201, 1, 0)

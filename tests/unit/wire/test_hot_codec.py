@@ -151,8 +151,8 @@ def test_every_ordinary_put_is_decoded_by_hand(
         sequenceId=request.sequenceId, isTransfer=transferred or None, baseOffset=base
     )
     reply = encode_reply(COMPACT, PUT, seqid, response)
-    told = -1 if base is None else base
-    assert put_reply(seqid, decoded.sequence_id, told, transferred=transferred) == reply
+    offset = -1 if base is None else base
+    assert put_reply(seqid, decoded.sequence_id, offset, transferred=transferred) == reply
 
 
 @settings(max_examples=40, deadline=None)

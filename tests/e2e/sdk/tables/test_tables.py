@@ -121,7 +121,7 @@ def test_a_scan_by_an_index_finds_what_it_asks_for(client: Client, admin: TableA
     assert [row["id"] for row in table.scan(one, one, index="by-name")] == [1]
 
 
-def test_a_batch_tells_what_became_of_each_item(client: Client, admin: TableAdmin) -> None:
+def test_a_batch_reports_the_outcome_of_each_item(client: Client, admin: TableAdmin) -> None:
     table = make(client, admin, "batches")
     key = {"user": "x", "id": 1}
     outcomes = table.batch(

@@ -104,7 +104,7 @@ async def dead(file: HdfsAppendFile) -> None:
 @pytest.mark.parametrize(
     ("durability", "then"), [(Durability.SYNCED, Sync.SYNC), (Durability.FLUSHED, Sync.FLUSH)]
 )
-async def test_the_length_is_told_until_the_pipeline_is_known(
+async def test_the_length_is_reported_until_the_pipeline_is_known(
     rig: Rig, durability: Durability, then: Sync
 ) -> None:
     file = rig.file(durability)
@@ -115,7 +115,7 @@ async def test_the_length_is_told_until_the_pipeline_is_known(
 
 
 @pytest.mark.parametrize("durability", list(Durability))
-async def test_on_one_datanode_every_commit_tells_the_length(durability: Durability) -> None:
+async def test_on_one_datanode_every_commit_reports_the_length(durability: Durability) -> None:
     rig = Rig()
     rig.stream.replicas = 1
     file = rig.file(durability)

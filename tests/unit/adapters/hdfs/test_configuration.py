@@ -38,7 +38,7 @@ def test_a_url_that_is_no_place_in_hdfs_is_refused(url: str) -> None:
         parse_hdfs_url(url)
 
 
-def test_an_installation_without_jpype_is_told_how_to_get_it(
+def test_without_jpype_the_error_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "jpype", None)

@@ -16,7 +16,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Files:
-    """What each look is told, and what was asked."""
+    """The answer of each check, and the paths that it asked for."""
 
     def __init__(self) -> None:
         self.lengths: dict[str, Length] = {}
@@ -39,7 +39,7 @@ async def test_many_files_are_asked_for_together() -> None:
     assert [len(paths) for paths in files.asked] == [10]
 
 
-async def test_a_file_that_stays_open_is_told_and_asked_no_more() -> None:
+async def test_a_file_that_stays_open_is_reported_and_not_polled_again() -> None:
     files = Files()
     waiting = Endings(files.look)
     assert await waiting.length("open", wait_s=0.02) is None
@@ -61,7 +61,7 @@ async def test_one_missing_file_harms_no_other() -> None:
         await gone
 
 
-async def test_a_look_that_fails_is_told_to_all() -> None:
+async def test_a_failed_check_is_reported_to_all_waiters() -> None:
     files = Files()
     files.error = StoreUnavailable("away")
     waiting = Endings(files.look)

@@ -93,7 +93,7 @@ async def test_a_fence_made_during_a_commit_is_seen_by_it(
 
 
 async def test_roots_have_watches_of_their_own(tmp_path: Path) -> None:
-    one, other = watch_of(tmp_path / "a"), watch_of(tmp_path / "b")
-    one.made()
-    assert (one.fences, other.fences) == (1, 0)
-    assert watch_of(tmp_path / "a") is one
+    first, other = watch_of(tmp_path / "a"), watch_of(tmp_path / "b")
+    first.made()
+    assert (first.fences, other.fences) == (1, 0)
+    assert watch_of(tmp_path / "a") is first

@@ -161,7 +161,7 @@ async def test_a_bug_in_a_put_does_not_end_it(
     assert "could not publish events" in caplog.text
 
 
-async def test_failing_puts_are_told_once_a_minute(
+async def test_failing_puts_are_logged_once_a_minute(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)

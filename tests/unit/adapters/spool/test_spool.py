@@ -54,7 +54,7 @@ def test_lines_come_back(found: list[bytes]) -> None:
 
 
 @given(st.binary(max_size=50).filter(lambda item: b"\n" not in item), st.data())
-def test_a_changed_line_is_told(event: bytes, data: st.DataObject) -> None:
+def test_a_changed_line_is_reported(event: bytes, data: st.DataObject) -> None:
     line = bytearray(encode_lines([event]))
     place = data.draw(st.integers(0, len(line) - 1))
     line[place] ^= 1 << data.draw(st.integers(0, 7))
@@ -201,7 +201,7 @@ def test_a_folder_has_one_owner(tmp_path: Path) -> None:
     opened(tmp_path)
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot use"):
         opened(tmp_path / "file")

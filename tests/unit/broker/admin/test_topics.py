@@ -108,7 +108,7 @@ async def test_a_deleted_topic_is_unknown_and_its_name_free_for_another() -> Non
         assert not any(former.uuid in path for path in w.storage.files)
 
 
-async def test_a_deletion_that_storage_refuses_holds_and_goes_on_later(
+async def test_a_deletion_that_storage_refuses_is_kept_and_resumes_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with world() as w:

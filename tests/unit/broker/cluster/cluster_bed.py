@@ -321,7 +321,7 @@ class ClusterBed:
 def in_cluster(
     monkeypatch: pytest.MonkeyPatch, scenario: Callable[[ClusterBed], Awaitable[None]]
 ) -> None:
-    """Run a scenario in virtual time; no task may end with an exception that nobody saw."""
+    """Run a scenario in virtual time; no task may end with an unobserved exception."""
     monkeypatch.setattr(composition, "Controller", StillController)
     loop = SimulationLoop()
 

@@ -164,7 +164,7 @@ class ControllerBed:
         }
 
     def leader(self) -> str:
-        """Who the controller is; empty: nobody."""
+        """Who the controller is; empty: none."""
         stored = self.storage.records.get(LEADER)
         return decode_record(Leader, stored.record.value).name if stored is not None else ""
 
@@ -188,7 +188,7 @@ class ControllerBed:
 def in_control(
     scenario: Callable[[ControllerBed], Awaitable[None]], limits: ClusterLimits = LIMITS
 ) -> None:
-    """Run a scenario in virtual time; no task may end with an exception that nobody saw."""
+    """Run a scenario in virtual time; no task may end with an unobserved exception."""
     loop = SimulationLoop()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Handover: partitions move between brokers; nothing is lost, and nothing is told wrongly."""
+"""Handover: partitions move between brokers; nothing is lost, and no answer is wrong."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -216,9 +216,9 @@ def test_puts_that_wait_for_an_opening_are_refused_when_the_partition_leaves(run
         c = await bed.server("c")
         await asyncio.sleep(0.1)
         await bed.assign(topic.uuid, ["c"])
-        told = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [type(error) for error in told] == [NotOwner] * 3
-        assert [getattr(error, "address", "") for error in told] == ["c:1"] * 3
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(error) for error in answers] == [NotOwner] * 3
+        assert [getattr(error, "address", "") for error in answers] == ["c:1"] * 3
         await asyncio.sleep(1)
         await c.put(topic, b"new")
         assert await c.payloads(topic) == [b"kept", b"new"]
@@ -226,7 +226,7 @@ def test_puts_that_wait_for_an_opening_are_refused_when_the_partition_leaves(run
     run(scenario)
 
 
-def test_an_idempotent_refusal_is_told_only_by_the_owner(run: Run) -> None:
+def test_only_the_owner_reports_an_idempotent_refusal(run: Run) -> None:
     async def scenario(bed: ClusterBed) -> None:
         a, b, topic = await two_servers(bed)
         await a.put_stamped(topic, b"0", ProducerStamp(7, 1, 0))
@@ -282,8 +282,8 @@ def test_an_opening_that_a_move_overtakes_hides_nothing_from_readers(run: Run) -
         await bed.assign(topic.uuid, ["b"], {"0": "a"})
         await asyncio.sleep(0.05)
         shown = await b.payloads(topic)
-        told = (await asyncio.gather(late, return_exceptions=True))[0]
-        expected = [b"1", b"2"] if told is None else [b"1"]
+        answer = (await asyncio.gather(late, return_exceptions=True))[0]
+        expected = [b"1", b"2"] if answer is None else [b"1"]
         assert shown in ([b"1"], expected)
         assert await b.payloads(topic) == expected
         await asyncio.sleep(3)
@@ -300,7 +300,7 @@ def test_a_server_whose_assignments_are_old_takes_nothing_back(run: Run) -> None
         await a.put(topic, b"1")
         follow = a.cluster.state.assignments.task
         assert follow is not None
-        follow.cancel()  # its watch lags for ever
+        follow.cancel()  # its watch never catches up
         await bed.assign(topic.uuid, ["b"])
         await asyncio.sleep(0.5)
         await b.put(topic, b"2")

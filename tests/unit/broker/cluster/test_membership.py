@@ -70,7 +70,7 @@ def test_a_graceful_stop_announces_a_restart_and_the_start_takes_it_back(run: Ru
     run(scenario)
 
 
-def test_a_lapsed_session_drops_all_and_tells_what_is_unknown(run: Run) -> None:
+def test_a_lapsed_session_drops_all_and_reports_what_is_unknown(run: Run) -> None:
     async def scenario(bed: ClusterBed) -> None:
         a = await bed.server("a")
         topic = await bed.topic(a, ["a"])
@@ -162,8 +162,8 @@ def test_a_server_that_slept_through_a_deletion_acknowledges_nothing(run: Run) -
         await asyncio.sleep(3)
         first = [a.put(topic, b"zombie", number) for number in (0, 1)]
         a.process.resume()
-        told = await asyncio.gather(*first, return_exceptions=True)
-        assert all(isinstance(error, TalosError) for error in told)
+        answers = await asyncio.gather(*first, return_exceptions=True)
+        assert all(isinstance(error, TalosError) for error in answers)
         await asyncio.sleep(3)
         assert not [path for path in bed.storage.records if path.startswith("log/")]
         assert not bed.storage.files
@@ -177,7 +177,7 @@ def test_a_stale_copy_of_a_deleted_topic_makes_no_manifest(run: Run) -> None:
         topic = await bed.topic(a, ["a"])
         follow = a.broker.catalogs.topics._records.task
         assert follow is not None
-        follow.cancel()  # its watch lags for ever
+        follow.cancel()  # its watch never catches up
         await b.run(lambda: b.broker.topics.delete_topic(ALICE, topic.resource))
         await asyncio.sleep(1)
         with pytest.raises(TalosError):

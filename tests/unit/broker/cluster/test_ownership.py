@@ -28,9 +28,9 @@ async def test_a_partition_that_is_not_assigned_yet_is_looked_up_again_after_a_f
         await state.assignments.create(assignment_path("u"), record)
         ownership.record_changed(assignment_path("u"))
         ownership.check("u", 1)
-        with pytest.raises(PartitionNotServing) as nobody:
+        with pytest.raises(PartitionNotServing) as unowned:
             ownership.check("u", 0)
-        assert not isinstance(nobody.value, NotOwner)
+        assert not isinstance(unowned.value, NotOwner)
         with pytest.raises(NotOwner):
             ownership.check("u", 2)
     finally:

@@ -1,4 +1,4 @@
-"""Lags of the groups that a server coordinates, as the metric calls tell them."""
+"""Lags of the groups that a server coordinates, as the metric calls return them."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ async def commit(made: World, topic: Topic, group: str, partition: int, offset: 
     assert await made.broker.consumers.update_offset(ALICE, asked)
 
 
-async def test_lags_of_all_groups_are_added_and_the_worst_is_told() -> None:
+async def test_lags_of_all_groups_are_added_and_the_worst_is_reported() -> None:
     async with world() as made:
         topic = await made.topic(ALICE, partitions=3)
         await made.put(ALICE, topic, 0, 10)

@@ -6,8 +6,8 @@ from opentalos.broker.messaging.messages import _ManyBlocks
 from opentalos.model.errors import OutcomeUnknown, StorageFull, TalosError
 
 
-def told(*answers: TalosError | None) -> TalosError | None:
-    """What the caller is told if the log answers the blocks so, in this order."""
+def combined(*answers: TalosError | None) -> TalosError | None:
+    """The answer to the caller if the log answers the blocks so, in this order."""
     heard: list[TalosError | None] = []
     waiting = _ManyBlocks(len(answers), lambda _, error: heard.append(error))
     done: Callable[[int, TalosError | None], None] = waiting._done
@@ -19,15 +19,15 @@ def told(*answers: TalosError | None) -> TalosError | None:
 
 def test_an_unknown_block_makes_the_put_unknown_in_any_order() -> None:
     full, unknown = StorageFull("no room"), OutcomeUnknown("no answer")
-    assert told(full, unknown) is unknown
-    assert told(unknown, full) is unknown
+    assert combined(full, unknown) is unknown
+    assert combined(unknown, full) is unknown
 
 
 def test_a_stored_block_makes_a_refused_put_unknown() -> None:
-    assert isinstance(told(None, StorageFull("no room")), OutcomeUnknown)
+    assert isinstance(combined(None, StorageFull("no room")), OutcomeUnknown)
 
 
 def test_a_put_is_not_done_if_no_block_is_stored() -> None:
     full = StorageFull("no room")
-    assert told(full, StorageFull("no room")) is full
-    assert told(None, None) is None
+    assert combined(full, StorageFull("no room")) is full
+    assert combined(None, None) is None

@@ -187,7 +187,7 @@ async def test_consumers_reach_the_partitions_that_still_drain(bench: Bench) -> 
         await bench.service.get(ALICE, query(0, partition=6))
 
 
-async def test_a_decision_is_made_anew_when_the_topic_changed(bench: Bench) -> None:
+async def test_a_decision_is_made_again_when_the_topic_changed(bench: Bench) -> None:
     bench.put(block())
     bench.put(block())
     assert bench.decisions == 1
@@ -200,7 +200,7 @@ async def test_a_decision_is_made_anew_when_the_topic_changed(bench: Bench) -> N
     assert bench.decisions == 3
 
 
-async def test_another_principal_object_of_the_same_id_is_decided_anew(bench: Bench) -> None:
+async def test_another_principal_object_of_the_same_id_is_decided_again(bench: Bench) -> None:
     bench.put(block())
     bench.denied = TopicNotExist("x")
     with pytest.raises(TopicNotExist):
@@ -293,7 +293,7 @@ async def test_special_offsets_and_empty_caches_take_the_slow_way(
     assert bench.log.reads[-1] == (offset, 2000, 1 << 20, LIMITS.get_wait_s)
 
 
-async def test_a_get_held_for_its_rate_is_decided_anew(bench: Bench) -> None:
+async def test_a_throttled_get_is_decided_again(bench: Bench) -> None:
     bench.handle.hold_s = 0.001
     held = asyncio.ensure_future(bench.service.get(ALICE, query(0)))
     await asyncio.sleep(0)
@@ -322,7 +322,7 @@ async def test_a_wrong_query_is_refused(
         await bench.service.get(ALICE, wrong)
 
 
-async def test_offsets_of_a_topic_name_the_partition_that_cannot_tell(bench: Bench) -> None:
+async def test_offsets_of_a_topic_name_the_partition_that_fails(bench: Bench) -> None:
     bench.log.range = OffsetRange(0, -1)
     answers = await bench.service.topic_offsets(ALICE, "alice#t#1")
     assert len(answers) == 6

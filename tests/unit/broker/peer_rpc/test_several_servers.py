@@ -51,7 +51,7 @@ def _commit(topic: Topic, partition: int, offset: int, worker: str = "w1") -> Co
 
 
 async def _spread(s: Several) -> Topic:
-    """A topic with partition 0 at a (10 messages) and 1 at b (20), known to all; 2 has nobody."""
+    """A topic with partition 0 at a (10 messages) and 1 at b (20), known to all; 2 has no owner."""
     topic = await s.show(await s["a"].topic(ALICE, partitions=3))
     s.placed.partitions.update({0: "a", 1: "b", 2: ""})
     await s["a"].put(ALICE, topic, 0, 10)
@@ -62,7 +62,7 @@ async def _spread(s: Several) -> Topic:
 # --- logs of other servers -----------------------------------------------------------------------
 
 
-async def test_any_server_tells_offsets_and_amounts_of_all_partitions() -> None:
+async def test_any_server_reports_offsets_and_amounts_of_all_partitions() -> None:
     async with several("a", "b") as s:
         topic = await _spread(s)
         for name in ("a", "b"):

@@ -27,7 +27,7 @@ class Metered:
 
     world: World
     topic: Topic
-    told: list[UsageEvent] = field(default_factory=list)
+    published: list[UsageEvent] = field(default_factory=list)
 
     @property
     def broker(self) -> Broker:
@@ -93,13 +93,13 @@ async def test_an_event_per_minute_chains_and_names_the_tenant(metered: Metered)
     metered.minute()
     await metered.put(4)
     await metered.meter()
-    (one, two) = await metered.events()
+    (first, second) = await metered.events()
     topic = metered.topic
-    assert one == UsageEvent(topic.uuid, "t", "alice", 0, first_ms, 5, 5, 0, 5)
-    assert two == UsageEvent(topic.uuid, "t", "alice", 0, first_ms + MINUTE_MS, 4, 4, 5, 9)
+    assert first == UsageEvent(topic.uuid, "t", "alice", 0, first_ms, 5, 5, 0, 5)
+    assert second == UsageEvent(topic.uuid, "t", "alice", 0, first_ms + MINUTE_MS, 4, 4, 5, 9)
 
 
-async def test_a_minute_that_goes_on_is_told_again_and_moves_no_mark(metered: Metered) -> None:
+async def test_an_open_minute_is_reported_again_and_moves_no_mark(metered: Metered) -> None:
     await metered.put(2)
     await metered.meter()
     assert metered.mark() == 0
@@ -129,7 +129,7 @@ async def test_after_a_restart_the_log_is_counted_from_the_mark_on(metered: Mete
     await metered.put(2)
     metered.minute()
     await metered.put(3)
-    await metered.world.restart()  # nothing was ever told
+    await metered.world.restart()  # nothing was ever published
     await metered.broker.context.partition_log(metered.topic, 0).offsets()
     await metered.put(4)
     metered.minute()
@@ -205,13 +205,13 @@ async def test_how_late_metering_is_can_be_seen(
     assert "1 partitions wait to be metered, the oldest since 600 s" in caplog.text
 
 
-async def test_the_last_minute_of_a_topic_is_told_before_it_goes(metered: Metered) -> None:
+async def test_the_last_minute_of_a_topic_is_reported_before_deletion(metered: Metered) -> None:
     await metered.put(5, partition=1)
     await metered.broker.topics.delete_topic(ALICE, metered.topic.resource)
     assert await metered.rows() == [(1, 0, 5, 5)]
 
 
-async def test_what_a_deletion_could_not_tell_is_told_later(
+async def test_what_a_deletion_could_not_report_is_reported_later(
     metered: Metered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(_: Sequence[bytes]) -> None:
@@ -227,7 +227,7 @@ async def test_what_a_deletion_could_not_tell_is_told_later(
     assert await metered.rows() == [(0, 0, 5, 5)]
 
 
-async def test_the_last_minute_before_a_stop_is_told(metered: Metered) -> None:
+async def test_the_last_minute_before_a_stop_is_reported(metered: Metered) -> None:
     await metered.put(5)
     metering = metered.broker.metering
     assert metering is not None
@@ -252,5 +252,5 @@ async def test_a_full_disk_is_emptied_again(metered: Metered) -> None:
     with pytest.raises(StorageFull):
         await metered.put(1)
     metered.minute()
-    await metered.meter()  # or retention would wait for ever
+    await metered.meter()  # or retention would wait without end
     assert metered.mark() == 1

@@ -215,13 +215,13 @@ def test_asking_for_more_never_helps_and_nothing_passes_the_capacity(
     found = {total: outcome(total) for total in sorted({*totals})}
     ranks = [RANK[item.outcome] for item in found.values()]
     assert ranks == sorted(ranks)
-    for total, one in found.items():
-        if one.outcome is Outcome.APPROVE and total > in_force:
+    for total, decision in found.items():
+        if decision.outcome is Outcome.APPROVE and total > in_force:
             partitions, bytes_per_s = limits.capacity_partitions, limits.capacity_bytes_per_s
             assert not partitions or taken.partitions + total <= partitions * limits.fill_max
-            taken_bytes = taken.bytes_per_s + one.bytes_per_s
+            taken_bytes = taken.bytes_per_s + decision.bytes_per_s
             assert not bytes_per_s or taken_bytes <= bytes_per_s * limits.fill_max
-        approvable = one.approvable
+        approvable = decision.approvable
         if approvable:
             assert outcome(approvable).outcome is Outcome.APPROVE
         assert outcome(approvable + 1).outcome is not Outcome.APPROVE

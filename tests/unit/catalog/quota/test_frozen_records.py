@@ -1,4 +1,4 @@
-"""Records of format 1 as they lie in data directories: they must read for ever."""
+"""Records of format 1 as they lie in data directories: they must stay readable."""
 
 from opentalos.catalog.principals.record import KeyRecord, PrincipalRecord, decode_principal
 from opentalos.catalog.quota.quotas import PartitionQuota, UserQuota

@@ -99,7 +99,7 @@ async def test_every_index_ends_with_what_is_stored(seed: int) -> None:
         time.advance(FOLLOW_INTERVAL_S)
         for _ in range(10):
             await asyncio.sleep(0)
-    for index, told in zip(indexes, heard, strict=True):
+    for index, seen in zip(indexes, heard, strict=True):
         assert dict(index.items()) == stored
-        assert told == stored
+        assert seen == stored
         await index.close()

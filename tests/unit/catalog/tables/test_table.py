@@ -61,7 +61,7 @@ TABLE = Table(
     next_stream_id=3,
     when_full=WhenFull.GAP,
 )
-# As it lies in data directories: it must read for ever.
+# As it lies in data directories: it must stay readable.
 RECORD = (
     b'{"altered_ms":6,"app_acl":{"app":["APP_SECRET_READ","PUBLIC_WRITE"]},"created_ms":5,'
     b'"description":"d","name":"people","next_stream_id":3,"owner":"alice","quota_bytes":8,'
@@ -91,7 +91,7 @@ def test_a_newer_record_is_not_touched() -> None:
     ("part", "value"),
     [("schema", None), ("state", "ODD"), ("streams", {"t": {}}), ("team_acl", {"x": ["ALL"]})],
 )
-def test_a_damaged_record_is_told(part: str, value: object) -> None:
+def test_a_damaged_record_is_reported(part: str, value: object) -> None:
     for record in (b"[]", b"x", json.dumps({**json.loads(RECORD), part: value}).encode()):
         with pytest.raises(CorruptLog):
             decode_table(record)

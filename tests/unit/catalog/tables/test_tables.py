@@ -83,18 +83,18 @@ async def test_a_dropped_table_is_only_a_name_that_is_taken() -> None:
 
 
 async def test_what_another_server_made_is_found_when_it_is_looked_for() -> None:
-    async with catalogs(2) as (one, two):
-        await one.create(table("alice"))
-        await one.create(table("bob"))
-        assert (await two.read(ALICE, "people")).owner == "alice"
-        assert (await two.read(ALICE, "bob/people")).owner == "bob"
+    async with catalogs(2) as (first, second):
+        await first.create(table("alice"))
+        await first.create(table("bob"))
+        assert (await second.read(ALICE, "people")).owner == "alice"
+        assert (await second.read(ALICE, "bob/people")).owner == "bob"
         with pytest.raises(TableNotExist, match="table nothing does not exist"):
-            await two.read(ALICE, "nothing")
+            await second.read(ALICE, "nothing")
         with pytest.raises(InvalidName):
-            await two.read(ALICE, "no name")
-        changed = await one.change(table("alice"), lambda now: replace(now, description="new"))
-        assert await two.refresh("alice", "people") == changed
-        assert two.by_uuid(changed.uuid) == changed
+            await second.read(ALICE, "no name")
+        changed = await first.change(table("alice"), lambda now: replace(now, description="new"))
+        assert await second.refresh("alice", "people") == changed
+        assert second.by_uuid(changed.uuid) == changed
 
 
 async def test_listeners_hear_of_each_change() -> None:

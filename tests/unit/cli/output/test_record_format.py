@@ -67,7 +67,7 @@ def test_json_has_text_or_base64() -> None:
     assert json.loads(render_json(BARE))["base64"] == base64.b64encode(b"\xff\x00").decode()
 
 
-def test_tsv_is_one_line_and_tells_bytes_from_text() -> None:
+def test_tsv_is_one_line_and_distinguishes_bytes_from_text() -> None:
     assert render_tsv(FULL) == "3\t42\t2000\tk:1\tzwölf\n".encode()
     assert render_tsv(BARE) == b"0\t7\t5\t\t\\xff\x00\n"
     lines = FULL._replace(data=b"a\tb\nc\\xff")

@@ -187,18 +187,18 @@ def test_requests_that_keep_coming_in_small_reads_are_bounded_as_well(bench: Ben
     assert transport.reading
 
 
-def test_a_handler_is_told_that_its_client_is_gone(bench: Bench) -> None:
+def test_a_handler_is_notified_that_its_client_is_gone(bench: Bench) -> None:
     connection, _ = bench.connect()
     connection.data_received(request("/keep/1", b"x" * 10))
-    told: list[TalosError] = []
+    errors: list[TalosError] = []
 
     def late(error: TalosError) -> None:
-        told.append(error)
-        bench.seen[0].reply_text(200, "to nobody")
+        errors.append(error)
+        bench.seen[0].reply_text(200, "to a closed connection")
 
     bench.seen[0].late = late
     connection.connection_lost(None)
-    assert len(told) == 1
+    assert len(errors) == 1
     assert bench.server.body_bytes == 0
 
 
@@ -377,7 +377,7 @@ def test_an_upgrade_is_ignored_with_and_without_a_body(bench: Bench) -> None:
     assert transport.written.endswith(b"last")
 
 
-def test_one_connection_too_many_is_told_so(bench: Bench) -> None:
+def test_one_connection_too_many_is_refused_with_a_reason(bench: Bench) -> None:
     bench.connect()
     bench.connect()
     _, transport = bench.connect()

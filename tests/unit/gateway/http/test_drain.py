@@ -1,4 +1,4 @@
-"""The end of the port: whoever was just accepted is cut, not lost."""
+"""Drain of the port: a connection that was just accepted is closed, not lost."""
 
 import asyncio
 import gc

@@ -11,20 +11,20 @@ SIZES = st.sampled_from([0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 5 
 
 
 class Loop(asyncio.Transport):
-    """The loop's transport: full after so many bytes, until it is told that all is sent."""
+    """The loop's transport: full after so many bytes, until it is marked as drained."""
 
     def __init__(self, room: int) -> None:
         super().__init__()
         self.room, self.held, self.written = room, 0, bytearray()
         self.full = self.closed = self.aborted = False
         self.paced = PacedTransport(self, self.note_paused, self.note_resumed)
-        self.told: list[bool] = []
+        self.pauses: list[bool] = []
 
     def note_paused(self) -> None:
-        self.told.append(True)
+        self.pauses.append(True)
 
     def note_resumed(self) -> None:
-        self.told.append(False)
+        self.pauses.append(False)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
@@ -69,9 +69,9 @@ def test_bytes_arrive_whole_and_in_order(steps: list[int], room: int) -> None:
             sent += data
             loop.paced.writelines([data[:3], data[3:]])
         assert loop.paced.get_write_buffer_size() == len(sent) - len(loop.written) + loop.held
-        # Told in turns, and never left paused with nothing to wait for.
-        assert loop.told == [not index % 2 for index in range(len(loop.told))]
-        assert bool(loop.told and loop.told[-1]) is (loop.full or len(loop.written) < len(sent))
+        # Alternating pause and resume, and never left paused with nothing to wait for.
+        assert loop.pauses == [not index % 2 for index in range(len(loop.pauses))]
+        assert bool(loop.pauses and loop.pauses[-1]) is (loop.full or len(loop.written) < len(sent))
     loop.paced.close()
     assert loop.paced.is_closing()
     while not loop.closed:

@@ -1,4 +1,4 @@
-"""Requests for another server: what goes on, what comes back, what is told when it does not."""
+"""Requests for another server: what is forwarded, the answer, and the error without one."""
 
 import asyncio
 from collections.abc import Callable
@@ -168,7 +168,7 @@ async def test_not_sent_is_not_done_and_sent_without_answer_is_unknown(
     assert bench.forwarding.counters()["failures"] == 1
 
 
-@pytest.mark.parametrize("error", [NotOwner("nobody knows"), PartitionNotServing("opening")])
+@pytest.mark.parametrize("error", [NotOwner("owner unknown"), PartitionNotServing("opening")])
 async def test_without_an_address_nothing_is_forwarded(error: TalosError) -> None:
     bench = Bench()
     bench.messages.error = error

@@ -14,7 +14,7 @@ from opentalos.gateway.rest.routes import TABLE
 from opentalos.gateway.rest.routing.openapi import document
 from opentalos.model.errors import OutcomeUnknown, StoreUnavailable, TalosError
 
-AWAY = Exception("an error that nobody planned")
+AWAY = Exception("an unexpected error")
 
 
 def fail(call: Rest, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -92,7 +92,7 @@ async def test_what_is_not_served_is_404(call: Rest, path: str) -> None:
     assert (replied.status, replied.document["title"]) == (404, "NotServed")
 
 
-async def test_another_method_is_told_which_ones_there_are(call: Rest) -> None:
+async def test_a_wrong_method_gets_the_allowed_ones(call: Rest) -> None:
     replied = await call("PUT", "principals")
     assert (replied.status, replied.headers["Allow"]) == (405, "GET, POST, HEAD, OPTIONS")
     replied = await call("OPTIONS", "principals", by="")

@@ -91,7 +91,7 @@ class Admin:
 
 
 class Quick:
-    """Leaves each put to the ordinary way, unless it is told to keep them."""
+    """Leaves each put to the ordinary path, unless set to keep them."""
 
     def __init__(self) -> None:
         self.keeps = False

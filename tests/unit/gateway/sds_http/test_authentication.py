@@ -83,7 +83,7 @@ def test_what_does_not_prove_its_key_is_refused(exchange: Exchange, reason: str)
 
 
 @pytest.mark.parametrize("skew_s", [-2_000, 2_000])
-def test_a_skewed_clock_is_told(skew_s: int) -> None:
+def test_a_skewed_clock_is_reported(skew_s: int) -> None:
     with pytest.raises(ClockSkewed):
         authenticator().caller(signed(skew_s=skew_s))
 
@@ -112,7 +112,7 @@ def test_a_copy_with_another_unsigned_id_is_a_copy() -> None:
         judge.caller(copy)
 
 
-def test_a_signed_id_tells_requests_apart() -> None:
+def test_a_signed_id_distinguishes_requests() -> None:
     judge = authenticator()
     names = (*NAMES, "X-Xiaomi-Request-Id")
     assert judge.caller(signed(names=names)) is ALICE

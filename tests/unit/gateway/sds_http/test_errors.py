@@ -12,7 +12,7 @@ CLASSES = [
     for item in vars(errors).values()
     if isinstance(item, type) and issubclass(item, TalosError)
 ]
-# Source: idl/sds.thrift ERROR_BACKOFF, without those that clients repeat only when told to.
+# Source: idl/sds.thrift ERROR_BACKOFF, without those that clients repeat only on request.
 REPEATED = (ErrorCode.SERVICE_UNAVAILABLE, ErrorCode.THROUGHPUT_EXCEED, ErrorCode.REQUEST_TIMEOUT)
 
 

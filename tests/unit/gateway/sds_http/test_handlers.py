@@ -67,7 +67,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize(("struct", "condition"), CONDITIONS)
-async def test_conditions_are_told(bench: Bench, struct: Any, condition: Condition) -> None:
+async def test_conditions_are_reported(bench: Bench, struct: Any, condition: Condition) -> None:
     remove = sds.RemoveRequest(tableName="t", keys=KEYS, attributes=["n"], condition=struct)
     await bench.result("remove", remove)
     await bench.result("put", sds.PutRequest(tableName="t", record=RECORD, condition=struct))

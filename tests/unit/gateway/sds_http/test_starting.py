@@ -22,22 +22,22 @@ def answer(authorization: bytes, body: bytes) -> tuple[int, bytes]:
     exchange = Exchange(stand_in, b"POST", SERVICE.path.encode(), headers)
     exchange.body = body
     starting_routes()[SERVICE.path.encode()](exchange)
-    ((status, _, told),) = connection.replies
-    return status, told
+    ((status, _, body),) = connection.replies
+    return status, body
 
 
 def test_clients_that_repeat_codes_get_one() -> None:
-    status, told = answer(b"Galaxy-V2 key:signature", PUT)
+    status, body = answer(b"Galaxy-V2 key:signature", PUT)
     assert status == 200
-    error: Any = decode_reply(BINARY, SERVICE.methods["put"], told).error
+    error: Any = decode_reply(BINARY, SERVICE.methods["put"], body).error
     assert error.errorCode == sds.ErrorCode.SERVICE_UNAVAILABLE
     assert "starting" in error.errorMessage
 
 
 def test_clients_that_repeat_statuses_get_one() -> None:
-    status, told = answer(b'{"1":{"str":"SDS-V1"}}', PUT)
+    status, body = answer(b'{"1":{"str":"SDS-V1"}}', PUT)
     assert status == 500
-    assert b"starting" in told
+    assert b"starting" in body
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,8 @@ def signed(
     key_id: str = "KA", secret: str = "sa", *, skew_s: int = 0, scheme: str = "Galaxy-V3",
     digest: str | None = None, query: str = "id=1&type=putMessage",
 ) -> Exchange:  # fmt: skip
-    nobody: Any = None  # these exchanges are never answered
-    exchange = Exchange(nobody, b"POST", b"/v1/api/message?" + query.encode(), {})
+    connection: Any = None  # these exchanges are never answered
+    exchange = Exchange(connection, b"POST", b"/v1/api/message?" + query.encode(), {})
     digest = hashlib.md5(BODY).hexdigest() if digest is None else digest
     stamp = str(int(time.time()) + skew_s)
     text = (
@@ -106,7 +106,7 @@ def test_guests_are_let_in_only_if_configured(keys: Keys) -> None:
 
 
 @pytest.mark.parametrize("skew_s", [-1000, 1000])
-def test_a_skewed_clock_is_told_so(keys: Keys, skew_s: int) -> None:
+def test_a_skewed_clock_is_reported(keys: Keys, skew_s: int) -> None:
     with pytest.raises(ClockSkewed):
         authenticator(keys).caller(signed(skew_s=skew_s))
     assert authenticator(keys, clock_skew_max_s=2000).caller(signed(skew_s=skew_s)) is ALICE

@@ -19,8 +19,8 @@ PATH = "/v1/api/message"
 
 
 def exchange(headers: dict[str, str], body: bytes = BODY) -> Exchange:
-    nobody: Any = None  # these exchanges are never answered
-    made = Exchange(nobody, b"POST", PATH.encode(), {})
+    connection: Any = None  # these exchanges are never answered
+    made = Exchange(connection, b"POST", PATH.encode(), {})
     made.headers = {name.lower().encode(): value.encode() for name, value in headers.items()}
     made.body = body
     return made

@@ -153,7 +153,7 @@ def test_a_log_that_lost_its_end_is_counted_from_there() -> None:
     assert (meter.mark, meter.next_offset) == (Mark(7, 60_000), 7)
 
 
-def test_what_went_before_anything_was_metered_is_told() -> None:
+def test_a_mark_says_where_metering_started() -> None:
     meter = Meter(60_000)
     meter.restart(Mark(), 40)
     assert (meter.mark, meter.next_offset) == (Mark(40, 0, 40), 40)

@@ -154,7 +154,7 @@ async def test_release_commits_what_waits_and_refuses_what_comes() -> None:
     await other.store.close()
 
 
-async def test_drop_tells_in_flight_unknown_and_queued_not_done_once() -> None:
+async def test_drop_reports_in_flight_unknown_and_queued_not_done_once() -> None:
     bed = await guarded_bed(ScriptedGuard())
     log, flying, queued = bed.log(), Answers(), Answers()
     await put(log, b"0")

@@ -70,12 +70,12 @@ async def test_partitions_that_only_wait_leave_a_stalled_lane() -> None:
 async def test_a_partition_that_was_slow_once_shares_lanes_again() -> None:
     hang = Hang({0, 1})
     bed = await hanging_bed(hang, 4)
-    answers, goes_on = Answers(), True
+    answers, refill = Answers(), True
 
     def again(base: int, error: object) -> None:
         """Each partition has more to write whenever a group is answered."""
         answers(base, None)
-        if goes_on:
+        if refill:
             bed.log(len(answers.got) % 4).append(block(b"x"), again)
 
     for partition in range(4):
@@ -86,7 +86,7 @@ async def test_a_partition_that_was_slow_once_shares_lanes_again() -> None:
     try:
         await until(lambda: bed.store._context.lanes.count() <= LIMITS.lanes)
     finally:
-        goes_on = False
+        refill = False
     await until(lambda: bed.store._context.pending_bytes == 0)
     await bed.store.close()
 

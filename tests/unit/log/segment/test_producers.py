@@ -85,7 +85,7 @@ async def test_a_failed_commit_does_not_confuse_the_table(after: bool) -> None:
     await bed.store.close()
 
 
-async def test_an_announced_epoch_fences_older_ones_for_ever() -> None:
+async def test_an_announced_epoch_fences_older_ones_permanently() -> None:
     bed = await open_bed()
     log = bed.log()
     await put_block(log, stamped(0))

@@ -56,7 +56,7 @@ def test_what_is_not_there_yet_is_pending() -> None:
     assert (found.pending, found.unmetered, found.minutes_compared) == (11, 5, 2)
 
 
-def test_a_minute_that_goes_on_is_pending_from_where_it_ends() -> None:
+def test_an_open_minute_is_pending_from_its_last_offset() -> None:
     found = compared([*CHAIN[:2], minute(4, 9, 12)], metered=9)
     assert deviation(found) == (0, 0)
     assert (found.pending, found.unmetered) == (8, 8)

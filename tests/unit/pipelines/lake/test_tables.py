@@ -57,7 +57,7 @@ def test_people_read_the_folder_with_a_glob(table: HourTable, tmp_path: Path) ->
     assert found == [(13,)]
 
 
-def test_a_reader_goes_on_with_the_file_that_it_resolved(table: HourTable) -> None:
+def test_a_reader_continues_with_the_file_that_it_resolved(table: HourTable) -> None:
     table.replace(HOUR, rows(1))
     resolved = table.files()
     table.replace(HOUR, rows(2))

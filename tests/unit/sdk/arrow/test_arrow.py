@@ -204,10 +204,10 @@ def test_any_bytes_are_what_the_plain_decoder_makes_of_them(
 
 
 def test_lengths_that_lead_out_of_the_buffer_are_never_followed() -> None:
-    one = encode_messages([PLAIN])
-    for place in range(len(one)):
+    encoded = encode_messages([PLAIN])
+    for place in range(len(encoded)):
         for value in (0, 1, 0x7F, 0x80, 0xFF):
-            data = one + one[:place] + bytes((value,)) + one[place + 1 :] + one
+            data = encoded + encoded[:place] + bytes((value,)) + encoded[place + 1 :] + encoded
             block = stored(data, 3)
             assert fast(block) == slow(block)
 
@@ -361,8 +361,14 @@ def test_without_pyarrow_the_error_names_the_extra() -> None:
 
 
 def test_places_end_where_the_payload_ends() -> None:
-    one = encode_messages([PLAIN])
-    assert message_columns.message_places(one * 3, 3) == [0, len(one), 2 * len(one)]
-    for data, count in ((one, 2), (one * 2, 1), (one[:-1], 1), (one + b"\0", 1), (b"", 1)):
+    encoded = encode_messages([PLAIN])
+    assert message_columns.message_places(encoded * 3, 3) == [0, len(encoded), 2 * len(encoded)]
+    for data, count in (
+        (encoded, 2),
+        (encoded * 2, 1),
+        (encoded[:-1], 1),
+        (encoded + b"\0", 1),
+        (b"", 1),
+    ):
         with pytest.raises(message_columns.NotPlain):
             message_columns.message_places(data, count)

@@ -1,4 +1,4 @@
-"""Where requests go, what makes that change, and how often a map is looked at."""
+"""Where requests go, what changes that, and how often the map is refreshed."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_an_endpoint_is_used_until_it_fails() -> None:
     endpoints = Endpoints((A, B))
     assert endpoints.url == A
     endpoints.failed(A)
-    endpoints.failed(A)  # told twice by two requests
+    endpoints.failed(A)  # reported twice by two requests
     assert endpoints.url == B
     endpoints.failed(B)
     assert endpoints.url == A
@@ -45,7 +45,7 @@ def test_the_number_of_learned_servers_is_bounded() -> None:
     assert endpoints.count == 1 + LEARNED_MAX
 
 
-def test_a_map_tells_the_server_of_a_partition() -> None:
+def test_a_map_names_the_server_of_a_partition() -> None:
     addressing = Addressing("http")
     assert addressing.url("t", 0) is None
     addressing = known({0: "a:1", 1: "b:1"})

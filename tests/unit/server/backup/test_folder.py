@@ -63,7 +63,7 @@ def test_what_is_no_backup_of_this_version_is_refused(tmp_path: Path) -> None:
         read_contents(listed(tmp_path, version=2))
 
 
-def test_a_copy_ends_where_it_is_told_and_has_its_checksum(tmp_path: Path) -> None:
+def test_a_copy_ends_at_the_given_length_and_has_its_checksum(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "deep" / "target"
     source.write_bytes(b"x" * 3_000_000)
     source.chmod(0o600)

@@ -82,7 +82,7 @@ def test_a_clock_set_far_back_is_followed() -> None:
 @given(st.lists(st.integers(0, SET_BACK_MS_MAX), min_size=2, max_size=30))
 def test_no_time_is_measured_twice(moments: list[int]) -> None:
     steps = Intervals(1_000)
-    ended = [one for now in moments if (one := steps.end(1_000_000 + now)) is not None]
+    ended = [interval for now in moments if (interval := steps.end(1_000_000 + now)) is not None]
     ends = [at_ms for at_ms, _ in ended]
     assert ends == sorted(set(ends))
     for (before, _), (at_ms, length) in pairwise(ended):

@@ -54,7 +54,7 @@ def traffic(**partitions: Mapping[int, Traffic]) -> Mapping[str, Mapping[int, Tr
     return partitions
 
 
-def test_a_row_tells_what_grew_since_the_last_one() -> None:
+def test_a_row_has_the_growth_since_the_last_one() -> None:
     made, counted = ServerRows("c1", "s1", 10), Traffic()
     counted.messages_in, counted.payload_in, counted.blocks_in = 5, 500, 2
     rows = rows_of(made, counters={"put_requests": 3.0}, traffic=traffic(a={1: counted}))

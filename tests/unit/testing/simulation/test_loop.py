@@ -44,11 +44,11 @@ def test_timers_fire_in_the_order_of_their_times() -> None:
 
 
 def test_a_wait_that_nothing_ends_is_a_deadlock_that_names_the_task() -> None:
-    async def waits_for_ever() -> None:
+    async def waits_forever() -> None:
         await asyncio.Event().wait()
 
     async def main() -> None:
-        await asyncio.create_task(waits_for_ever(), name="stuck-one")
+        await asyncio.create_task(waits_forever(), name="stuck-one")
 
     with pytest.raises(SimulationDeadlock, match="stuck-one"):
         SimulationLoop().run(main())

@@ -52,9 +52,9 @@ def test_a_row_comes_back_as_it_was(row: Measurement) -> None:
 
 
 def test_equal_rows_have_equal_bytes() -> None:
-    one = Measurement(at_ms=1, step_ms=1, service="s", gauges={"a": 1, "b": 2})
+    first = Measurement(at_ms=1, step_ms=1, service="s", gauges={"a": 1, "b": 2})
     other = Measurement(at_ms=1, step_ms=1, service="s", gauges={"b": 2.0, "a": 1.0})
-    assert encode_measurement(one) == encode_measurement(other)
+    assert encode_measurement(first) == encode_measurement(other)
 
 
 def test_the_documented_bytes() -> None:
@@ -78,7 +78,7 @@ def test_fields_that_are_not_known_are_skipped() -> None:
     assert decode_measurement(event(colour="red")) == decode_measurement(event())
 
 
-def test_a_newer_version_is_told_apart() -> None:
+def test_a_newer_version_is_recognized() -> None:
     with pytest.raises(NewerFormat, match="format 2"):
         decode_measurement(event(v=2, sums="something new"))
 

@@ -42,23 +42,23 @@ def test_a_percentile_is_off_by_one_percent_at_most(values: list[float], percent
 
 @given(st.lists(latencies, max_size=100), st.lists(latencies, max_size=100))
 def test_merging_two_is_counting_all(left: list[float], right: list[float]) -> None:
-    one, other, both = Sketch(), Sketch(), Sketch()
+    first, second, both = Sketch(), Sketch(), Sketch()
     for value in left:
-        one.add(value)
+        first.add(value)
         both.add(value)
     for value in right:
-        other.add(value)
+        second.add(value)
         both.add(value)
-    one.merge(other.counts)
-    assert one.counts == both.counts
+    first.merge(second.counts)
+    assert first.counts == both.counts
 
 
 @given(sketches, sketches, sketches)
 def test_the_order_of_merging_does_not_matter(
-    one: dict[int, int], two: dict[int, int], three: dict[int, int]
+    first: dict[int, int], second: dict[int, int], third: dict[int, int]
 ) -> None:
-    left = merged([merged([one, two]), three])
-    assert left == merged([one, merged([two, three])]) == merged([three, two, one])
+    left = merged([merged([first, second]), third])
+    assert left == merged([first, merged([second, third])]) == merged([third, second, first])
 
 
 @given(st.floats(allow_nan=False))

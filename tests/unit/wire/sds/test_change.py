@@ -59,8 +59,8 @@ def golden(name: str) -> bytes:
     return bytes.fromhex((GOLDEN / f"{name}.hex").read_text())
 
 
-def told(view: StreamView, change: Change) -> Change:
-    """What a view tells of a change."""
+def published(view: StreamView, change: Change) -> Change:
+    """The change as a view publishes it."""
     if view is LOG:
         return change._replace(image={})
     change = change._replace(columns={}, amounts={})
@@ -75,15 +75,13 @@ def test_changes_are_written_as_the_golden_bytes(
 
 
 @pytest.mark.parametrize(("name", "view", "change"), CASES)
-def test_golden_bytes_are_read_as_what_they_tell(
-    name: str, view: StreamView, change: Change
-) -> None:
+def test_golden_bytes_decode_to_their_change(name: str, view: StreamView, change: Change) -> None:
     table, read = decode_change(view, golden(name), tuple(KEY), change.sequence)
-    assert (table, read) == (TABLE, told(view, change))
+    assert (table, read) == (TABLE, published(view, change))
 
 
 @pytest.mark.parametrize("view", StreamView)
-def test_a_stream_tells_its_attributes_and_always_the_key(view: StreamView) -> None:
+def test_a_stream_publishes_its_attributes_and_always_the_key(view: StreamView) -> None:
     chosen = frozenset({"int8"})
     _, read = decode_change(view, encode_change(view, TABLE, PUT, chosen), tuple(KEY))
     assert read.key == KEY
@@ -91,13 +89,13 @@ def test_a_stream_tells_its_attributes_and_always_the_key(view: StreamView) -> N
     assert set(read.image) == ({"int8"} if view is IMAGE else set())
 
 
-def test_amounts_of_other_attributes_are_not_told() -> None:
+def test_amounts_of_other_attributes_are_not_published() -> None:
     payload = encode_change(LOG, TABLE, INCREMENT, frozenset({"int8"}))
     _, read = decode_change(LOG, payload, tuple(KEY))
     assert (read.columns, read.amounts) == ({}, {})
 
 
-def test_a_float_is_told_in_single_precision() -> None:
+def test_a_float_is_published_in_single_precision() -> None:
     change = PUT._replace(columns={"float": Datum(DataType.FLOAT, 0.1)})
     _, read = decode_change(LOG, encode_change(LOG, TABLE, change, None), tuple(KEY))
     assert read.columns["float"].value == pytest.approx(0.1, rel=1e-7)

@@ -158,7 +158,7 @@ def test_an_announced_restart_that_takes_too_long_is_over() -> None:
     in_control(scenario)
 
 
-def test_no_reservation_is_for_ever() -> None:
+def test_every_reservation_expires() -> None:
     async def scenario(bed: ControllerBed) -> None:
         _, b, _ = await bed.steady("a", "b", "c")
         await b.stop(wait_s=1e9)
@@ -305,13 +305,13 @@ def test_weights_change_the_ring() -> None:
 
 
 def test_two_controllers_at_once_end_with_one_assignment() -> None:
-    """The leader record is deleted under its owner again and again; both go on planning."""
+    """The leader record is deleted under its owner again and again; both continue to plan."""
 
     async def scenario(bed: ControllerBed) -> None:
         await bed.steady("a", "b", "c", "d")
         for turn in range(10):
             held = bed.storage.records[LEADER]
-            del bed.storage.records[LEADER]  # the watches are not told: it goes on for a while
+            del bed.storage.records[LEADER]  # the watches see nothing: it continues for a while
             other = Leader(name="a", incarnation="a.1", session=1)
             await bed.meta.create(LEADER, encode_record(other))
             name = f"topic-{turn}-new"

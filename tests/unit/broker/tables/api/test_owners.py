@@ -203,17 +203,17 @@ async def test_a_fresh_owner_gives_no_mark_until_the_former_one_is_done(both: Se
 
 
 async def test_a_new_stream_is_known_to_every_server(both: Several) -> None:
-    one = both["a"]
-    topic = await one.topic(ALICE, "t", partitions=1)
+    first = both["a"]
+    topic = await first.topic(ALICE, "t", partitions=1)
     await both.show(topic)
-    table = await make(one.broker)
+    table = await make(first.broker)
     both.placed.shards[0] = "b"
     b = both["b"].broker
-    await apply(one.broker, table, add())
+    await apply(first.broker, table, add())
     assert b.shards.figures().mutations == 1
     spec = TableSpec(schema=streamed(PLAIN, "t"))
-    altered = await one.broker.table_admin.alter(ALICE, "people", spec)
+    altered = await first.broker.table_admin.alter(ALICE, "people", spec)
     assert isinstance(altered.schema.streams["t"], StreamSpec)
-    await apply(one.broker, altered, add())
-    messages = await until_heard(one.broker, topic, 1)
+    await apply(first.broker, altered, add())
+    messages = await until_heard(first.broker, topic, 1)
     assert [m.sequence for m in messages] == [2]

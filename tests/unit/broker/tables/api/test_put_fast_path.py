@@ -119,7 +119,7 @@ async def test_a_put_that_would_have_to_wait_for_its_rate_is_left_alone() -> Non
         assert w.broker.tables.rates.rejected == 0
 
 
-async def test_errors_of_the_row_are_told_and_a_moved_shard_is_not_one() -> None:
+async def test_row_errors_are_returned_and_a_moved_shard_falls_back() -> None:
     async with world() as w:
         await make(w.broker, quota_bytes=400)
         await fill(w.broker, 1, 1)
@@ -153,11 +153,11 @@ async def test_a_caller_that_cannot_be_answered_delays_nobody() -> None:
 
 
 def test_a_caller_is_answered_once() -> None:
-    told: list[Outcome] = []
+    outcomes: list[Outcome] = []
     work = RowWork(b"k")
-    work.waiting.append(waiting_of(put("u", 1), b"k", told.append))
+    work.waiting.append(waiting_of(put("u", 1), b"k", outcomes.append))
     error = OutcomeUnknown("the server stopped")
     for _ in range(2):
         work.refuse(error)
     work.answer()
-    assert told == [error]
+    assert outcomes == [error]

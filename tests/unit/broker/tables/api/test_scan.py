@@ -86,7 +86,7 @@ async def test_removed_records_are_passed_over() -> None:
         assert keys(records) == [("u0", at) for at in (0, 1, 3, 4)]
 
 
-async def test_versions_tell_the_last_change_also_of_what_is_gone() -> None:
+async def test_versions_include_the_last_change_of_deleted_rows() -> None:
     async with world() as w:
         await make(w.broker, replace(PLAIN, ttl_s=1))
         await fill(w.broker, 1, 3)
@@ -141,7 +141,7 @@ async def test_an_index_gives_its_order_and_every_entry_is_proven() -> None:
         table = await make(w.broker, HASHED)
         await fill(w.broker, 1, 6)
         user = {"user": string("u0")}
-        # An entry whose row never came to be, as a crash leaves it.
+        # An entry whose row was never written, as a crash leaves it.
         name = entries_of(table, "by_city")
         rows = w.broker.table_upkeep.access.rows
         (some, *_) = await rows.scan(name, b"", b"", limit=10)

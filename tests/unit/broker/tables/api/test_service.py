@@ -51,7 +51,7 @@ async def test_what_was_put_is_got(schema: TableSchema) -> None:
         assert await tables.get(ALICE, "people", key("u", 1)) is None
 
 
-async def test_increments_and_conditions_tell_what_they_did() -> None:
+async def test_increments_and_conditions_report_what_they_did() -> None:
     async with world() as w:
         await make(w.broker)
         add = Mutation(Operation.INCREMENT, key("u", 1), {"count": integer(5)})

@@ -54,7 +54,7 @@ async def published(w: World) -> int | None:
     return await w.broker.catalogs.tables.spaces.read(table.uuid)
 
 
-async def tell(w: World) -> None:
+async def publish(w: World) -> None:
     w.time.advance(PUBLISH_S)
     await w.broker.table_upkeep.run_once()
 
@@ -64,7 +64,7 @@ async def sweep(w: World, steps: int = 8) -> None:
     of_tables = w.broker.table_upkeep.sweep
     for _ in range(steps):
         await of_tables.run_once()
-    await tell(w)
+    await publish(w)
     w.time.advance(PUBLISHED_S)
     await of_tables.run_once()
 
@@ -96,7 +96,7 @@ async def test_what_grows_over_the_quota_is_refused_and_removes_make_room() -> N
         with pytest.raises(QuotaExceeded, match=r"limit 1000 bytes, measured \d+ bytes stored and"):
             await write(w, put("u", 2, city=string("x" * 400)))
         assert await w.broker.tables.get(ALICE, "people", key("u", 2)) is None
-        # What does not grow goes on: the same length, a shorter one, a number again.
+        # Writes that do not grow are accepted: the same length, a shorter one, a number again.
         assert (await write(w, put("u", 1, city=string("y" * 400)))).success
         assert (await write(w, put("u", 1, city=string("z" * 390)))).success
         with pytest.raises(QuotaExceeded):
@@ -108,7 +108,7 @@ async def test_what_grows_over_the_quota_is_refused_and_removes_make_room() -> N
         assert (await write(w, put("u", 2, city=string("x" * 400)))).success
 
 
-async def test_an_increment_that_makes_a_row_is_refused_and_one_of_a_row_goes_on() -> None:
+async def test_an_increment_of_a_new_row_is_refused_and_of_a_row_is_not() -> None:
     async with world() as w:
         await make(w.broker, quota_bytes=250)
         add = {"count": integer(1)}
@@ -151,7 +151,7 @@ async def test_the_count_is_what_is_stored_with_entries_of_indexes() -> None:
         await write(w, remove("nobody", 2))
         assert await used(w) == await stored_bytes(w, table)
         assert await published(w) == 0
-        await tell(w)
+        await publish(w)
         assert await published(w) == await used(w) == await stored_bytes(w, table)
 
 
@@ -192,12 +192,12 @@ async def test_a_pass_corrects_a_count_that_was_lost() -> None:
     async with world() as w:
         table = await make(w.broker, quota_bytes=ROOMY)
         await fill(w.broker, users=2, each=5)
-        await tell(w)
+        await publish(w)
         spaces = w.broker.catalogs.tables.spaces
         await spaces.begin(table.uuid, 17)
         await sweep(w)
         assert await published(w) == await stored_bytes(w, table)
-        await tell(w)
+        await publish(w)
         assert await used(w) == await stored_bytes(w, table)
 
 
@@ -206,7 +206,7 @@ async def test_a_pass_does_not_correct_what_was_written_meanwhile() -> None:
     async with world(sds=limits) as w:
         table = await make(w.broker, quota_bytes=ROOMY)
         await fill(w.broker, users=1, each=5)
-        await tell(w)
+        await publish(w)
         of_tables = w.broker.table_upkeep.sweep
         await of_tables.run_once()
         await of_tables.run_once()  # four of five rows were seen
@@ -214,10 +214,10 @@ async def test_a_pass_does_not_correct_what_was_written_meanwhile() -> None:
         await write(w, put("u9", 9, city=string("x" * 100)))
         for _ in range(3):
             await of_tables.run_once()
-        await tell(w)
+        await publish(w)
         w.time.advance(PUBLISHED_S)
         await of_tables.run_once()
-        await tell(w)
+        await publish(w)
         assert await used(w) == await stored_bytes(w, table)
 
 
@@ -229,7 +229,7 @@ async def test_rows_that_expired_leave_the_count_with_a_pass() -> None:
         w.clock.now_ms += 200_000
         with pytest.raises(QuotaExceeded):
             await write(w, put("u", 2, city=string("x" * 900)))
-        w.time.advance(60.0)  # a nearly full table is looked at sooner
+        w.time.advance(60.0)  # a nearly full table is measured sooner
         await sweep(w)
         assert await published(w) == 0
         await write(w, put("u", 2, city=string("x" * 900)))
@@ -250,7 +250,7 @@ async def test_a_quota_that_comes_later_counts_what_is_there() -> None:
         await limit(w, None)
         assert await used(w) is None
         await write(w, put("u", 2, city=string("x" * 900)))
-        await limit(w, 2_000)  # counted anew
+        await limit(w, 2_000)  # counted again
         with pytest.raises(QuotaExceeded):
             await write(w, put("u", 3, city=string("x" * 900)))
         await limit(w, 3_000)
@@ -273,11 +273,11 @@ async def test_a_dropped_table_leaves_no_count() -> None:
         assert await spaces.read(table.uuid) is None
         await make(w.broker, quota_bytes=1_000)
         await write(w, put("u", 1, city=string("x" * 900)))
-        await tell(w)
+        await publish(w)
         assert await spaces.read(table.uuid) is None
 
 
-async def test_figures_tell_of_nearly_full_tables_and_of_refusals() -> None:
+async def test_figures_count_nearly_full_tables_and_refusals() -> None:
     async with world() as w:
         await make(w.broker, quota_bytes=1_000)
         await make(w.broker, name="others", quota_bytes=ROOMY)
@@ -291,7 +291,7 @@ async def test_figures_tell_of_nearly_full_tables_and_of_refusals() -> None:
         assert (now.nearly_full, now.refused) == (1, 1)
         assert now.bytes > 900
         await w.broker.table_admin.drop(ALICE, "people")
-        await tell(w)
+        await publish(w)
         assert figures().refused == 1
 
 
@@ -302,10 +302,10 @@ async def test_two_writers_of_a_record_lose_nothing() -> None:
         space = await spaces.of(table)
         assert space is not None
         space.take(100)
-        await asyncio.gather(tell(w), spaces.measured(table.uuid, 50, 0))
+        await asyncio.gather(publish(w), spaces.measured(table.uuid, 50, 0))
         assert await published(w) in (100, 150)
         space.take(7)
-        await tell(w)
+        await publish(w)
         assert space.own_bytes == 0
         assert await published(w) == space.used_bytes
 
@@ -337,11 +337,11 @@ async def test_a_table_that_gets_a_quota_is_counted_at_once() -> None:
         assert await published(w) == await stored_bytes(w, table)
 
 
-async def test_a_pass_that_broke_off_is_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_aborted_pass_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world(sds=SdsLimits(sweep_rows_max=2)) as w:
         table = await make(w.broker, quota_bytes=ROOMY)
         await fill(w.broker, users=1, each=5)
-        await tell(w)
+        await publish(w)
         spaces, of_tables = w.broker.catalogs.tables.spaces, w.broker.table_upkeep.sweep
         await spaces.begin(table.uuid, 17)
         await of_tables.run_once()
@@ -358,21 +358,21 @@ async def test_a_pass_that_broke_off_is_begun_anew(monkeypatch: pytest.MonkeyPat
         assert await published(w) == await stored_bytes(w, table)
 
 
-async def test_a_server_that_does_not_lead_tells_and_counts_no_rows(
+async def test_a_server_that_is_not_controller_publishes_but_counts_no_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with world() as w:
         table = await make(w.broker, quota_bytes=ROOMY)
         monkeypatch.setattr(w.broker.context.ownership, "leads", lambda: False)
         await fill(w.broker, users=1, each=5)
-        await tell(w)
+        await publish(w)
         assert await published(w) == await stored_bytes(w, table)
         await w.broker.catalogs.tables.spaces.begin(table.uuid, 17)
         await sweep(w)
         assert await published(w) == 17
 
 
-async def test_what_cannot_be_told_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_publication_is_retried_later(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as w:
         table = await make(w.broker, quota_bytes=1_000)
         await write(w, put("u", 1, city=string("x" * 900)))
@@ -383,16 +383,16 @@ async def test_what_cannot_be_told_is_told_later(monkeypatch: pytest.MonkeyPatch
 
         with monkeypatch.context() as patch:
             patch.setattr(meta, "get", broken)
-            await tell(w)
-            assert await used(w) is None  # nobody knows now
+            await publish(w)
+            assert await used(w) is None  # unknown for now
             with pytest.raises(QuotaExceeded):  # what this server knows counts
                 await write(w, put("u", 2, city=string("x" * 900)))
         assert await published(w) == 0
-        await tell(w)
+        await publish(w)
         assert await published(w) == await stored_bytes(w, table)
 
 
-async def test_a_count_that_may_have_been_told_is_not_told_twice(
+async def test_a_count_that_may_be_published_is_not_published_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with world() as w:
@@ -407,7 +407,7 @@ async def test_a_count_that_may_have_been_told_is_not_told_twice(
 
         with monkeypatch.context() as patch:
             patch.setattr(meta, "replace", unsure)
-            await tell(w)
+            await publish(w)
         assert await used(w) == await stored_bytes(w, table)
-        await tell(w)
+        await publish(w)
         assert await published(w) == await used(w) == await stored_bytes(w, table)

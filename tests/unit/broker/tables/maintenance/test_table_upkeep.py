@@ -1,4 +1,4 @@
-"""What goes on without a caller: half-done changes, streams without topic, old rows."""
+"""Work without a caller: half-done changes, streams without topic, old rows."""
 
 import asyncio
 from dataclasses import replace
@@ -73,7 +73,7 @@ async def test_what_a_crash_cut_short_is_completed(state: TableState, wanted: Ta
         assert await w.broker.table_admin.state(ALICE, "people") is wanted
 
 
-async def test_a_drop_goes_on_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_drop_resumes_after_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world() as w:
         table = await make(w.broker, HASHED)
         await fill(w.broker, 2, 2)
@@ -122,12 +122,12 @@ async def test_a_stream_stops_when_its_topic_is_deleted() -> None:
         await upkeep_of(w).run_once()
         stopped = (await w.broker.table_admin.describe(ALICE, "people")).streams["changes"]
         assert (stopped.gap_ms, stopped.error) == (w.clock.now_ms, "topic deleted")
-        # The table goes on, and so does the word that the stream has stopped.
+        # The table serves on, and the stream is still reported as stopped.
         await w.broker.tables.write(ALICE, "people", put("u", 1))
         spec = replace(found.spec, description="d")
         after = await w.broker.table_admin.alter(ALICE, "people", spec)
         assert after.streams["changes"] == stopped
-        # Enabled anew it is another stream, into another topic.
+        # Enabled again it is another stream, into another topic.
         off = replace(spec, schema=PLAIN)
         assert (await w.broker.table_admin.alter(ALICE, "people", off)).streams == {}
         again = await w.topic(ALICE, "changes")
@@ -168,17 +168,17 @@ async def test_long_expired_records_go_with_their_entries() -> None:
         assert len(await stored(w, entries)) == 1
 
 
-async def test_a_row_with_a_change_that_is_not_told_stays() -> None:
+async def test_a_row_with_an_unpublished_change_stays() -> None:
     async with world(sds=DAY) as w:
         table = await make(w.broker)
         await fill(w.broker, 1, 1)
         await w.broker.tables.write(ALICE, "people", remove("u0", 0))
         name = rows_of(table)
         (row,) = await stored(w, name)
-        told = RowMutation(
+        cleared = RowMutation(
             key=row.key, expected=row.version, write_id=b"1", pending={b"p": b"change"}
         )
-        await store_of(w).mutate(name, told)
+        await store_of(w).mutate(name, cleared)
         w.clock.now_ms += 2 * DAY_MS
         assert await sweep(w) == 0
         (pending,) = await store_of(w).get(name, [row.key], family=FamilyName.PENDING)
@@ -201,7 +201,7 @@ async def test_a_sweep_passes_over_every_table() -> None:
         assert await sweep(w) == 3
 
 
-async def test_what_waits_while_its_table_is_dropped_is_told_the_tables_name(
+async def test_a_waiter_of_a_dropped_table_gets_the_tables_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with world() as w:

@@ -1,4 +1,4 @@
-"""Entries of indexes follow their rows, whoever else writes meanwhile."""
+"""Index entries follow their rows, also under concurrent writers."""
 
 from collections.abc import Sequence
 
@@ -35,22 +35,22 @@ async def stored(broker: Broker, table: Table) -> list[bytes]:
 
 
 async def test_a_row_has_one_entry_and_takes_it_along() -> None:
-    async with world() as one:
-        table = await make(one.broker, HASHED)
+    async with world() as bed:
+        table = await make(bed.broker, HASHED)
         for city in ("Rome", "Oslo", "Oslo"):
-            (applied,) = await apply(one.broker, table, put("u", 1, city=string(city)))
-            assert await stored(one.broker, table) == [entry(applied)]
-        await apply(one.broker, table, remove("u", 1))
-        assert await stored(one.broker, table) == []
+            (applied,) = await apply(bed.broker, table, put("u", 1, city=string(city)))
+            assert await stored(bed.broker, table) == [entry(applied)]
+        await apply(bed.broker, table, remove("u", 1))
+        assert await stored(bed.broker, table) == []
 
 
 async def test_a_late_removal_leaves_what_another_owner_has_put_since(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with world() as one:
-        table = await make(one.broker, HASHED)
-        (applied,) = await apply(one.broker, table, put("u", 1, city=string("Rome")))
-        store, rome = rows(one.broker), entry(applied)
+    async with world() as bed:
+        table = await make(bed.broker, HASHED)
+        (applied,) = await apply(bed.broker, table, put("u", 1, city=string("Rome")))
+        store, rome = rows(bed.broker), entry(applied)
         mutate_many = store.mutate_many
 
         async def overtaken(
@@ -60,23 +60,23 @@ async def test_a_late_removal_leaves_what_another_owner_has_put_since(
             outcomes = await mutate_many(name, mutations)
             if name == rows_of(table):
                 monkeypatch.undo()
-                await IndexWrites(store, one.broker.context.clock).put(table, [(INDEX, rome)])
+                await IndexWrites(store, bed.broker.context.clock).put(table, [(INDEX, rome)])
             return outcomes
 
         monkeypatch.setattr(store, "mutate_many", overtaken)
-        (applied,) = await apply(one.broker, table, put("u", 1, city=string("Oslo")))
-        assert set(await stored(one.broker, table)) == {rome, entry(applied)}
+        (applied,) = await apply(bed.broker, table, put("u", 1, city=string("Oslo")))
+        assert set(await stored(bed.broker, table)) == {rome, entry(applied)}
         group = {"user": string("u")}
-        found = await pages(one.broker, index=INDEX, start=group, stop=group)
+        found = await pages(bed.broker, index=INDEX, start=group, stop=group)
         cities = [record["city"] for page in found for record in page.records]
         assert cities == [string("Oslo")]  # the other entry's row does not prove it
 
 
 async def test_removing_an_entry_that_is_not_there_is_nothing() -> None:
-    async with world() as one:
-        table = await make(one.broker, HASHED)
-        indexes = IndexWrites(rows(one.broker), one.broker.context.clock)
+    async with world() as bed:
+        table = await make(bed.broker, HASHED)
+        indexes = IndexWrites(rows(bed.broker), bed.broker.context.clock)
         assert await indexes.found(table, [(INDEX, b"none")]) == {}
         await indexes.remove(table, {})
         await indexes.remove(table, {(INDEX, b"none"): 1})
-        assert await stored(one.broker, table) == []
+        assert await stored(bed.broker, table) == []

@@ -77,7 +77,7 @@ async def test_no_epoch_is_claimed_while_the_rows_cannot_be_read(
         with monkeypatch.context() as patch:
             patch.setattr(rows, "get", down)
             patch.setattr(rows, "scan", down)
-            shards._shards[table.uuid, 0].close(PartitionNotServing("opened anew"))
+            shards._shards[table.uuid, 0].close(PartitionNotServing("reopened"))
             async with asyncio.timeout(PATIENCE_S):
                 while shards._server.counts.opened < opened + 4:
                     (outcome,) = await shards.apply(table, [put("u", 2)])

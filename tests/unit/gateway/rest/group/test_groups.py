@@ -197,9 +197,7 @@ async def test_a_reset_that_breaks_off_says_whether_something_is_done(
 
 
 @pytest.mark.usefixtures("topic")
-async def test_a_position_that_is_not_kept_any_more_is_told(
-    call: Rest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_expired_position_is_reported(call: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = await join(call)
     await call("POST", f"{worker}/commits", {"offsets": {"0": 0}}, by="alice")
 

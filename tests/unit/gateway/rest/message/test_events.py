@@ -84,12 +84,12 @@ async def test_a_stream_ends_when_its_key_is_disabled(call: Rest) -> None:
     assert b'"title": "InvalidCredential"' in await stream.ended()
 
 
-@pytest.mark.parametrize("told", ["late", "drained"])
-async def test_a_stream_ends_when_nobody_reads_or_the_server_stops(call: Rest, told: str) -> None:
+@pytest.mark.parametrize("event", ["late", "drained"])
+async def test_a_stream_ends_when_nobody_reads_or_the_server_stops(call: Rest, event: str) -> None:
     exchange, stream = follow(call)
     await until(stream, b"retry: ")
-    end = getattr(exchange, told)
-    end() if told == "drained" else end(None)
+    end = getattr(exchange, event)
+    end() if event == "drained" else end(None)
     await stream.ended()
     for _ in range(3):
         await asyncio.sleep(0)
@@ -142,7 +142,7 @@ async def test_a_reader_that_fails_ends_the_stream(
     call: Rest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: Any) -> None:
-        raise RuntimeError("nobody planned this")
+        raise RuntimeError("unexpected")
 
     monkeypatch.setattr(call.world.broker.plain_messages, "get_anywhere", broken)
     _, stream = follow(call)
@@ -162,7 +162,7 @@ async def test_a_stream_ends_when_partitions_are_added_and_resumes_with_them(cal
     assert b'"text": "a"' not in b"".join(again.written)
 
 
-async def test_a_busy_stream_looks_at_its_key_as_well(call: Rest) -> None:
+async def test_a_busy_stream_checks_its_key_as_well(call: Rest) -> None:
     _, stream = follow(call)
     await until(stream, b"retry: ")
     await call("PATCH", "principals/alice", {"disabled": True})

@@ -64,7 +64,7 @@ async def test_a_raw_body_is_one_message(call: Rest) -> None:
 
 
 @pytest.mark.usefixtures("topic")
-async def test_a_key_tells_the_partition_and_others_take_turns(call: Rest) -> None:
+async def test_a_key_selects_the_partition_and_others_are_spread(call: Rest) -> None:
     async def put(*keys: str) -> Any:
         sent = [{"text": "x", "key": key} if key else {"text": "x"} for key in keys]
         return await call("POST", "topics/t/messages", {"messages": sent}, by="alice")
@@ -93,7 +93,7 @@ async def test_messages_that_are_none_are_refused(call: Rest, document: Any) -> 
 
 
 @pytest.mark.usefixtures("topic")
-async def test_who_may_not_is_told_as_of_an_unknown_topic(call: Rest) -> None:
+async def test_without_permission_a_topic_appears_unknown(call: Rest) -> None:
     await call.user("bob")
     sent = {"messages": [{"text": "x"}]}
     for path in (PATH, "topics/t/messages", "topics/alice%2Ft/messages"):
@@ -161,7 +161,7 @@ async def test_keys_of_one_caller_do_not_push_out_those_of_others(
 
 
 @pytest.mark.usefixtures("topic")
-async def test_reading_goes_on_from_offset_time_start_or_end(call: Rest) -> None:
+async def test_reading_starts_from_offset_time_start_or_end(call: Rest) -> None:
     sent = {"messages": [{"text": str(number)} for number in range(5)]}
     await call("POST", PATH, sent, by="alice")
 
@@ -201,7 +201,7 @@ async def test_a_body_that_takes_long_to_decode_is_refused_before(call: Rest) ->
         assert (replied.status, replied.document["title"]) == (413, "RequestTooLarge")
 
 
-async def test_a_block_that_cannot_be_decoded_is_told_with_its_offset(call: Rest) -> None:
+async def test_a_block_that_cannot_be_decoded_is_reported_with_its_offset(call: Rest) -> None:
     topic = await call.world.topic(alice(call))
     await call.world.put(alice(call), topic, 0, 3)  # bytes that are no messages
     replied = await call("GET", PATH, by="alice")

@@ -49,7 +49,7 @@ async def test_conditions_say_whether_it_was_done(rows: Any) -> None:
     assert await rows("remove", key={"k": "a"}, condition=exists) == {"applied": False}
 
 
-async def test_an_increment_tells_the_values_after_it(rows: Any) -> None:
+async def test_an_increment_returns_the_values_after_it(rows: Any) -> None:
     wanted = {"key": {"k": "a"}, "amounts": {"n": 2}}
     assert await rows("increment", **wanted) == {"applied": True, "values": {"n": 2}}
     assert await rows("increment", **wanted) == {"applied": True, "values": {"n": 4}}
@@ -58,7 +58,7 @@ async def test_an_increment_tells_the_values_after_it(rows: Any) -> None:
     assert (await rows("get", key={"k": "a"}))["row"]["n"] == 4
 
 
-async def test_a_scan_goes_on_where_its_page_ended(rows: Any) -> None:
+async def test_a_scan_continues_where_its_page_ended(rows: Any) -> None:
     await rows("batch", items=[{"put": {"row": {"k": k, "n": i}}} for i, k in enumerate("abcde")])
     seen: list[str] = []
     page: Any = {"next": {}}

@@ -144,7 +144,7 @@ async def test_changes_at_the_same_time_undo_nothing(call: Rest) -> None:
     assert set(names) <= set(columns)
 
 
-async def test_a_quota_is_held_and_told(call: Rest) -> None:
+async def test_a_quota_is_enforced_and_reported(call: Rest) -> None:
     made = (await call("POST", "tables", {**PEOPLE, "quota_bytes": 300}, by="alice")).document
     assert (made["quota_bytes"], made["used_bytes"]) == (300, 0)
     row = {"city": "rome", "name": "ann", "born": 1990}

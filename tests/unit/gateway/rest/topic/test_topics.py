@@ -83,7 +83,7 @@ async def test_a_topic_that_cannot_be_is_refused(call: Rest, document: Any, stat
     assert (await call("POST", "topics", document, by="alice")).status == status
 
 
-async def test_offsets_are_told_also_by_time(call: Rest) -> None:
+async def test_offsets_can_be_looked_up_by_time(call: Rest) -> None:
     topic = await call.world.topic(alice(call), partitions=2)
     await call.world.put(alice(call), topic, 1, 3)
     replied = await call("GET", "topics/t/offsets?time_ms=0", by="alice")

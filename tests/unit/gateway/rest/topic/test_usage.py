@@ -63,11 +63,11 @@ async def test_pages_follow_each_other(call: Rest) -> None:
     await filled(call, 1, 1, 1)
     offset, found = 0, []
     for page in range(3):
-        told = await usage(call, f"?partition=1&minutes_max=1&offset={offset}")
-        found += told["minutes"]
+        answer = await usage(call, f"?partition=1&minutes_max=1&offset={offset}")
+        found += answer["minutes"]
         if page < 2:
-            offset = told["next_page"]
-    assert told["next_page"] is None
+            offset = answer["next_page"]
+    assert answer["next_page"] is None
     assert [(item["first_offset"], item["next_offset"]) for item in found] == [
         (0, 1),
         (1, 2),

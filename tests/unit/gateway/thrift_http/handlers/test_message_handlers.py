@@ -142,8 +142,8 @@ async def test_offset_calls_put_errors_inside_their_reply() -> None:
             (0, 0, 1),
             (1, 0, -1),
         ]
-        one = message.GetPartitionOffsetRequest(topicAndPartition=partition_of(info, 5))
-        wrong = (await alice(MESSAGE, "getPartitionOffset", one)).offsetInfo
+        request = message.GetPartitionOffsetRequest(topicAndPartition=partition_of(info, 5))
+        wrong = (await alice(MESSAGE, "getPartitionOffset", request)).offsetInfo
         assert (wrong.partitionId, wrong.errorCode) == (5, ErrorCode.PARTITION_NOT_EXIST)
         assert wrong.errorMsg
         listed = message.GetPartitionsOffsetRequest(
@@ -310,12 +310,12 @@ async def test_metrics_show_the_progress_of_groups() -> None:
             metric.QueryConsumerGroupRequest(topicTalosResourceName=name),
         )
         assert groups.consumerGroupList == {"g"}
-        one = metric.GetTopicConsumeUnitRequest(
+        request = metric.GetTopicConsumeUnitRequest(
             consumerGroupAndTopic=metric.ConsumerGroupAndTopic(
                 consumerGroupName="g", topicTalosResourceName=name
             )
         )
-        (found,) = (await alice(METRIC, "getTopicConsumeUnit", one)).partitionConsumeUnitList
+        (found,) = (await alice(METRIC, "getTopicConsumeUnit", request)).partitionConsumeUnitList
         assert (found.ipAddr, found.consumerCommitOffset, found.consumerOffsetLag) == (
             "10.0.0.7",
             0,

@@ -122,7 +122,7 @@ def test_a_fault_is_refused_with_its_line(
     assert any(fault.startswith(f"{line}: ") and words in fault for fault in faults), faults
 
 
-def test_tiers_on_one_line_each_are_told_apart(tmp_path: Path) -> None:
+def test_tiers_on_one_line_each_are_distinguished(tmp_path: Path) -> None:
     text = (
         'plan = "a"\nvalid_from = "2026-01"\ncurrency = "EUR"\n[bytes]\ntier = [  # two\n'
         "  { from = 0, up_to = 10, price = 1 },\n  { from = 5, price = 0.5 },\n]\n"
@@ -132,7 +132,7 @@ def test_tiers_on_one_line_each_are_told_apart(tmp_path: Path) -> None:
     assert "overlaps the preceding one, up to 10" in faults[0]
 
 
-def test_all_faults_of_all_files_are_told_at_once(tmp_path: Path) -> None:
+def test_all_faults_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text(PLAN.replace("from = 10", "from = 9"))
     (tmp_path / "two.toml").write_text(PLAN.replace("EUR", "euro").replace("price", "cost"))
     faults = check_price_plans(tmp_path)[1]

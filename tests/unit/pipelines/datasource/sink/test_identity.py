@@ -49,7 +49,7 @@ def test_other_tasks_and_queries_are_other_producers(other: TaskFacts) -> None:
     assert stream(STREAM).producer_id(TOPIC) != stream(other).producer_id(TOPIC)
 
 
-def test_a_topic_made_anew_has_other_producers() -> None:
+def test_a_recreated_topic_has_other_producers() -> None:
     assert stream(STREAM).producer_id(TOPIC) != stream(STREAM).producer_id("root#demo#0b")
 
 
@@ -59,7 +59,7 @@ def test_parts_of_a_name_are_not_mixed_up() -> None:
     ).producer_id(TOPIC)
 
 
-def test_jobs_are_told_apart_by_token_or_by_write_id() -> None:
+def test_jobs_are_distinguished_by_token_or_by_write_id() -> None:
     assert stamp(job(JOB, token="a")) != stamp(job(JOB, token="b"))
     assert stamp(job(JOB, "w", "a")) == stamp(job(JOB, "w", "b")) != stamp(job(JOB, "v", "a"))
 
@@ -119,6 +119,6 @@ def test_at_least_once_recognises_nothing() -> None:
         replace(STREAM, batch_id=(1 << 31) - 1),
     ],
 )
-def test_what_cannot_be_told_apart_is_refused(facts: TaskFacts) -> None:
+def test_ambiguous_tasks_are_refused(facts: TaskFacts) -> None:
     with pytest.raises(BadRequest, match=r"tasks are possible|no valid producer epoch"):
         stream(facts)

@@ -18,7 +18,7 @@ def at(positions: Positions, skipped: int = 0) -> BatchRange:
     return BatchRange(begin=positions, end=positions, tasks=2, skipped=skipped)
 
 
-def test_it_goes_on_where_the_last_one_ended() -> None:
+def test_it_continues_where_the_last_batch_ended() -> None:
     last = BatchRange(begin={A: {0: 0}}, end={A: {0: 5}}, tasks=9)
     found = next_batch(last, {A: {0: OffsetRange(0, 8)}}, ALL)
     assert found == BatchRange(begin={A: {0: 5}}, end={A: {0: 8}}, tasks=2)
@@ -85,7 +85,7 @@ def test_a_skip_is_kept_even_if_nothing_is_left_to_read() -> None:
     assert next_batch(found, there, SKIP) is None
 
 
-def test_a_position_behind_the_end_tells_of_a_truncated_log() -> None:
+def test_a_position_after_the_end_reveals_a_truncated_log() -> None:
     there = {A: {0: OffsetRange(0, 8)}}
     with pytest.raises(OffsetOutOfRange, match=r"beyond the end of the log, 8.*truncated"):
         next_batch(at({A: {0: 11}}), there, ALL)

@@ -43,9 +43,11 @@ def servers() -> FakeServers:
     return found
 
 
-def skewed(told: str | None) -> Reply:
+def skewed(timestamp: str | None) -> Reply:
     headers = {"Content-Type": "text/plain"}
-    return Reply(412, headers | ({"X-Xiaomi-Timestamp": told} if told else {}), SKEWED_BODY)
+    return Reply(
+        412, headers | ({"X-Xiaomi-Timestamp": timestamp} if timestamp else {}), SKEWED_BODY
+    )
 
 
 # --- retries ---------------------------------------------------------------------------------
@@ -88,8 +90,8 @@ def test_an_idempotent_put_says_when_it_may_be_stored_already(servers: FakeServe
 
     def noted(then: Any) -> Any:
         def answer(put: message.PutMessageRequest) -> Any:
-            told = put.producerId, put.producerEpoch, put.firstSequence, bool(put.repeated)
-            said.append(told)
+            stamp = put.producerId, put.producerEpoch, put.firstSequence, bool(put.repeated)
+            said.append(stamp)
             return then(put)
 
         return answer
@@ -178,7 +180,7 @@ def test_a_clock_that_jumps_later_is_corrected_again(servers: FakeServers) -> No
         client = connect(Client(config(direct=False), wall_s=lambda: wall_s[0]), servers)
         servers.raw.append(skewed(str(NOW_S + 5_000)))
         await client.put(TOPIC, 0, BLOCK)
-        wall_s[0] += 5_000  # somebody set it right
+        wall_s[0] += 5_000  # the clock is corrected
         servers.raw.append(skewed(str(NOW_S + 5_000)))
         await client.put(TOPIC, 0, BLOCK)
 
@@ -186,11 +188,13 @@ def test_a_clock_that_jumps_later_is_corrected_again(servers: FakeServers) -> No
     assert times_of(servers)[-1] == NOW_S + 5_000
 
 
-@pytest.mark.parametrize("told", [None, "soon", "-5", "9" * 40])
-def test_a_refusal_that_tells_no_time_is_final(servers: FakeServers, told: str | None) -> None:
+@pytest.mark.parametrize("timestamp", [None, "soon", "-5", "9" * 40])
+def test_a_refusal_without_a_valid_time_is_final(
+    servers: FakeServers, timestamp: str | None
+) -> None:
     async def scenario() -> None:
         client = client_of(servers, direct=False)
-        servers.raw.append(skewed(told))
+        servers.raw.append(skewed(timestamp))
         await client.put(TOPIC, 0, BLOCK)
 
     with pytest.raises(errors.ClockSkewed):
@@ -218,7 +222,7 @@ def attributes(resource: str, partitions: int, old: int | None = None) -> Any:
     return topic.GetTopicAttributeResponse(topicTalosResourceName=name, topicAttribute=attribute)
 
 
-def test_a_topic_is_remembered_until_it_is_asked_for_anew(servers: FakeServers) -> None:
+def test_a_topic_is_cached_until_it_is_requested_again(servers: FakeServers) -> None:
     answers = [attributes("root#demo#0a", 2), attributes("root#demo#0b", 4)]
     servers.on(S1, "getTopicAttribute", lambda _: answers.pop(0))
 

@@ -34,13 +34,13 @@ def test_the_request_id_is_signed() -> None:
 
 
 def test_a_clock_in_the_far_future_still_makes_headers() -> None:
-    one = signer()
-    assert one.correct(str((1 << 37) - 1))
-    assert one.headers("/v1/api/topic", b"")["x-xiaomi-timestamp"] == str((1 << 37) - 1)
+    clock = signer()
+    assert clock.correct(str((1 << 37) - 1))
+    assert clock.headers("/v1/api/topic", b"")["x-xiaomi-timestamp"] == str((1 << 37) - 1)
 
 
-def test_what_is_no_time_changes_nothing() -> None:
-    one = signer()
-    for told in (None, "", "now", "1e9", "-1", "١٢٣", str(1 << 38)):
-        assert not one.correct(told)
-    assert one.offset_s == 0
+def test_an_invalid_time_changes_nothing() -> None:
+    clock = signer()
+    for timestamp in (None, "", "now", "1e9", "-1", "١٢٣", str(1 << 38)):
+        assert not clock.correct(timestamp)
+    assert clock.offset_s == 0

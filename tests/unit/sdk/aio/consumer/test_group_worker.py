@@ -20,8 +20,8 @@ from opentalos.wire._generated import consumer as structs
 INTERVAL_S = 10.0  # check_workers_interval_s, the default
 
 
-class Told:
-    """What an application was told of its partitions."""
+class SeenEvents:
+    """The partition callbacks that an application received."""
 
     def __init__(self, group: FakeGroup | None = None) -> None:
         self.events: list[tuple[str, list[int]]] = []
@@ -40,15 +40,15 @@ class Told:
             self.group.log.append((kind, "", tuple(partitions)))
 
 
-def told_consumer(group: FakeGroup, told: Told, **settings: Any) -> TalosConsumer:
+def watched_consumer(group: FakeGroup, seen_events: SeenEvents, **settings: Any) -> TalosConsumer:
     return TalosConsumer(
-        group.client(), "demo", "g", ConsumerSettings(**settings), told.callbacks()
+        group.client(), "demo", "g", ConsumerSettings(**settings), seen_events.callbacks()
     )
 
 
 async def drain(source: TalosConsumer, seen: list[Record]) -> None:
     async for record in source:
-        seen.append(record)  # noqa: PERF401  # a comprehension would tell only at its end
+        seen.append(record)  # noqa: PERF401  # a comprehension would bind the list only at its end
 
 
 # --- rebalance ---------------------------------------------------------------------------------
@@ -117,13 +117,13 @@ def test_nothing_is_lost_or_reordered_while_workers_come_and_go() -> None:
     run(test())
 
 
-def test_it_is_told_of_a_revocation_before_the_commit_and_the_unlock() -> None:
+def test_a_revocation_is_reported_before_the_commit_and_the_unlock() -> None:
     async def test() -> None:
         group = FakeGroup(partitions=2)
         for partition in range(2):
             group.put(partition, 5)
-        told = Told(group)
-        first = told_consumer(group, told, commit_interval_s=1e6)
+        seen_events = SeenEvents(group)
+        first = watched_consumer(group, seen_events, commit_interval_s=1e6)
         async with first:
             await take(first, 10)
             assert await first.poll(0.1) == []  # all ten are processed
@@ -133,7 +133,7 @@ def test_it_is_told_of_a_revocation_before_the_commit_and_the_unlock() -> None:
         order = [item for item in group.log if item[0] in ("revoked", "commit", "unlock")]
         names = [name for name, _, partitions in order if 1 in partitions]
         assert names[:3] == ["revoked", "commit", "unlock"]
-        assert told.events[:2] == [("assigned", [0, 1]), ("revoked", [1])]
+        assert seen_events.events[:2] == [("assigned", [0, 1]), ("revoked", [1])]
         assert group.checkpoints == {0: 4, 1: 4}
 
     run(test())
@@ -197,18 +197,18 @@ def test_a_revoked_partition_hands_out_no_more_of_what_was_fetched() -> None:
 # --- leases ------------------------------------------------------------------------------------
 
 
-def test_a_lost_lease_is_told_and_never_committed_over() -> None:
+def test_a_lost_lease_is_reported_and_never_committed_over() -> None:
     async def test() -> None:
         group = FakeGroup(partitions=2)
         for partition in range(2):
             group.put(partition, 5)
-        told = Told()
-        async with told_consumer(group, told, commit_interval_s=1e6) as source:
+        seen_events = SeenEvents()
+        async with watched_consumer(group, seen_events, commit_interval_s=1e6) as source:
             await take(source, 10)
             group.owners[0] = "robber", 1e9
             group.workers["robber"] = 1e9
             await asyncio.sleep(8)  # a renewal
-            assert ("lost", [0]) in told.events
+            assert ("lost", [0]) in seen_events.events
             assert source.assignment == (1,)
             with pytest.raises(LeaseNotHeld):
                 await source.commit({0: 4})
@@ -223,14 +223,14 @@ def test_a_rejected_commit_is_a_lost_lease() -> None:
     async def test() -> None:
         group = FakeGroup(partitions=1)
         group.put(0, 5)
-        told = Told()
-        async with told_consumer(group, told) as source:
+        seen_events = SeenEvents()
+        async with watched_consumer(group, seen_events) as source:
             await take(source, 5)
             group.owners[0] = "robber", 1e9
             with pytest.raises(LeaseNotHeld, match="rejected"):
                 await source.commit()
             await asyncio.sleep(0.1)
-            assert told.events[-1] == ("lost", [0])
+            assert seen_events.events[-1] == ("lost", [0])
             assert source.assignment == ()
         assert group.checkpoints == {}
 
@@ -241,16 +241,16 @@ def test_without_a_renewal_for_a_lease_all_is_lost_and_taken_again_later() -> No
     async def test() -> None:
         group = FakeGroup(partitions=3)
         group.put(0, 5)
-        told = Told()
-        async with told_consumer(group, told) as source:
+        seen_events = SeenEvents()
+        async with watched_consumer(group, seen_events) as source:
             await take(source, 2)
             group.down = ConnectFailed("away")
             await asyncio.sleep(LEASE_S + 8)
-            assert told.events[-1] == ("lost", [0, 1, 2])
+            assert seen_events.events[-1] == ("lost", [0, 1, 2])
             assert source.assignment == ()
             group.down = None
             await asyncio.sleep(INTERVAL_S + 5)
-            assert told.events[-1] == ("assigned", [0, 1, 2])
+            assert seen_events.events[-1] == ("assigned", [0, 1, 2])
             assert (await anext(source)).offset == 0, "nothing of it had been committed"
 
     run(test())
@@ -259,11 +259,11 @@ def test_without_a_renewal_for_a_lease_all_is_lost_and_taken_again_later() -> No
 def test_a_seat_that_is_gone_loses_all() -> None:
     async def test() -> None:
         group = FakeGroup(partitions=2)
-        told = Told()
-        async with told_consumer(group, told) as source:
+        seen_events = SeenEvents()
+        async with watched_consumer(group, seen_events) as source:
             group.heartbeat = False
             await asyncio.sleep(8)
-            assert ("lost", [0, 1]) in told.events
+            assert ("lost", [0, 1]) in seen_events.events
             group.heartbeat = True
             await asyncio.sleep(INTERVAL_S)
             assert source.assignment == (0, 1)
@@ -275,12 +275,12 @@ def test_a_paused_process_finds_its_partitions_gone_and_moves_no_checkpoint() ->
     loop = SimulationLoop()
     frozen = loop.process("frozen")
     group = FakeGroup(partitions=2)
-    told = Told()
+    seen_events = SeenEvents()
     source: list[TalosConsumer] = []
     seen: list[Record] = []
 
     async def slow() -> None:
-        first = told_consumer(group, told, commit_interval_s=1.0)
+        first = watched_consumer(group, seen_events, commit_interval_s=1.0)
         source.append(first)
         await drain(first, seen)
 
@@ -300,14 +300,14 @@ def test_a_paused_process_finds_its_partitions_gone_and_moves_no_checkpoint() ->
             commits = len(group.commits)
             frozen.resume()
             await asyncio.sleep(5)
-            assert ("lost", [0, 1]) in told.events or ("lost", [0]) in told.events
+            assert ("lost", [0, 1]) in seen_events.events or ("lost", [0]) in seen_events.events
             others = [commit for commit in group.commits[commits:] if commit[0] != other.worker_id]
             assert others == []
 
     loop.run(test())
 
 
-def test_a_worker_that_the_group_has_no_seat_for_is_told() -> None:
+def test_a_worker_without_a_seat_in_the_group_gets_an_error() -> None:
     group = FakeGroup(partitions=1)
 
     def refused(_: Any) -> Any:
@@ -407,7 +407,7 @@ def test_partitions_grow_and_shrink() -> None:
 
 
 @pytest.mark.parametrize("kind", ["on_assigned", "on_revoked", "on_lost"])
-def test_a_callback_that_throws_is_told_to_the_application(kind: str) -> None:
+def test_an_error_of_a_callback_reaches_the_application(kind: str) -> None:
     async def test() -> None:
         group = FakeGroup(partitions=2)
 

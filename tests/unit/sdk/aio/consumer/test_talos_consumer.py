@@ -378,7 +378,7 @@ async def test_records_that_vanish_in_the_middle_are_an_expired_position(
 
 
 @scenario
-async def test_a_damaged_block_is_told_each_time_and_can_be_passed(group: FakeGroup) -> None:
+async def test_a_damaged_block_is_reported_each_time_and_can_be_skipped(group: FakeGroup) -> None:
     group.put(0, 2, blocks=3)
     group.logs[0][1].messageBlock = b"not messages"
     async with consumer(group, fetch_bytes=1) as source:
@@ -395,7 +395,7 @@ async def test_a_damaged_block_is_told_each_time_and_can_be_passed(group: FakeGr
 # --- read ahead --------------------------------------------------------------------------------
 
 
-def test_read_ahead_is_bounded_and_goes_on_when_there_is_room() -> None:
+def test_read_ahead_is_bounded_and_resumes_when_there_is_room() -> None:
     async def test() -> None:
         group = FakeGroup(partitions=8)
         for partition in range(8):

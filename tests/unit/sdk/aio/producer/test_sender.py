@@ -1,4 +1,4 @@
-"""How a producer's batches are sent: stamps, new epochs, and servers that cannot tell repeats."""
+"""How a producer's batches are sent: stamps, new epochs, and servers that do not detect repeats."""
 
 import asyncio
 import time
@@ -121,7 +121,7 @@ async def test_an_unknown_block_is_followed_by_a_new_epoch() -> None:
     assert bench.ended == {b"a": 100, b"b": unknown, b"c": 300, b"d": 400}
 
 
-async def test_a_log_that_forgot_the_producer_gets_it_anew() -> None:
+async def test_a_producer_registers_again_when_the_log_forgot_it() -> None:
     def script(number: int, stamp: ProducerStamp | None) -> TalosError | None:
         return SequenceGap("expected 0") if number == 2 else None
 
@@ -169,7 +169,7 @@ async def test_a_message_that_cannot_be_encoded_is_not_done(wrong: dict[str, Any
     assert bench.places == [(0, 0)]
 
 
-async def test_who_insists_on_idempotence_is_told_that_there_is_none() -> None:
+async def test_required_idempotence_fails_on_a_server_without_it() -> None:
     with pytest.raises(NotSupported, match="no idempotent puts"):
         await Bench(lambda *_: None, "Talos 2.0", idempotent=True).sender.start()
 

@@ -56,7 +56,7 @@ class World:
         return int((BEGIN_S + asyncio.get_running_loop().time()) * 1000)
 
     def do(self, call: str, *arguments: Any, **columns: Any) -> Change:
-        """Change the table and tell the stream."""
+        """Change the table and publish the change."""
         self.table.now_ms = self.now_ms()
         change: Change = getattr(self.table, call)(*arguments, **columns)
         self.send(change)
@@ -154,7 +154,7 @@ def test_a_change_below_a_mark_that_was_reached_is_counted() -> None:
     run(scenario())
 
 
-def test_a_missing_change_is_told_again_and_again() -> None:
+def test_a_missing_change_is_reported_on_each_read() -> None:
     async def scenario() -> None:
         world = World()
         async with world.follower(complete=True) as follower:
@@ -170,7 +170,7 @@ def test_a_missing_change_is_told_again_and_again() -> None:
 
 
 def test_what_comes_before_the_change_it_follows_waits_once_the_topic_has_grown() -> None:
-    """Rows moved to other partitions, whose order among each other nobody keeps."""
+    """Rows moved to other partitions, which have no order among each other."""
 
     async def scenario() -> None:
         world = World()
@@ -187,7 +187,7 @@ def test_what_comes_before_the_change_it_follows_waits_once_the_topic_has_grown(
             world.send(second)
             await follower.catch_up()
             assert follower.replica.get({"id": "b"}) == {"id": "b", "n": 7}
-            world.table.put("b", n=3)  # nobody tells of it
+            world.table.put("b", n=3)  # not published
             world.send(world.table.put("b", n=4), partition=1)
             with pytest.raises(ChangeMissing):
                 await follower.catch_up()

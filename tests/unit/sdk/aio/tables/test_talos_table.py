@@ -90,7 +90,7 @@ def test_a_record_travels_with_the_types_of_its_columns(servers: FakeTables) -> 
     }
 
 
-def test_the_schema_is_asked_for_once_and_anew_when_it_did_not_fit(servers: FakeTables) -> None:
+def test_the_schema_is_fetched_once_and_again_after_a_mismatch(servers: FakeTables) -> None:
     wrong = refuses(sds.ErrorCode.VALIDATION_FAILED, "no such column")
     servers.on(S1, "put", in_turn(put_done(), put_done(), wrong, put_done()))
 
@@ -203,7 +203,7 @@ def test_an_unknown_operator_is_refused(servers: FakeTables) -> None:
         run(table_of(servers).put({"id": 1}, Where("small", "=", 1)))
 
 
-def test_a_batch_tells_what_became_of_each_item(servers: FakeTables) -> None:
+def test_a_batch_reports_the_outcome_of_each_item(servers: FakeTables) -> None:
     sent: list[sds.BatchRequest] = []
 
     def batch(request: sds.BatchRequest) -> sds.BatchResult:
@@ -281,7 +281,7 @@ def test_a_scan_goes_from_page_to_page(servers: FakeTables) -> None:
     assert all(item.stopKey == columns_to({"id": Datum(DataType.INT64, 100)}) for item in asked)
 
 
-def test_a_scan_that_the_rate_cuts_short_goes_on(servers: FakeTables) -> None:
+def test_a_scan_that_the_rate_cuts_short_continues(servers: FakeTables) -> None:
     pages(servers, True, True, True, True, False, empty=4)
     assert run(rows_of(table_of(servers))) == [4]
 

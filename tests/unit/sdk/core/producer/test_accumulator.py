@@ -105,7 +105,7 @@ def test_the_bound_holds_until_a_batch_is_finished_not_only_sent() -> None:
     assert bench.buffer.bytes_count == MESSAGE_BYTES + 10
 
 
-def test_who_waits_for_room_goes_on_when_there_is_some_or_it_is_closed() -> None:
+def test_a_waiter_for_room_resumes_when_there_is_room_or_on_close() -> None:
     bench = Bench(partitions=1, linger_s=0.0, buffer_bytes_max=3 * (MESSAGE_BYTES + 10))
     bench.buffer.add(Message(b"x" * 10))
     assert not bench.buffer.wait_for_room(1, 0.01)
@@ -139,9 +139,9 @@ def test_flush_makes_due_what_was_put_before_and_waits_for_that_alone() -> None:
 
 def test_messages_of_a_partition_that_is_gone_move_and_keep_their_callbacks() -> None:
     bench = Bench(partitions=8, linger_s=0.0)
-    told: list[Any] = []
+    notified: list[Any] = []
     bench.buffer.add(Message(b"keyed", "user-42"))
-    watch = (lambda *what: told.append(what), None)
+    watch = (lambda *what: notified.append(what), None)
     bench.buffer.add(Message(b"watched", "user-42"), watch)
     (batch,) = bench.take_due()
     assert batch.partition == 7
@@ -152,7 +152,7 @@ def test_messages_of_a_partition_that_is_gone_move_and_keep_their_callbacks() ->
     (again,) = bench.take_due()
     assert again.partition == partition_of("user-42", 2) == 1
     again.call_back(40, None)
-    assert [(sent.data, partition, offset) for sent, partition, offset in told] == [
+    assert [(sent.data, partition, offset) for sent, partition, offset in notified] == [
         (b"watched", 1, 41)
     ]
     assert not bench.buffer.wait_until_done(ticket, 0.0)
@@ -163,10 +163,10 @@ def test_messages_of_a_partition_that_is_gone_move_and_keep_their_callbacks() ->
 
 def test_every_callback_is_called_though_others_raise(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(partitions=1, linger_s=0.0)
-    told: list[Any] = []
+    notified: list[Any] = []
 
     def failing(*what: Any) -> None:
-        told.append(what)
+        notified.append(what)
         raise ValueError("a bug of the user")
 
     for number in range(3):
@@ -174,13 +174,13 @@ def test_every_callback_is_called_though_others_raise(caplog: pytest.LogCaptureF
     bench.buffer.add(Message(b"nobody"))
     (batch,) = bench.take_due()
     batch.call_back(None, None)
-    assert [(sent.data, partition, offset) for sent, partition, offset in told] == [
+    assert [(sent.data, partition, offset) for sent, partition, offset in notified] == [
         (b"0", 0, None), (b"1", 0, None), (b"2", 0, None)
     ]  # fmt: skip
-    told.clear()
+    notified.clear()
     error = OutcomeUnknown("why")
     batch.call_back(None, error)
-    assert {what[1:] for what in told} == {(error, Outcome.UNKNOWN)}
+    assert {what[1:] for what in notified} == {(error, Outcome.UNKNOWN)}
     assert len(caplog.records) == 4  # the first trace and the number, of both
 
 

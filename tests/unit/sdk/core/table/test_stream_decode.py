@@ -27,7 +27,7 @@ def record(data: bytes, number: str | None) -> Record:
     return Record("changes", 2, 40, data, "6100", number, 1, 2, 3, None, None)
 
 
-def test_a_record_tells_its_change_and_its_place() -> None:
+def test_a_record_has_its_change_and_its_position() -> None:
     decoder = StreamDecoder(SCHEMA, StreamView.MUTATE_LOG)
     found = decoder.record(record(message(StreamView.MUTATE_LOG), "2"))
     assert (found.table, found.partition, found.offset) == ("users", 2, 40)

@@ -49,7 +49,7 @@ def do(table: ModelTable, step: tuple[Any, ...]) -> None:
 
 def with_resends(draw: st.DrawFn, changes: list[Change]) -> Iterator[Change]:
     """The changes of each row in order, rows mixed, with runs of what was sent before among them:
-    a run begins anywhere in its row's past and goes on in order."""
+    a run begins anywhere in its row's past and continues in order."""
     rows: dict[str, list[Change]] = {}
     for change in changes:
         rows.setdefault(key_of(change), []).append(change)
@@ -65,11 +65,11 @@ def with_resends(draw: st.DrawFn, changes: list[Change]) -> Iterator[Change]:
 def followed(table: ModelTable, view: StreamView, changes: Iterator[Change]) -> Replica:
     replica = Replica(table.schema, view)
     for change in changes:
-        replica.apply(told(change, view))
+        replica.apply(decoded(change, view))
     return replica
 
 
-def told(change: Change, view: StreamView) -> Change:
+def decoded(change: Change, view: StreamView) -> Change:
     """What a decoded message of this view has."""
     if view is StreamView.MUTATE_LOG:
         return change._replace(image={})
@@ -118,17 +118,17 @@ def test_a_scan_at_any_moment_and_the_stream_give_the_table(
         load(replica, table)
     resent = data.draw(st.integers(0, begin))
     for change in (*table.changes[resent:begin], *table.changes[begin:]):
-        replica.apply(told(change, view))
+        replica.apply(decoded(change, view))
     assert sorted_rows(replica.rows(table.now_ms)) == table.records()
     assert replica.counters.repeated >= begin - resent
     table.put("a", n=1)
     for last in (table.changes[-1], table.increment("a", 5), table.put("b", n=1)):
-        assert replica.apply(told(last, view))
+        assert replica.apply(decoded(last, view))
     assert sorted_rows(replica.rows(table.now_ms)) == table.records()
 
 
 def load(replica: Replica, table: ModelTable) -> None:
-    """As a scan tells it: also what is removed or has expired."""
+    """Rows as a scan returns them, with removed and expired ones."""
     for state in table.states():
         replica.restore(state)
 
@@ -138,12 +138,12 @@ def test_a_missing_change_is_named_and_nothing_is_applied(view: StreamView) -> N
     table = ModelTable()
     changes = [table.put("a", n=1), table.put("a", n=2), table.put("a", n=3)]
     replica = Replica(SCHEMA, view)
-    replica.apply(told(changes[0], view))
+    replica.apply(decoded(changes[0], view))
     with pytest.raises(ChangeMissing, match="change 3 of row id='a': changes are missing after"):
-        replica.apply(told(changes[2], view))
+        replica.apply(decoded(changes[2], view))
     assert replica.get({"id": "a"}) == {"id": "a", "n": 1}
-    assert replica.apply(told(changes[1], view))
-    assert replica.apply(told(changes[2], view))
+    assert replica.apply(decoded(changes[1], view))
+    assert replica.apply(decoded(changes[2], view))
 
 
 def test_the_first_change_of_a_complete_stream_is_the_rows_first() -> None:
@@ -153,7 +153,7 @@ def test_the_first_change_of_a_complete_stream_is_the_rows_first() -> None:
     with pytest.raises(ChangeMissing, match="changes are missing after change 0"):
         Replica(SCHEMA, StreamView.MUTATE_LOG).apply(second)
     late = Replica(SCHEMA, StreamView.RECORD_IMAGE, complete=False)
-    assert late.apply(told(second, StreamView.RECORD_IMAGE))
+    assert late.apply(decoded(second, StreamView.RECORD_IMAGE))
     assert late.get({"id": "a"}) == {"id": "a", "n": 1, "text": "x"}
     with pytest.raises(ChangeMissing):
         late.apply(second._replace(sequence=4, timestamp_ms=second.timestamp_ms + 9))
@@ -216,7 +216,7 @@ def test_columns_of_no_row_cannot_be_removed() -> None:
         Replica(SCHEMA, StreamView.MUTATE_LOG).apply(wrong._replace(sequence=1))
 
 
-def test_without_numbers_the_time_tells_what_comes_again() -> None:
+def test_without_numbers_the_time_identifies_repeats() -> None:
     table = ModelTable()
     replica = Replica(SCHEMA, StreamView.MUTATE_LOG)
     bare = [item._replace(sequence=0) for item in (table.put("a", n=1), table.increment("a", 1))]
@@ -258,7 +258,7 @@ def test_what_a_replica_cannot_follow_is_refused() -> None:
         Replica(SCHEMA, StreamView.MUTATE_LOG).get({"other": 1})
 
 
-def test_a_replica_goes_on_from_what_was_kept() -> None:
+def test_a_replica_resumes_from_its_saved_state() -> None:
     table = ModelTable()
     first = Replica(SCHEMA, StreamView.MUTATE_LOG)
     old = [table.put("a", n=1), table.put("b", n=1), table.remove("b")]
@@ -284,14 +284,14 @@ def test_null_is_no_value() -> None:
 
 
 @VIEWS
-def test_a_row_that_the_table_had_forgotten_begins_anew(view: StreamView) -> None:
+def test_a_row_that_the_table_had_forgotten_starts_again(view: StreamView) -> None:
     table = ModelTable()
     table.put("a", n=1, text="old")
     table.remove("a")
-    old = [told(item, view) for item in table.changes]
+    old = [decoded(item, view) for item in table.changes]
     del table.rows["a"]
     table.now_ms += 10_000
-    fresh = [told(item, view) for item in (table.put("a", n=2), table.put("a", n=3))]
+    fresh = [decoded(item, view) for item in (table.put("a", n=2), table.put("a", n=3))]
     replica = Replica(SCHEMA, view)
     for change in (*old, fresh[0], *old, *fresh):
         replica.apply(change)
@@ -299,7 +299,7 @@ def test_a_row_that_the_table_had_forgotten_begins_anew(view: StreamView) -> Non
     assert (replica.counters.applied, replica.counters.repeated) == (4, 3)
 
 
-def test_a_living_row_does_not_begin_anew() -> None:
+def test_a_live_row_does_not_start_again() -> None:
     table = ModelTable()
     replica = Replica(SCHEMA, StreamView.MUTATE_LOG)
     first = table.put("a", n=1)

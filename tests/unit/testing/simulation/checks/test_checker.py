@@ -28,7 +28,7 @@ CASES = (
 )
 
 
-def tell(story: Story) -> History:
+def history_of(story: Story) -> History:
     tale = Tale()
     story(tale)
     return tale.recorder.history
@@ -45,12 +45,12 @@ FREE.append(("stale-commit", cluster_stories.commit_after_an_unlock_that_came_la
 
 @pytest.mark.parametrize(("name", "story"), HAVING)
 def test_an_anomaly_is_found_under_its_name(name: str, story: Story) -> None:
-    assert name in names(tell(story))
+    assert name in names(history_of(story))
 
 
 @pytest.mark.parametrize(("name", "story"), FREE)
 def test_what_only_looks_like_an_anomaly_is_none(name: str, story: Story) -> None:
-    assert check(tell(story)) == [], name
+    assert check(history_of(story)) == [], name
 
 
 def test_every_anomaly_has_both_kinds_of_histories() -> None:
@@ -60,7 +60,7 @@ def test_every_anomaly_has_both_kinds_of_histories() -> None:
 
 @pytest.mark.parametrize("story", [having[0] for having, _ in CASES.values()])
 def test_a_history_is_judged_alike_after_a_round_through_json(story: Story, tmp_path: Path) -> None:
-    history = tell(story)
+    history = history_of(story)
     path = tmp_path / "history.jsonl"
     with path.open("w") as sink:
         dump(history, sink)
