@@ -380,7 +380,7 @@ async def test_a_partition_added_elsewhere_is_found_at_the_second_try() -> None:
 
 
 async def test_looks_for_unknown_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opentalos.catalog.records.unseen_records.LOOKS_PER_S_MAX", 1)
+    monkeypatch.setattr("opentalos.catalog.records.unseen_records.READS_PER_S_MAX", 1)
     async with several("a", "b") as s:
         first, second = await s["a"].topic(ALICE, "t1"), await s["a"].topic(ALICE, "t2")
         topics = s["b"].broker.context.topics
