@@ -35,12 +35,12 @@ def test_the_error_of_our_own_is_found_in_pythons_traceback() -> None:
     assert cause_in(PYTHON_IN_JAVA) == Cause("TopicNotExist", "topic a/b does not exist")
 
 
-def test_the_last_cause_of_java_is_told() -> None:
+def test_the_last_cause_of_java_is_reported() -> None:
     assert str(cause_in(JAVA_ONLY)) == "ConnectException: Connection refused"
 
 
 @pytest.mark.parametrize("text", ["", "nothing known\nin here", "a" * 10_000])
-def test_what_has_no_cause_is_told_in_one_line(text: str) -> None:
+def test_text_without_a_cause_is_reported_in_one_line(text: str) -> None:
     shown = str(cause_in(text))
     assert "\n" not in shown
     assert len(shown) < 600

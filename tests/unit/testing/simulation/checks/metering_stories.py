@@ -33,11 +33,11 @@ def exact(tale: Tale) -> None:
     stored(tale)
 
 
-def nothing_told(tale: Tale) -> None:
+def nothing_reported(tale: Tale) -> None:
     stored(tale)
 
 
-def end_not_told(tale: Tale) -> None:
+def end_not_reported(tale: Tale) -> None:
     event(tale, 0, 3, 0, 12)
     stored(tale)
 
@@ -79,13 +79,13 @@ def more_than_a_deleted_topic_had(tale: Tale) -> None:
     stored(tale)
 
 
-def end_of_a_deleted_topic_not_told(tale: Tale) -> None:
+def end_of_a_deleted_topic_not_reported(tale: Tale) -> None:
     tale.ok(tale.begin("delete"))
     event(tale, 0, 2, 0, 5)
     stored(tale)
 
 
-def end_that_no_server_had_not_told(tale: Tale) -> None:
+def end_that_no_server_had_not_reported(tale: Tale) -> None:
     event(tale, 0, 3, 0, 12)
     stored(tale, sure=False)
 
@@ -97,7 +97,7 @@ def lost_by_power(tale: Tale) -> None:
     stored(tale)
 
 
-def begun_anew_behind_a_deletion(tale: Tale) -> None:
+def restarted_after_a_deletion(tale: Tale) -> None:
     """The rival of the server that deleted still knew the topic."""
     tale.note("usurped", server="s1", by="s2")
     tale.ok(tale.begin("delete", server="s2"))
@@ -105,13 +105,13 @@ def begun_anew_behind_a_deletion(tale: Tale) -> None:
     stored(tale)
 
 
-def begun_anew_without_a_rival(tale: Tale) -> None:
+def restarted_without_a_rival(tale: Tale) -> None:
     tale.ok(tale.begin("delete", server="s2"))
     event(tale, 0, 9, 30, 99)
     stored(tale)
 
 
-def begun_anew_though_the_deletion_was_refused(tale: Tale) -> None:
+def restarted_though_the_deletion_was_refused(tale: Tale) -> None:
     tale.note("usurped", server="s1", by="s2")
     tale.refuse("delete", "Unavailable", server="s2")
     event(tale, 0, 9, 30, 99)
@@ -121,23 +121,23 @@ def begun_anew_though_the_deletion_was_refused(tale: Tale) -> None:
 CASES: dict[str, tuple[list[Story], list[Story]]] = {
     "meter-drift": (
         [
-            nothing_told,
-            end_not_told,
+            nothing_reported,
+            end_not_reported,
             minute_short,
             half_of_a_minute_for_the_whole,
             other_bytes,
             more_than_ever_was,
             wrong_minute,
             more_than_a_deleted_topic_had,
-            begun_anew_without_a_rival,
-            begun_anew_though_the_deletion_was_refused,
+            restarted_without_a_rival,
+            restarted_though_the_deletion_was_refused,
         ],
         [
             exact,
-            end_of_a_deleted_topic_not_told,
-            end_that_no_server_had_not_told,
+            end_of_a_deleted_topic_not_reported,
+            end_that_no_server_had_not_reported,
             lost_by_power,
-            begun_anew_behind_a_deletion,
+            restarted_after_a_deletion,
         ],
     ),
 }

@@ -42,22 +42,22 @@ def remove(tale: Tale, **args: Any) -> None:
 
 
 def put_change(sequence: int, tag: str, time_ms: int | None = None, **more: Any) -> dict[str, Any]:
-    return _told(sequence, "put", time_ms, columns={"tag": tag}, **more)
+    return _change(sequence, "put", time_ms, columns={"tag": tag}, **more)
 
 
 def add_change(sequence: int, amount: int, result: int) -> dict[str, Any]:
-    return _told(sequence, "increment", None, amounts={"n": amount}, columns={"n": result})
+    return _change(sequence, "increment", None, amounts={"n": amount}, columns={"n": result})
 
 
-def told_remove(sequence: int) -> dict[str, Any]:
-    return _told(sequence, "delete", None, row_deleted=True)
+def remove_change(sequence: int) -> dict[str, Any]:
+    return _change(sequence, "delete", None, row_deleted=True)
 
 
-def told_image(sequence: int, **image: Any) -> dict[str, Any]:
-    return _told(sequence, "put", None, image=image)
+def image_change(sequence: int, **image: Any) -> dict[str, Any]:
+    return _change(sequence, "put", None, image=image)
 
 
-def _told(sequence: int, kind: str, time_ms: int | None, **more: Any) -> dict[str, Any]:
+def _change(sequence: int, kind: str, time_ms: int | None, **more: Any) -> dict[str, Any]:
     time_ms = sequence * 10 if time_ms is None else time_ms
     return {"key": KEY, "sequence": sequence, "timestamp_ms": time_ms, "kind": kind, **more}
 
@@ -99,7 +99,7 @@ def every_kind_once_and_again(tale: Tale) -> None:
     put(tale, "c", "unknown")
     put(tale, "d", "refused", condition={"row_exists": False})
     put(tale, "e", condition={"field": "tag", "operator": 1, "value": "b"})
-    first = [put_change(1, "a"), add_change(2, 3, 3), told_remove(3)]
+    first = [put_change(1, "a"), add_change(2, 3, 3), remove_change(3)]
     mark(tale, 25, 2)
     stream(tale, *first, *first[1:], put_change(4, "b"), put_change(5, "e"))
     scan(tale, (KEY, {"tag": "e"}))
@@ -110,7 +110,7 @@ def two_views_agree(tale: Tale) -> None:
     put(tale, "a")
     add(tale, 3, 3)
     stream(tale, put_change(1, "a"), add_change(2, 3, 3))
-    stream(tale, told_image(1, tag="a"), told_image(2, tag="a", n=3), topic="img")
+    stream(tale, image_change(1, tag="a"), image_change(2, tag="a", n=3), topic="img")
     scan(tale, (KEY, {"tag": "a", "n": 3}))
 
 
@@ -134,7 +134,7 @@ def stopped_with_a_gap(tale: Tale) -> None:
 
 
 def all_before_its_gap(tale: Tale) -> None:
-    stopped_at(tale, 20, told_image(1, tag="a"))
+    stopped_at(tale, 20, image_change(1, tag="a"))
 
 
 def stopped_at(tale: Tale, gap_ms: int, *images: dict[str, Any]) -> None:
@@ -148,7 +148,7 @@ def stopped_at(tale: Tale, gap_ms: int, *images: dict[str, Any]) -> None:
     scan(tale, (KEY, {"tag": "b"}))
 
 
-def begins_anew_once_expired(tale: Tale) -> None:
+def starts_again_once_expired(tale: Tale) -> None:
     after_a_ttl(tale, 3, 159, (KEY, {"n": 3}))
 
 
@@ -162,7 +162,7 @@ def after_a_ttl(tale: Tale, result: int, scanned_ms: int, *rows: tuple[str, Any]
     tale.ok(found, rows=[list(row) for row in rows], wall_ms=[scanned_ms, scanned_ms])
 
 
-def dropped_before_all_was_told(tale: Tale) -> None:
+def dropped_before_all_was_published(tale: Tale) -> None:
     """What is unknown of it may be done to the table that is made after it."""
     table(tale)
     put(tale, "a")
@@ -229,11 +229,11 @@ def delivered(tale: Tale, *changes: dict[str, Any]) -> None:
     stream(tale, *changes)
 
 
-def never_told(tale: Tale) -> None:
+def never_published(tale: Tale) -> None:
     delivered(tale, put_change(1, "a"))
 
 
-def a_remove_never_told(tale: Tale) -> None:
+def a_remove_never_published(tale: Tale) -> None:
     table(tale)
     put(tale, "a")
     remove(tale)
@@ -248,7 +248,7 @@ def an_unknown_one_left_out(tale: Tale) -> None:
     stream(tale, put_change(2, "b"))
 
 
-def not_told_since_it_is_on_again(tale: Tale) -> None:
+def not_published_since_it_is_on_again(tale: Tale) -> None:
     off_for_a_while(tale)
     put(tale, "d")
 
@@ -256,29 +256,29 @@ def not_told_since_it_is_on_again(tale: Tale) -> None:
 def no_image_of_it(tale: Tale) -> None:
     table(tale, img="RECORD_IMAGE")
     put(tale, "a")
-    stream(tale, told_image(1, tag="b"), topic="img")
+    stream(tale, image_change(1, tag="b"), topic="img")
 
 
-def only_the_other_stream_tells(tale: Tale) -> None:
+def only_the_other_stream_publishes(tale: Tale) -> None:
     table(tale, log="MUTATE_LOG", img="RECORD_IMAGE")
     put(tale, "a", "unknown")
     stream(tale, topic="log")
-    stream(tale, told_image(1, tag="a"), topic="img")
+    stream(tale, image_change(1, tag="a"), topic="img")
 
 
-def condition_failed_but_told(tale: Tale) -> None:
+def condition_failed_but_published(tale: Tale) -> None:
     table(tale)
     put(tale, "a", "refused", condition={"row_exists": True})
     stream(tale, put_change(1, "a"))
 
 
-def refused_but_told(tale: Tale) -> None:
+def refused_but_published(tale: Tale) -> None:
     table(tale)
     put(tale, "a", "fail")
     stream(tale, put_change(1, "a"))
 
 
-def told_twice_as_two(tale: Tale) -> None:
+def published_twice_as_two(tale: Tale) -> None:
     table(tale)
     put(tale, "a")
     stream(tale, put_change(1, "a"), put_change(2, "a"))
@@ -288,7 +288,7 @@ def later_change_first(tale: Tale) -> None:
     delivered(tale, add_change(2, 3, 3), put_change(1, "a"))
 
 
-def made_before_but_told_after(tale: Tale) -> None:
+def made_before_but_published_after(tale: Tale) -> None:
     delivered(tale, add_change(1, 3, 3), put_change(2, "a"))
 
 
@@ -324,7 +324,7 @@ def log_leads_elsewhere(tale: Tale) -> None:
 def image_is_not_the_row(tale: Tale) -> None:
     table(tale, img="RECORD_IMAGE")
     put(tale, "a")
-    stream(tale, told_image(1, tag="a", n=1), topic="img")
+    stream(tale, image_change(1, tag="a", n=1), topic="img")
     scan(tale, (KEY, {"tag": "a"}))
 
 
@@ -333,7 +333,7 @@ def image_is_not_what_the_log_makes(tale: Tale) -> None:
     put(tale, "a")
     put(tale, "b")
     stream(tale, put_change(1, "a"), put_change(2, "b"))
-    stream(tale, told_image(1, tag="a", n=7), told_image(2, tag="b"), topic="img")
+    stream(tale, image_change(1, tag="a", n=7), image_change(2, tag="b"), topic="img")
 
 
 def resent_as_another(tale: Tale) -> None:
@@ -344,7 +344,7 @@ def another_time_in_the_other_stream(tale: Tale) -> None:
     table(tale, log="MUTATE_LOG", img="RECORD_IMAGE")
     put(tale, "a")
     stream(tale, put_change(1, "a", time_ms=9))
-    stream(tale, told_image(1, tag="a"), topic="img")
+    stream(tale, image_change(1, tag="a"), topic="img")
 
 
 def same_time_twice(tale: Tale) -> None:
@@ -409,12 +409,12 @@ def scan_by_index(tale: Tale, key: str, value: str) -> None:
 CASES: dict[str, tuple[list[Story], list[Story]]] = {
     "missing-mutation": (
         [
-            never_told,
-            a_remove_never_told,
+            never_published,
+            a_remove_never_published,
             an_unknown_one_left_out,
-            not_told_since_it_is_on_again,
+            not_published_since_it_is_on_again,
             no_image_of_it,
-            only_the_other_stream_tells,
+            only_the_other_stream_publishes,
             missing_before_its_gap,
             left_out_before_the_drop,
         ],
@@ -424,16 +424,21 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
             off_for_a_while,
             stopped_with_a_gap,
             all_before_its_gap,
-            dropped_before_all_was_told,
-            begins_anew_once_expired,
+            dropped_before_all_was_published,
+            starts_again_once_expired,
         ],
     ),
     "cdc-phantom": (
-        [condition_failed_but_told, refused_but_told, told_twice_as_two, done_to_a_former_table],
-        [every_kind_once_and_again, dropped_before_all_was_told],
+        [
+            condition_failed_but_published,
+            refused_but_published,
+            published_twice_as_two,
+            done_to_a_former_table,
+        ],
+        [every_kind_once_and_again, dropped_before_all_was_published],
     ),
     "cdc-row-inversion": (
-        [later_change_first, made_before_but_told_after, in_two_partitions],
+        [later_change_first, made_before_but_published_after, in_two_partitions],
         [every_kind_once_and_again, replaced_at_once],
     ),
     "cdc-double-increment": (
@@ -451,7 +456,7 @@ CASES: dict[str, tuple[list[Story], list[Story]]] = {
         ],
         [
             two_views_agree,
-            begins_anew_once_expired,
+            starts_again_once_expired,
             lambda tale: after_a_ttl(tale, 3, 160),
         ],
     ),
