@@ -124,7 +124,7 @@ def meter_dropped_duplicates(patch: pytest.MonkeyPatch) -> None:
 def a_minute_that_has_not_ended_moves_the_mark(patch: pytest.MonkeyPatch) -> None:
     def settle(self: Meter, now_ms: int, *, quiet: bool) -> None:
         found = self.found
-        while found and found[0].told_offset == found[0].next_offset:
+        while found and found[0].reported_offset == found[0].next_offset:
             self.mark = Mark(found[0].next_offset, self.mark.floor_ms)
             del found[0]
 
@@ -148,7 +148,7 @@ def forget_the_reported_part_of_a_minute(patch: pytest.MonkeyPatch) -> None:
     def due_of(log: Any, topic: Any) -> list[Any]:
         found = []
         for due in real(log, topic):
-            first = due.minute.told_offset
+            first = due.minute.reported_offset
             event = due.event._replace(first_offset=first, records=due.event.next_offset - first)
             found.append(due._replace(event=event))
         return found

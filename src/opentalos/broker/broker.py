@@ -234,7 +234,7 @@ class Broker:
     def set_advertise(self, address: str) -> None:
         """The address for schedule info, once the port is known."""
         if isinstance(self.context.ownership, SingleServerOwnership):
-            self.context.ownership.address = address
+            self.context.ownership.advertise(address)
 
 
 def _metering(context: BrokerContext, system_topics: SystemTopics) -> Metering | None:
@@ -329,4 +329,4 @@ def _follow(cluster: Cluster, broker: Broker) -> None:
         broker.groups.ownership_changed(coordinates)
         broker.shards.ownership_changed()
 
-    cluster.lapsed, cluster.ring_changed = lapsed, ring_changed
+    cluster.follow(lapsed, ring_changed)

@@ -150,7 +150,7 @@ class Coordinator:
         for partition in wanted:
             part = group.partition(partition)
             if part.holder(now_s) == seat.worker and not part.row.stale:
-                part.expires_s = now_s + self._limits.lease_s
+                part.hold_until(now_s + self._limits.lease_s)
             else:
                 lost.append(partition)
         regained = await self._grant(group, seat, lost, held=True)

@@ -193,14 +193,14 @@ class GroupDirectory:
         group = await self.use(user)
         if group is None:
             raise ConsumerGroupNotExist(f"no consumer group {user.key.group}")
-        group.deleted = True  # from here on nothing is written for it
+        group.begin_delete()
         try:
             await self._writer.write(DeleteGroup(group, self._server, _now))
         except OutcomeUnknown:
             self._drop(group)  # the rows decide
             raise
         except TalosError:
-            group.deleted = False
+            group.keep()
             raise
         self._drop(group)
         try:
@@ -286,7 +286,7 @@ class GroupDirectory:
                 group.partition(partition).seen(row, lease_until_s)
 
     def _drop(self, group: GroupState) -> None:
-        group.forgotten = True
+        group.forget()
         groups = self._topics.get(group.key.topic_uuid, {})
         if groups.get(group.key.group) is group:
             del groups[group.key.group]

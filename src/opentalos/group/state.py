@@ -42,6 +42,10 @@ class GroupPartition:
         if self.row.see(row):
             self.expires_s = lease_until_s
 
+    def hold_until(self, lease_until_s: float) -> None:
+        """A lease was granted or renewed: it lasts until then, on the loop's clock."""
+        self.expires_s = lease_until_s
+
     def expired_of_another(self, worker: str, now_s: float) -> bool:
         """Whether the worker could take the partition only because another lease expired."""
         return self.value.owner not in ("", worker) and now_s >= self.expires_s
@@ -68,6 +72,18 @@ class GroupState:
     def empty(cls, key: GroupKey) -> "GroupState":
         """A group that has no row yet."""
         return cls(key, RowEntry(group_row_key(key), GroupRow.decode))
+
+    def begin_delete(self) -> None:
+        """From here on nothing is written for the group."""
+        self.deleted = True
+
+    def keep(self) -> None:
+        """The deletion failed: the group is used as before."""
+        self.deleted = False
+
+    def forget(self) -> None:
+        """This server no longer coordinates the group; writes through this object are refused."""
+        self.forgotten = True
 
     @property
     def exists(self) -> bool:
@@ -99,7 +115,7 @@ class GroupState:
             return
         part = self.partition(partition)
         part.row.load(row)
-        part.expires_s = lease_until_s
+        part.hold_until(lease_until_s)
 
     def touch_worker(self, worker: str, address: str, until_s: float) -> None:
         """Create or refresh a worker's lease."""

@@ -119,7 +119,7 @@ class PartitionWrite:
         """A lease that another coordinator granted is live for all we know."""
         self.fresh = True
         if changed:
-            self.part.expires_s = self.now() + self.lease_s
+            self.part.hold_until(self.now() + self.lease_s)
 
 
 @dataclass(slots=True, eq=False)
@@ -152,7 +152,7 @@ class Grant(PartitionWrite):
     def written(self) -> None:
         """The lease runs from when the grant is durable."""
         self.granted = True
-        self.part.expires_s = self.now() + self.lease_s
+        self.part.hold_until(self.now() + self.lease_s)
 
 
 @dataclass(slots=True, eq=False)

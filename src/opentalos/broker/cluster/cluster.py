@@ -62,7 +62,7 @@ class Cluster:
             # Also partitions that a shrink removed: retention still drops what they store.
             return [(topic.uuid, topic.partitions_ever) for topic in topics.all()]
 
-        self.guard.topics = topics
+        self.guard.attach(topics)
         self.handover = Handover(self.state, self.ownership, self.guard, log)
         self.controller = Controller(
             ControllerContext(
@@ -77,6 +77,10 @@ class Cluster:
         )
         self.ownership.leading = lambda: self.controller.leading
         self._attached = True
+
+    def follow(self, lapsed: Callable[[], None], ring_changed: Callable[[], None]) -> None:
+        """Call ``lapsed`` when the session lapses, ``ring_changed`` when groups have new owners."""
+        self.lapsed, self.ring_changed = lapsed, ring_changed
 
     def coordinates(self, group: str) -> bool:
         """Whether this server is the coordinator of the consumer groups of this name."""

@@ -21,7 +21,8 @@ _LAPSED = "this server has lost its session with the cluster"
 class ClusterOwnership:
     """See Ownership. Answers come from caches that a changed record empties.
 
-    ``serving`` is set by the membership: False while this server's own session is not valid.
+    ``serving`` is False while this server's own session is not valid; ``Cluster``, which
+    composes both, sets it.
     """
 
     def __init__(self, state: ClusterState, me: ServerRecord) -> None:

@@ -38,6 +38,10 @@ class SingleServerOwnership:
     def __init__(self, address: str) -> None:
         self.address = address
 
+    def advertise(self, address: str) -> None:
+        """The port is known: clients are sent there."""
+        self.address = address
+
     def check(self, topic_uuid: str, partition: int) -> None:
         """Every partition is served here."""
 

@@ -30,8 +30,12 @@ class ClusterOwnershipGuard:
     ) -> None:
         self._state, self._ownership, self._membership = state, ownership, membership
         self.handover_s = limits.handover_s
-        self.topics: TopicCatalog | None = None  # set by the composition
+        self.topics: TopicCatalog | None = None  # until ``attach``
         self._waits: dict[PartitionKey, tuple[int, float]] = {}  # assignment's number, until when
+
+    def attach(self, topics: TopicCatalog) -> None:
+        """The catalog is loaded: new partitions are opened only for topics that it knows."""
+        self.topics = topics
 
     def refusal(self, key: PartitionKey) -> TalosError | None:
         """See OwnershipGuard."""

@@ -202,7 +202,7 @@ class Metering:
             await self._put([due.event.encode() for due in part])
             self.figures.events += len(part)
             for log, minute, event in part:
-                minute.told_offset = max(minute.told_offset, event.next_offset)
+                minute.note_reported(event.next_offset)
                 self._settle(log)
 
     async def _report_last(self) -> None:
@@ -271,5 +271,5 @@ def _due_of(log: PartitionLog, topic: Topic) -> list[_Due]:
             ),
         )
         for minute in (meter.found if meter is not None else ())
-        if minute.told_offset < minute.next_offset
+        if minute.reported_offset < minute.next_offset
     ]

@@ -27,18 +27,22 @@ class Mark(NamedTuple):
 class Minute:
     """What a partition took in during one minute, so far."""
 
-    __slots__ = ("bytes", "first_offset", "minute_ms", "next_offset", "told_offset")
+    __slots__ = ("bytes", "first_offset", "minute_ms", "next_offset", "reported_offset")
 
     def __init__(self, minute_ms: int, first_offset: int) -> None:
         self.minute_ms = minute_ms  # its first millisecond
         self.first_offset = self.next_offset = first_offset
         self.bytes = 0  # of payloads, as stored
-        self.told_offset = first_offset  # below it, a durable usage event has the minute
+        self.reported_offset = first_offset  # below it, a durable usage event has the minute
 
     @property
     def records(self) -> int:
         """Messages."""
         return self.next_offset - self.first_offset
+
+    def note_reported(self, next_offset: int) -> None:
+        """A durable usage event covers the minute's messages below ``next_offset``."""
+        self.reported_offset = max(self.reported_offset, next_offset)
 
 
 class Minutes:
@@ -106,7 +110,7 @@ class Meter(Minutes):
         end the last minute: later blocks get the floor as their append time at least.
         """
         found = self.found
-        while found and found[0].told_offset == found[0].next_offset:
+        while found and found[0].reported_offset == found[0].next_offset:
             first = found[0]
             end_ms = first.minute_ms + self.unit_ms
             if len(found) == 1 and not (quiet and now_ms >= end_ms):

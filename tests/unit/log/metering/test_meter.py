@@ -67,7 +67,7 @@ def test_a_minute_ends_with_a_later_block_or_by_the_clock_if_all_is_quiet() -> N
     meter.add(0, 1, 1_000, 1)
     meter.settle(999_000, quiet=True)
     assert meter.mark == Mark(0, 0)  # no usage event yet
-    meter.found[0].told_offset = 1
+    meter.found[0].reported_offset = 1
     meter.settle(999_000, quiet=False)
     assert meter.mark == Mark(0, 0)
     meter.settle(59_999, quiet=True)
@@ -76,7 +76,7 @@ def test_a_minute_ends_with_a_later_block_or_by_the_clock_if_all_is_quiet() -> N
     assert meter.mark == Mark(1, 60_000)
     meter.add(1, 1, 61_000, 1)
     meter.add(2, 1, 121_000, 1)
-    meter.found[0].told_offset = 2
+    meter.found[0].reported_offset = 2
     meter.settle(0, quiet=False)
     assert meter.mark == Mark(2, 120_000)
     assert rows(meter) == [(2, 3, 1)]
@@ -116,7 +116,7 @@ async def test_a_crash_leaves_all_behind_the_stored_mark_to_be_counted_again() -
     bed.clock.now_ms += 60_000
     await put_block(metered_log(bed), block(b"three", 2))
     meter = meter_of(bed)
-    meter.found[0].told_offset = 1
+    meter.found[0].reported_offset = 1
     meter.settle(0, quiet=False)
     assert meter.mark.offset == 1
     await crash(bed)
@@ -131,7 +131,7 @@ async def test_the_mark_and_its_floor_come_back_with_the_manifest() -> None:
     bed = await open_bed()
     await put_block(metered_log(bed), block(b"one"))
     meter = meter_of(bed)
-    meter.found[0].told_offset = 1
+    meter.found[0].reported_offset = 1
     end_ms = meter.found[0].minute_ms + 60_000
     meter.settle(end_ms, quiet=True)
     await bed.store.close()
@@ -158,7 +158,7 @@ def test_a_mark_says_where_metering_started() -> None:
     meter.restart(Mark(), 40)
     assert (meter.mark, meter.next_offset) == (Mark(40, 0, 40), 40)
     meter.add(40, 1, 1_000, 1)
-    meter.found[0].told_offset = 41
+    meter.found[0].reported_offset = 41
     meter.settle(60_000, quiet=True)
     assert meter.mark == Mark(41, 60_000, 40)
     meter.restart(meter.mark, 41)
