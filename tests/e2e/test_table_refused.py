@@ -212,7 +212,7 @@ def test_a_stream_that_stops_says_since_when_and_begins_anew(
         load.wait_progress()
         told = load.stream(load.log)
         assert cause.error in told["error"]
-        assert told["no_mark"] == "the stream stopped, and lacks changes"
+        assert told["no_mark"] == "the stream stopped; changes are missing"
         assert load.stream(load.image)["state"] == "running"
         wait_metric(server, "streams_stopped", lambda count: count == 1)
         said = (server.folder / "server.stderr").read_text()

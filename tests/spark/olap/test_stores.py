@@ -161,7 +161,7 @@ def test_a_name_that_is_no_column_is_refused(store: OlapStore, metrics: str, que
 
 def test_a_text_for_a_number_is_refused(store: OlapStore, metrics: str) -> None:
     rows = selection(metrics, Filter("partition", ("one",)))
-    with pytest.raises(BadRequest, match="is a number, not 'one'"):
+    with pytest.raises(BadRequest, match="is numeric, 'one' is not a number"):
         store.query(Group(rows=rows, by=(), measures=(TOTAL,)))
 
 

@@ -89,7 +89,7 @@ def test_usage_in_the_lake_decides_requests(
     assert "requires manual approval" in request["note"]
 
 
-def test_projections_grow_old_where_metering_stands_still(
+def test_a_projection_expires_when_metering_stops(
     spark: SparkSession, settings: PipelineSettings
 ) -> None:
     call = RestClient(client_config(settings, 10.0))
@@ -98,10 +98,10 @@ def test_projections_grow_old_where_metering_stands_still(
     wanted = {"organisation": "CLsteady", "total": 9, "auto": True}
     decision = call("POST", "quota-requests", wanted)["decision"]
     assert decision["outcome"] == "human"
-    assert "days old, and only 3 days count" in decision["reason"]
+    assert "days old; the limit is 3 days" in decision["reason"]
 
 
-def test_without_a_whole_day_nothing_is_told(
+def test_without_a_whole_day_nothing_is_projected(
     spark: SparkSession, settings: PipelineSettings
 ) -> None:
     call = RestClient(client_config(settings, 10.0))
