@@ -407,7 +407,7 @@ async def test_delete_removes_the_file_for_all_readers(
             await content(client, f"{folder}/a")
 
 
-async def test_delete_of_an_absent_file_is_no_error(store: FileStore, folder: str) -> None:
+async def test_delete_of_an_absent_file_succeeds(store: FileStore, folder: str) -> None:
     await store.delete(f"{folder}/a")
     await (await store.create(f"{folder}/a", durability=SYNCED)).close()
     await store.delete(f"{folder}/a")

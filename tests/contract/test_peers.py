@@ -238,7 +238,7 @@ async def test_a_server_that_does_not_answer_is_unknown_in_time() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "host:x"])
-async def test_what_is_no_address_is_not_done(address: str) -> None:
+async def test_a_call_to_an_invalid_address_is_not_done(address: str) -> None:
     async with peers() as here:
         with pytest.raises(StoreUnavailable):
             await here.forward(address, REQUEST)

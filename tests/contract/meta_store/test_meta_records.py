@@ -278,7 +278,7 @@ async def test_a_write_never_conflicts_with_itself_when_its_reply_is_lost(
     assert await store.get(path) is None
 
 
-async def test_a_reply_lost_in_a_crowd_makes_nobody_win_twice(
+async def test_a_lost_reply_among_rivals_makes_no_caller_win_twice(
     losing: Storage[MetaStore], folder: str
 ) -> None:
     store, other, path = await losing.client(), await losing.client(), f"{folder}/a"

@@ -84,7 +84,7 @@ async def test_close_finishes_what_was_submitted_and_refuses_more() -> None:
         threads.submit(int, (), lambda *_: None)
 
 
-async def test_close_is_bounded_and_wakes_whoever_waits() -> None:
+async def test_close_is_bounded_and_wakes_all_waiters() -> None:
     threads, gate = IoThreads("t", threads=1), threading.Event()
     hanging = asyncio.ensure_future(threads.run(gate.wait))
     await asyncio.sleep(0)

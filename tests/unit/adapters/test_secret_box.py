@@ -13,7 +13,7 @@ def test_a_secret_opens_again(secret: bytes) -> None:
     assert BOX.open(BOX.seal(secret, "AK1"), "AK1") == secret
 
 
-def test_equal_secrets_do_not_look_equal() -> None:
+def test_equal_secrets_are_stored_differently() -> None:
     assert BOX.seal(b"secret", "AK1") != BOX.seal(b"secret", "AK1")
 
 

@@ -50,7 +50,7 @@ def test_a_key_of_another_certificate_is_refused(settings: TlsSettings, tmp_path
     assert f"key_file {other.key} is not the key of cert_file" in str(caught.value)
 
 
-def test_a_key_with_a_pass_phrase_is_refused_and_nobody_is_asked_for_it(
+def test_a_key_with_a_passphrase_is_refused_without_a_prompt(
     settings: TlsSettings, folder: TlsFolder, tmp_path: Path
 ) -> None:
     key = load_pem_private_key(folder.key.read_bytes(), None)

@@ -42,7 +42,7 @@ def test_a_server_that_serves_is_ready(found: Any) -> None:
     assert not ready(found).warnings()
 
 
-def test_a_full_storage_is_a_warning_since_reads_go_on() -> None:
+def test_a_full_storage_is_a_warning_since_reads_continue() -> None:
     readiness = ready(broker(full=True))
     assert not readiness.reasons()
     assert "puts are rejected" in readiness.warnings()[0]

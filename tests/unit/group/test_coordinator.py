@@ -118,7 +118,7 @@ async def test_a_renewal_reports_what_others_hold(groups: Coordinator, time: Mov
     assert await groups.holdings(ALICE, 8) == {"w1": [0], "w2": [1]}
 
 
-async def test_a_worker_that_slept_past_its_lease_comes_back_by_renewing(
+async def test_a_worker_that_slept_past_its_lease_returns_by_renewing(
     groups: Coordinator, time: MovableTime
 ) -> None:
     await groups.lock_partitions(ALICE, W1, [0])
@@ -128,7 +128,7 @@ async def test_a_worker_that_slept_past_its_lease_comes_back_by_renewing(
     assert await groups.holdings(ALICE, 8) == {"w1": [0]}
 
 
-async def test_a_renewal_takes_a_listed_partition_that_nobody_holds(groups: Coordinator) -> None:
+async def test_a_renewal_takes_a_listed_partition_without_a_holder(groups: Coordinator) -> None:
     await groups.lock_worker(ALICE, W1)
     assert await groups.renew(ALICE, W1, [3]) == []
     assert await groups.holdings(ALICE, 8) == {"w1": [3]}
@@ -212,7 +212,7 @@ async def test_a_guarded_commit_compares_with_the_stored_checkpoint(groups: Coor
     assert await checkpoint(groups, ALICE, 0) == 9
 
 
-async def test_nobody_commits_beyond_the_end_of_the_log(groups: Coordinator) -> None:
+async def test_a_commit_beyond_the_end_of_the_log_is_refused(groups: Coordinator) -> None:
     await groups.lock_partitions(ALICE, W1, [0])
     assert await groups.commit(ALICE, commit("w1", 99, next_offset=100))
     with pytest.raises(UnexpectedOffset, match="checkpoint 100 is beyond the log's end 99"):
@@ -298,7 +298,7 @@ async def test_two_tenants_that_start_at_once_do_not_share_a_group(groups: Coord
     assert [type(outcome) for outcome in outcomes] == [type(None), PermissionDenied]
 
 
-async def test_a_group_is_deleted_only_when_nobody_works(
+async def test_a_group_is_deleted_only_without_workers(
     groups: Coordinator, time: MovableTime
 ) -> None:
     await groups.lock_partitions(ALICE, W1, [0])

@@ -53,7 +53,7 @@ async def test_blocks_of_a_failed_commit_are_stored_once_and_acknowledged(after:
 
 
 @pytest.mark.parametrize("after", [False, True])
-async def test_a_failed_commit_acknowledges_nobody(after: bool) -> None:
+async def test_a_failed_commit_acknowledges_nothing(after: bool) -> None:
     bed, steps = await faulty_bed()
     log, answers, queued = bed.log(), Answers(), Answers()
     await put(log, b"first")
@@ -115,7 +115,7 @@ async def test_a_waiter_is_never_called_inside_append() -> None:
     await bed.store.close()
 
 
-async def test_no_space_refuses_puts_and_reads_go_on_until_space_is_back() -> None:
+async def test_no_space_refuses_puts_and_serves_reads_until_space_is_back() -> None:
     bed, _ = await faulty_bed(LogLimits(space_reserve_bytes=1_000))
     files = bed.files
     assert isinstance(files, FaultyFiles)
@@ -180,7 +180,7 @@ async def test_pending_bytes_are_bounded_per_partition_and_server() -> None:
     await bed.store.close()
 
 
-async def test_a_failed_registration_acknowledges_nobody_until_it_is_known() -> None:
+async def test_a_failed_registration_acknowledges_nothing_until_it_is_known() -> None:
     bed, steps = await faulty_bed()
     answers = Answers()
     steps.script = FailOnce("replace", StoreUnavailable("down"), times=100)

@@ -78,7 +78,7 @@ def test_a_fresh_cluster_starts_at_once() -> None:
     assert not first.moved_from
 
 
-def test_with_nobody_there_nothing_has_an_owner() -> None:
+def test_without_servers_nothing_has_an_owner() -> None:
     unserved = plan(with_servers(THREE, *(server(name, alive=False) for name in "abc")), POLICY)
     assert set(unserved.owners.values()) == {""}
     assert unserved.ring == {}
@@ -139,7 +139,7 @@ def test_a_crashed_server_that_returns_is_a_joiner() -> None:
     assert "b" not in back.owners.values()
 
 
-def test_a_crash_that_nobody_saw_moves_nothing() -> None:
+def test_an_unobserved_crash_moves_nothing() -> None:
     """The new incarnation is there before the absence of the old one was noticed."""
     assert plan(with_servers(THREE, server("b", since_s=NOW_S)), POLICY).owners == THREE.owners
 
@@ -258,7 +258,7 @@ def test_every_partition_has_an_owner_if_anybody_is_alive(found: Situation) -> N
 
 @quick
 @given(situations())
-def test_nobody_dead_gets_a_partition(found: Situation) -> None:
+def test_no_dead_server_gets_a_partition(found: Situation) -> None:
     """Absent servers keep what was reserved for them; they get nothing new while one is alive."""
     now = plan(found, POLICY)
     alive = alive_in(found)
@@ -311,7 +311,7 @@ def test_it_settles_and_reservations_end(found: Situation) -> None:
 
 @quick
 @given(situations())
-def test_the_next_look_is_in_the_future_and_changes_something(found: Situation) -> None:
+def test_the_next_check_is_in_the_future_and_changes_something(found: Situation) -> None:
     now = plan(found, POLICY)
     assert now.next_look_s > NOW_S
 

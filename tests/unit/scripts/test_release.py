@@ -88,7 +88,7 @@ def test_a_wheel_that_does_not_work_leaves_no_trace(
 
 
 @pytest.mark.parametrize("version", ["1.0", "v1.0.0", "1.0.0rc1", ""])
-def test_what_is_no_version_is_refused(repository: Path, version: str) -> None:
+def test_an_invalid_version_is_refused(repository: Path, version: str) -> None:
     with pytest.raises(ReleaseError, match="not a version"):
         script.release(version, dry_run=False)
 

@@ -64,7 +64,7 @@ def branch_of(error: TalosError) -> type[TalosError]:
 
 
 @pytest.mark.parametrize("sent", FORMS, ids=lambda cls: cls.__name__)
-def test_every_error_of_a_server_comes_out_in_its_branch(sent: type[TalosError]) -> None:
+def test_every_error_of_a_server_maps_to_its_branch(sent: type[TalosError]) -> None:
     got = error_of_code("anyCall", FORMS[sent].code, "why")
     assert str(got) == "why"
     if sent in SHOWN_AS_UNKNOWN:
@@ -87,7 +87,7 @@ def test_a_code_that_does_not_say_not_done_is_unknown(code: int | None) -> None:
 
 
 @pytest.mark.parametrize("sent", CODES, ids=lambda cls: cls.__name__)
-def test_every_error_of_tables_comes_out_in_its_branch(sent: type[TalosError]) -> None:
+def test_every_error_of_tables_maps_to_its_branch(sent: type[TalosError]) -> None:
     answer = ServiceException(errorCode=CODES[sent], errorMessage="why")
     got = error_of_exception("anyCall", answer)
     assert str(got) == "why"

@@ -180,7 +180,7 @@ def test_a_wrong_key_is_refused(key: dict[str, Datum], wrong: str) -> None:
         row_key(SCHEMA, key)
 
 
-def test_nan_is_no_key() -> None:
+def test_nan_is_not_a_key() -> None:
     with pytest.raises(ValidationFailed, match="NaN"):
         row_key(one_column(T.DOUBLE), {"k": Datum(T.DOUBLE, math.nan)})
 

@@ -241,7 +241,7 @@ def test_a_remove_of_columns_that_are_not_set_changes_nothing() -> None:
     ("name", "wrong"),
     [("size", "the table has no column size"), ("at", "column at is part of the key")],
 )
-def test_a_remove_of_what_is_no_column_is_refused(name: str, wrong: str) -> None:
+def test_a_remove_of_an_unknown_column_is_refused(name: str, wrong: str) -> None:
     assert wrong in refused(stored(age=1), remove(name))
 
 
@@ -263,7 +263,7 @@ def test_a_condition_that_holds_lets_pass() -> None:
     assert done(stored(age=30), remove("age", condition=condition)).row.columns == {}
 
 
-def test_a_put_only_if_there_is_no_row() -> None:
+def test_a_put_only_if_the_row_is_absent() -> None:
     condition = Condition(row_exists=False)
     assert done(ABSENT, put(condition, age=1)).success
     assert not done(stored(age=1), put(condition, age=1)).success

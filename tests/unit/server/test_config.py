@@ -124,7 +124,7 @@ def test_options_win_over_the_file_and_are_checked() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":1", "a:", "a:x", "a:65536", "a", "a:-1", "a:²"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         parse_address(text, "listen")
 

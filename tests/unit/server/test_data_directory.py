@@ -46,7 +46,9 @@ def test_a_second_server_is_refused_with_the_first_ones_pid(
     DataDirectory(tmp_path / "data", clock).close()
 
 
-def test_deleting_the_lock_file_lets_nobody_in(tmp_path: Path, clock: CountingClock) -> None:
+def test_deleting_the_lock_file_does_not_admit_another_server(
+    tmp_path: Path, clock: CountingClock
+) -> None:
     first = DataDirectory(tmp_path, clock)
     (tmp_path / "lock").unlink()
     with pytest.raises(ConfigError, match="the server with pid unknown uses it"):
@@ -125,7 +127,7 @@ def test_a_file_is_replaced_whole_even_over_a_leftover(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", ":b", "a:", "a#b:c", "a:b\nc"])
-def test_what_is_no_key_is_refused_without_showing_it(text: str) -> None:
+def test_an_invalid_key_is_refused_without_showing_it(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_key(text, "--root-key")
     assert str(caught.value) == "--root-key must be ID:SECRET, where the ID has neither # nor :"

@@ -32,7 +32,7 @@ def config(monkeypatch: pytest.MonkeyPatch) -> Config:
     return parse_config({"storage": PATIENT}, "x")
 
 
-async def test_a_backend_that_comes_up_later_is_waited_for(
+async def test_a_server_waits_for_a_backend_that_starts_later(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts: list[int] = []

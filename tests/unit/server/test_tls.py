@@ -98,7 +98,7 @@ async def port(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[
     await asyncio.sleep(LOOK_S)  # connections that never finished their handshake see their end
 
 
-async def test_a_new_certificate_is_shown_to_new_connections_and_old_ones_go_on(
+async def test_new_connections_get_a_new_certificate_and_old_ones_stay_open(
     port: Port,
 ) -> None:
     before = await port.certificate()

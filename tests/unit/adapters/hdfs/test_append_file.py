@@ -190,7 +190,7 @@ async def test_a_failed_close_is_unknown(rig: Rig) -> None:
     await dead(file)
 
 
-async def test_a_store_that_closes_wakes_whoever_waits(rig: Rig) -> None:
+async def test_close_of_a_store_wakes_all_waiters(rig: Rig) -> None:
     file = rig.file()
     rig.stream.gate.clear()
     commit = asyncio.ensure_future(file.commit([b"a"]))

@@ -33,7 +33,7 @@ def test_a_url_names_a_namenode_and_a_folder(url: str, uri: str, root: str) -> N
         "hdfs://h:1/x?y", "hdfs://h:1/ä",
     ],
 )  # fmt: skip
-def test_a_url_that_is_no_place_in_hdfs_is_refused(url: str) -> None:
+def test_a_url_without_a_valid_hdfs_path_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="is not an HDFS URL"):
         parse_hdfs_url(url)
 

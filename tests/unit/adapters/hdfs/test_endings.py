@@ -69,7 +69,7 @@ async def test_a_failed_check_is_reported_to_all_waiters() -> None:
         await waiting.length("a", wait_s=5)
 
 
-async def test_close_wakes_whoever_waits() -> None:
+async def test_close_wakes_all_waiters() -> None:
     waiting = Endings(Files().look)
     caller = asyncio.ensure_future(waiting.length("a", wait_s=5))
     await asyncio.sleep(0)

@@ -148,7 +148,7 @@ def test_a_torn_end_costs_one_line(tmp_path: Path) -> None:
     assert again.corrupt == 1
 
 
-def test_damage_in_the_middle_costs_what_it_hit(tmp_path: Path) -> None:
+def test_damage_in_the_middle_loses_only_the_damaged_records(tmp_path: Path) -> None:
     spool = opened(tmp_path)
     spool.append(events(10))
     spool.close()

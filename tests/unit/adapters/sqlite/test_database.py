@@ -286,7 +286,7 @@ async def test_another_kind_of_database_is_refused(path: Path) -> None:
         await open_sqlite_meta_store(foreign)
 
 
-async def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_refused(path: Path) -> None:
     fill(path, b"no database at all" * 100)
     with pytest.raises(StoreUnavailable, match=r"meta\.sqlite"):
         await open_sqlite_meta_store(path)

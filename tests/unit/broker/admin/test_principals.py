@@ -23,7 +23,7 @@ async def test_the_first_start_makes_root_who_makes_everybody_else() -> None:
         assert principals.key("nobody") is None
 
 
-async def test_principals_rotate_their_own_keys_and_nobody_elses() -> None:
+async def test_principals_rotate_only_their_own_keys() -> None:
     async with world() as w:
         principals = w.broker.principals
         root = await principals.ensure_root("rootkey", "root-secret")

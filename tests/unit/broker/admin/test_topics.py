@@ -78,7 +78,7 @@ async def test_a_name_is_taken_once_per_owner() -> None:
         assert w.broker.topics.list_topics(GUEST) == []
 
 
-async def test_creating_needs_a_name_a_count_and_somebody_who_may() -> None:
+async def test_creating_needs_a_name_a_count_and_a_permission() -> None:
     async with world() as w:
         for name in ("a/b", "..", "a\0b", "a b", "x" * 10_240):
             with pytest.raises(InvalidName):
@@ -186,7 +186,7 @@ async def test_only_who_may_change_a_topic_changes_or_deletes_it() -> None:
         assert w.broker.context.authorizer.denials == 7
 
 
-async def test_attributes_change_and_go_one_by_one() -> None:
+async def test_attributes_change_and_are_removed_separately() -> None:
     async with world() as w:
         topic = await w.topic(ALICE, attributes={"a": "1", "b": "2"})
         change = AttributeChange(attributes={"b": "3"}, retention_s=7_200)
@@ -222,7 +222,7 @@ async def test_a_shrink_keeps_removed_partitions_for_consumers_until_they_are_re
         assert w.broker.topics.find_topic(ALICE, "t").consumer_partitions == 1
 
 
-async def test_a_shrink_of_empty_partitions_ends_at_once_and_one_nobody_reads_by_time() -> None:
+async def test_a_shrink_ends_at_once_if_empty_and_by_time_if_unread() -> None:
     async with world(topic=TopicLimits(shrink_force_s=60.0)) as w:
         topic = await w.topic(ALICE, partitions=3)
         await w.put(ALICE, topic, 1, 4)
@@ -322,7 +322,7 @@ async def test_lists_have_states_only_if_they_are_not_too_many(
         assert [len(info.partitions) for info in infos] == [0, 0]
 
 
-async def test_what_comes_later_says_so() -> None:
+async def test_an_unimplemented_call_is_refused() -> None:
     async with world() as w:
         with pytest.raises(NotSupported):
             w.broker.topics.replicate_topic(ROOT)

@@ -115,7 +115,7 @@ def test_a_crashed_owner_is_not_waited_for(run: Run) -> None:
     run(scenario)
 
 
-def test_a_held_read_ends_at_once_when_the_partition_moves(run: Run) -> None:
+def test_a_waiting_read_ends_at_once_when_the_partition_moves(run: Run) -> None:
     async def scenario(bed: ClusterBed) -> None:
         a, _, topic = await two_servers(bed)
         await a.put(topic, b"x")
@@ -165,7 +165,7 @@ def test_sealed_partitions_are_readable_at_once_and_hold_no_file(run: Run) -> No
     run(scenario)
 
 
-def test_a_partition_that_comes_back_is_served_again(run: Run) -> None:
+def test_a_returning_partition_is_served_again(run: Run) -> None:
     async def scenario(bed: ClusterBed) -> None:
         a, b, topic = await two_servers(bed)
         await a.put(topic, b"1")
@@ -313,7 +313,7 @@ def test_a_server_whose_assignments_are_old_takes_nothing_back(run: Run) -> None
     run(scenario)
 
 
-def test_a_partition_that_comes_back_at_once_is_sealed_first(run: Run) -> None:
+def test_a_partition_that_returns_at_once_is_sealed_first(run: Run) -> None:
     async def scenario(bed: ClusterBed) -> None:
         a, _, topic = await two_servers(bed)
         await a.put(topic, b"1")

@@ -36,7 +36,7 @@ def test_a_second_server_of_a_name_is_refused_while_the_first_lives(run: Run) ->
     run(scenario)
 
 
-def test_a_server_that_crashed_comes_back_at_once_under_its_address(run: Run) -> None:
+def test_a_crashed_server_returns_at_once_under_its_address(run: Run) -> None:
     async def scenario(bed: ClusterBed) -> None:
         first = await bed.server("a")
         first.process.crash()  # its session lasts on

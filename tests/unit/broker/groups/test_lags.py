@@ -41,7 +41,7 @@ async def test_lags_of_all_groups_are_added_and_the_worst_is_reported() -> None:
         assert found[topic.uuid, 0].total == sum(units[group][0].lag for group in units)
 
 
-async def test_nobody_is_behind_without_groups() -> None:
+async def test_there_is_no_lag_without_groups() -> None:
     async with world() as made:
         topic = await made.topic(ALICE)
         await made.put(ALICE, topic, 0, 3)

@@ -215,7 +215,7 @@ async def test_a_passed_deadline_is_not_done(bench: Bench) -> None:
     assert len(bench.log.appended) == 1
 
 
-async def test_a_put_over_its_rate_is_held_within_a_bound_then_rejected(bench: Bench) -> None:
+async def test_a_put_over_its_rate_is_throttled_within_a_bound_then_rejected(bench: Bench) -> None:
     bench.handle.hold_s = 1e-6
     bench.put(block())
     bench.put(block())
@@ -226,7 +226,7 @@ async def test_a_put_over_its_rate_is_held_within_a_bound_then_rejected(bench: B
     bench.put(block())
 
 
-async def test_a_held_put_that_fails_is_answered(bench: Bench) -> None:
+async def test_a_throttled_put_that_fails_is_answered(bench: Bench) -> None:
     bench.handle.hold_s = 1e-6
     bench.put(block())
     bench.log.errors = [ExcessivePending("full")]

@@ -63,7 +63,7 @@ async def test_a_topic_is_made_as_configured_within_the_limits() -> None:
         assert topic.retention_bytes == 1 << 30
 
 
-async def test_nobody_but_an_administrator_sees_them() -> None:
+async def test_only_an_administrator_sees_them() -> None:
     async with world() as made:
         broker = made.broker
         topic = await broker.system_topics.ensure(METRICS_TOPIC)
@@ -93,7 +93,7 @@ async def test_they_do_not_count_as_topics_of_the_service() -> None:
         assert (await made.topic(ALICE, "first")).name == "first"
 
 
-async def test_nobody_makes_a_topic_or_a_principal_of_such_a_name() -> None:
+async def test_topics_and_principals_of_reserved_names_are_refused() -> None:
     async with world() as made:
         for caller in (ALICE, ROOT):
             for name in (METRICS_TOPIC, "__mine", f"{SYSTEM_TENANT}/{USAGE_TOPIC}", "system/x"):

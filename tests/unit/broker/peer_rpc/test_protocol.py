@@ -212,7 +212,7 @@ async def test_a_write_without_a_whole_reply_is_unknown_and_sent_once() -> None:
     assert len(other.requests) == 1
 
 
-async def test_a_read_that_gets_no_reply_is_sent_once_more() -> None:
+async def test_a_read_without_a_reply_is_sent_again_once() -> None:
     lost = OutcomeUnknown("closed without a reply")
     other = OneServer(lost)
 
@@ -266,7 +266,7 @@ async def test_an_error_of_the_other_server_is_raised_as_it_is(error: TalosError
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b"[" * 100_000])
-async def test_a_body_that_is_no_request_is_refused(body: bytes) -> None:
+async def test_an_invalid_request_body_is_refused(body: bytes) -> None:
     other = OneServer()
 
     async def answer(_: PartitionsRequest) -> Any:

@@ -147,7 +147,7 @@ async def test_a_server_that_does_not_answer_in_time_is_given_up(
         {"partitions": [{"partition": 1, "error": "os", "text": "x"}]},
     ],
 )
-async def test_an_answer_of_no_meaning_is_no_answer(answer: dict[str, Any]) -> None:
+async def test_an_invalid_response_counts_as_no_response(answer: dict[str, Any]) -> None:
     async with several("a", "b") as s:
         topic = await _spread(s)
         s.peers.answers["b"] = answer
@@ -155,7 +155,7 @@ async def test_an_answer_of_no_meaning_is_no_answer(answer: dict[str, Any]) -> N
             await RemoteLogs(s["a"].broker.context).facts(topic, 1)
 
 
-async def test_a_partition_that_has_just_moved_is_looked_for_once_more() -> None:
+async def test_the_owner_of_a_partition_that_just_moved_is_read_again() -> None:
     async with several("a", "b", "c") as s:
         topic = await _spread(s)
         s.ownership("a").known = {0: "a", 1: "c"}  # a has not heard that b serves 1
@@ -165,7 +165,7 @@ async def test_a_partition_that_has_just_moved_is_looked_for_once_more() -> None
         assert s.peers.asked == [("c", "partitions"), ("b", "partitions")]
 
 
-async def test_a_look_at_a_partition_is_never_forwarded_to_its_server() -> None:
+async def test_a_check_of_a_partition_is_never_forwarded_to_its_server() -> None:
     async with several("a", "b", "c") as s:
         topic = await _spread(s)
         s.placed.partitions[1] = "b"
@@ -379,7 +379,7 @@ async def test_a_partition_added_elsewhere_is_found_at_the_second_try() -> None:
         assert not await b.context.appeared(caught.value)
 
 
-async def test_looks_for_unknown_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reads_of_unknown_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opentalos.catalog.records.unseen_records.READS_PER_S_MAX", 1)
     async with several("a", "b") as s:
         first, second = await s["a"].topic(ALICE, "t1"), await s["a"].topic(ALICE, "t2")
@@ -401,7 +401,7 @@ async def test_a_worker_does_not_lose_a_topic_that_was_made_elsewhere_a_moment_a
         assert alive == (True, [])
 
 
-async def test_a_lone_server_looks_nothing_up() -> None:
+async def test_a_single_server_looks_nothing_up() -> None:
     async with several("a") as s:
         s["a"].broker.context.peers = None
         with pytest.raises(TopicNotExist) as caught:

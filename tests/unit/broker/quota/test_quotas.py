@@ -56,7 +56,7 @@ async def test_a_member_sees_the_space_and_topics_of_its_organisation() -> None:
             await w.topic(DAVE, "second")
 
 
-async def test_user_quotas_are_nobody_elses_business() -> None:
+async def test_user_quotas_are_visible_only_to_their_user() -> None:
     async with world() as w:
         quotas = w.broker.quotas
         for caller in (ALICE, GUEST):

@@ -42,7 +42,7 @@ async def test_a_stream_needs_the_owners_right_to_put() -> None:
         assert table.streams["bob/open"].topic_owner == "bob"
 
 
-async def test_whoever_alters_the_table_its_owner_puts() -> None:
+async def test_an_alter_checks_the_permissions_of_the_table_owner() -> None:
     async with world() as w:
         await make(w.broker, team_acl={"CIred": (TeamRight.ADMIN,)})
         await w.topic(BOB, "mine")

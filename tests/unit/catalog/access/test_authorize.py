@@ -104,7 +104,7 @@ def test_a_grant_overwrites_and_a_revoked_grantee_has_nothing() -> None:
     assert revoked(gone, bob) == gone
 
 
-def test_owners_cannot_lose_their_permissions_and_nobody_gets_the_owners() -> None:
+def test_owners_keep_their_permissions_and_no_other_gets_them() -> None:
     topic, owner = _topic("alice"), Grantee(DEVELOPER, "alice")
     assert grant_of(topic, owner) == 31
     with pytest.raises(PermissionDenied):

@@ -140,7 +140,7 @@ async def test_a_third_root_key_retires_the_oldest(directory: PrincipalDirectory
     assert disabled == {"one": True, "two": False, "three": False}
 
 
-async def test_a_root_key_id_of_somebody_else_is_refused(directory: PrincipalDirectory) -> None:
+async def test_a_root_key_id_of_another_principal_is_refused(directory: PrincipalDirectory) -> None:
     await directory.create("alice", "", "", admin=False)
     issued = await directory.create_key("alice")
     with pytest.raises(BadRequest, match="belongs to alice"):

@@ -147,7 +147,7 @@ def test_a_cluster_of_unknown_capacity_grants_the_floor_only() -> None:
         assert decided(64, heavy, **unknown).outcome is Outcome.REJECT
 
 
-def test_what_one_has_already_is_no_new_grant() -> None:
+def test_an_existing_permission_is_not_a_new_grant() -> None:
     found = decided(64, in_force=64, taken=Taken(partitions=5_000))
     assert (found.outcome, found.bytes_per_s) == (Outcome.APPROVE, 0)
     assert found.reason == "your quota is already 64 partitions; nothing changes"

@@ -62,7 +62,7 @@ def test_one_second_of_unused_rate_passes_at_once_and_then_requests_are_held() -
     assert holds[29] == pytest.approx(1.9)
 
 
-def test_a_held_rate_is_exactly_the_limit() -> None:
+def test_a_throttled_rate_is_exactly_the_limit() -> None:
     handle = Quotas(topic_put_requests_per_s=10).handle()
     due_s = [100.0 + handle.admit_put(100.0, 1) for _ in range(40)]
     assert sum(100.0 < at <= 101.0 for at in due_s) == 10
@@ -165,7 +165,7 @@ def test_a_changed_quota_holds_for_the_next_request_and_an_equal_one_keeps_the_d
     assert quotas.handle().admit_put(100.0, 1 << 30) == 0.0
 
 
-def test_a_topics_own_quota_takes_the_place_of_the_default() -> None:
+def test_a_topics_own_quota_replaces_the_default() -> None:
     topic = replace(TOPIC, quota=BaseQuota(put_requests_per_s=1))
     handle = Quotas(topic_put_requests_per_s=1_000).handle(topic=topic)
     assert [handle.admit_put(100.0, 1) for _ in range(3)] == [0.0, 0.0, pytest.approx(1.0)]

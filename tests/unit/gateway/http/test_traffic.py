@@ -70,7 +70,7 @@ def test_more_lines_than_allowed_are_counted(
     assert traffic.failures == {"BadRequest": 10, "http_400": 2}
 
 
-def test_a_reply_is_timed_where_somebody_wants_to_know() -> None:
+def test_a_reply_is_timed_only_for_an_observer() -> None:
     traffic, histogram = Traffic(LINES_MAX), Histogram((0.5, 1e9))
     asked = exchange()
     asked.timed = histogram

@@ -211,7 +211,7 @@ async def test_a_forwarded_request_says_so_in_its_reply_and_a_direct_one_does_no
         assert bool(result(reply, "putMessage").result.isTransfer) is transferred
 
 
-async def test_without_a_valid_proof_nobody_is_asked_who_calls() -> None:
+async def test_without_a_valid_proof_no_caller_is_looked_up() -> None:
     bench = Bench()
     bench.proof = False
     reply = await bench.reply(put_body(), transferred=True)

@@ -88,7 +88,7 @@ def test_a_skewed_clock_is_reported(skew_s: int) -> None:
         authenticator().caller(signed(skew_s=skew_s))
 
 
-def test_a_caller_without_a_key_is_a_guest_where_guests_are_let_in() -> None:
+def test_a_caller_without_a_key_is_a_guest_if_guests_are_allowed() -> None:
     assert authenticator(anonymous=True).caller(signed(key_id="")) is GUEST
 
 

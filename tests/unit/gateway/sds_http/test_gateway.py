@@ -115,7 +115,7 @@ async def test_a_fast_put_whose_shard_has_moved_goes_the_ordinary_way() -> None:
     )
 
 
-async def test_what_is_no_call_is_refused_by_status() -> None:
+async def test_an_invalid_call_is_refused_by_status() -> None:
     bench = Bench()
     for body, method, status in (
         (bytes(BODY_BYTES_MAX + 1), b"POST", 413),
@@ -184,7 +184,7 @@ async def test_a_late_call_is_answered_and_only_a_read_is_ended(
     await bench.gateway.drain(0.0)
 
 
-async def test_a_broken_write_is_no_500_which_clients_repeat_and_keeps_its_reason() -> None:
+async def test_a_failed_write_keeps_its_reason_and_is_not_a_repeatable_500() -> None:
     async def broken(*_: Any) -> None:
         raise ZeroDivisionError("secret detail")
 

@@ -132,7 +132,7 @@ async def test_a_scan_under_way_that_is_over_its_rate_is_a_page_cut_short(
     ],
     ids=["no-start", "action"],
 )
-async def test_what_has_no_place_to_go_on_from_is_refused_over_its_rate(
+async def test_a_call_without_a_resume_position_is_refused_over_its_rate(
     bench: Bench, request_: Any
 ) -> None:
     bench.tables.error = ThrottleRejected("slow")

@@ -43,5 +43,5 @@ def test_clients_that_repeat_statuses_get_one() -> None:
 @pytest.mark.parametrize(
     ("body", "status"), [(b"garbage", 400), (bytes(BODY_BYTES_MAX + 1), 500)], ids=["bad", "large"]
 )
-def test_what_is_no_call_gets_a_status(body: bytes, status: int) -> None:
+def test_an_invalid_call_gets_a_status(body: bytes, status: int) -> None:
     assert answer(b"Galaxy-V2 key:signature", body)[0] == status

@@ -101,7 +101,7 @@ def test_no_authorization_header_is_refused_even_for_guests(keys: Keys) -> None:
         authenticator(keys, anonymous=True).caller(exchange)
 
 
-def test_guests_are_let_in_only_if_configured(keys: Keys) -> None:
+def test_guests_are_allowed_only_if_configured(keys: Keys) -> None:
     assert authenticator(keys, anonymous=True).caller(signed(scheme="Guest")) is GUEST
 
 
@@ -132,7 +132,7 @@ def test_a_disabled_key_and_a_new_secret_count_from_the_next_request(keys: Keys)
         checker.caller(signed(secret="other"))
 
 
-def test_an_administrator_may_act_for_a_developer_and_nobody_else(keys: Keys) -> None:
+def test_only_an_administrator_may_act_for_a_developer(keys: Keys) -> None:
     checker = authenticator(keys)
     exchange = signed("KR", "sr")
     exchange.headers[b"attached-info"] = b"alice"

@@ -366,7 +366,7 @@ async def test_an_unknown_rpc_is_an_application_exception(bench: Bench) -> None:
      (b"nonsense", b"application/x-thrift-json"), (put_body(), b"text/plain"), (put_body(), b""),
      (put_body()[:-9], b"application/x-thrift-compact")],
 )  # fmt: skip
-async def test_what_is_no_call_is_a_400_with_a_reason(
+async def test_an_invalid_call_is_a_400_with_a_reason(
     bench: Bench, body: bytes, content_type: bytes
 ) -> None:
     reply = await bench.call(body, content_type=content_type)

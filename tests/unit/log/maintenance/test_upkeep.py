@@ -110,7 +110,7 @@ async def test_expired_segments_go_manifest_first_and_files_follow() -> None:
     await bed.store.close()
 
 
-async def test_everything_may_expire_and_offsets_and_producers_go_on() -> None:
+async def test_everything_may_expire_while_offsets_and_producers_continue() -> None:
     bed = await filled(5)
     producer = ProducerStamp(3, 2, 0)
     await put_block(bed.log(), block(b"x", producer=producer))
@@ -234,7 +234,7 @@ async def test_a_deleted_topic_leaves_no_file_open() -> None:
     await bed.store.close()
 
 
-async def test_a_reader_held_while_its_topic_is_deleted_gets_no_out_of_range() -> None:
+async def test_a_waiting_reader_of_a_deleted_topic_gets_no_out_of_range() -> None:
     bed = await filled(2)
     log = bed.log()
     held = asyncio.ensure_future(log.read(2, messages_max=1, bytes_max=1, hold_s=5))

@@ -73,7 +73,7 @@ async def test_the_former_owner_closes_and_indexes_afterwards(
     await bed.store.close()
 
 
-async def test_a_file_that_nobody_closed_is_ended_by_the_next_owner(
+async def test_an_unclosed_file_is_ended_by_the_next_owner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(segment_writer, "FINISH_AFTER_S", NEVER_S)
@@ -110,7 +110,7 @@ async def test_a_flushed_segment_is_closed_before_the_manifest_names_its_end(
     await bed.store.close()
 
 
-async def test_a_retry_after_the_move_is_no_second_message() -> None:
+async def test_a_retry_after_the_move_stores_no_second_message() -> None:
     former = await open_bed()
     once = block(b"one", producer=ProducerStamp(7, 0, 0))
     assert await put_block(former.log(), once) == 0

@@ -19,7 +19,7 @@ def stores() -> tuple[ManifestStore, ManifestStore, Steps]:
     return mine, ManifestStore(MemoryMetaStore(storage), "other"), steps
 
 
-async def test_only_what_is_held_can_be_changed() -> None:
+async def test_only_the_current_version_can_be_changed() -> None:
     mine, other, _ = stores()
     versioned = await mine.change(KEY, NOTHING, Manifest(epoch=1))
     assert await other.load(KEY) == versioned

@@ -110,7 +110,7 @@ async def test_blocks_of_a_failed_commit_count_once(after: bool) -> None:
     await bed.store.close()
 
 
-async def test_a_crash_leaves_all_behind_the_stored_mark_to_be_counted_again() -> None:
+async def test_a_crash_leaves_all_after_the_stored_mark_to_be_counted_again() -> None:
     bed = await open_bed()
     await put_block(metered_log(bed), block(b"one"))
     bed.clock.now_ms += 60_000

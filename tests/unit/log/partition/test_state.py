@@ -80,7 +80,7 @@ def forced(writer: PartitionWriter, state: State) -> None:
 
 
 @pytest.mark.parametrize("state", [State.UNOPENED, State.SEALING, State.MUST_REOPEN])
-async def test_a_commit_in_a_wrong_state_acknowledges_nobody_and_heals(
+async def test_a_commit_in_a_wrong_state_acknowledges_nothing_and_recovers(
     state: State, caplog: pytest.LogCaptureFixture
 ) -> None:
     bed = await open_bed()

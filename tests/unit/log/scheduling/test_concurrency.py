@@ -39,7 +39,7 @@ def concurrency_at(pace_s: float, others_s: float) -> int:
     return concurrency.wanted
 
 
-def test_a_store_that_nobody_knows_gets_all() -> None:
+def test_an_unmeasured_store_gets_full_concurrency() -> None:
     concurrency = CommitConcurrency(MOST)
     concurrency.note(FLUSHED, 0.0001)
     assert concurrency.wanted == MOST

@@ -146,7 +146,7 @@ def test_blocks_that_cannot_be_stored_are_refused_with_a_reason() -> None:
         assert block_error(bad)
 
 
-def test_a_segment_header_comes_back_and_a_newer_one_is_refused_by_name() -> None:
+def test_a_segment_header_round_trips_and_a_newer_one_is_refused() -> None:
     header = SegmentHeader(SEED, 3, 500, 1_700_000_000_000, 7)
     raw = header.encode()
     assert len(raw) == SEGMENT_HEADER_BYTES
@@ -157,7 +157,7 @@ def test_a_segment_header_comes_back_and_a_newer_one_is_refused_by_name() -> Non
         SegmentHeader.decode(raw[:20] + b"\xff" + raw[21:])
 
 
-def test_a_side_index_comes_back_and_damage_is_noticed() -> None:
+def test_a_side_index_round_trips_and_damage_is_detected() -> None:
     sparse = SparseIndex(512)
     for number in range(10):
         sparse.add(number * 5, number * 600, number * 1_000)
@@ -177,7 +177,7 @@ def test_a_side_index_comes_back_and_damage_is_noticed() -> None:
         SideIndex.decode(newer + extend(0, newer).to_bytes(4), 512)
 
 
-def test_a_manifest_comes_back_and_nonsense_is_refused() -> None:
+def test_a_manifest_round_trips_and_invalid_bytes_are_refused() -> None:
     manifest = Manifest(
         epoch=4, owner="s1", segments=(Segment(0, 1, 10, 900, 5), Segment(10, 3)), state_of=(7, 8)
     )

@@ -128,7 +128,7 @@ async def test_a_segment_with_announcements_only_is_not_rolled() -> None:
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-async def test_a_changed_durability_holds_behind_announcements_only(crashed: bool) -> None:
+async def test_a_changed_durability_applies_after_announcements_only(crashed: bool) -> None:
     bed = await open_bed()
     flushed = TopicLogSettings(TOPIC.topic_uuid, Durability.FLUSHED, 1e6)
     log = bed.store.partition(flushed, 0)
@@ -166,7 +166,7 @@ def test_the_table_keeps_five_batches_and_forgets_the_oldest_producer(
     assert isinstance(table.check(ProducerStamp(4, 1, 5), 1), SequenceGap)
 
 
-def test_the_state_comes_back_from_its_bytes() -> None:
+def test_the_state_round_trips_through_its_bytes() -> None:
     state = LogState()
     state.last_append_ms, state.total_bytes = 5, 7
     state.producers.forgotten = True

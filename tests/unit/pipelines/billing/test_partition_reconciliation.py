@@ -73,7 +73,7 @@ def test_minutes_that_retention_dropped_still_chain() -> None:
     assert deviation(compared([CHAIN[0], CHAIN[2]], CHAIN[2:], start=9)) == (4, 0)
 
 
-def test_what_went_before_anything_was_metered_is_no_gap() -> None:
+def test_records_before_the_first_metered_one_are_not_a_gap() -> None:
     assert deviation(compared(CHAIN[1:], CHAIN[1:], start=5, since=5)) == (0, 0)
     assert compared([], CHAIN[1:], start=5, since=5).pending == 15
     assert deviation(compared(CHAIN[2:], CHAIN[2:], start=5, since=5)) == (4, 0)

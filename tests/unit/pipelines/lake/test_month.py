@@ -20,6 +20,6 @@ def test_months_are_in_order_of_time() -> None:
 
 
 @pytest.mark.parametrize("text", ["2026", "2026-3", "2026-13", "2026-00", "26-01", "1969-12", ""])
-def test_anything_else_is_no_month(text: str) -> None:
+def test_any_other_text_is_not_a_month(text: str) -> None:
     with pytest.raises(ValueError, match="write YYYY-MM"):
         Month.parse(text)

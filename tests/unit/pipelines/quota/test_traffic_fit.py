@@ -48,7 +48,7 @@ def test_traffic_that_ended_is_expected_to_stay_away() -> None:
     assert fit(ended, 0).level == 0
 
 
-def test_steady_noise_is_no_trend_and_a_step_is_no_season() -> None:
+def test_steady_noise_is_not_a_trend_and_a_step_is_not_a_season() -> None:
     random = np.random.default_rng(5)
     slopes = [fit(100 * random.lognormal(0, 0.1, 60), 0).trend_per_day for _ in range(50)]
     assert sum(slope == 0 for slope in slopes) >= 45

@@ -50,7 +50,7 @@ def test_shares_variance_and_moves_are_shown() -> None:
     assert list(report(proposal(MOVES_SHOWN + 3), days=7))[-1] == "  and 3 more"
 
 
-def test_the_day_of_the_newest_hour_is_no_whole_day() -> None:
+def test_the_day_of_the_newest_hour_is_not_complete() -> None:
     hours = [day * DAY_MS + hour * HOUR_MS for day in (5, 6, 7, 8) for hour in (0, 23)]
     assert whole_days(hours, 2) == WholeDays(8, hours[2:6])
     assert whole_days(hours, 9) == WholeDays(8, hours[:6])

@@ -327,7 +327,7 @@ def test_missing_create_times_are_filled_in_on_request() -> None:
         ({"data": [b"a"], "partition_key": [b"\xff"]}, "does not fit"),
     ],
 )
-def test_a_table_that_is_no_messages_is_refused(columns: dict[str, object], reason: str) -> None:
+def test_an_unsuitable_table_is_refused(columns: dict[str, object], reason: str) -> None:
     with pytest.raises(BadRequest, match=reason):
         list(arrow.encode_batch(pa.table(columns), NONE))
 

@@ -57,7 +57,7 @@ def test_servers_are_dialled_by_the_scheme_of_the_endpoints() -> None:
     assert known({0: "a:1"}, "https").url("t", 0) == "https://a:1"
 
 
-def test_an_empty_map_sends_everything_to_the_endpoint_for_good() -> None:
+def test_an_empty_map_sends_everything_to_the_endpoint_permanently() -> None:
     addressing = known({})
     assert addressing.url("t", 0) is None
     assert not addressing.due("t", 1_000.0)

@@ -32,7 +32,7 @@ def test_jitter_is_full() -> None:
     assert policy(random=0.999).pause_after(Unavailable("x"), 0.0) == pytest.approx(0.0999)
 
 
-def test_every_place_is_tried_once_before_pauses_grow() -> None:
+def test_every_endpoint_is_tried_once_before_pauses_grow() -> None:
     attempts = policy(endpoints=3)
     pauses = [attempts.pause_after(Unavailable("x"), 0.0) for _ in range(4)]
     assert pauses == [0.05, 0.05, 0.05, 0.1]

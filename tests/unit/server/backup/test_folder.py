@@ -34,7 +34,7 @@ def listed(folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def test_a_list_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_a_list_is_read_as_it_was_written(tmp_path: Path) -> None:
     contents = {"log/b": Copied(2, "bb"), "a": Copied(1, "aa")}
     write_contents(tmp_path, contents)
     assert read_contents(tmp_path) == contents
@@ -54,7 +54,7 @@ def test_a_damaged_list_is_refused(tmp_path: Path, changes: dict[str, Any]) -> N
         read_contents(listed(tmp_path, **changes))
 
 
-def test_what_is_no_backup_of_this_version_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_backup_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not a backup"):
         read_contents(tmp_path)
     with pytest.raises(ConfigError, match="not the list of a backup"):

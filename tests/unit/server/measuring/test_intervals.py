@@ -59,7 +59,7 @@ def test_a_second_stop_within_a_step_takes_the_next_one() -> None:
     assert again.cut(1_015_000) == (1_030_000, 10_000)
 
 
-def test_a_long_absence_is_no_long_step() -> None:
+def test_a_long_absence_makes_no_long_interval() -> None:
     again = Intervals(10_000)
     again.resume(1_020_000, 8_995_000)
     assert again.end(9_000_000) == (9_000_000, 10_000)

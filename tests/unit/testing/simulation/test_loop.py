@@ -207,7 +207,7 @@ def test_shuffling_permutes_task_steps_and_repeats_with_its_seed() -> None:
     assert len({tuple(order) for order in orders}) > 1
 
 
-def test_an_exception_that_nobody_catches_is_noted() -> None:
+def test_an_uncaught_exception_is_recorded() -> None:
     loop = SimulationLoop()
 
     async def main() -> None:

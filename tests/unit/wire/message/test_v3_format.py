@@ -156,7 +156,7 @@ def test_any_struct_is_what_the_generic_codec_makes_of_it(content: bytes, behind
         assert expected is None
 
 
-def test_a_length_beyond_the_block_is_no_message_even_if_its_tail_is_known() -> None:
+def test_a_length_beyond_the_block_is_refused_even_with_a_known_tail() -> None:
     good = generic_encode(PLAIN)
     longer = good[:7] + bytes((good[7] + 1,)) + good[8:]
     with pytest.raises(MessageFormatError, match="beyond the block"):

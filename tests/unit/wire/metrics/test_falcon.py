@@ -39,7 +39,7 @@ def test_what_the_official_client_sends_is_read() -> None:
     ]
 
 
-def test_an_empty_push_is_no_error() -> None:
+def test_an_empty_push_is_accepted() -> None:
     assert decode_push(b"[]") == []
 
 
@@ -104,7 +104,7 @@ def test_a_wrong_field_is_named(changes: dict[str, Any], field: str) -> None:
     "body",
     [b"", b"\xff\xfe", b"{}", b"null", b"[1]", b"[{}]", b"[" * 50_000, b'[{"a":', b"[NaN]"],
 )
-def test_what_is_no_push_is_refused(body: bytes) -> None:
+def test_an_invalid_push_is_refused(body: bytes) -> None:
     with pytest.raises(PushError):
         decode_push(body)
 

@@ -47,7 +47,7 @@ def event(**changes: Any) -> bytes:
 
 
 @given(rows)
-def test_a_row_comes_back_as_it_was(row: Measurement) -> None:
+def test_a_row_round_trips(row: Measurement) -> None:
     assert decode_measurement(encode_measurement(row)) == row
 
 
@@ -124,7 +124,7 @@ def test_a_wrong_field_is_named(changes: dict[str, Any], field: str) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\xff", b"[]", b"1", b'{"v":1', b"[" * 100_000, b"x" * (EVENT_BYTES_MAX + 1)]
 )
-def test_what_is_no_event_is_refused(data: bytes) -> None:
+def test_an_invalid_event_is_refused(data: bytes) -> None:
     with pytest.raises(MeasurementError):
         decode_measurement(data)
 

@@ -70,6 +70,6 @@ def test_a_wrong_field_is_named(fields: dict[str, object], reason: str) -> None:
         (b" " * (EVENT_BYTES_MAX + 1), "need at most 8192"),
     ],
 )
-def test_what_is_no_event_is_refused(raw: bytes, reason: str) -> None:
+def test_an_invalid_event_is_refused(raw: bytes, reason: str) -> None:
     with pytest.raises(BadRequest, match=reason):
         UsageEvent.decode(raw)

@@ -110,7 +110,7 @@ def test_every_truncation_is_refused(name: str, view: StreamView, _: Change) -> 
             decode_change(view, whole[:end], tuple(KEY))
 
 
-def test_bytes_behind_the_struct_are_refused() -> None:
+def test_bytes_after_the_struct_are_refused() -> None:
     with pytest.raises(BadRequest, match="follow the end"):
         decode_change(LOG, golden("log_put") + b"\0", tuple(KEY))
 

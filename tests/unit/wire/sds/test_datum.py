@@ -49,7 +49,7 @@ DATUMS = st.sampled_from(DataType).flatmap(
 
 
 @given(DATUMS)
-def test_every_value_comes_back(datum: Datum) -> None:
+def test_every_value_round_trips(datum: Datum) -> None:
     assert from_struct(to_struct(datum)) == datum
 
 
@@ -91,7 +91,7 @@ def test_infinity_is_a_float(value: float) -> None:
         (DataType.DOUBLE_SET, {"doubleSetValue": [math.nan]}),
     ],
 )
-def test_what_is_no_value_of_its_type_is_refused(
+def test_an_invalid_value_of_its_type_is_refused(
     type_: int | None, branches: dict[str, Any]
 ) -> None:
     with pytest.raises(ValidationFailed):

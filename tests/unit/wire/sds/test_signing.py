@@ -88,6 +88,6 @@ def test_an_unknown_algorithm_is_refused() -> None:
         header(names=NAMES * 100),
     ],
 )
-def test_what_is_no_such_header_is_refused(value: bytes) -> None:
+def test_an_invalid_header_is_refused(value: bytes) -> None:
     with pytest.raises(InvalidCredential, match="Authorization header"):
         parse_header(value)

@@ -35,13 +35,13 @@ SCHEMA = TableSchema(
 )
 
 
-def test_a_schema_comes_back_whole() -> None:
+def test_a_schema_round_trips() -> None:
     assert schema_from(schema_to(SCHEMA)) == SCHEMA
     plain = TableSchema(primary=(KeyPart("id"),), attributes={"id": DataType.INT64})
     assert schema_from(schema_to(plain)) == plain
 
 
-def test_what_the_owner_decides_comes_back_whole() -> None:
+def test_the_decision_of_the_owner_round_trips() -> None:
     spec = TableSpec(
         schema=SCHEMA,
         description="d",

@@ -102,7 +102,7 @@ def test_a_paused_server_does_not_refuse_and_loses_nothing_before_its_session() 
     in_control(scenario)
 
 
-def test_one_refusal_is_no_crash() -> None:
+def test_one_refusal_is_not_a_crash() -> None:
     async def scenario(bed: ControllerBed) -> None:
         _, b, _ = await bed.steady("a", "b", "c")
         before = bed.owners()
@@ -419,7 +419,7 @@ def test_a_controller_that_failed_lets_another_lead_and_can_lead_again() -> None
     in_control(scenario)
 
 
-def test_with_nobody_left_the_assignment_stays() -> None:
+def test_without_live_servers_the_assignment_stays() -> None:
     """The last server's own record vanished: it plans nothing rather than unassign everything."""
 
     async def scenario(bed: ControllerBed) -> None:

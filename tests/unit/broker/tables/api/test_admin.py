@@ -198,7 +198,7 @@ async def test_a_list_has_own_and_granted_tables() -> None:
         }
 
 
-async def test_enabling_and_disabling_twice_is_no_error() -> None:
+async def test_enabling_and_disabling_twice_succeeds() -> None:
     async with world() as w:
         await make(w.broker)
         admin = w.broker.table_admin

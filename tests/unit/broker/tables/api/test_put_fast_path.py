@@ -135,7 +135,7 @@ async def test_row_errors_are_returned_and_a_moved_shard_falls_back() -> None:
         assert await w.broker.tables.get(ALICE, "people", key("u", 1)) is None
 
 
-async def test_a_caller_that_cannot_be_answered_delays_nobody() -> None:
+async def test_a_caller_that_cannot_be_answered_delays_no_other() -> None:
     """Nothing may raise where others wait (docs/internals/hot-path.md#rule-1)."""
     async with world() as w:
         await make(w.broker)

@@ -235,7 +235,7 @@ async def test_rows_that_expired_leave_the_count_with_a_pass() -> None:
         await write(w, put("u", 2, city=string("x" * 900)))
 
 
-async def test_a_quota_that_comes_later_counts_what_is_there() -> None:
+async def test_a_quota_set_later_counts_existing_rows() -> None:
     async with world() as w:
         await make(w.broker)
         await write(w, put("u", 1, city=string("x" * 900)))
@@ -310,7 +310,7 @@ async def test_two_writers_of_a_record_lose_nothing() -> None:
         assert await published(w) == space.used_bytes
 
 
-def test_a_record_comes_back_as_it_was_stored() -> None:
+def test_a_record_is_read_as_it_was_stored() -> None:
     record = SpaceRecord(12, 345)
     assert decode_space(encode_space(record)) == record
     with pytest.raises(NewerFormat):

@@ -168,7 +168,7 @@ async def test_unknown_groups_and_those_of_others_answer_alike(call: Rest) -> No
 
 
 @pytest.mark.usefixtures("topic")
-async def test_a_group_is_deleted_once_nobody_works_in_it(call: Rest) -> None:
+async def test_a_group_is_deleted_once_it_has_no_workers(call: Rest) -> None:
     worker = await join(call)
     assert (await call("DELETE", GROUP, by="alice")).status == 409
     await call("DELETE", worker, by="alice")

@@ -85,7 +85,9 @@ async def test_a_stream_ends_when_its_key_is_disabled(call: Rest) -> None:
 
 
 @pytest.mark.parametrize("event", ["late", "drained"])
-async def test_a_stream_ends_when_nobody_reads_or_the_server_stops(call: Rest, event: str) -> None:
+async def test_a_stream_ends_when_its_reader_leaves_or_the_server_stops(
+    call: Rest, event: str
+) -> None:
     exchange, stream = follow(call)
     await until(stream, b"retry: ")
     end = getattr(exchange, event)

@@ -95,7 +95,7 @@ async def test_a_reader_may_not_see_what_is_billed(call: Rest) -> None:
     assert (await call("GET", "topics/alice%2Ft/usage", by="bob")).status == 403
 
 
-async def test_a_partition_that_never_was_is_no_resource(call: Rest) -> None:
+async def test_an_unknown_partition_is_not_a_resource(call: Rest) -> None:
     await filled(call, 1)
     assert (await call("GET", "topics/t/usage?partition=2", by="alice")).status == 404
 

@@ -34,7 +34,7 @@ def test_the_same_invoices_are_the_same_version(folder: InvoiceFolder) -> None:
     assert (first / "lines").stat().st_ino == inode
 
 
-def test_a_new_version_takes_the_place_of_the_old_as_a_whole(folder: InvoiceFolder) -> None:
+def test_a_new_version_replaces_the_old_as_a_whole(folder: InvoiceFolder) -> None:
     before = folder.publish(content("one"))
     after = folder.publish(content("two"))
     assert shown(folder) == "two 1"

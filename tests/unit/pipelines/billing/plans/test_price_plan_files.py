@@ -157,7 +157,7 @@ def test_a_directory_without_plans_is_refused(tmp_path: Path) -> None:
             load_price_plans(folder)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_bytes(b"\xff\xfe")
     assert "not UTF-8" in check_price_plans(tmp_path)[1][0]
 

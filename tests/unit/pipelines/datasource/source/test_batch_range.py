@@ -13,7 +13,7 @@ BATCH = BatchRange(
 )
 
 
-def test_a_batch_comes_back_from_its_json() -> None:
+def test_a_batch_round_trips_through_its_json() -> None:
     assert BatchRange.parse(json.loads(json.dumps(BATCH.as_json()))) == BATCH
 
 

@@ -36,7 +36,7 @@ def test_new_partitions_and_topics_begin_at_their_first_message() -> None:
     assert found.end == {A: {0: 8, 1: 41}, B: {0: 2}}
 
 
-def test_a_partition_that_is_gone_keeps_its_place() -> None:
+def test_a_removed_partition_keeps_its_position() -> None:
     found = next_batch(at({A: {0: 1, 1: 7}}), {A: {0: OffsetRange(0, 2)}}, ALL)
     assert found is not None
     assert found.end == {A: {0: 2, 1: 7}}
@@ -51,7 +51,7 @@ def test_a_limit_is_split_over_partitions_with_a_backlog() -> None:
     assert found.end == {A: {0: 20, 1: 100, 2: 0}}
 
 
-def test_nothing_behind_the_target_is_taken() -> None:
+def test_nothing_after_the_target_is_taken() -> None:
     there = {A: {0: OffsetRange(0, 9), 1: OffsetRange(0, 9)}, B: {0: OffsetRange(0, 9)}}
     bounds = Bounds(rows_max=None, skip_expired=False, tasks=2, target={A: {0: 4}})
     found = next_batch(at({A: {0: 0}}), there, bounds)

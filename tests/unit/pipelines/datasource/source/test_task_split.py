@@ -59,5 +59,5 @@ def test_a_large_partition_is_cut() -> None:
     assert [task[0].rows for task in split] == [250_000] * 4
 
 
-def test_nothing_to_read_is_no_task() -> None:
+def test_nothing_to_read_plans_no_task() -> None:
     assert split_tasks(batch({0: 0}, 4)) == []

@@ -12,7 +12,7 @@ from opentalos.sdk.errors import ClientClosed
 
 
 @scenario
-async def test_a_callback_that_throws_ends_the_consumer_and_its_batch_comes_again(
+async def test_an_error_of_a_callback_ends_the_consumer_and_repeats_its_batch(
     group: FakeGroup,
 ) -> None:
     group.put(0, 4, size=100)
@@ -56,7 +56,7 @@ async def test_close_ends_a_loop_elsewhere(group: FakeGroup) -> None:
 
 
 @scenario
-async def test_a_refusal_for_good_reaches_the_application(group: FakeGroup) -> None:
+async def test_a_permanent_refusal_reaches_the_application(group: FakeGroup) -> None:
     source = consumer(group)
     group.down = PermissionDenied("no")
     with pytest.raises(PermissionDenied):

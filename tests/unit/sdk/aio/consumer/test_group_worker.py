@@ -347,7 +347,7 @@ def test_a_renewal_does_not_take_back_what_is_given_up_meanwhile() -> None:
     run(test())
 
 
-def test_a_lease_that_nobody_uses_is_given_back() -> None:
+def test_an_unused_lease_is_released() -> None:
     async def test() -> None:
         group = FakeGroup(partitions=2)
         async with consumer(group) as first, consumer(group) as second:

@@ -271,7 +271,7 @@ async def test_a_cancelled_wait_loses_nothing(group: FakeGroup) -> None:
 
 
 @scenario
-async def test_a_batch_that_was_chosen_and_never_arrived_comes_again(group: FakeGroup) -> None:
+async def test_a_batch_that_was_chosen_and_never_arrived_is_redelivered(group: FakeGroup) -> None:
     """As when Ctrl-C ends the wait of a synchronous loop just then."""
     group.put(0, 3)
     async with consumer(group) as source:
@@ -282,7 +282,7 @@ async def test_a_batch_that_was_chosen_and_never_arrived_comes_again(group: Fake
         assert [item.offset for item in await source.poll(1.0)] == [0, 1, 2]
 
 
-def test_a_paused_partition_keeps_its_place_and_the_others_go_on() -> None:
+def test_a_paused_partition_keeps_its_position_and_the_others_continue() -> None:
     async def test() -> None:
         group = FakeGroup(partitions=2)
         for partition in range(2):
@@ -348,7 +348,7 @@ def test_a_policy_repairs_the_position_and_is_counted(
 
 
 @scenario
-async def test_a_start_that_expires_before_the_first_fetch_is_no_event(group: FakeGroup) -> None:
+async def test_a_start_that_expires_before_the_first_fetch_fires_no_event(group: FakeGroup) -> None:
     group.put(0, 1, blocks=5)
     source = consumer(group)
     getting = group.servers.handlers[S1]["getMessage"]
@@ -366,7 +366,7 @@ async def test_a_start_that_expires_before_the_first_fetch_is_no_event(group: Fa
 
 
 @scenario
-async def test_records_that_vanish_in_the_middle_are_an_expired_position(
+async def test_records_that_vanish_between_fetches_are_an_expired_position(
     group: FakeGroup,
 ) -> None:
     group.put(0, 1, blocks=4)

@@ -195,7 +195,7 @@ def test_what_comes_before_the_change_it_follows_waits_once_the_topic_has_grown(
     run(scenario())
 
 
-def test_a_follower_that_only_steps_looks_now_and_then() -> None:
+def test_a_follower_that_only_steps_polls_at_intervals() -> None:
     async def scenario() -> None:
         world = World()
         async with world.follower() as follower:

@@ -139,7 +139,7 @@ def test_a_value_that_does_not_fit_is_not_sent(servers: FakeTables, record: Any)
     assert servers.count("put") == 0
 
 
-def test_a_record_comes_as_plain_values(servers: FakeTables) -> None:
+def test_a_record_is_delivered_as_plain_values(servers: FakeTables) -> None:
     columns = typed_columns(SCHEMA.attributes, {"id": 1, "tags": ["b", "a"], "raw": b"\x00"})
     found = sds.GetResult(item=columns_to(columns))
     servers.on(S1, "get", in_turn(lambda _: found, lambda _: sds.GetResult()))

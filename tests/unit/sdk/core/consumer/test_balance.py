@@ -67,7 +67,7 @@ def official(me: str, holdings: Mapping[str, list[int]], partitions: int) -> Mov
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_ours_and_the_official_rule_settle_together_and_nobody_is_robbed(seed: int) -> None:
+def test_our_rule_and_the_official_one_settle_without_stealing(seed: int) -> None:
     source = random.Random(seed)
     partitions, names = source.randint(1, 24), [f"w{n}" for n in range(source.randint(1, 6))]
     holdings: dict[str, list[int]] = {name: [] for name in names}

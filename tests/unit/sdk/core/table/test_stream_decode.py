@@ -39,7 +39,7 @@ def test_a_record_has_its_change_and_its_position() -> None:
 
 
 @pytest.mark.parametrize("number", ["-1", "x", "1.0", "\u0661", "9" * 21, "9" * 5_000])
-def test_what_is_no_number_is_refused(number: str) -> None:
+def test_an_invalid_number_is_refused(number: str) -> None:
     decoder = StreamDecoder(SCHEMA, StreamView.MUTATE_LOG)
     with pytest.raises(MessageFormatError, match=r"changes\[2\] offset 40 is not a change"):
         decoder.record(record(message(StreamView.MUTATE_LOG), number))

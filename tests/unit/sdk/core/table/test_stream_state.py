@@ -169,7 +169,7 @@ def test_an_increment_that_does_not_add_up_is_named() -> None:
     assert replica.get({"id": "a"}) == {"id": "a", "n": 40}
 
 
-def test_an_increment_behind_a_scan_is_verified_and_one_in_it_repeated() -> None:
+def test_an_increment_after_a_scan_is_verified_and_one_in_it_repeated() -> None:
     table = ModelTable()
     table.put("a", n=40)
     seen = table.increment("a", 1)
@@ -275,7 +275,7 @@ def test_a_replica_resumes_from_its_saved_state() -> None:
     assert second.counters.repeated == 3
 
 
-def test_null_is_no_value() -> None:
+def test_null_is_not_a_value() -> None:
     table = ModelTable()
     replica = Replica(SCHEMA, StreamView.MUTATE_LOG)
     replica.apply(table.put("a", n=1, text="x"))

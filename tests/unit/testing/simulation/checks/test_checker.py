@@ -49,7 +49,7 @@ def test_an_anomaly_is_found_under_its_name(name: str, story: Story) -> None:
 
 
 @pytest.mark.parametrize(("name", "story"), FREE)
-def test_what_only_looks_like_an_anomaly_is_none(name: str, story: Story) -> None:
+def test_a_legal_history_near_an_anomaly_passes(name: str, story: Story) -> None:
     assert check(history_of(story)) == [], name
 
 

@@ -23,9 +23,7 @@ async def survive(error: Exception) -> None:
 @pytest.mark.parametrize(
     ("error", "names"), [(KeyError("s1"), ["unhandled-error"]), (StoreUnavailable("away"), [])]
 )
-def test_only_a_failure_that_nobody_planned_for_is_an_anomaly(
-    error: Exception, names: list[str]
-) -> None:
+def test_only_an_unexpected_failure_is_an_anomaly(error: Exception, names: list[str]) -> None:
     async def scenario(world: World) -> None:
         await world.loop.process("s1").create_task(survive(error))
 
