@@ -60,7 +60,7 @@ def test_data_outlives_a_stop(tmp_path: Path) -> None:
 
 
 def test_a_directory_in_use_is_refused_in_one_line(tmp_path: Path) -> None:
-    with EmbeddedServer(tmp_path), pytest.raises(ConfigError, match="in use"):
+    with EmbeddedServer(tmp_path), pytest.raises(ConfigError, match="uses it"):
         EmbeddedServer(tmp_path).start()
 
 
