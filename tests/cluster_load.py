@@ -60,7 +60,7 @@ class Program:
         assert path.stat().st_size > 0, self._complaint()
 
     def said(self, *events: str) -> int:
-        """How often it told these events."""
+        """How often it reported these events."""
         lines = Path(self.stdout.name).read_text().splitlines(keepends=True)
         whole = [json.loads(line) for line in lines if line.endswith("\n")]
         return sum(line["event"] in events for line in whole)
@@ -173,7 +173,7 @@ class Traffic:
     def wait_commits(self) -> None:
         """Wait until the group has committed something more."""
         before = self._commits()
-        wait_until(lambda: self._commits() > before, "commits go on", PROGRESS_TIMEOUT_S)
+        wait_until(lambda: self._commits() > before, "commits continue", PROGRESS_TIMEOUT_S)
 
     def _commits(self) -> int:
         return sum(1 for each in self.history().of("commit") if each.ok)

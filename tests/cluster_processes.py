@@ -165,10 +165,10 @@ class ClusterProcesses:
                 return rest_get(self.servers[item], "/rest/v1/cluster")
             except (OSError, http.client.HTTPException, AssertionError) as error:
                 problems.append(f"{item}: {error!r}")
-        raise AssertionError(f"no server tells its status: {problems}")
+        raise AssertionError(f"no server reports its status: {problems}")
 
     def openings(self, resource: str) -> dict[str, int]:
-        """How often each server opened a partition of a topic for writing, as its log tells."""
+        """How often each server opened a partition of a topic for writing, according to its log."""
         uuid = re.escape(resource.rpartition("#")[2])
         opened = re.compile(rf"topic {uuid} partition \d+ is (open|recovered) at epoch")
         return {
@@ -181,16 +181,16 @@ class ClusterProcesses:
         return str(self.status()["leader"])
 
     def owners(self, resource: str, name: str | None = None) -> dict[int, str]:
-        """Which server serves each partition of a topic, as ``name`` tells clients."""
+        """Which server serves each partition of a topic, as ``name`` reports to clients."""
         by_address = {f"127.0.0.1:{item.port}": key for key, item in self.servers.items()}
         client = RawClient(self.servers[name or self.running[0]].port)
         topic = idl("topic").TopicTalosResourceName(resource)
         try:
             request = idl("message").GetScheduleInfoRequest(topic)
-            told = client.call("message", "getScheduleInfo", request).scheduleInfo
+            schedule = client.call("message", "getScheduleInfo", request).scheduleInfo
         finally:
             client.close()
-        return {place.partitionId: by_address[host] for place, host in told.items()}
+        return {place.partitionId: by_address[host] for place, host in schedule.items()}
 
     def settled(self) -> bool:
         """All running servers serve, see each other, and nothing moves."""

@@ -1,6 +1,6 @@
 """Load of the third-party SDS client on a table with two streams, and what the checker says of it.
 
-One stream tells each mutation, the other each row as it then was; both must rebuild the table.
+One stream has each mutation, the other each row as it then was; both must rebuild the table.
 """
 
 import itertools
@@ -100,22 +100,22 @@ class TableLoad:
         return f"/rest/v1/tables/{self.table}/streams/{quote(topic, safe='')}"
 
     def _watch_marks(self) -> None:
-        """Ask each server in turn how far the streams are; one that is away tells nothing."""
+        """Ask each server in turn how far the streams are; one that is away reports nothing."""
         asked = itertools.cycle(itertools.product(self.servers, self.streams))
         while not self._stopping.wait(MARK_INTERVAL_S):
             server, topic = next(asked)
             args = {"table": self.table, "topic": topic}
             mark = self.recorder.invoke("marks", "mark", **args)
             try:
-                told = rest_get(server, self.stream_path(topic))["mark"]
+                reported = rest_get(server, self.stream_path(topic))["mark"]
             except (OSError, HTTPException, AssertionError) as error:
                 self.recorder.fail(mark, repr(error))
                 continue
-            if told is None:
+            if reported is None:
                 self.recorder.fail(mark, "there is none now")
                 continue
-            offsets = [[int(partition), next_] for partition, next_ in told["offsets"].items()]
-            self.recorder.ok(mark, timestamp_ms=told["timestamp_ms"], offsets=offsets)
+            offsets = [[int(partition), next_] for partition, next_ in reported["offsets"].items()]
+            self.recorder.ok(mark, timestamp_ms=reported["timestamp_ms"], offsets=offsets)
 
     def history(self) -> History:
         """Everything so far."""
@@ -135,7 +135,7 @@ class TableLoad:
             since = {group_of(each) for each in done if each.began_s > began_s}
             return bool(since) and since == groups
 
-        wait_until(answered, f"mutations of {self.table} go on", PROGRESS_TIMEOUT_S)
+        wait_until(answered, f"mutations of {self.table} continue", PROGRESS_TIMEOUT_S)
 
     def stop(self) -> None:
         """End the load, mutate each row a last time, read the table."""
@@ -210,7 +210,7 @@ class TableLoad:
         return [str(SDS_PYTHON), str(SDS_PROGRAMS / f"{program}.py"), json.dumps(whole)]
 
     def _run(self, program: str, **arguments: Any) -> dict[str, Any]:
-        """What a program tells in its only line."""
+        """What a program reports in its only line."""
         server = next(item for item in self.servers if item.process is not None)
         done = subprocess.run(
             self._command(server, program, **arguments),
@@ -221,8 +221,8 @@ class TableLoad:
             timeout=END_TIMEOUT_S,
         )
         assert done.returncode == 0, f"{done.stderr}\nserver:\n{server.stderr()}"
-        told: dict[str, Any] = json.loads(done.stdout)
-        return told
+        reported: dict[str, Any] = json.loads(done.stdout)
+        return reported
 
 
 class Stream:
@@ -249,10 +249,10 @@ class Stream:
             if not fetched:
                 return
             records += fetched
-            for told in (change_of(self.view, record) for record in fetched):
-                key, end = told["key"], (told["sequence"], told["row_deleted"])
+            for reported in (change_of(self.view, record) for record in fetched):
+                key, end = reported["key"], (reported["sequence"], reported["row_deleted"])
                 self._gone[key] = max(self._gone.get(key, end), end)
-                columns = {**told["columns"], **told["image"]}
+                columns = {**reported["columns"], **reported["image"]}
                 if str(columns.get("token", "")).startswith("last-"):
                     self._last.add(key)
 

@@ -1,4 +1,4 @@
-"""The official SDK pushes to an agent, and what it told is in ``__metrics``."""
+"""The official SDK pushes to an agent, and what it pushed is in ``__metrics``."""
 
 from collections.abc import Iterator
 from pathlib import Path

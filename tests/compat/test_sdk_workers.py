@@ -131,21 +131,21 @@ def test_two_workers_share_the_partitions_and_lose_nothing(sdk: Sdk) -> None:
     with ended(one):
         wait_until(lambda: set(one.payloads) >= sent, "the first worker read everything")
         assert group.held_by(one) == list(range(PARTITIONS))
-        two = Worker(sdk, "two", topic=topic, group=group.name)
-        with ended(two):
-            group.wait_until_held(two, PARTITIONS // 2)
+        second = Worker(sdk, "two", topic=topic, group=group.name)
+        with ended(second):
+            group.wait_until_held(second, PARTITIONS // 2)
             group.wait_until_held(one, PARTITIONS // 2)
-            assert sorted(group.held_by(one) + group.held_by(two)) == list(range(PARTITIONS))
-            wait_until(lambda: len(two.taken) == PARTITIONS // 2, "the second worker started")
-            assert set(two.taken.values()) == {200 // PARTITIONS}, "it starts at the checkpoint"
+            assert sorted(group.held_by(one) + group.held_by(second)) == list(range(PARTITIONS))
+            wait_until(lambda: len(second.taken) == PARTITIONS // 2, "the second worker started")
+            assert set(second.taken.values()) == {200 // PARTITIONS}, "it starts at the checkpoint"
             sent |= produce(sdk, topic, 200, 200)
-            wait_until(lambda: set(one.payloads) | set(two.payloads) >= sent, "both read on")
+            wait_until(lambda: set(one.payloads) | set(second.payloads) >= sent, "both read on")
             one.stop()
-            group.wait_until_held(two, PARTITIONS)
+            group.wait_until_held(second, PARTITIONS)
             sent |= produce(sdk, topic, 400, 80)
-            wait_until(lambda: set(one.payloads) | set(two.payloads) >= sent, "one reads all")
-            two.stop()
-    for worker in (one, two):
+            wait_until(lambda: set(one.payloads) | set(second.payloads) >= sent, "one reads all")
+            second.stop()
+    for worker in (one, second):
         for offsets in worker.delivered.values():
             assert offsets == sorted(set(offsets)), "offsets go up"
 
@@ -158,12 +158,14 @@ def test_a_killed_workers_partitions_pass_on_and_checkpoints_hold(sdk: Sdk) -> N
     with ended(one):
         wait_until(lambda: set(one.payloads) >= sent, "the first worker read everything")
         one.kill()
-        two = Worker(sdk, "lives", topic=topic, group=group.name)
-        with ended(two):
-            group.wait_until_held(two, PARTITIONS)
+        second = Worker(sdk, "lives", topic=topic, group=group.name)
+        with ended(second):
+            group.wait_until_held(second, PARTITIONS)
             sent |= produce(sdk, topic, 80, 80)
-            wait_until(lambda: set(one.payloads) | set(two.payloads) >= sent, "the second reads on")
-            two.stop()
+            wait_until(
+                lambda: set(one.payloads) | set(second.payloads) >= sent, "the second reads on"
+            )
+            second.stop()
 
 
 def test_a_worker_survives_the_deletion_of_its_topic(sdk: Sdk) -> None:

@@ -24,7 +24,7 @@ INT64_MAX = 2**63 - 1
 def tour(sds: Sdk) -> dict[str, Any]:
     """What each step of the tour gave."""
     lines = sds.run("table_tour", streams={}, shards=4)
-    return {name: told for line in lines for name, told in line.items()}
+    return {name: answer for line in lines for name, answer in line.items()}
 
 
 @pytest.fixture(scope="module")
@@ -142,10 +142,10 @@ def test_a_wrong_call_gets_its_code(errors: dict[str, Any], name: str) -> None:
 
 @pytest.mark.parametrize("name", STATUSES)
 def test_what_is_no_call_gets_its_status(errors: dict[str, Any], name: str) -> None:
-    kind, status, told = errors[name]
+    kind, status, answer = errors[name]
     wanted, words = STATUSES[name]
     assert (kind, status) == ("status", wanted)
-    assert words in told
+    assert words in answer
 
 
 def test_errors_are_all_judged_and_nothing_was_applied(errors: dict[str, Any]) -> None:
@@ -164,14 +164,14 @@ def test_the_clients_scanner_gets_through_a_table_that_is_over_its_rate(sds: Sdk
 
 def test_a_table_that_is_full_refuses_what_grows(sds: Sdk) -> None:
     said = sds.run("table_full", streams={}, shards=1, quota=1_500)
-    told = {name: item for line in said for name, item in line.items()}
+    answer = {name: item for line in said for name, item in line.items()}
     full, wrong = int(ErrorCode.QUOTA_EXCEED), int(ErrorCode.VALIDATION_FAILED)
-    assert told["none"] == wrong
-    assert told["told"] == 1_500
-    assert told["puts"] == [0, 0, full, full]
-    assert told["batch"] == [0, full, 0]
-    assert told["lower"] == wrong
-    assert told["again"] == 0
+    assert answer["none"] == wrong
+    assert answer["told"] == 1_500
+    assert answer["puts"] == [0, 0, full, full]
+    assert answer["batch"] == [0, full, 0]
+    assert answer["lower"] == wrong
+    assert answer["again"] == 0
 
 
 def test_the_example_of_the_reference_runs(server: ServerProcess, tmp_path: Path) -> None:

@@ -60,12 +60,12 @@ def test_the_golden_bytes_are_what_the_client_writes() -> None:
 @pytest.fixture(scope="module")
 def client(server: ServerProcess) -> Iterator[Client]:
     config = ClientConfig(endpoints=(server.url,), key_id=ROOT_KEY.key_id, secret=ROOT_KEY.secret)
-    with Client(config) as one:
-        yield one
+    with Client(config) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
-def told(sds: Sdk, sdk: Sdk, client: Client) -> dict[StreamView, list[Record]]:
+def delivered(sds: Sdk, sdk: Sdk, client: Client) -> dict[StreamView, list[Record]]:
     """The messages of each view, once the changes of the program are all there."""
     for topic in TOPICS.values():
         sdk.topic(topic, partitions=3)
@@ -95,9 +95,9 @@ def records_of(client: Client, topic: str, count: int) -> list[Record]:
 
 @pytest.mark.parametrize("view", TOPICS)
 def test_the_client_reads_each_change_in_order(
-    sds: Sdk, told: dict[StreamView, list[Record]], view: StreamView
+    sds: Sdk, delivered: dict[StreamView, list[Record]], view: StreamView
 ) -> None:
-    payloads = [(view.name, record.data.hex()) for record in told[view]]
+    payloads = [(view.name, record.data.hex()) for record in delivered[view]]
     read = sds.run("read_changes", payloads=payloads)
     assert all(item["left"] == 0 for item in read)
     if view is LOG_VIEW:
@@ -108,19 +108,19 @@ def test_the_client_reads_each_change_in_order(
     assert times == sorted(set(times))
 
 
-def test_messages_count_the_changes_of_their_row(told: dict[StreamView, list[Record]]) -> None:
+def test_messages_count_the_changes_of_their_row(delivered: dict[StreamView, list[Record]]) -> None:
     numbers = [str(number + 1) for number in range(len(LOG))]
-    for records in told.values():
+    for records in delivered.values():
         assert [record.sequence_number for record in records] == numbers
         assert len({record.partition_key for record in records}) == 1
 
 
-def test_a_checkpoint_says_how_far_a_stream_has_told_everything(
-    server: ServerProcess, told: dict[StreamView, list[Record]]
+def test_a_checkpoint_says_how_far_a_stream_is_complete(
+    server: ServerProcess, delivered: dict[StreamView, list[Record]]
 ) -> None:
     calls = Sds(server.port)
     deadline = time.monotonic() + ARRIVAL_TIMEOUT_S
-    _, change = decode_change(LOG_VIEW, told[LOG_VIEW][-1].data, tuple(KEY))
+    _, change = decode_change(LOG_VIEW, delivered[LOG_VIEW][-1].data, tuple(KEY))
     while True:
         try:
             mark = calls.call("admin", "getLatestStreamCheckpoint", "streamed", LOG_TOPIC)

@@ -86,9 +86,9 @@ def decoded(service: str, rpc: str, reply: Reply, content_type: str = BINARY) ->
 
 @pytest.fixture
 def sds_calls(server: ServerProcess) -> Iterator[Sds]:
-    one = Sds(server.port)
-    yield one
-    one.http.close()
+    opened = Sds(server.port)
+    yield opened
+    opened.http.close()
 
 
 def text(value: str) -> Any:

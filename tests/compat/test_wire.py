@@ -32,9 +32,9 @@ MESSAGE_PATH = "/v1/api/message"
 
 @pytest.fixture
 def client(server: ServerProcess) -> Iterator[RawClient]:
-    one = RawClient(server.port)
-    yield one
-    one.close()
+    raw = RawClient(server.port)
+    yield raw
+    raw.close()
 
 
 @pytest.mark.parametrize("content_type", [COMPACT, BINARY, JSON, JSON_ALIAS])
@@ -128,7 +128,7 @@ def test_an_unknown_rpc_is_a_thrift_exception(client: RawClient) -> None:
     assert caught.value.type == TApplicationException.UNKNOWN_METHOD
 
 
-def test_every_service_tells_its_version(client: RawClient) -> None:
+def test_every_service_reports_its_version(client: RawClient) -> None:
     for service in ("topic", "message", "consumer", "quota", "metric"):
         version = client.call(service, "getServiceVersion", None)
         assert version.major is not None

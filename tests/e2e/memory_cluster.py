@@ -147,7 +147,7 @@ async def settled(servers: list[MemoryServer], topic_uuid: str, partitions: int)
                      for s in servers]  # fmt: skip
             known = {server.address: number for number, server in enumerate(servers)}
             same = all(view == views[0] for view in views) and set(views[0]) <= set(known)
-            # A topic's partitions may by chance all lie elsewhere, so the ring tells who is in.
+            # A topic's partitions may by chance all lie elsewhere, so the ring shows who is in.
             joined = all(
                 set(server.ring()) == {server.name for server in servers} for server in servers
             )

@@ -233,7 +233,7 @@ def test_a_cluster_s_backup_names_the_tools_to_use(tmp_path: Path) -> None:
     assert "HDFS snapshots" in done.stderr
 
 
-def test_no_checkpoint_lies_behind_the_end_of_its_copied_log(
+def test_no_checkpoint_is_beyond_the_end_of_its_copied_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Segments roll and the group commits before each database is copied."""
@@ -322,7 +322,7 @@ def test_a_file_that_stays_away_is_named(stopped: Config, tmp_path: Path) -> Non
     assert not (tmp_path / "copy").exists()
 
 
-def test_what_lies_behind_a_fence_is_not_copied(stopped: Config, tmp_path: Path) -> None:
+def test_data_after_a_fence_is_not_copied(stopped: Config, tmp_path: Path) -> None:
     segment, _ = first_log_file(Path(stopped.server.data))
     length = segment.stat().st_size
     segment.with_name(segment.name + FENCE_SUFFIX).write_bytes(encode_fence(length))

@@ -98,11 +98,11 @@ async def test_the_first_server_alone_makes_the_administrator(
     async with bed.server("s1") as first, bed.server("s2") as second:
         assert stat.S_IMODE((bed.folder / "s1" / "root.key").stat().st_mode) == 0o600
         assert not (bed.folder / "s2" / "root.key").exists()
-        told = json.loads((bed.folder / "s2" / "server.json").read_text())
-        assert told["server"] == "s2"
-        assert told["advertise"] == second.place.advertise
+        document = json.loads((bed.folder / "s2" / "server.json").read_text())
+        assert document["server"] == "s2"
+        assert document["advertise"] == second.place.advertise
         assert second.member is not None
-        assert told["cluster"]["id"] == second.member.cluster
+        assert document["cluster"]["id"] == second.member.cluster
         client = root_client(bed, first)
         topic = await asyncio.to_thread(RawTopic.create, client, "t", partitions=4)
         other = RawTopic(root_client(bed, second), "t", topic.resource)

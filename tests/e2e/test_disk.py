@@ -17,7 +17,7 @@ DISK_BYTES = 96 << 20
 RESERVE_BYTES = 24 << 20
 EXCESSIVE_PENDING = 27  # not done, may be sent again: what a producer should do here
 RETURN_TIMEOUT_S = 15.0
-PUT_PAUSE_S = 0.05  # the free space is looked at once a second
+PUT_PAUSE_S = 0.05  # the free space is checked once a second
 
 
 @contextlib.contextmanager
@@ -94,7 +94,7 @@ def put_when_possible(topic: RawTopic, payload: bytes) -> None:
             return
 
 
-def test_a_nearly_full_disk_refuses_puts_and_goes_on_reading(small_disk: Path) -> None:
+def test_a_nearly_full_disk_refuses_puts_and_serves_reads(small_disk: Path) -> None:
     config = f"[log]\nspace_reserve_bytes = {RESERVE_BYTES}\n"
     with running(small_disk, config) as (_, client):
         topic = RawTopic.create(client, "fills-up")

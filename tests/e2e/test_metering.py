@@ -1,4 +1,4 @@
-"""A server killed with SIGKILL under load: what __usage tells is what the log holds."""
+"""A server killed with SIGKILL under load: what __usage has is what the log holds."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ Row = tuple[int, int, int, int, int]  # partition, minute, first and next offset
 
 
 class Writers:
-    """Threads that put over REST, whatever the answer, until they are told to end."""
+    """Threads that put over REST, whatever the answer, until they are stopped."""
 
     def __init__(self, server: ServerProcess) -> None:
         self._server, self._over = server, threading.Event()
@@ -125,4 +125,4 @@ def test_after_kills_under_load_usage_equals_the_log(tmp_path: Path) -> None:
     assert bill_rows(events) == log
     assert sum(row[3] - row[2] for row in log) > 50, "hardly any load"
     assert {event.tenant for event in events} == {"root"}
-    assert len(events) > len(log), "no minute was told twice"
+    assert len(events) > len(log), "no minute was published twice"

@@ -147,7 +147,7 @@ def test_topics_beyond_the_bound_share_one_series(busy: ServerProcess) -> None:
     assert stored == 30
 
 
-def test_only_administrators_read_metrics_unless_told_otherwise(
+def test_only_administrators_read_metrics_unless_access_is_open(
     busy: ServerProcess, tmp_path: Path
 ) -> None:
     assert get(busy, "/metrics", None)[0] == 401

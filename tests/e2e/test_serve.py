@@ -63,7 +63,7 @@ def rest(
     return status, json.loads(text) if text else None
 
 
-def test_ready_tells_the_address_and_server_json_the_ports(server: ServerProcess) -> None:
+def test_ready_has_the_address_and_server_json_the_ports(server: ServerProcess) -> None:
     started = time.monotonic()
     server.start()
     assert time.monotonic() - started < READY_S
@@ -81,7 +81,7 @@ def test_a_signal_ends_the_server_cleanly_and_in_time(
     server.start()
     assert server.process is not None
     with socket.create_connection(("127.0.0.1", server.port)) as idle:
-        idle.sendall(b"POST /v1/api/message HTTP/1.1\r\n")  # a sender that never goes on
+        idle.sendall(b"POST /v1/api/message HTTP/1.1\r\n")  # a sender that never continues
         started = time.monotonic()
         server.process.send_signal(number)
         assert server.process.wait(STOP_S) == 0
@@ -236,7 +236,7 @@ def test_a_signal_ends_the_server_in_time_although_storage_hangs(tmp_path: Path)
         hang_file.write_text(topic.resource.topicTalosResourceName.rsplit("#", 1)[1])
         with pytest.raises(TalosError) as caught:
             put_often(topic)
-        assert caught.value.code == UNEXPECTED_ERROR  # unknown, told before the client gives up
+        assert caught.value.code == UNEXPECTED_ERROR  # unknown, reported before the client gives up
         client.close()
         assert server.process is not None
         started = time.monotonic()

@@ -82,7 +82,7 @@ class TwoOwners(TableLoad):
         return reply.document
 
     def stream(self, topic: str) -> Any:
-        """What REST tells of a stream."""
+        """What REST reports of a stream."""
         return self.rest("GET", self.stream_path(topic).removeprefix("/rest/v1/"))
 
     def rows(self) -> int:
@@ -90,7 +90,7 @@ class TwoOwners(TableLoad):
         with Client(self.config()) as client, TalosTable(client, self.table) as table:
             return len(list(table.scan()))
 
-    def told_before(self, topic: str, end_ms: int) -> set[tuple[str, int]]:
+    def published_before(self, topic: str, end_ms: int) -> set[tuple[str, int]]:
         """Rows and sequences of changes before this time that a stream has."""
         (view,) = table_views(self.history())
         return {
@@ -136,13 +136,13 @@ def load(server: ServerProcess, tmp_path: Path) -> TwoOwners:
 def wait_metric(server: ServerProcess, name: str, wanted: Callable[[float], bool]) -> None:
     """A page of metrics may be a second old."""
 
-    def told() -> bool:
+    def reported() -> bool:
         return wanted(samples(get(server, "/metrics")[2])[f"opentalos_{name}", ()])
 
-    wait_until(told, name, WAIT_S)
+    wait_until(reported, name, WAIT_S)
 
 
-def test_a_table_that_refuses_loses_nothing_and_goes_on(
+def test_a_table_that_refuses_loses_nothing_and_recovers(
     server: ServerProcess, load: TwoOwners
 ) -> None:
     with judged(load, "a topic that took nothing, and writes were refused"):
@@ -199,7 +199,7 @@ CAUSES = {
 
 
 @pytest.mark.parametrize("cause", CAUSES.values(), ids=CAUSES)
-def test_a_stream_that_stops_says_since_when_and_begins_anew(
+def test_a_stream_that_stops_says_since_when_and_can_be_enabled_again(
     server: ServerProcess, load: TwoOwners, cause: Cause
 ) -> None:
     with judged(load, f"a stream that stopped: {cause.error}"):
@@ -210,9 +210,9 @@ def test_a_stream_that_stops_says_since_when_and_begins_anew(
         wait_until(lambda: load.stream(load.log)["state"] == "gap", "the stream stops", WAIT_S)
         load.recorder.ok(stopped)
         load.wait_progress()
-        told = load.stream(load.log)
-        assert cause.error in told["error"]
-        assert told["no_mark"] == "the stream stopped; changes are missing"
+        reported = load.stream(load.log)
+        assert cause.error in reported["error"]
+        assert reported["no_mark"] == "the stream stopped; changes are missing"
         assert load.stream(load.image)["state"] == "running"
         wait_metric(server, "streams_stopped", lambda count: count == 1)
         said = (server.folder / "server.stderr").read_text()
@@ -226,5 +226,5 @@ def test_a_stream_that_stops_says_since_when_and_begins_anew(
         assert load.stream(load.log)["state"] == "running"
         wait_metric(server, "streams_stopped", lambda count: count == 0)
     if cause.when_full == "gap":
-        since = told["gap_ms"]
-        assert load.told_before(load.image, since) <= load.told_before(load.log, since)
+        since = reported["gap_ms"]
+        assert load.published_before(load.image, since) <= load.published_before(load.log, since)

@@ -81,7 +81,9 @@ def test_the_ready_line_and_server_json_have_the_https_url(server: ServerProcess
     assert record["url"] == f"https://127.0.0.1:{server.port}"
 
 
-def test_signed_calls_work_and_no_address_is_told(server: ServerProcess, folder: TlsFolder) -> None:
+def test_signed_calls_work_and_no_address_is_published(
+    server: ServerProcess, folder: TlsFolder
+) -> None:
     client = RawClient(server.port, tls=folder.trust())
     topic = RawTopic.create(client, "raw", partitions=3)
     topic.put(b"hello")
@@ -111,19 +113,19 @@ def test_plain_http_is_cut_while_others_are_served(
     client.close()
 
 
-@pytest.mark.parametrize("told", [False, True], ids=["seen", "told by SIGHUP"])
+@pytest.mark.parametrize("signalled", [False, True], ids=["seen", "by SIGHUP"])
 def test_a_new_certificate_is_taken_without_a_restart(
-    tmp_path: Path, folder: TlsFolder, told: bool
+    tmp_path: Path, folder: TlsFolder, signalled: bool
 ) -> None:
     mine = TlsFolder(tmp_path, folder.authority)
-    interval_s = 3600.0 if told else LOOK_S
+    interval_s = 3600.0 if signalled else LOOK_S
     server = ServerProcess(tmp_path / "server", mine.section(reload_interval_s=interval_s)).start()
     try:
         client = RawClient(server.port, tls=mine.trust())
         topic = RawTopic.create(client, "kept")
         before = shown(server.port, mine.trust())
         mine.renew()
-        if told:
+        if signalled:
             os.kill(server.pid, signal.SIGHUP)
         deadline = time.monotonic() + PATIENCE_S
         while shown(server.port, mine.trust()) == before:
@@ -263,7 +265,7 @@ async def test_a_server_that_others_do_not_trust_is_not_spoken_to(
     )
     async with memory_cluster(2, tls=settings, trust=folder.trust()) as servers:
         peers, other = servers[0].member.peers, servers[1]
-        # The look at the port needs no TLS.
+        # The check of the port needs no TLS.
         assert not await peers.refuses(other.address)
         with socket.create_server(("127.0.0.1", 0)) as free:
             nobody = f"https://127.0.0.1:{free.getsockname()[1]}"

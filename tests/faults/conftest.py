@@ -20,7 +20,7 @@ def full() -> bool:
 
 @dataclass
 class Shared:
-    """The cluster, made anew after a test could not leave it whole."""
+    """The cluster, started again after a test could not leave it whole."""
 
     backends: RunningBackends
     folder: Path

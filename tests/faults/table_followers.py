@@ -11,7 +11,7 @@ from opentalos.sdk.stream import TableFollower
 from opentalos.sdk.sync.client import Client
 from opentalos.sdk.tables import TalosTable
 
-# A shard that moved gives no mark for 30 s, and each further move begins them anew.
+# A shard that moved gives no mark for 30 s, and each further move begins them again.
 MARK_TIMEOUT_S = 180.0
 END_TIMEOUT_S = MARK_TIMEOUT_S + 60.0
 
@@ -38,7 +38,7 @@ class Follower(threading.Thread):
                 follower.catch_up()
                 self.rows = in_order(follower.replica.rows())
                 self.late = follower.replica.counters.late
-        except BaseException as error:  # told by ``end``
+        except BaseException as error:  # raised by ``end``
             self._problem = error
             self.began.set()
 
@@ -71,7 +71,7 @@ class Followers:
             assert item.began.wait(MARK_TIMEOUT_S), item.name
 
     def check(self) -> None:
-        """Nobody mutates the table any more: each has it."""
+        """The table is no longer mutated: each has it."""
         with Client(self._load.config()) as client, TalosTable(client, self._load.table) as table:
             rows = in_order(table.scan())
         assert rows

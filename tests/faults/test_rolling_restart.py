@@ -43,10 +43,10 @@ def leases(load: Traffic, server: str) -> dict[str, list[int]]:
         topicTalosResourceName=idl("topic").TopicTalosResourceName(load.resource),
     )
     try:
-        told = client.call("consumer", "queryWorker", request).workerMap
+        assigned = client.call("consumer", "queryWorker", request).workerMap
     finally:
         client.close()
-    return {worker: sorted(partitions) for worker, partitions in told.items()}
+    return {worker: sorted(partitions) for worker, partitions in assigned.items()}
 
 
 def openings_of_others(cluster: ClusterProcesses, resource: str, but: str) -> dict[str, int]:

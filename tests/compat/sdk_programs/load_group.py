@@ -80,7 +80,7 @@ class Worker:
         args = {"partitions": [partition], "worker": self.name}
         number, answer = self.call("renew", lambda: self.client.renew(request), **args)
         if answer is None:
-            return True  # not known; the lease goes on until its time is over
+            return True  # not known; the lease continues until its time is over
         failed = list(answer.failedPartitionList or [])
         self.history.ok(number, failed=failed)
         return partition not in failed and bool(answer.heartbeatSuccess)

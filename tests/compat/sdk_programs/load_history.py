@@ -8,7 +8,7 @@ from typing import Any
 
 
 class History:
-    """Writes operations of one process; every line is flushed, so a killed process told all."""
+    """Writes operations of one process; every line is flushed, so a killed process recorded all."""
 
     def __init__(self, path: str, process: str) -> None:
         self.file = open(path, "w", buffering=1)  # as long as the process lives

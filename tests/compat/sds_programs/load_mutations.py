@@ -76,7 +76,7 @@ class Writer(threading.Thread):
             while not self.stop.is_set():
                 done = self.step()
                 time.sleep(self.pause_s if done else PAUSE_AFTER_FAILURE_S)
-        except BaseException as error:  # told by the main thread
+        except BaseException as error:  # reported by the main thread
             self.problem = error
 
     def step(self) -> bool:

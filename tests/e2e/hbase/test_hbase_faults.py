@@ -143,7 +143,7 @@ async def test_what_was_acknowledged_is_there_after_kill_9(
     assert len(set(load.counted)) == len(load.counted)
     assert len(load.counted) <= int(shared.cells[b"n"]) <= len(load.counted) + load.unknown
     assert load.longest_s < CALL_S + 3
-    assert "\tat org.apache" not in capfd.readouterr().err  # errors are told once, by us
+    assert "\tat org.apache" not in capfd.readouterr().err  # errors are reported once, by us
 
 
 async def test_a_paused_hbase_leaves_writes_unknown_and_a_repeat_resolves_them(
@@ -256,7 +256,7 @@ async def test_splits_are_regions(opened: Opener, table: str) -> None:
     await store.drop_table(table)
 
 
-async def test_an_unreachable_hbase_is_told_in_time(jvm: JvmLimits) -> None:
+async def test_an_unreachable_hbase_is_reported_in_time(jvm: JvmLimits) -> None:
     limits = HbaseLimits(connect_timeout_s=2)
     began_s = time.monotonic()
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1"):

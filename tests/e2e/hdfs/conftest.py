@@ -98,7 +98,7 @@ class Place:
     async def writer(self, store: HdfsFileStore, path: str) -> "BusyWriter":
         """A writer with 20 records on all DataNodes; one that was silent is left out at first.
 
-        A file that got fewer is deleted and made anew.
+        A file that got fewer is deleted and created again.
         """
         async with asyncio.timeout(WHOLE_S):
             while True:
@@ -112,11 +112,11 @@ class Place:
                 await asyncio.sleep(0.2)
 
     async def recovered(self, store: HdfsFileStore, path: str) -> int:
-        """The length of a file that is taken from a writer which goes on.
+        """The length of a file that is taken from a writer that continues.
 
         Several replicas, each caught in the middle of a write, may all refuse to be recovered
-        ("Block length mismatch"), and refuse for good. Then it goes on as an operator would: the
-        DataNodes are started anew.
+        ("Block length mismatch"), and refuse for good. Then it continues as an operator would: the
+        DataNodes are started again.
         """
         with contextlib.suppress(RecoveryStuck):
             return await store.recover(path, deadline_s=RECOVER_S)
@@ -147,7 +147,7 @@ class Place:
 
 
 class WriterProcess:
-    """A writer outside; it tells every record before and after its commit."""
+    """A writer outside; it reports every record before and after its commit."""
 
     def __init__(self, child: asyncio.subprocess.Process) -> None:
         self.child = child

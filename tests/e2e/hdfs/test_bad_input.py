@@ -1,4 +1,4 @@
-"""What a server is told when HDFS, the JVM or its jars are not as configured."""
+"""What a server reports when HDFS, the JVM or its jars are not as configured."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_a_user_without_permission_is_told_where_and_who(backends: RunningBackends) -> None:
+def test_a_refused_user_learns_the_path_and_the_user(backends: RunningBackends) -> None:
     settings = json.dumps({"conf_dir": str(backends.hdfs_conf_dir)})
     url = f"{backends.hdfs_url}/not-yours/talos"
     done = run(str(WRITER), url, "p", str(backends.jars), settings, HADOOP_USER_NAME="guest")
@@ -67,7 +67,7 @@ def test_a_user_without_permission_is_told_where_and_who(backends: RunningBacken
     assert done.stdout.count("\n") == 1
 
 
-def test_missing_jars_are_told_with_the_command_that_gets_them(
+def test_missing_jars_are_reported_with_the_command_that_fetches_them(
     backends: RunningBackends, tmp_path: Path
 ) -> None:
     done = run(str(WRITER), backends.hdfs_url, "p", str(tmp_path), "{}")
@@ -89,7 +89,7 @@ def test_signals_stay_with_python(backends: RunningBackends) -> None:
 @pytest.mark.parametrize(
     "address", ["127.0.0.1:1", "no-such-host.invalid:9820", "no-such-nameservice"]
 )
-async def test_an_unreachable_namenode_is_told_soon(
+async def test_an_unreachable_namenode_is_reported_soon(
     backends: RunningBackends, address: str
 ) -> None:
     began_s = time.monotonic()
@@ -102,7 +102,7 @@ async def test_an_unreachable_namenode_is_told_soon(
     assert time.monotonic() - began_s < OPEN_S
 
 
-async def test_a_port_that_is_no_namenode_is_told_soon(place: Place) -> None:
+async def test_a_port_that_is_no_namenode_is_reported_soon(place: Place) -> None:
     port = place.hdfs.ports["nn-http"]
     with pytest.raises(StoreUnavailable, match=str(port)):
         await open_hdfs_file_store(
@@ -112,7 +112,7 @@ async def test_a_port_that_is_no_namenode_is_told_soon(place: Place) -> None:
         )
 
 
-async def test_a_file_where_the_folder_should_be_is_told(place: Place) -> None:
+async def test_a_file_in_place_of_the_folder_is_reported(place: Place) -> None:
     store = await place.store()
     await (await store.create("taken", durability=Durability.SYNCED)).close()
     with pytest.raises(ConfigError, match="taken"):

@@ -87,7 +87,7 @@ async def write_somewhere(store: HdfsFileStore, name: str, *, until_s: float) ->
             return
 
 
-async def test_commits_go_on_while_the_namenode_restarts(place: Place) -> None:
+async def test_commits_continue_while_the_namenode_restarts(place: Place) -> None:
     store = await place.store()
     writer = BusyWriter(await store.create("open", durability=SYNCED))
     await writer.reach(20)

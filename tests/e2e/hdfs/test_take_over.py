@@ -29,7 +29,7 @@ async def test_taking_over_a_busy_writer_loses_nothing(
 ) -> None:
     """With one replica it never hangs: with plain hsync three files of four stayed open for good.
 
-    With three, HDFS itself may refuse for good; then the DataNodes have to start anew.
+    With three, HDFS itself may refuse for good; then the DataNodes have to start again.
     """
     store, other = await place.store(replication=replication), await place.store()
     for turn in range(TURNS):
@@ -71,7 +71,7 @@ async def test_a_zombie_process_acknowledges_nothing_that_the_new_owner_lacks(
         length = await other.recover(path, deadline_s=RECOVER_S)
         zombie.child.send_signal(signal.SIGCONT)
         await zombie.read(lambda seen: bool(seen.end))
-        # A commit that all DataNodes had before may be told late; no later one succeeds.
+        # A commit that all DataNodes had before may be reported late; no later one succeeds.
         assert zombie.acked * RECORD_BYTES <= length
         assert zombie.end.startswith(("Fenced", "WriterDead"))
         content = await other.read(path, position=0, bytes_max=length + 1)

@@ -97,7 +97,7 @@ def test_counters_are_sums_and_gauges_are_gauges(
     assert jobs(rows) == 7
 
 
-def test_what_is_no_push_is_refused_and_the_agent_goes_on(
+def test_an_invalid_push_is_refused_and_the_agent_continues(
     server: ServerProcess, agent: AgentProcess
 ) -> None:
     def refused(body: bytes, words: str, status: int = 400) -> None:
@@ -184,7 +184,7 @@ def test_it_stops_and_kills_lose_no_more_than_a_step(
     assert_each_key_once(rows)
 
 
-def test_a_second_agent_and_a_taken_port_are_told(
+def test_a_second_agent_and_a_port_in_use_are_reported(
     server: ServerProcess, agent: AgentProcess, tmp_path: Path
 ) -> None:
     second = AgentProcess(agent.folder, server.url)

@@ -43,7 +43,7 @@ async def test_puts_of_all_servers_arrive_once() -> None:
     assert len(found) == 36
 
 
-async def test_every_server_measures_and_goes_on_without_another(tmp_path: Path) -> None:
+async def test_every_server_measures_and_continues_without_another(tmp_path: Path) -> None:
     async with memory_cluster() as servers, AsyncExitStack() as undo:
         for server in servers:
             (tmp_path / server.name).mkdir()

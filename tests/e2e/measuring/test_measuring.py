@@ -102,7 +102,7 @@ def test_a_servers_row_has_every_documented_measure(server: ServerProcess) -> No
     assert row.sums["cpu_ms"] > 0
 
 
-def test_a_kill_costs_a_step_at_most_and_later_steps_go_on(server: ServerProcess) -> None:
+def test_a_kill_costs_one_interval_at_most_and_measuring_continues(server: ServerProcess) -> None:
     config = administrator(server.url)
     create(config, "orders", 1)
     send(config, "orders", 0)

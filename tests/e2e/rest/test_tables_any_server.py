@@ -8,7 +8,7 @@ from tests.e2e.memory_cluster import MemoryServer, memory_cluster, settled
 from tests.e2e.rest.client import Replied, rest
 
 ROWS = 24  # so many that every server has some
-READY_S = 40.0  # until a stream has told everything
+READY_S = 40.0  # until a stream has published everything
 LOOK_S = 0.1
 
 TABLE = {
@@ -45,11 +45,11 @@ async def test_any_server_writes_reads_and_streams_any_row() -> None:
         for server in servers:
             page = (await call(server, "POST", "tables/t/rows/scan", {})).document
             assert sorted(item["n"] for item in page["rows"]) == list(range(ROWS))
-            await told(server)
+            await published(server)
         await added_everywhere(servers[0], servers)
 
 
-async def told(server: MemoryServer) -> None:
+async def published(server: MemoryServer) -> None:
     """The stream's mark, at this server, covers every row."""
     async with asyncio.timeout(READY_S):
         while True:

@@ -141,7 +141,7 @@ async def test_a_block_beyond_every_bound_is_not_done(sdk_config: ClientConfig) 
         assert (await client.offsets(ref, [0]))[0].next == 1
 
 
-async def test_a_topic_that_is_made_anew_is_found_again(sdk_config: ClientConfig) -> None:
+async def test_a_recreated_topic_is_found_again(sdk_config: ClientConfig) -> None:
     async with aio.Client(sdk_config) as client:
         admin = aio.TalosAdmin(client)
         first = await admin.topics.create("again", partitions=1)

@@ -13,7 +13,7 @@ from opentalos.sdk import ClientConfig, TlsSettings, aio
 from opentalos.sdk.core.values import TopicRef
 
 PARTITIONS = 12
-REFRESH_S = 1.1  # a little more than maps are looked at
+REFRESH_S = 1.1  # a little more than the interval of map refreshes
 
 
 async def topic_of(client: aio.Client, servers: list[MemoryServer]) -> TopicRef:

@@ -247,7 +247,7 @@ async def test_a_certificate_of_a_stranger_is_refused_at_once(folder: TlsFolder)
     assert server.requests == []
 
 
-async def test_the_name_in_the_certificate_counts_unless_told_otherwise(tmp_path: Path) -> None:
+async def test_the_name_in_the_certificate_is_checked_unless_disabled(tmp_path: Path) -> None:
     folder = TlsFolder(tmp_path)
     made = folder.authority.issue_cert("elsewhere.example")
     made.private_key_and_cert_chain_pem.write_to_path(str(folder.cert))

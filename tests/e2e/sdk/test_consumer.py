@@ -83,7 +83,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 # --- synchronous -------------------------------------------------------------------------------
 
 
-def test_a_group_goes_on_where_it_left(config: ClientConfig) -> None:
+def test_a_group_resumes_where_it_left(config: ClientConfig) -> None:
     filled(config, "goes-on", 2, 5)
     with quick(config, "goes-on") as first:
         records = list(islice(first, 6))
@@ -147,14 +147,14 @@ def test_a_callback_that_throws_comes_out_and_its_batch_comes_again(config: Clie
 
 def test_callbacks_run_in_the_thread_that_iterates_and_may_commit(config: ClientConfig) -> None:
     filled(config, "callbacks", 2, 3)
-    told: list[tuple[str, list[int], threading.Thread]] = []
+    calls: list[tuple[str, list[int], threading.Thread]] = []
 
     def assigned(partitions: Sequence[int]) -> None:
-        told.append(("assigned", list(partitions), threading.current_thread()))
+        calls.append(("assigned", list(partitions), threading.current_thread()))
 
     def revoked(partitions: Sequence[int]) -> None:
         first.commit()
-        told.append(("revoked", list(partitions), threading.current_thread()))
+        calls.append(("revoked", list(partitions), threading.current_thread()))
 
     settings = ConsumerSettings(**QUICK, auto_commit=False)
     callbacks = Callbacks(on_assigned=assigned, on_revoked=revoked)
@@ -165,13 +165,13 @@ def test_callbacks_run_in_the_thread_that_iterates_and_may_commit(config: Client
         with quick(config, "callbacks") as second:
             second.start()
             until_s = time.monotonic() + PATIENCE_S
-            while len(told) < 2 or len(second.assignment) < 1:
+            while len(calls) < 2 or len(second.assignment) < 1:
                 assert time.monotonic() < until_s
                 assert first.poll(0.1) == []
             assert first.assignment == (0,)
             assert second.assignment == (1,)
     here = threading.current_thread()
-    assert told == [
+    assert calls == [
         ("assigned", [0, 1], here), ("revoked", [1], here), ("revoked", [0], here)
     ]  # fmt: skip
     assert checkpoints(config, "callbacks") == {0: 2, 1: 2}
@@ -183,14 +183,14 @@ def test_a_callback_that_throws_comes_out_where_the_application_waits(
     filled(config, "throwing-callbacks", 1, 3)
 
     def throw(partitions: Sequence[int]) -> None:
-        raise ValueError(f"told of {partitions}")
+        raise ValueError(f"partitions {partitions}")
 
-    with pytest.raises(ValueError, match=r"told of \[0\]"):
+    with pytest.raises(ValueError, match=r"partitions \[0\]"):
         quick(config, "throwing-callbacks", Callbacks(on_assigned=throw)).start()
     consumer = quick(config, "throwing-callbacks", Callbacks(on_revoked=throw))
     assert len(consumer.poll(PATIENCE_S)) == 3
     assert consumer.poll(0.1) == []
-    with pytest.raises(ValueError, match=r"told of \[0\]"):
+    with pytest.raises(ValueError, match=r"partitions \[0\]"):
         consumer.close()
     assert checkpoints(config, "throwing-callbacks") == {0: 2}, "it closed all the same"
 
@@ -209,7 +209,7 @@ def test_close_in_another_thread_ends_the_loop(config: ClientConfig) -> None:
     assert checkpoints(config, "closed-elsewhere") == {0: 2}
 
 
-def test_a_forked_child_is_refused_and_the_parent_goes_on(config: ClientConfig) -> None:
+def test_a_forked_child_is_refused_and_the_parent_continues(config: ClientConfig) -> None:
     filled(config, "forked-consumer", 1, 10)
     said = run("forking_consumer", config.endpoints[0], KEY)
     assert said == f"seen {list(range(10))}, refusals in the child 3\n"
@@ -247,7 +247,7 @@ async def test_all_compressions_in_one_partition(config: ClientConfig) -> None:
     ]
 
 
-async def test_a_first_launch_starts_where_it_is_told(config: ClientConfig) -> None:
+async def test_a_first_launch_starts_at_the_given_position(config: ClientConfig) -> None:
     async with aio.Client(config) as client:
         await aio.TalosAdmin(client).topics.create("started", partitions=1)
         producer = aio.SimpleProducer(client, "started")
@@ -292,14 +292,14 @@ async def test_a_killed_server_is_waited_for(tmp_path_factory: pytest.TempPathFa
         server.kill()
 
 
-async def test_a_topic_that_is_deleted_and_made_anew_ends_it(config: ClientConfig) -> None:
+async def test_a_topic_that_is_deleted_and_recreated_ends_it(config: ClientConfig) -> None:
     async with aio.Client(config) as client:
         topics = aio.TalosAdmin(client).topics
-        await topics.create("anew", partitions=1)
-        async with aio.TalosConsumer(client, "anew", "g", ConsumerSettings(**QUICK)) as consumer:
-            await topics.delete("anew")
-            await topics.create("anew", partitions=1)
-            await aio.SimpleProducer(client, "anew").put([b"of the new one"])
+        await topics.create("again", partitions=1)
+        async with aio.TalosConsumer(client, "again", "g", ConsumerSettings(**QUICK)) as consumer:
+            await topics.delete("again")
+            await topics.create("again", partitions=1)
+            await aio.SimpleProducer(client, "again").put([b"of the new one"])
             with pytest.raises(TopicNotExist):
                 await anext(consumer)
 

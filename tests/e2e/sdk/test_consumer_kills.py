@@ -62,7 +62,7 @@ class Worker:
 
 
 async def write(client: aio.Client, recorder: Recorder, partition: int, stop: asyncio.Event) -> int:
-    """Put until told to stop; how many messages there may be."""
+    """Put until stopped; how many messages there may be."""
     producer, count = aio.SimpleProducer(client, TOPIC, partition), 0
     while not stop.is_set():
         ids = [f"{partition}-{count + number}" for number in range(3)]

@@ -29,7 +29,7 @@ from opentalos.sdk.errors import ClientClosed, TalosError, TopicNotExist
 pytestmark = pytest.mark.timeout(40)
 
 
-class Told:
+class Callbacks:
     """What callbacks said."""
 
     def __init__(self) -> None:
@@ -50,26 +50,30 @@ class Told:
 async def test_every_message_is_stored_in_order_where_its_callback_says(
     sdk_config: ClientConfig,
 ) -> None:
-    told = Told()
+    callbacks = Callbacks()
     settings = ProducerSettings(batch_messages_max=7, linger_s=0.01)
     async with aio.Client(sdk_config) as client:
         await aio.TalosAdmin(client).topics.create("produced", partitions=3)
         async with aio.TalosProducer(client, "produced", settings) as producer:
             for number in range(50):
                 key = f"user-{number % 5}"
-                await producer.put(Message(b"%d" % number, key), **told.both)
-            await producer.put_many([b"many %d" % number for number in range(50)], **told.both)
+                await producer.put(Message(b"%d" % number, key), **callbacks.both)
+            await producer.put_many([b"many %d" % number for number in range(50)], **callbacks.both)
             await producer.flush()
-            assert (len(told.stored), told.failed, producer.buffered_bytes) == (100, [], 0)
+            assert (len(callbacks.stored), callbacks.failed, producer.buffered_bytes) == (
+                100,
+                [],
+                0,
+            )
         with pytest.raises(ClientClosed):
             await producer.put(b"late")
         held = {partition: await read_all(client, "produced", partition) for partition in range(3)}
-    for sent, partition, offset in told.stored:
+    for sent, partition, offset in callbacks.stored:
         assert offset is not None
         assert held[partition][offset] == sent.data
         if sent.partition_key is not None:
             assert partition == partition_of(sent.partition_key, 3)
-    keyed = [sent for sent, _, _ in told.stored if sent.partition_key == "user-4"]
+    keyed = [sent for sent, _, _ in callbacks.stored if sent.partition_key == "user-4"]
     assert [item.data for item in keyed] == [b"%d" % number for number in range(4, 50, 5)]
     assert sum(map(len, held.values())) == 100
     assert all(held.values()), "messages without a key go round"
@@ -79,16 +83,16 @@ async def test_every_message_is_stored_in_order_where_its_callback_says(
 def test_rows_of_a_table_are_stored_with_their_keys(
     sdk_config: ClientConfig, compression: Compression
 ) -> None:
-    name, told = f"rows-{compression.name}", Told()
+    name, callbacks = f"rows-{compression.name}", Callbacks()
     keys = [None if number % 10 == 0 else f"user-{number % 40}" for number in range(1_000)]
     data = [b"%d" % number for number in range(1_000)]
     settings = ProducerSettings(compression=compression, batch_messages_max=100)
     with TalosAdmin(sdk_config) as admin:
         admin.topics.create(name, partitions=4)
     with TalosProducer(sdk_config, name, settings) as producer:
-        producer.put_arrow(pa.table({"data": data, "partition_key": keys}), **told.both)
+        producer.put_arrow(pa.table({"data": data, "partition_key": keys}), **callbacks.both)
         producer.put_arrow(pa.record_batch({"data": [b"alone"]}))
-    assert told.failed == []
+    assert callbacks.failed == []
     found: dict[int, dict[int, bytes]] = defaultdict(dict)
     with SimpleConsumer(sdk_config, name) as consumer:
         for partition, held in consumer.offsets().items():
@@ -96,7 +100,7 @@ def test_rows_of_a_table_are_stored_with_their_keys(
                 for record in consumer.fetch(partition, len(found[partition])):
                     found[partition][record.offset] = record.data
     rows: list[int] = []
-    for numbers, partition, offset in told.stored:
+    for numbers, partition, offset in callbacks.stored:
         assert offset is not None
         rows += numbers
         for index, row in enumerate(numbers):
@@ -107,11 +111,11 @@ def test_rows_of_a_table_are_stored_with_their_keys(
     assert sum(map(len, found.values())) == 1_001
 
 
-def put_until_full(producer: TalosProducer, told: Told) -> int:
+def put_until_full(producer: TalosProducer, callbacks: Callbacks) -> int:
     """How many messages were taken."""
     for taken in range(1_000):
         try:
-            producer.put(b"x" * 1_000, **told.both)
+            producer.put(b"x" * 1_000, **callbacks.both)
         except BufferFull:
             return taken
     raise AssertionError("the buffer has no bound")
@@ -121,7 +125,7 @@ def put_until_full(producer: TalosProducer, told: Told) -> int:
 def test_memory_stays_within_its_bound_while_the_server_is_dead(
     tmp_path: Path, when_full: Any
 ) -> None:
-    server, told = ServerProcess(tmp_path).start(), Told()
+    server, callbacks = ServerProcess(tmp_path).start(), Callbacks()
     config = config_of(server.url, backoff_s=0.01, backoff_s_max=0.05)
     settings = ProducerSettings(
         buffer_bytes_max=300_000, when_full=when_full, block_s_max=0.3, linger_s=0.0
@@ -129,10 +133,10 @@ def test_memory_stays_within_its_bound_while_the_server_is_dead(
     with TalosAdmin(config) as admin:
         admin.topics.create("dead", partitions=2)
     producer = TalosProducer(config, "dead", settings)
-    producer.put(b"before", **told.both)
+    producer.put(b"before", **callbacks.both)
     producer.flush()
     server.kill()
-    taken = put_until_full(producer, told)
+    taken = put_until_full(producer, callbacks)
     assert 60 < taken < 80
     assert 98_000 < producer.buffered_bytes <= 100_000
     with pytest.raises(BufferFull):
@@ -140,37 +144,37 @@ def test_memory_stays_within_its_bound_while_the_server_is_dead(
     server.start()
     producer.close()
     server.stop()
-    assert (len(told.stored), told.failed) == (taken + 1, [])
+    assert (len(callbacks.stored), callbacks.failed) == (taken + 1, [])
 
 
-def test_close_with_a_deadline_tells_what_is_left(tmp_path: Path) -> None:
-    server, told = ServerProcess(tmp_path).start(), Told()
+def test_close_with_a_deadline_reports_what_is_left(tmp_path: Path) -> None:
+    server, callbacks = ServerProcess(tmp_path).start(), Callbacks()
     config = config_of(server.url)
     settings = ProducerSettings(batch_messages_max=1, linger_s=0.0)
     with TalosAdmin(config) as admin:
         admin.topics.create("left", partitions=1)
     producer = TalosProducer(config, "left", settings)
-    producer.put(b"stored", **told.both)
+    producer.put(b"stored", **callbacks.both)
     producer.flush()
     server.kill()
     for text in (b"on its way", b"waits", b"waits too"):
-        producer.put(text, **told.both)
+        producer.put(text, **callbacks.both)
     with pytest.raises(TimeoutError):
         producer.flush(timeout_s=0.3)
     producer.close(timeout_s=0.1)
-    outcomes = [(sent.data, outcome) for sent, _, outcome in told.failed]
+    outcomes = [(sent.data, outcome) for sent, _, outcome in callbacks.failed]
     assert outcomes == [
         (b"on its way", Outcome.UNKNOWN),
         (b"waits", Outcome.NOT_DONE),
         (b"waits too", Outcome.NOT_DONE),
     ]
-    assert [sent.data for sent, _, _ in told.stored] == [b"stored"]
+    assert [sent.data for sent, _, _ in callbacks.stored] == [b"stored"]
     with pytest.raises(ClientClosed):
         producer.put(b"closed")
 
 
 def test_a_callback_that_raises_or_blocks_holds_up_no_message(sdk_config: ClientConfig) -> None:
-    told, entered, leave = Told(), threading.Event(), threading.Event()
+    callbacks, entered, leave = Callbacks(), threading.Event(), threading.Event()
     refusals: list[Exception] = []
 
     def raising(*_: Any) -> None:
@@ -193,22 +197,22 @@ def test_a_callback_that_raises_or_blocks_holds_up_no_message(sdk_config: Client
         producer.put(b"0", on_success=raising)
         producer.put(b"1", on_success=blocking)
         assert entered.wait(10)
-        producer.put(b"2", **told.both)
+        producer.put(b"2", **callbacks.both)
         with SimpleConsumer(sdk_config, "rude") as consumer:
             while len(stored := consumer.fetch(0, 0)) < 3:
                 pass  # stored, though the callback of the one before has not returned
-        assert told.stored == []
+        assert callbacks.stored == []
         leave.set()
         producer.flush()
-        assert [sent.data for sent, _, _ in told.stored] == [b"2"]
+        assert [sent.data for sent, _, _ in callbacks.stored] == [b"2"]
     assert [record.data for record in stored] == [b"0", b"1", b"2"]
     assert len(refusals) == 2
 
 
-async def test_a_deleted_topic_fails_its_messages_and_one_made_anew_gets_them(
+async def test_a_deleted_topic_fails_its_messages_and_a_recreated_one_gets_them(
     sdk_config: ClientConfig,
 ) -> None:
-    told = Told()
+    callbacks = Callbacks()
     async with aio.Client(sdk_config) as client:
         admin = aio.TalosAdmin(client)
         with pytest.raises(TopicNotExist):
@@ -216,37 +220,37 @@ async def test_a_deleted_topic_fails_its_messages_and_one_made_anew_gets_them(
         await admin.topics.create("phoenix", partitions=2)
         async with aio.TalosProducer(client, "phoenix") as producer:
             for text in (b"0", b"1"):
-                await producer.put(text, **told.both)
+                await producer.put(text, **callbacks.both)
                 await producer.flush()
             await admin.topics.delete("phoenix")
-            await producer.put(b"2", **told.both)
+            await producer.put(b"2", **callbacks.both)
             await producer.flush()
             await admin.topics.create("phoenix", partitions=1)
             for text in (b"3", b"4"):
-                await producer.put(text, **told.both)
+                await producer.put(text, **callbacks.both)
                 await producer.flush()
         assert await read_all(client, "phoenix", 0) == [b"3", b"4"]
-    assert [sent.data for sent, _, _ in told.stored] == [b"0", b"1", b"3", b"4"]
-    ((sent, error, outcome),) = told.failed
+    assert [sent.data for sent, _, _ in callbacks.stored] == [b"0", b"1", b"3", b"4"]
+    ((sent, error, outcome),) = callbacks.failed
     assert (sent.data, type(error), outcome) == (b"2", TopicNotExist, Outcome.NOT_DONE)
 
 
 async def test_messages_of_a_partition_that_goes_are_stored_in_another(tmp_path: Path) -> None:
-    told = Told()
+    callbacks = Callbacks()
     server = ServerProcess(tmp_path).start()
     async with aio.Client(config_of(server.url)) as client:
         admin = aio.TalosAdmin(client)
         await admin.topics.create("shrunk", partitions=8)
         async with aio.TalosProducer(client, "shrunk") as producer:
-            await producer.put(Message(b"0", "user-42"), **told.both)
+            await producer.put(Message(b"0", "user-42"), **callbacks.both)
             await producer.flush()
             await admin.topics.change("shrunk", partitions=2)
-            await producer.put(Message(b"1", "user-42"), **told.both)
+            await producer.put(Message(b"1", "user-42"), **callbacks.both)
             await producer.flush()
         assert await read_all(client, "shrunk", 1) == [b"1"]
     server.stop()
-    assert [(partition, offset) for _, partition, offset in told.stored] == [(7, 0), (1, 0)]
-    assert told.failed == []
+    assert [(partition, offset) for _, partition, offset in callbacks.stored] == [(7, 0), (1, 0)]
+    assert callbacks.failed == []
 
 
 async def test_tasks_share_a_producer_that_is_full(sdk_config: ClientConfig) -> None:

@@ -34,7 +34,7 @@ PROGRESS_S = 30.0
 
 
 class Writer:
-    """Puts messages until it is told to stop; the history has what became of each."""
+    """Puts messages until it is stopped; the history has what became of each."""
 
     def __init__(self, producer: TalosProducer, recorder: Recorder, name: str) -> None:
         self.stored = 0

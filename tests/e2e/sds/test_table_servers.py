@@ -97,14 +97,14 @@ async def servers_of(
 
 
 async def test_any_server_reads_and_writes_what_another_has_just_made() -> None:
-    async with servers_of() as (one, two):
+    async with servers_of() as (first, second):
         for number in range(5):
             name = f"t{number}"
-            await one.broker.table_admin.create(ALICE, name, TableSpec(schema=HASHED))
-            for at, server in enumerate((two, one, two)):
+            await first.broker.table_admin.create(ALICE, name, TableSpec(schema=HASHED))
+            for at, server in enumerate((second, first, second)):
                 mutation = put("u", at, count=integer(at))
                 assert await write(server, name, mutation) == Written(True)
-            for server in (one, two):
+            for server in (first, second):
                 for at in range(3):
                     found = await server.broker.tables.get(ALICE, name, key("u", at), ("count",))
                     assert found == {"count": integer(at)}
@@ -125,10 +125,10 @@ async def test_servers_count_together() -> None:
 
 
 async def test_an_altered_table_is_known_to_every_server_when_alter_returns() -> None:
-    async with servers_of() as (one, two):
-        admin = one.broker.table_admin
+    async with servers_of() as (first, second):
+        admin = first.broker.table_admin
         await admin.create(ALICE, "people", TableSpec(schema=PLAIN))
-        await write(two, "people", put("u", 1))
+        await write(second, "people", put("u", 1))
         more = replace(PLAIN, attributes={**ATTRIBUTES, "zip": DataType.STRING})
         await admin.alter(ALICE, "people", TableSpec(schema=more))
         mutation = put("u", 1, zip=string("x"))
@@ -136,71 +136,71 @@ async def test_an_altered_table_is_known_to_every_server_when_alter_returns() ->
             WriteItem("people", mutation),
             ReadItem("people", key("u", 1), ("zip",)),
         ]
-        assert await two.broker.tables.batch(ALICE, items) == [
+        assert await second.broker.tables.batch(ALICE, items) == [
             Written(True),
             Got({"zip": string("x")}),
         ]
-        for server in (one, two):
+        for server in (first, second):
             query = ScanQuery(table="people", condition="zip = 'x'")
             assert len((await server.broker.tables.scan(ALICE, query)).records) == 1
 
 
 async def test_a_disabled_table_takes_no_write_anywhere() -> None:
-    async with servers_of() as (one, two):
-        admin = one.broker.table_admin
+    async with servers_of() as (first, second):
+        admin = first.broker.table_admin
         await admin.create(ALICE, "people", TableSpec(schema=HASHED))
-        for server in (one, two):
+        for server in (first, second):
             for at in range(4):
                 await write(server, "people", put(f"u{at}", at))
         assert (await admin.disable(ALICE, "people")).state is TableState.DISABLED
-        for server in (one, two):
+        for server in (first, second):
             for at in range(4):
                 with pytest.raises(TableNotEnabled):
                     await write(server, "people", put(f"u{at}", at))
-        await two.broker.table_admin.enable(ALICE, "people")
-        for server in (one, two):
+        await second.broker.table_admin.enable(ALICE, "people")
+        for server in (first, second):
             await write(server, "people", put("u0", 0))
 
 
-async def test_a_table_made_anew_is_another_one_everywhere() -> None:
-    async with servers_of() as (one, two):
+async def test_a_recreated_table_is_another_one_everywhere() -> None:
+    async with servers_of() as (first, second):
         for _ in range(3):
-            await create(one, "people")
-            assert await one.broker.tables.get(ALICE, "people", key("u", 1)) is None
-            for server in (two, one):
+            await create(first, "people")
+            assert await first.broker.tables.get(ALICE, "people", key("u", 1)) is None
+            for server in (second, first):
                 await write(server, "people", put("u", 1))
-            assert await two.broker.tables.get(ALICE, "people", key("u", 1))
-            await two.broker.table_admin.drop(ALICE, "people")
-            await gone(one, "people")
+            assert await second.broker.tables.get(ALICE, "people", key("u", 1))
+            await second.broker.table_admin.drop(ALICE, "people")
+            await gone(first, "people")
             with pytest.raises(TableNotExist):
-                await write(one, "people", put("u", 1))
+                await write(first, "people", put("u", 1))
 
 
 async def test_grants_hold_on_every_server() -> None:
-    async with servers_of() as (one, two):
+    async with servers_of() as (first, second):
         app = Principal(id="app", number=9)
         spec = TableSpec(schema=PLAIN, app_acl={"app": (AppRight.APP_SECRET_READ,)})
-        await one.broker.table_admin.create(ALICE, "people", spec)
-        assert await two.broker.tables.get(app, "alice/people", key("u", 1)) is None
+        await first.broker.table_admin.create(ALICE, "people", spec)
+        assert await second.broker.tables.get(app, "alice/people", key("u", 1)) is None
         other = Principal(id="other", number=10)
-        for server in (one, two):
+        for server in (first, second):
             with pytest.raises(TableNotExist, match="table alice/people does not exist"):
                 await server.broker.tables.get(other, "alice/people", key("u", 1))
 
 
 async def test_records_outlive_the_server_that_wrote_them() -> None:
     async with servers_of() as servers:
-        one, two = servers
-        await one.broker.table_admin.create(ALICE, "people", TableSpec(schema=HASHED))
+        first, second = servers
+        await first.broker.table_admin.create(ALICE, "people", TableSpec(schema=HASHED))
         for user in range(5):
             for at in range(2):
-                await write(one, "people", put(f"u{user}", at))
-        servers.remove(one)
-        await one.stop()
+                await write(first, "people", put(f"u{user}", at))
+        servers.remove(first)
+        await first.stop()
         for user in range(5):
-            await write(two, "people", put(f"u{user}", 7))
+            await write(second, "people", put(f"u{user}", 7))
         query = ScanQuery(table="people", limit=100)
-        assert len((await two.broker.tables.scan(ALICE, query)).records) == 15
+        assert len((await second.broker.tables.scan(ALICE, query)).records) == 15
 
 
 def user_at(server: MemoryServer, table: Table) -> str:
@@ -222,13 +222,13 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_a_gap_begins_with_the_oldest_change_of_any_server() -> None:
     small = SdsLimits(pending_entries_max=8, throttle_max_s=0.05, refused_max_s=3_600.0)
     async with servers_of(sds=small) as servers:
-        one, two = servers
-        topic = await one.broker.topics.create_topic(BOB, NewTopic(name="t", partitions=2))
-        allow = partial(one.broker.permissions.grant_to, BOB, topic.resource, ALICE.id)
+        first, second = servers
+        topic = await first.broker.topics.create_topic(BOB, NewTopic(name="t", partitions=2))
+        allow = partial(first.broker.permissions.grant_to, BOB, topic.resource, ALICE.id)
         await allow(Permission.PUT_MESSAGE | Permission.GET_MESSAGE)
         schema = streamed(replace(HASHED, shards=32), "bob/t")
         spec = TableSpec(schema=schema, when_full=WhenFull.GAP)
-        table = await one.broker.table_admin.create(ALICE, "people", spec)
+        table = await first.broker.table_admin.create(ALICE, "people", spec)
 
         def states() -> list[StreamState | None]:
             known = [server.broker.catalogs.tables.by_uuid(table.uuid) for server in servers]
@@ -242,13 +242,13 @@ async def test_a_gap_begins_with_the_oldest_change_of_any_server() -> None:
         await until(lambda: None not in states() and all(may_put()))
         await allow(Permission.GET_MESSAGE)
         await until(lambda: not any(may_put()))
-        clock = one.broker.context.clock
+        clock = first.broker.context.clock
         began_ms = clock.wall_ms()
-        await write(one, "people", put(user_at(one, table), 0))
+        await write(first, "people", put(user_at(first, table), 0))
         ended_ms = clock.wall_ms()
         await until(lambda: clock.wall_ms() > ended_ms)
         for number in range(small.pending_entries_max + 1):  # so many stop the stream at the other
-            await write(two, "people", put(user_at(two, table), number))
+            await write(second, "people", put(user_at(second, table), number))
 
         def gaps() -> list[int | None]:
             return [None if state is None else state.gap_ms for state in states()]

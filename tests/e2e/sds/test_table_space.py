@@ -29,7 +29,7 @@ PLAIN_SHARDS = replace(HASHED, indexes={})
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers tell each second, not each ten, and no pass corrects what they tell."""
+    """Servers publish five times a second, and no pass corrects what they publish."""
     monkeypatch.setattr("opentalos.catalog.tables.space.PUBLISH_S", 0.2)
     monkeypatch.setattr("opentalos.broker.tables.maintenance.space_pass.PUBLISHED_S", 3_600.0)
 
@@ -62,7 +62,7 @@ async def stored_bytes(server: MemoryServer) -> int:
     )
 
 
-async def until_told(servers: list[MemoryServer]) -> int:
+async def until_published(servers: list[MemoryServer]) -> int:
     """Once every server knows what is stored."""
     async with asyncio.timeout(WAIT_S):
         while True:
@@ -93,7 +93,7 @@ async def test_servers_keep_a_quota_together(servers: list[MemoryServer]) -> Non
     await servers[0].broker.table_admin.create(ALICE, "people", spec)
     for at, user in enumerate(USERS):
         await write(servers[at % 3], put(user, 1, city=SMALL))
-    stored = await until_told(servers)
+    stored = await until_published(servers)
     assert QUOTA_BYTES - LARGE_BYTES < stored < QUOTA_BYTES
     # Wherever a row lies, and whichever server is asked: there is no room for it.
     assert all([await is_refused(servers[at % 3], user) for at, user in enumerate(USERS)])
@@ -101,16 +101,16 @@ async def test_servers_keep_a_quota_together(servers: list[MemoryServer]) -> Non
     # What is removed through one server makes room at all.
     for user in USERS[:16]:
         await write(servers[1], remove(user, 1))
-    await until_told(servers)
+    await until_published(servers)
     assert not await is_refused(servers[2], USERS[0])
     assert not await is_refused(servers[0], USERS[1])
-    await until_told(servers)
+    await until_published(servers)
     # The count stays when a server leaves, be it the leader or the owner of shards.
     await servers[0].stop()
     left = servers[1:]
     assert not await is_refused(left[0], USERS[2])
-    stored = await until_told(left)
+    stored = await until_published(left)
     assert all([await is_refused(left[at % 2], user) for at, user in enumerate(USERS[3:])])
     await servers[0].start()
     assert all([await is_refused(servers[at % 3], user) for at, user in enumerate(USERS[3:])])
-    assert await until_told(servers) == stored < QUOTA_BYTES
+    assert await until_published(servers) == stored < QUOTA_BYTES

@@ -29,7 +29,7 @@ TOPIC, PARTITIONS, USERS = "changes", 2, 8
 SCHEMA = streamed(HASHED, TOPIC)
 ROOT = Principal(id="root", number=1, admin=True)
 WAIT_S = 30.0
-Told = dict[str, dict[int, Columns]]  # resulting values of changes, by user and sequence
+Published = dict[str, dict[int, Columns]]  # resulting values of changes, by user and sequence
 
 
 def add(user: str) -> Mutation:
@@ -72,10 +72,10 @@ class Tables:
 
         return {str(item["user"].value): int(item["count"].value) for item in self.run(scan())}
 
-    def told(self) -> Told:
+    def published(self) -> Published:
         """What the topic has now of each user's changes."""
         decoder = StreamDecoder.of(SCHEMA, TOPIC)
-        found: Told = {f"u{user}": {} for user in range(USERS)}
+        found: Published = {f"u{user}": {} for user in range(USERS)}
         with SimpleConsumer(self._server.client_config(), TOPIC) as consumer:
             for partition, held in consumer.offsets().items():
                 offset = held.start
@@ -86,19 +86,22 @@ class Tables:
                         offset = record.offset + 1
         return found
 
-    def wait_told(self, counts: dict[str, int]) -> Told:
+    def wait_published(self, counts: dict[str, int]) -> Published:
         """The same once it has every change that these counts come from."""
         deadline_s = time.monotonic() + WAIT_S
         while True:
-            told = self.told()
+            published = self.published()
             wanted = {user: list(range(1, count + 1)) for user, count in counts.items()}
-            if all(set(numbers) <= set(told[user]) for user, numbers in wanted.items()):
-                return told
-            assert time.monotonic() < deadline_s, (counts, {u: len(t) for u, t in told.items()})
+            if all(set(numbers) <= set(published[user]) for user, numbers in wanted.items()):
+                return published
+            assert time.monotonic() < deadline_s, (
+                counts,
+                {u: len(t) for u, t in published.items()},
+            )
             time.sleep(0.1)
 
 
-def test_a_table_and_its_stream_go_on_after_a_restart(tmp_path: Path) -> None:
+def test_a_table_and_its_stream_continue_after_a_restart(tmp_path: Path) -> None:
     with EmbeddedServer(tmp_path / "data") as server:
         for times in (1, 2, 3):
             tables = Tables(server)
@@ -112,7 +115,7 @@ def test_a_table_and_its_stream_go_on_after_a_restart(tmp_path: Path) -> None:
             server.start()
         tables = Tables(server)
         assert tables.counts() == counts
-        for changes in tables.wait_told(counts).values():
+        for changes in tables.wait_published(counts).values():
             values = [changes[number]["count"].value for number in sorted(changes)]
             assert values == list(range(1, 31))
 
@@ -147,7 +150,7 @@ def test_a_backup_under_load_is_a_table_whose_stream_lacks_nothing(tmp_path: Pat
         tables = Tables(server)
         counts = tables.counts()
         assert all(before <= counts[f"u{user}"] <= rounds for user in range(USERS))
-        tables.wait_told(counts)
+        tables.wait_published(counts)
         tables.add_to_all()
         assert tables.counts() == {user: count + 1 for user, count in counts.items()}
         tables.run(tables.broker.tables.write(ROOT, "people", remove("u0", 0)))

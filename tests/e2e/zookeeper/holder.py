@@ -1,4 +1,4 @@
-"""A process with an ephemeral record. ``python holder.py URL SESSION_S``; it tells on stdout, as
+"""A process with an ephemeral record. ``python holder.py URL SESSION_S``; it reports on stdout, as
 lines of JSON, what it sees of its session, and ends when stdin is closed."""
 
 import asyncio

@@ -135,7 +135,7 @@ async def test_nothing_is_lost_or_done_twice_while_connections_break(
 
     async def follow() -> None:
         async for state in states:
-            seen.append(int(state["count"].value))  # noqa: PERF401 - looked at meanwhile
+            seen.append(int(state["count"].value))  # noqa: PERF401 - read meanwhile
 
     following = asyncio.ensure_future(follow())
     adding = [asyncio.ensure_future(add(store)) for store in clients[:2]]
@@ -159,7 +159,7 @@ async def test_nothing_is_lost_or_done_twice_while_connections_break(
 # --- sessions -------------------------------------------------------------------------------------
 
 
-async def test_an_expired_session_is_replaced_and_watches_go_on(
+async def test_an_expired_session_is_replaced_and_watches_continue(
     zookeeper: ZookeeperBackend, opened: Opener
 ) -> None:
     store = await opened(zookeeper.hosts)
@@ -202,9 +202,9 @@ class Holder:
     def until(self, event: str) -> dict[str, Any]:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            told: dict[str, Any] = json.loads(line)
-            if told["event"] == event:
-                return told
+            reported: dict[str, Any] = json.loads(line)
+            if reported["event"] == event:
+                return reported
         raise AssertionError(f"the process ended before {event!r}")
 
     def kill(self) -> None:
@@ -318,7 +318,7 @@ async def test_with_a_credential_nobody_else_reads_or_writes(
 # --- opening and latency --------------------------------------------------------------------------
 
 
-async def test_an_unreachable_zookeeper_is_told_in_time() -> None:
+async def test_an_unreachable_zookeeper_is_reported_in_time() -> None:
     limits = ZookeeperLimits(connect_timeout_s=1.0)
     began_s = time.monotonic()
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1"):

@@ -48,7 +48,7 @@ price = 0.0001
 
 
 class Traffic(threading.Thread):
-    """Puts to all topics until it is told to stop; every put must be acknowledged in the end."""
+    """Puts to all topics until it is stopped; every put must be acknowledged in the end."""
 
     def __init__(self, server: TalosServer) -> None:
         super().__init__(name="traffic")
@@ -63,7 +63,7 @@ class Traffic(threading.Thread):
             for topic, producer in producers.items():
                 for _ in range(PUTS_PER_STEP):
                     payload = f"{topic} {self.sent[topic]}".encode()
-                    producer.put(payload, on_error=lambda *told: self.failed.append(told))
+                    producer.put(payload, on_error=lambda *failure: self.failed.append(failure))
                     self.sent[topic] += 1
         for producer in producers.values():
             producer.close()
@@ -75,7 +75,7 @@ class Traffic(threading.Thread):
 
 @pytest.fixture
 def metered(tmp_path: Path) -> Iterator[TalosServer]:
-    """A server of its own, which is killed, too; usage is told each second."""
+    """A server of its own, which is killed, too; usage is published each second."""
     config = "[metering]\ninterval_s = 1.0\n"
     process = ServerProcess(tmp_path / "server", config=config, ready_timeout_s=READY_S).start()
     server = TalosServer(process)

@@ -90,10 +90,10 @@ def amounts(spark: SparkSession, cases: list[Case]) -> list[str]:
 
 
 def test_amounts_that_floats_get_wrong(spark: SparkSession) -> None:
-    one = {Resource.RECORDS: 1}
+    single = {Resource.RECORDS: 1}
     cases: list[Case] = [
-        (with_rate("1.005"), one),  # round(1.005, 2) is 1.0 in floats
-        (with_rate("2.675"), one),
+        (with_rate("1.005"), single),  # round(1.005, 2) is 1.0 in floats
+        (with_rate("2.675"), single),
         (with_rate("0.1", decimals=4), {Resource.RECORDS: 3}),  # 0.30000000000000004
         (with_rate("0.01"), {Resource.RECORDS: 900_719_925_474_099_301}),  # beyond 2 ** 53
         (with_rate("0.3", 3), {Resource.RECORDS: 100}),
@@ -107,9 +107,9 @@ def test_amounts_that_floats_get_wrong(spark: SparkSession) -> None:
 
 def test_each_rule_rounds_as_it_says(spark: SparkSession) -> None:
     prices = ("0.005", "0.015", "0.0049999999", "0.0050000001", "0.01")
-    one = {Resource.RECORDS: 1}
+    single = {Resource.RECORDS: 1}
     found = {
-        rule: amounts(spark, [(with_rate(price, rounding=rule), one) for price in prices])
+        rule: amounts(spark, [(with_rate(price, rounding=rule), single) for price in prices])
         for rule in Rounding
     }
     assert found == {

@@ -171,7 +171,7 @@ def test_unknown_fields_are_ignored(bench: Bench) -> None:
 
 
 def test_any_batches_in_any_order_end_the_same(bench: Bench) -> None:
-    """Each minute of two partitions is told up to three times; whole batches come again."""
+    """Each minute of two partitions is published up to three times; whole batches come again."""
     lots = random.Random(6)
     events = [
         event(minute, upto, partition=partition, first_offset=0)

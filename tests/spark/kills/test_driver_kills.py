@@ -48,7 +48,7 @@ def test_kill_9_of_drivers_loses_and_repeats_nothing(server: TalosServer, tmp_pa
     assert replays >= (KILLS + 1) // 2, "most kills fell between two batches, which shows nothing"
 
 
-def test_tasks_that_fail_behind_their_puts_store_nothing_twice(
+def test_tasks_that_fail_after_their_puts_store_nothing_twice(
     server: TalosServer, tmp_path: Path
 ) -> None:
     copying = Copying(server, "retried", tmp_path)

@@ -185,7 +185,7 @@ def test_hours_without_rows_answer_nothing(store: OlapStore, metrics: str) -> No
     assert store.query(query).column_names == ["time", "topic", "total"]
 
 
-def test_tables_tell_their_columns(store: OlapStore, metrics: str) -> None:
+def test_tables_list_their_columns(store: OlapStore, metrics: str) -> None:
     found = {item.name: set(item.columns) for item in store.tables()}
     assert found[metrics] == {"topic", "partition", "total", "samples"}
 

@@ -27,12 +27,12 @@ def said(*command: str, **environment: str) -> str:
 
 
 def test_without_pyspark_the_extra_is_named(tmp_path: Path) -> None:
-    told = said(sys.executable, "-c", WITHOUT_SPARK, *RUN, "--home", str(tmp_path))
-    assert told == "talos: pipelines need PySpark: pip install 'opentalos[spark]'\n"
+    output = said(sys.executable, "-c", WITHOUT_SPARK, *RUN, "--home", str(tmp_path))
+    assert output == "talos: pipelines need PySpark: pip install 'opentalos[spark]'\n"
 
 
 def test_without_java_the_remedy_is_named(tmp_path: Path) -> None:
-    told = said(str(TALOS), *RUN, "--home", str(tmp_path), JAVA_HOME=str(tmp_path))
-    assert told.startswith("talos: no java found; need Java 17 or newer; ")
-    assert len(told.splitlines()) == 1
+    output = said(str(TALOS), *RUN, "--home", str(tmp_path), JAVA_HOME=str(tmp_path))
+    assert output.startswith("talos: no java found; need Java 17 or newer; ")
+    assert len(output.splitlines()) == 1
     assert not (tmp_path / "checkpoints").exists()

@@ -59,8 +59,8 @@ def test_it_gives_up_after_its_restarts_and_says_so(tmp_path: Path) -> None:
         PipelineFailed, match="gave up after 2 restarts: the run exited with status 3"
     ):
         supervised(tmp_path, "raise SystemExit(3)", hook=f"tee -a {hook}")
-    told = [json.loads(text) for text in hook.read_text().replace("}{", "}\n{").splitlines()]
-    assert [item["alarm"] for item in told] == ["restart", "restart", "gave-up"]
+    alarms = [json.loads(text) for text in hook.read_text().replace("}{", "}\n{").splitlines()]
+    assert [item["alarm"] for item in alarms] == ["restart", "restart", "gave-up"]
 
 
 def test_a_run_that_succeeds_ends_the_supervision(tmp_path: Path) -> None:

@@ -79,18 +79,18 @@ def some_changes(table: ModelTable) -> list[Change]:
 def test_batches_with_resends_become_the_table(
     spark: SparkSession, tmp_path: Path, view: StreamView
 ) -> None:
-    one = Replaying(spark, tmp_path, view)
-    first = some_changes(one.table)
-    one.take(first)
-    assert one.state() == one.table.records()
-    one.take(first)  # the whole batch again
-    assert one.state() == one.table.records()
-    second = some_changes(one.table)
-    one.take([*first[5:], *second[:20]])  # a resend that goes on with what is new
-    one.take([*second[10:], *second[3:]])
-    assert one.state() == one.table.records()
-    one.take(second, table="other")
-    assert one.state() == one.table.records()
+    bench = Replaying(spark, tmp_path, view)
+    first = some_changes(bench.table)
+    bench.take(first)
+    assert bench.state() == bench.table.records()
+    bench.take(first)  # the whole batch again
+    assert bench.state() == bench.table.records()
+    second = some_changes(bench.table)
+    bench.take([*first[5:], *second[:20]])  # a resend that continues with new changes
+    bench.take([*second[10:], *second[3:]])
+    assert bench.state() == bench.table.records()
+    bench.take(second, table="other")
+    assert bench.state() == bench.table.records()
 
 
 class Died(Exception):
@@ -101,9 +101,9 @@ class Died(Exception):
 def test_a_batch_that_died_between_two_parts_ends_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: StreamView
 ) -> None:
-    one = Replaying(spark, tmp_path, view)
-    one.take(some_changes(one.table))
-    changes = some_changes(one.table)
+    bench = Replaying(spark, tmp_path, view)
+    bench.take(some_changes(bench.table))
+    changes = some_changes(bench.table)
     real, calls = LakeTable.replace, list[int]()
 
     def dies(lake: LakeTable, part: int, rows: pa.Table) -> None:
@@ -114,41 +114,41 @@ def test_a_batch_that_died_between_two_parts_ends_the_same(
 
     monkeypatch.setattr(LakeTable, "replace", dies)
     with pytest.raises(Died):
-        one.take(changes)
+        bench.take(changes)
     monkeypatch.undo()
-    one.take(changes)
-    assert one.state() == one.table.records()
+    bench.take(changes)
+    assert bench.state() == bench.table.records()
 
 
 def test_a_missing_change_ends_the_run_and_leaves_the_state(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    one = Replaying(spark, tmp_path, StreamView.MUTATE_LOG)
-    one.take([one.table.put("a", n=1)])
-    before = one.state()
-    one.table.put("a", n=2)
+    bench = Replaying(spark, tmp_path, StreamView.MUTATE_LOG)
+    bench.take([bench.table.put("a", n=1)])
+    before = bench.state()
+    bench.table.put("a", n=2)
     with pytest.raises(PySparkException) as caught:
-        one.take([one.table.put("a", n=3)])
+        bench.take([bench.table.put("a", n=3)])
     cause = cause_of(caught.value)
     assert cause.kind == "ChangeMissing"
     assert "change 3 of row id='a'" in cause.text
-    assert one.state() == before
+    assert bench.state() == before
 
 
 def test_amounts_that_do_not_fit_end_the_run_or_are_counted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    one = Replaying(spark, tmp_path, StreamView.MUTATE_LOG)
-    one.take([one.table.put("a", n=1)])
-    wrong = one.table.increment("a", 2)._replace(amounts=typed(n=5))
+    bench = Replaying(spark, tmp_path, StreamView.MUTATE_LOG)
+    bench.take([bench.table.put("a", n=1)])
+    wrong = bench.table.increment("a", 2)._replace(amounts=typed(n=5))
     with pytest.raises(PySparkException) as caught:
-        one.take([wrong])
+        bench.take([wrong])
     assert cause_of(caught.value).kind == "ChangeContradicts"
-    one.writer = ReplayWriter(replace(one.replay, strict=False), tmp_path)
-    one.take([wrong, wrong])
-    one.take([one.table.increment("a", 1)])
-    assert one.state() == [{"id": "a", "n": 4}]
-    files = map(pq.ParquetFile, one.lake.files())
+    bench.writer = ReplayWriter(replace(bench.replay, strict=False), tmp_path)
+    bench.take([wrong, wrong])
+    bench.take([bench.table.increment("a", 1)])
+    assert bench.state() == [{"id": "a", "n": 4}]
+    files = map(pq.ParquetFile, bench.lake.files())
     assert [row["_misfits"] for file in files for row in file.read().to_pylist()] == [1]
 
 
@@ -159,16 +159,16 @@ class Gone(Exception):
 def test_a_batch_is_not_taken_if_the_table_is_another_one(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    one = Replaying(spark, tmp_path, StreamView.MUTATE_LOG)
-    one.take([one.table.put("a", n=1)])
+    bench = Replaying(spark, tmp_path, StreamView.MUTATE_LOG)
+    bench.take([bench.table.put("a", n=1)])
 
     def gone() -> TableSchema:
         raise Gone
 
-    one.writer = ReplayWriter(one.replay, tmp_path, gone)
+    bench.writer = ReplayWriter(bench.replay, tmp_path, gone)
     with pytest.raises(Gone):
-        one.take([one.table.put("a", n=2)])
-    assert one.state() == [{"id": "a", "n": 1}]
+        bench.take([bench.table.put("a", n=2)])
+    assert bench.state() == [{"id": "a", "n": 1}]
 
 
 def test_a_state_keeps_every_type(spark: SparkSession, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_another_table_of_the_name_is_not_taken_for_it(
         assert state(spark, tmp_path / "fresh", table.name) == ordered(table.scan())
 
 
-def test_a_stream_that_was_off_is_told_though_no_record_tells_it(
+def test_a_stream_that_was_off_is_reported_though_no_record_shows_it(
     spark: SparkSession, server: TalosServer, tmp_path: Path
 ) -> None:
     with Client(server.config) as client:

@@ -63,7 +63,7 @@ class Sink:
         )
 
     def try_(self, facts: TaskFacts, rows: Sequence[str] = ROWS, **given: str) -> list[Stored]:
-        """One attempt of a batch that was planned anew."""
+        """One attempt of a batch that was planned again."""
         return list(self.plan(**given).store(batches(rows), facts))
 
     def held(self) -> list[str]:
@@ -118,7 +118,7 @@ def test_a_batch_that_is_written_again_is_stored_once(sink: Sink, again: TaskFac
     assert sink.held() == ROWS
 
 
-def test_a_retry_goes_on_where_the_first_attempt_ended(
+def test_a_retry_resumes_where_the_first_attempt_ended(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("opentalos.pipelines.datasource.sink.task.WINDOW_ROWS_MAX", BLOCK)
@@ -168,7 +168,7 @@ def test_other_rows_in_a_second_try_are_refused_and_not_mixed(
     assert sink.held() == ROWS
 
 
-def test_fewer_rows_than_an_earlier_try_stored_are_noticed_behind_the_last_blocks(
+def test_fewer_rows_than_an_earlier_try_stored_are_noticed_after_the_last_blocks(
     sink: Sink,
 ) -> None:
     rows = [f"row {number}" for number in range(20 * BLOCK)]
@@ -198,7 +198,7 @@ def test_two_attempts_at_the_same_time_store_the_rows_once(sink: Sink) -> None:
     assert sink.held() == rows
 
 
-def test_tasks_and_batches_are_told_apart(sink: Sink) -> None:
+def test_tasks_and_batches_are_distinguished(sink: Sink) -> None:
     sink.try_(FIRST, ["a"])
     sink.try_(replace(FIRST, task=1), ["b"])
     sink.try_(replace(FIRST, batch_id=5), ["c"])
@@ -228,7 +228,7 @@ def test_at_least_once_stores_a_retry_again(sink: Sink) -> None:
     assert sink.held() == ROWS * 2
 
 
-def test_a_server_that_cannot_tell_repeated_puts_is_at_least_once_and_says_so(
+def test_a_server_that_does_not_recognise_repeats_is_at_least_once_and_says_so(
     sink: Sink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("opentalos.pipelines.datasource.sink.plan._OUR_SERVERS", "no server")

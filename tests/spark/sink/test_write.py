@@ -152,7 +152,7 @@ def wait_for(done: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def test_a_stream_goes_on_from_its_checkpoint(
+def test_a_stream_resumes_from_its_checkpoint(
     spark: SparkSession, server: TalosServer, tmp_path: Path
 ) -> None:
     create(server, "streamed")
@@ -190,7 +190,9 @@ def test_a_named_write_inside_foreach_batch_counts_with_its_batch(
     assert found == list(range(len(found)))
 
 
-def test_a_principal_that_may_not_put_is_told_so(spark: SparkSession, server: TalosServer) -> None:
+def test_a_principal_without_the_right_to_put_is_refused(
+    spark: SparkSession, server: TalosServer
+) -> None:
     create(server, "guarded")
     key = made_principal(server, "sink-reader", Permission.GET_MESSAGE | Permission.DESCRIBE_TOPIC)
     frame = rows_of(spark, 5, 1).write.format("talos").options(url=server.url, key=key)

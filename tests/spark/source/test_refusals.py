@@ -93,18 +93,18 @@ def test_a_topic_that_is_deleted_ends_the_stream(
     assert "topic deleted" in failure(query)
 
 
-def test_a_topic_that_is_made_anew_is_another_one(
+def test_a_recreated_topic_is_another_one(
     spark: SparkSession, server: TalosServer, tmp_path: Path
 ) -> None:
-    create(server, "anew", 1)
-    put(server, "anew", [5])
-    reading = Reading(spark, server, tmp_path, {"topic": "anew"})
+    create(server, "again", 1)
+    put(server, "again", [5])
+    reading = Reading(spark, server, tmp_path, {"topic": "again"})
     reading.run()
     with TalosAdmin(server.config) as admin:
-        admin.topics.delete("anew")
-    create(server, "anew", 1)
-    put(server, "anew", [9])
-    text = "topic anew was deleted while it was read"
+        admin.topics.delete("again")
+    create(server, "again", 1)
+    put(server, "again", [9])
+    text = "topic again was deleted while it was read"
     assert text in failure(reading.start(availableNow=True))
     assert len(reading.seen.places) == 5
 

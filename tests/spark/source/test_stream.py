@@ -21,7 +21,7 @@ def test_available_now_reads_everything_in_batches_of_the_limit(
     assert {partition for _, partition, _ in batches[0]} == {0, 1, 2, 3}
 
 
-def test_a_restart_goes_on_without_gap_or_overlap(
+def test_a_restart_resumes_without_gap_or_overlap(
     spark: SparkSession, server: TalosServer, tmp_path: Path
 ) -> None:
     create(server, "restarted", 2)
@@ -49,7 +49,7 @@ def test_a_batch_that_was_not_committed_comes_again_with_the_same_rows(
     (tmp_path / "offsets" / "1").unlink()
     (tmp_path / "offsets" / ".1.crc").unlink(missing_ok=True)
     put(server, "again", [50, 50])
-    # The first batch is told by its own offset, not by where a new query would begin.
+    # The first batch is known by its own offset, not by where a new query would begin.
     reading.options |= {"startingPosition": "latest", "tasks": 1, "maxMessagesPerTrigger": 5_000}
     again = reading.run()
     assert again[0] == first

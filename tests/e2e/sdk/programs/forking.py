@@ -1,4 +1,4 @@
-"""A process that forks while the SDK is in use; both go on. Arguments: URL, ID:SECRET, CA file."""
+"""A process that forks while the SDK is in use; both continue. Arguments: URL, ID:SECRET, CA."""
 
 import os
 import sys

@@ -11,8 +11,8 @@ key_id, _, secret = key.partition(":")
 config = ClientConfig(endpoints=(url,), key_id=key_id, secret=secret)
 settings = ProducerSettings(linger_s=0.3)
 producer = TalosProducer(config, "forked-producer", settings)
-told: list[object] = []
-producer.put(b"parent 0", on_success=lambda *what: told.append(what))
+outcomes: list[object] = []
+producer.put(b"parent 0", on_success=lambda *what: outcomes.append(what))
 
 
 def live_as_child(number: int) -> None:
@@ -22,7 +22,7 @@ def live_as_child(number: int) -> None:
         producer.put(b"child %d %b" % (number, text), on_success=lambda *what: mine.append(what))
     producer.close()
     assert len(mine) == 2
-    assert not told
+    assert not outcomes
 
 
 children = []
@@ -36,6 +36,6 @@ statuses = [os.waitpid(child, 0)[1] for child in children]
 producer.put(b"parent 1")
 producer.flush()
 time.sleep(0.1)
-assert len(told) == 1
+assert len(outcomes) == 1
 sys.stdout.write(f"statuses {statuses}\n")
 # Not closed: at the end nothing is said, and nothing hangs.

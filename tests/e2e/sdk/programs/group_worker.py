@@ -118,7 +118,7 @@ async def main(arguments: dict[str, Any], recorder: Recorder) -> None:
                 try:
                     await consumer.commit({partition: batch[-1].offset})
                 except (LeaseNotHeld, Unavailable, OutcomeUnknown):
-                    pass  # told by on_lost, or done by a later commit
+                    pass  # reported by on_lost, or done by a later commit
     finally:
         await consumer.close()
 

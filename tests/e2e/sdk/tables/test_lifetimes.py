@@ -1,4 +1,4 @@
-"""A table, its stream and its topic change while they are followed: all goes on, or is told."""
+"""A table, its stream and its topic change while followed: all continues, or is reported."""
 
 from dataclasses import replace
 
@@ -36,8 +36,8 @@ def follower_of(client: Client, table: TalosTable) -> TableFollower:
     return TableFollower(client, table.name, f"{table.name}-changes")
 
 
-def test_a_table_that_was_made_anew_is_not_the_one_that_was_followed(client: Client) -> None:
-    table, schema = made(client, "anew")
+def test_a_recreated_table_is_not_the_one_that_was_followed(client: Client) -> None:
+    table, schema = made(client, "again")
     table.put({"id": "a", "n": 1})
     with follower_of(client, table) as follower:
         follower.catch_up()
@@ -54,7 +54,7 @@ def test_a_table_that_was_made_anew_is_not_the_one_that_was_followed(client: Cli
         assert list(fresh.replica.rows()) == [{"id": "b", "n": 2}]
 
 
-def test_a_stream_that_was_off_in_between_is_told_though_no_record_tells_it(
+def test_a_stream_that_was_off_in_between_is_reported_though_no_record_shows_it(
     client: Client,
 ) -> None:
     table, schema = made(client, "paused")
@@ -105,7 +105,7 @@ def test_a_topic_that_grows_is_followed_into_its_new_partitions(client: Client) 
         assert {row["n"] for row in rows} == {4}
 
 
-def test_a_topic_that_is_gone_is_told(client: Client) -> None:
+def test_a_deleted_topic_is_reported(client: Client) -> None:
     table, _ = made(client, "cut")
     table.put({"id": "a", "n": 1})
     with follower_of(client, table) as follower, TalosAdmin(client) as topics:

@@ -241,11 +241,11 @@ def test_a_follower_may_begin_while_the_table_is_written(config: ClientConfig) -
     asyncio.run(scenario())
 
 
-def test_a_reader_tells_each_change_of_a_row_in_order(client: Client) -> None:
+def test_a_reader_returns_each_change_of_a_row_in_order(client: Client) -> None:
     table, topic = make(client, "read")
     key = {"user": "u", "id": 1}
     table.put({**key, "n": 1, "text": "x"})
-    assert not table.put({**key, "n": 9}, RowExists(False))  # tells nobody
+    assert not table.put({**key, "n": 9}, RowExists(False))  # publishes nothing
     table.increment(key, {"n": 4})
     table.remove(key, ["text"])
     table.remove(key)

@@ -117,8 +117,8 @@ def test_a_scan_by_an_index_finds_what_it_asks_for(client: Client, admin: TableA
     table.batch([Put({"user": "u", "id": n, "name": f"name-{n % 3}", "n": n}) for n in range(9)])
     table.put({"user": "u", "id": 4, "name": "name-9"})
     table.remove({"user": "u", "id": 7})
-    one = {"user": "u", "name": "name-1"}
-    assert [row["id"] for row in table.scan(one, one, index="by-name")] == [1]
+    prefix = {"user": "u", "name": "name-1"}
+    assert [row["id"] for row in table.scan(prefix, prefix, index="by-name")] == [1]
 
 
 def test_a_batch_reports_the_outcome_of_each_item(client: Client, admin: TableAdmin) -> None:
