@@ -21,7 +21,7 @@ from opentalos.server import stores
 POLL_S = 0.05
 
 
-def _hang_when_told(file: Path, faults: LocalFaults) -> None:
+def _hang_on_request(file: Path, faults: LocalFaults) -> None:
     while faults.hang_prefix is None:
         time.sleep(POLL_S)
         if file.exists() and (prefix := file.read_text().strip()):
@@ -39,7 +39,7 @@ def main() -> None:
     vars(stores)["open_local_file_store"] = faulty
     if own.hang_file is not None:
         arguments = (own.hang_file, faults)
-        threading.Thread(target=_hang_when_told, args=arguments, daemon=True).start()
+        threading.Thread(target=_hang_on_request, args=arguments, daemon=True).start()
     sys.argv = ["talos", "serve", *rest]
     talos()
 

@@ -24,7 +24,7 @@ from talos.thrift.topic.ttypes import CreateTopicRequest, TopicAndPartition, Top
 
 BATCH = 10
 ROUND_S = 0.05
-TOLD_EVERY_S = 0.25
+REPORT_EVERY_S = 0.25
 PAYLOAD = b"x" * 512
 
 
@@ -108,11 +108,11 @@ def main():
     traffic = Traffic(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
-    told_at = 0.0
+    reported_at = 0.0
     while not ended.is_set():
         traffic.put_round()
-        if time.monotonic() - told_at > TOLD_EVERY_S:
-            told_at = time.monotonic()
+        if time.monotonic() - reported_at > REPORT_EVERY_S:
+            reported_at = time.monotonic()
             traffic.report()
         ended.wait(ROUND_S)
 

@@ -27,7 +27,7 @@ with EmbeddedServer() as server:
     with opentalos.sdk.TalosProducer(server.client_config(), topic.name) as producer:
         producer.put(b"hello")
     with opentalos.sdk.SimpleConsumer(server.client_config(), topic.name) as consumer:
-        assert [one.data for one in consumer.fetch(0, 0)] == [b"hello"]
+        assert [record.data for record in consumer.fetch(0, 0)] == [b"hello"]
 print("a server, a put and a get")
 """
 
