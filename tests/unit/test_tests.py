@@ -1,10 +1,13 @@
-"""What holds for tests themselves: each can fail."""
+"""What holds for tests themselves: each can fail, and looks into its own subject only."""
 
 import ast
 from functools import cache
 from pathlib import Path
 
 from tests.unit.source_tree import ROOT, dotted, functions, python_files, shown, tree_of
+
+# Methods of NamedTuple and os that begin with an underscore without being private.
+PUBLIC_UNDERSCORES = {"_replace", "_asdict", "_fields", "_exit"}
 
 
 @cache
@@ -52,3 +55,29 @@ def test_every_test_can_fail() -> None:
         and not called_names(node) & claiming_helpers()
     ]
     assert empty == []
+
+
+def private_depth(node: ast.expr) -> int:
+    """How many private names a chain such as ``a._b.c._d`` goes through."""
+    depth = 0
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        if isinstance(node, ast.Attribute):
+            name = node.attr
+            depth += (
+                name.startswith("_")
+                and not name.startswith("__")
+                and name not in PUBLIC_UNDERSCORES
+            )
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return depth
+
+
+def test_no_test_looks_through_a_private_member_into_another() -> None:
+    deep = [
+        shown(path, node.lineno, ast.unparse(node))
+        for path in files_of_tests()
+        if "unit" in path.parts
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and private_depth(node) > 1
+    ]
+    assert deep == []

@@ -84,7 +84,7 @@ class CommitLanes:
     def __init__(self, limits: LogLimits, counters: LogCounters) -> None:
         self._limits, self._counters = limits, counters
         self._stall_s = limits.lane_stall_ms / _MS_PER_S
-        self._active: list[CommitLane] = []
+        self.active: list[CommitLane] = []
         self._retired: dict[CommitLane, None] = {}  # ordered, so that runs are repeatable
         self._waiting: deque[Worker] = deque()  # every lane is retired; bounded by partitions
         self._timer: asyncio.TimerHandle | None = None
@@ -110,11 +110,11 @@ class CommitLanes:
 
     def count(self) -> int:
         """Lanes that exist now."""
-        return len(self._active) + len(self._retired)
+        return len(self.active) + len(self._retired)
 
     def depth(self) -> int:
         """Partitions that wait for a lane's turn, or have it."""
-        lanes = (*self._active, *self._retired)
+        lanes = (*self.active, *self._retired)
         waiting = sum(len(lane.ready) + (lane.busy is not None) for lane in lanes)
         return waiting + len(self._waiting)
 
@@ -127,16 +127,16 @@ class CommitLanes:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        tasks = [lane.task for lane in (*self._active, *self._retired) if lane.task is not None]
+        tasks = [lane.task for lane in (*self.active, *self._retired) if lane.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._active.clear()
+        self.active.clear()
         self._retired.clear()
 
     def _choose(self) -> CommitLane | None:
         best: CommitLane | None = None
-        for lane in self._active:
+        for lane in self.active:
             if best is None or lane.pending_bytes < best.pending_bytes:
                 best = lane
         if best is not None and (best.pending_bytes == 0 and best.busy is None):
@@ -144,11 +144,11 @@ class CommitLanes:
         return self._fresh() or best
 
     def _fresh(self) -> CommitLane | None:
-        if len(self._active) >= self.concurrency.wanted or self.count() >= self._limits.lanes_max:
+        if len(self.active) >= self.concurrency.wanted or self.count() >= self._limits.lanes_max:
             return None
         lane = CommitLane()
         lane.task = asyncio.get_running_loop().create_task(self._run(lane), name="log-lane")
-        self._active.append(lane)
+        self.active.append(lane)
         return lane
 
     async def _run(self, lane: CommitLane) -> None:
@@ -168,7 +168,7 @@ class CommitLanes:
                 lane.busy = None
                 self._after(lane, worker, delay_s)
                 if not lane.retired:
-                    if len(self._active) > self.concurrency.wanted:
+                    if len(self.active) > self.concurrency.wanted:
                         self._retire(lane)
                 elif loop.time() < lane.started_s + self._stall_s:
                     self._disperse(lane)  # quick again, so it needs no lane of its own
@@ -201,9 +201,9 @@ class CommitLanes:
         """A retired lane has nothing left: it becomes active again, or ends (True)."""
         del self._retired[lane]
         lane.retired = False
-        ends = len(self._active) >= self.concurrency.wanted
+        ends = len(self.active) >= self.concurrency.wanted
         if not ends:
-            self._active.append(lane)
+            self.active.append(lane)
         while self._waiting:
             self.submit(self._waiting.popleft())
         return ends
@@ -216,7 +216,7 @@ class CommitLanes:
         self._timer = None
         now_s = asyncio.get_running_loop().time()
         next_s: float | None = None
-        for lane in list(self._active):
+        for lane in list(self.active):
             if lane.busy is None:
                 continue
             left_s = lane.started_s + self._stall_s - now_s
@@ -229,7 +229,7 @@ class CommitLanes:
             self._arm(next_s)
 
     def _retire(self, lane: CommitLane) -> None:
-        self._active.remove(lane)
+        self.active.remove(lane)
         self._retired[lane] = None
         lane.retired = True
         self._disperse(lane)

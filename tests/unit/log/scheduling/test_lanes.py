@@ -104,7 +104,7 @@ async def test_lanes_are_bounded_and_all_recover_when_storage_does() -> None:
     await until(lambda: len(answers.got) >= 11)
     assert len(answers.bases) == 11
     assert bed.store._context.pending_bytes == 0
-    assert all(lane.pending_bytes == 0 for lane in bed.store._context.lanes._active)
+    assert all(lane.pending_bytes == 0 for lane in bed.store._context.lanes.active)
     await bed.store.close()
 
 

@@ -67,7 +67,7 @@ class ShardWriter:
     shard has to reopen before its next group."""
 
     def __init__(self, stores: Stores, opening: Opening) -> None:
-        self._stores, self._opening = stores, opening
+        self.stores, self._opening = stores, opening
         self._number, self._outbox = opening.number, opening.outbox
         self._view: TableView
         self._token, self._writes = stores.clock.token(TOKEN_BYTES), 0
@@ -117,7 +117,7 @@ class ShardWriter:
         """
         await self._load(works)
         now_ms = max(self._opening.now_ms(), self._view.gap_ms)
-        bytes_max = self._stores.limits.record_bytes_max
+        bytes_max = self.stores.limits.record_bytes_max
         for work in works:
             work.decide(self._view, now_ms, bytes_max)
         remembered = [work for work in works if not work.cells and work.cached]
@@ -140,7 +140,7 @@ class ShardWriter:
         for work in works:
             if work.loaded:
                 continue
-            found = self._stores.cache.get(self._number, work.key)
+            found = self.stores.cache.get(self._number, work.key)
             if found is None:
                 missing.append(work)
             else:
@@ -173,7 +173,7 @@ class ShardWriter:
         return again
 
     async def _get(self, keys: Sequence[bytes], family: FamilyName) -> Sequence[Row | None]:
-        stores = self._stores
+        stores = self.stores
         try:
             async with asyncio.timeout(stores.limits.write_deadline_s):
                 return await stores.rows.get(rows_of(self._view.table), keys, family=family)
@@ -186,17 +186,17 @@ class ShardWriter:
             self._opening.publish(self._outbox.add_found(row.key, row.cells))
 
     def _keep(self, work: RowWork) -> None:
-        self._stores.cache.put(self._number, work.key, work.as_loaded())
+        self.stores.cache.put(self._number, work.key, work.as_loaded())
 
     def _forget(self, work: RowWork) -> None:
-        self._stores.cache.forget(self._number, work.key)
+        self.stores.cache.forget(self._number, work.key)
         work.forget()
 
     # --- writing --------------------------------------------------------------------------------
 
     async def _put_entries(self, works: Iterable[RowWork]) -> Mapping[Item, int]:
         """Put the new entries; return the versions that the old ones have now."""
-        table, indexes = self._view.table, self._stores.indexes
+        table, indexes = self._view.table, self.stores.indexes
         if not table.schema.indexes:
             return {}
         changes = [self._entry_changes(work) for work in works]
@@ -264,7 +264,7 @@ class ShardWriter:
         return self._token + self._writes.to_bytes(WRITE_NUMBER_BYTES)
 
     def _succeeded(self, work: RowWork, mutation: RowMutation, version: int) -> None:
-        self._stores.cache.put(self._number, work.key, work.stored(version))
+        self.stores.cache.put(self._number, work.key, work.stored(version))
         if self._outbox is not None:
             if len(mutation.pending) > len(work.pending):
                 self._outbox.cleared(work.key, _removed(mutation.pending))
@@ -273,14 +273,14 @@ class ShardWriter:
 
     async def _remove_entries(self, removals: Mapping[Item, int]) -> None:
         try:
-            await self._stores.indexes.remove(self._view.table, removals)
+            await self.stores.indexes.remove(self._view.table, removals)
         except TalosError:
             return  # readers verify entries; what is left is removed with the row's next entry
 
     async def _mutate(self, mutations: Sequence[RowMutation]) -> list[int | TalosError]:
         """Write; return outcomes in order. Unknown writes are repeated, which is idempotent, until
         the deadline."""
-        stores, loop = self._stores, asyncio.get_running_loop()
+        stores, loop = self.stores, asyncio.get_running_loop()
         deadline_s = loop.time() + stores.limits.write_deadline_s
         found = await self._try(mutations, deadline_s)
         if not any(isinstance(outcome, OutcomeUnknown) for outcome in found):
@@ -309,7 +309,7 @@ class ShardWriter:
     ) -> Sequence[int | TalosError]:
         try:
             async with asyncio.timeout_at(deadline_s):
-                return await self._stores.rows.mutate_many(rows_of(self._view.table), mutations)
+                return await self.stores.rows.mutate_many(rows_of(self._view.table), mutations)
         except TimeoutError:
             return [OutcomeUnknown("the row store does not answer")] * len(mutations)
         except TalosError as error:
@@ -348,7 +348,7 @@ class ShardWriter:
         versions: dict[bytes, int] = {}
         unknown = []
         for key in keys:
-            found = self._stores.cache.get(self._number, key)
+            found = self.stores.cache.get(self._number, key)
             if found is None:
                 unknown.append(key)
             else:
@@ -369,7 +369,7 @@ class ShardWriter:
         if isinstance(outcome, int):
             self._outbox.cleared(mutation.key, mutation.pending)
         else:  # checked again with the next clearing
-            self._stores.cache.forget(self._number, mutation.key)
+            self.stores.cache.forget(self._number, mutation.key)
 
 
 def _removed(cells: Mapping[bytes, bytes | None]) -> list[bytes]:

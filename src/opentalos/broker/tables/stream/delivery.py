@@ -73,7 +73,7 @@ class StreamDelivery:
         table_uuid, self._number = place
         limits = server.stores.limits
         self.outbox = Outbox()
-        self._scan = PendingScan(limits, self._number, settled_s)
+        self.pending_scan = PendingScan(limits, self._number, settled_s)
         self._backpressure = Backpressure(limits)
         self._unwanted = False  # entries came whose stream is gone
         self._clear_due = False
@@ -89,7 +89,7 @@ class StreamDelivery:
             number=self._number,
             schema=shard.view().table.schema,
         )
-        self._publisher = Publisher(publishing, self.claim.record.epoch)
+        self.publisher = Publisher(publishing, self.claim.record.epoch)
         self.marks = Marks(
             life=self._life,
             claim=self.claim,
@@ -105,7 +105,7 @@ class StreamDelivery:
         """These are durable: send them, each row's in order."""
         if not self._life.publishes:
             return  # the lanes are closed: new ones would leave out what those did not publish
-        if self._publisher.push(self._shard.view().streams, entries):
+        if self.publisher.push(self._shard.view().streams, entries):
             self._unwanted = True  # the next step drops them
             self._shard.wake()
 
@@ -134,7 +134,7 @@ class StreamDelivery:
     async def drop_gone(self, view: TableView) -> None:
         """Drop entries of streams that are gone. Raises: Unavailable: nothing is dropped yet."""
         self._unwanted = False
-        self._publisher.end(lambda stream: stream in view.streams)
+        self.publisher.end(lambda stream: stream in view.streams)
         gone = [entry for entry in self.outbox.waiting() if entry.stream not in view.streams]
         await record_gaps(self._server.tables, view.table, gone)
         self.published(gone)
@@ -151,7 +151,7 @@ class StreamDelivery:
         longer."""
         now_s, limits = asyncio.get_running_loop().time(), self._server.stores.limits
         full = self._server.budget.why_full(self.outbox)
-        refused = self._publisher.refused()
+        refused = self.publisher.refused()
         when_full = self._shard.view().table.when_full
         for lane in refused:
             if self._backpressure.must_stop(when_full, lane, bool(full), now_s):
@@ -182,26 +182,26 @@ class StreamDelivery:
 
         Raises: Unavailable, while the shard opens. Later a pass is abandoned instead.
         """
-        if not self._scan.due():
+        if not self.pending_scan.due():
             return False
         try:
-            rows = await self._scan.page(self._server.stores.rows, self._shard.view().table)
+            rows = await self.pending_scan.page(self._server.stores.rows, self._shard.view().table)
         except Unavailable:
             if opening:
                 raise
-            self._scan.abandon()
+            self.pending_scan.abandon()
             return False
         for row in rows:
             self.publish(self.outbox.add_found(row.key, row.cells))
-        return self._scan.under_way
+        return self.pending_scan.under_way
 
     def wake_at_s(self) -> float | None:
         """When the shard's task has work here even if nothing wakes it, on the loop's clock; None:
         at once."""
-        if self._scan.under_way:
+        if self.pending_scan.under_way:
             return None
         now_s = asyncio.get_running_loop().time()
-        return self._scan.next_s if self._publisher.idle else now_s + REFUSED_CHECK_S
+        return self.pending_scan.next_s if self.publisher.idle else now_s + REFUSED_CHECK_S
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class StreamDelivery:
 
     def stop(self) -> None:
         """Put, clear and scan nothing more."""
-        self._publisher.end(lambda _: False)
+        self.publisher.end(lambda _: False)
         if self._clear_timer is not None:
             self._clear_timer.cancel()
 
@@ -246,11 +246,11 @@ class StreamDelivery:
             async with self.claim.turn:
                 if not self._life.publishes:
                     return
-                epoch = await self.claim.raise_epoch(self._publisher.epoch)
+                epoch = await self.claim.raise_epoch(self.publisher.epoch)
                 if self._life.stopped:
                     return
                 self._life.renewed(epoch)
-            self._publisher.renew(lane, epoch)
+            self.publisher.renew(lane, epoch)
         except VersionConflict as error:
             self.fenced(error)
         except TalosError as error:

@@ -21,7 +21,7 @@ class Publisher:
     """The lanes of one opening of a shard; ``epoch`` is that of lanes to come."""
 
     def __init__(self, publishing: Publishing, epoch: int) -> None:
-        self._with = publishing
+        self.publishing = publishing
         self.epoch = epoch
         self._lanes: dict[tuple[int, int], PublishLane] = {}  # by stream id and partition
 
@@ -67,14 +67,14 @@ class Publisher:
 
         So an entry never overtakes an earlier one of its row.
         """
-        topic = self._with.context.topics.by_resource(resource_of(stream))
+        topic = self.publishing.context.topics.by_resource(resource_of(stream))
         unplaced = self._lanes.get((stream.id, UNPLACED))
         partition = UNPLACED
         if topic is not None and unplaced is None:
-            partition = share_of(self._with.schema, key, topic.partitions)
+            partition = share_of(self.publishing.schema, key, topic.partitions)
         lane = self._lanes.get((stream.id, partition))
         if lane is None:
-            lane = PublishLane(self._with, stream, partition, self.epoch, self._moved)
+            lane = PublishLane(self.publishing, stream, partition, self.epoch, self._moved)
             self._lanes[stream.id, partition] = lane
         return lane
 

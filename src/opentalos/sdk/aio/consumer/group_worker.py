@@ -349,6 +349,10 @@ class GroupWorker:
             except TalosError as error:
                 _LOG.warning("unlock failed, the leases will expire: %s", error)
 
+    def lose(self, partitions: Iterable[int]) -> None:
+        """The leases lapsed or were refused: give the partitions up in the background."""
+        self._spawn(self._lose(partitions), "lost")
+
     async def _lose(self, partitions: Iterable[int]) -> None:
         """Another worker may own them: stop at once, commit nothing."""
         gone = [
@@ -367,7 +371,7 @@ class GroupWorker:
     def _refused(self, held: AssignedPartition) -> None:
         """The server rejected a commit."""
         held.lost = True
-        self._spawn(self._lose([held.partition]), "lost")
+        self.lose([held.partition])
 
     async def _call(
         self, callback: PartitionCallback | None, partitions: Sequence[AssignedPartition]
@@ -400,7 +404,7 @@ class GroupWorker:
             except (Unavailable, OutcomeUnknown) as error:
                 _LOG.warning("lease renewal failed: %s", error)
                 if loop.time() >= lapses_s:
-                    self._spawn(self._lose(listed), "lost")
+                    self.lose(listed)
                 pause_s = min(RETRY_S, settings.renew_interval_s)
                 continue
             self._renewed_s, pause_s = began_s, settings.renew_interval_s

@@ -239,13 +239,13 @@ async def test_a_lost_right_to_put_holds_messages_back(bed: World) -> None:
     await apply(bed.broker, table, put("a", 1))
     (shard,) = bed.broker.shards._shards.values()
     assert shard._delivery is not None
-    publisher = shard._delivery._publisher
-    object.__setattr__(publisher._with, "owner", lambda: replace(ALICE, id="mallory"))
+    publisher = shard._delivery.publisher
+    object.__setattr__(publisher.publishing, "owner", lambda: replace(ALICE, id="mallory"))
     await apply(bed.broker, table, put("u", 1))
     async with asyncio.timeout(PATIENCE_S):
         while not publisher.refused():
             await apply(bed.broker, table, put("v", 1))
-    object.__setattr__(publisher._with, "owner", lambda: ALICE)
+    object.__setattr__(publisher.publishing, "owner", lambda: ALICE)
     await until_heard(bed.broker, topic, 1, PLAIN)
     await until_cleared(bed.broker)
     assert server.counts.gaps == 0
@@ -265,7 +265,7 @@ async def test_a_scan_that_the_store_does_not_answer_is_repeated(bed: World) -> 
 
     rows.scan = refuse  # type: ignore[attr-defined]
     assert shard._delivery is not None
-    shard._delivery._scan.next_s = 0.0
+    shard._delivery.pending_scan.next_s = 0.0
     await apply(bed.broker, table, add())
     async with asyncio.timeout(PATIENCE_S):
         await scanned.wait()

@@ -98,7 +98,7 @@ def break_rows(broker: Broker) -> BreakingRows:
     rows = BreakingRows(server.stores.rows)
     object.__setattr__(server, "stores", server.stores._replace(rows=rows))
     for shard in broker.shards._shards.values():
-        shard._writer._stores = server.stores
+        shard._writer.stores = server.stores
     return rows
 
 
@@ -109,7 +109,7 @@ def break_puts(broker: Broker) -> BreakingPuts:
     object.__setattr__(server, "puts", puts)
     for shard in broker.shards._shards.values():
         if shard._delivery is not None:
-            object.__setattr__(shard._delivery._publisher._with, "puts", puts)
+            object.__setattr__(shard._delivery.publisher.publishing, "puts", puts)
     return puts
 
 

@@ -168,4 +168,4 @@ async def test_a_shard_that_has_stopped_publishes_nothing_more() -> None:
         assert shard._delivery is not None
         late = Entry(b"k", encode_column(2, 1), Pending(2, 1, 2, b"later"))
         shard._delivery.publish([late])
-        assert shard._delivery._publisher.idle
+        assert shard._delivery.publisher.idle

@@ -93,7 +93,7 @@ def test_a_reset_counts_once_for_each_partition() -> None:
             assert group.checkpoints[0] == 3
             group.owners[0] = "a robber", 0.0  # the lease is over
             group.checkpoints[0] = 5
-            source._worker._spawn(source._worker._lose([0]), "lost")  # type: ignore[union-attr]
+            source._worker.lose([0])  # type: ignore[union-attr]
             await asyncio.sleep(0)
             assert (await take(source, 1))[0].offset == 6
 
