@@ -24,10 +24,10 @@ from opentalos.gateway.health import Readiness
 from opentalos.gateway.http.server import HttpServer
 from opentalos.model.address import TLS_SCHEME
 from opentalos.model.limits import ClusterLimits, GroupLimits, LogLimits, SdsLimits, TlsSettings
+from opentalos.server.cluster_join import Member
 from opentalos.server.config import Config
 from opentalos.server.gateways import Gateways, Port, open_gateways
 from opentalos.server.measuring.loop_watch import LoopWatch
-from opentalos.server.member import Member
 from opentalos.server.tls import ServerTls
 
 KEY = b"c" * 32

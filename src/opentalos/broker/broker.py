@@ -18,13 +18,13 @@ from opentalos.broker.cluster.partition_places import PartitionPlaces
 from opentalos.broker.cluster.service import ClusterService
 from opentalos.broker.context import BrokerConfig, BrokerContext, log_settings
 from opentalos.broker.groups.consumers import ConsumerService
-from opentalos.broker.groups.members import GroupMemberService
 from opentalos.broker.groups.metrics import MetricService
 from opentalos.broker.groups.resets import GroupResetService
+from opentalos.broker.groups.rest_workers import GroupMemberService
 from opentalos.broker.groups.topic_consumers import TopicsConsumerService
 from opentalos.broker.messaging.messages import MessageService
+from opentalos.broker.messaging.peer_reads import RemoteMessages
 from opentalos.broker.messaging.plain_messages import PlainMessageService
-from opentalos.broker.messaging.remote_messages import RemoteMessages
 from opentalos.broker.messaging.system_topics import SystemTopics
 from opentalos.broker.peer_rpc.calls import MESSAGES, PARTITIONS, STATUS, SYSTEM_PUT
 from opentalos.broker.peer_rpc.dispatch import PeerDispatch

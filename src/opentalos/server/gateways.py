@@ -20,9 +20,9 @@ from opentalos.gateway.status_page import StatusPage
 from opentalos.gateway.thrift_http.authentication import Authenticator
 from opentalos.gateway.thrift_http.gateway import ThriftGateway
 from opentalos.gateway.thrift_http.handlers import HANDLERS
+from opentalos.server.cluster_join import Member
 from opentalos.server.config import Config
 from opentalos.server.measuring.loop_watch import LoopWatch
-from opentalos.server.member import Member
 from opentalos.server.tls import ServerTls
 from opentalos.wire.peer_proof import PeerKey
 

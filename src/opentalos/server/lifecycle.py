@@ -28,12 +28,12 @@ from opentalos.gateway.sds_http.starting import starting_routes
 from opentalos.model.address import TLS_SCHEME
 from opentalos.model.errors import ConfigError, Unavailable
 from opentalos.model.limits import LogLimits, SystemTopicSettings
+from opentalos.server.cluster_join import Member, become_member
 from opentalos.server.config import Config, parse_address
 from opentalos.server.data_directory import DataDirectory
 from opentalos.server.gateways import Gateways, Port, open_gateways
 from opentalos.server.measuring.loop_watch import LoopWatch
 from opentalos.server.measuring.measuring import Measured, Measuring
-from opentalos.server.member import Member, become_member
 from opentalos.server.root import RootKey, ensure_root
 from opentalos.server.stores import Stores, open_stores
 from opentalos.server.tls import ServerTls

@@ -1,6 +1,6 @@
 """The next step of a worker to its fair share of a group's partitions.
 
-For ``members.py``, which serves workers that have no client program of their own.
+For ``rest_workers.py``, which serves workers that have no client program of their own.
 """
 
 from collections.abc import Mapping, Sequence

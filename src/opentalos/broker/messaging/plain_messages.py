@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from opentalos.broker.context import BrokerContext
+from opentalos.broker.messaging.append_future import waiter_of
 from opentalos.broker.messaging.keyed_puts import KeyedPuts, PutKey, Stored
 from opentalos.broker.messaging.messages import (
     LATEST_OFFSET,
@@ -18,8 +19,7 @@ from opentalos.broker.messaging.messages import (
     MessageService,
     PutTarget,
 )
-from opentalos.broker.messaging.remote_messages import RemoteMessages
-from opentalos.broker.messaging.waiters import waiter_of
+from opentalos.broker.messaging.peer_reads import RemoteMessages
 from opentalos.broker.values import Topic
 from opentalos.model.errors import BadRequest, ExcessivePending, NotOwner, TalosError
 from opentalos.model.identity import Permission, Principal

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.messaging.waiters import waiter_of
+from opentalos.broker.messaging.append_future import waiter_of
 from opentalos.broker.peer_rpc.calls import SYSTEM_PUT
 from opentalos.broker.peer_rpc.client import call_peer
 from opentalos.broker.peer_rpc.messages import Empty, SystemPutRequest

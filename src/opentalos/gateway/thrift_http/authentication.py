@@ -13,7 +13,7 @@ from typing import NamedTuple
 from opentalos.broker.admin.principals import PrincipalService
 from opentalos.broker.values import LiveKey
 from opentalos.gateway.http.exchange import Exchange
-from opentalos.gateway.thrift_http.seen_requests import SeenRequests
+from opentalos.gateway.thrift_http.replay_guard import SeenRequests
 from opentalos.model.errors import ClockSkewed, InvalidCredential
 from opentalos.model.identity import GUEST, Principal
 from opentalos.model.limits import AuthLimits

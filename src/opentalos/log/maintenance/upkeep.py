@@ -1,7 +1,7 @@
 """Work beside puts and gets: free space, idle sealing, retention, deleting files.
 
-``LogStore`` starts it. A pass only decides; what it starts runs as a job in the partition's lane,
-so all changes of a manifest still come from one task.
+``LogStore`` starts it. A pass only decides; what it starts runs as a job of the partition, one
+step at a time, so changes of a manifest are serialized.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
 """Jobs of one partition: open for readers, claim, seal, hand off, drop segments, delete.
 
-Each function runs in the partition's commit lane (``PutQueue.run``), so nothing else changes the
-partition's manifest or file meanwhile. The upkeep, readers, recovery and ``LogStore`` start them.
-A job executes; the writer's methods record what happened.
+Each function runs as a step of the partition (``PutQueue.run``), in the background while its commit
+lane skips it, so nothing else changes the partition's manifest or file meanwhile. The upkeep,
+readers, recovery and ``LogStore`` start them. A job executes; the writer's methods record what
+happened.
 """
 
 import asyncio

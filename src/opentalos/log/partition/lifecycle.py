@@ -13,8 +13,8 @@ from opentalos.log.context import LogContext
 from opentalos.log.manifest.manifest import Manifest
 from opentalos.log.manifest.store import NOTHING, VersionedManifest
 from opentalos.log.metering.meter import Mark, Meter
-from opentalos.log.partition.arrivals import Arrivals
 from opentalos.log.partition.queue import PutQueue, name_of, refuse_jobs
+from opentalos.log.partition.read_waiters import Arrivals
 from opentalos.log.partition.state import GONE, INITIAL, READABLE, Event, State, next_state
 from opentalos.log.results import TopicLogSettings
 from opentalos.log.segment.view import SegmentView
@@ -122,7 +122,7 @@ class PartitionLifecycle(PutQueue):
         self.view, self.versioned = None, versioned
 
     def write_failed(self, error: Exception) -> None:
-        """The file is dead: the group in flight is open, the partition must be re-opened."""
+        """The file is dead: the outcome of the group in flight is unknown until a recovery."""
         self._abandon(self.segment)
         self._forget_segment()
         self.context.counters.commit_failures += 1

@@ -72,7 +72,8 @@ class PartitionLog:
     ) -> ReadResult:
         """Durable blocks from the one that contains ``offset`` (-1 start, -2 end).
 
-        At the end: empty after ``throttle_max_s``. At least one block is given if there is one.
+        At the log's end, waits up to ``hold_s`` for a message, then returns no blocks. Otherwise
+        returns at least one.
         Raises: OffsetOutOfRange, CorruptLog, PartitionNotServing and other Unavailable.
         """
         if offset in (OFFSET_START, OFFSET_END):
@@ -187,7 +188,7 @@ class PartitionLog:
         return self.writer.served
 
     def settled(self) -> bool:
-        """Whether no block may come to light below the next append: no commit, no opening."""
+        """Whether the log's end is certain: no commit is in flight and no recovery runs."""
         return self.writer.state in END_CERTAIN and self.writer.group is None
 
     @property

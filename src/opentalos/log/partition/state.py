@@ -1,8 +1,8 @@
 """The states of a partition's writing side, and every transition between them. No I/O, no asyncio.
 
-``PartitionWriter`` holds the state and is the only one that moves it; its jobs, the opening, the
-upkeep and the broker call the writer's methods, which are named after the events below. This
-module decides what is legal; the writer executes. Promises: only a state that allows
+``PartitionLifecycle`` holds the state; only it and its subclass ``PartitionWriter`` move it. Jobs,
+the opening, the upkeep and the broker call the writer's methods, which are named after the events
+below. This module decides what is legal; the writer executes. Promises: only a state that allows
 ``COMMITTED`` acknowledges (I1, I2), and only a readable state shows a high watermark (I4).
 
 The life of a partition on one server: it is unopened until its manifest was read, sealed while no

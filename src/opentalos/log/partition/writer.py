@@ -1,9 +1,10 @@
 """The writer of one partition: group commit, opening, rolling.
 
-A commit lane calls ``work``; the jobs of the upkeep and of a handoff run through it as well. Every
-step that awaits storage runs in the partition's lane, one at a time, so all changes of the
-manifest come from one task. Promises: a group is acknowledged only after its commit, in a segment
-that the manifest names (I1, I2); offsets are dense (I3).
+A commit lane calls ``work``; the jobs of the upkeep and of a handoff run through it as well. Steps
+of a partition never overlap: commits and rolls run in its lane, openings and jobs as background
+tasks while the lane skips it. So changes of the manifest are serialized. Promises: a group is
+acknowledged only after its commit, in a segment that the manifest names (I1, I2); offsets are dense
+(I3).
 """
 
 import asyncio
@@ -54,8 +55,8 @@ class PartitionWriter(PartitionLifecycle):
     ``work`` takes one step at a time: a job, an opening, or a commit with the roll before it.
     Before each commit ``segment_due`` says whether the segment is to be rolled or discarded first.
 
-    One group is in flight at most. If its commit fails, the file is dead and the outcome open: the
-    next step re-opens the partition, finds in storage which blocks of the group are there,
+    One group is in flight at most. If its commit fails, the file is dead and the outcome unknown:
+    the next step re-opens the partition, finds in storage which blocks of the group are there,
     acknowledges those and puts the others back into the queue. If the opening is given up, or
     another owner wrote in between, the group is unknown and the queue is not done.
     """
@@ -185,9 +186,11 @@ class PartitionWriter(PartitionLifecycle):
         counters.duplicates += len(group.followers) + len(group.answered)
 
     async def _confirm_answers(self, group: Group) -> None:
-        """No commit proves that a group without blocks was judged by the owner: the manifest must.
+        """Confirm the ownership for a group that stored nothing.
 
-        Without that proof a refusal, on which producers give up, is only "not done".
+        If every block was a duplicate or rejected, nothing is written, and no commit proves the
+        ownership. A former owner must not reject a producer for good, so the manifest is read
+        again; without that proof a refusal is only "not done".
         """
         if all(error is None for _, _, error in group.answered):
             return

@@ -3,7 +3,7 @@
 import asyncio
 
 from opentalos.broker.context import BrokerContext
-from opentalos.broker.messaging.waiters import waiter_of
+from opentalos.broker.messaging.append_future import waiter_of
 from opentalos.broker.peer_rpc.calls import STREAM_PUT
 from opentalos.broker.peer_rpc.client import call_peer
 from opentalos.broker.peer_rpc.messages import StreamPutReply, StreamPutRequest

@@ -97,8 +97,7 @@ def consume(
     partitions without a commit. Printed messages are committed every few seconds and at the end;
     after a crash some are redelivered.
 
-    Use talos table follow to decode the changes of a table's stream. A final - (stdout) is accepted
-    and changes nothing.
+    Use talos table follow to decode the changes of a table's stream. A trailing - is ignored.
 
     \b
     Example: talos consume orders --from 2h --output '%p %o %k: %s\\n'

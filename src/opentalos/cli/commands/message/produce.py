@@ -64,7 +64,7 @@ _IDEMPOTENT: Final[dict[str, Any]] = {"auto": "auto", "yes": True, "no": False}
     type=click.FloatRange(1),
     default=60.0,
     show_default=True,
-    help="Seconds until a message must be stored.",
+    help="Delivery timeout in seconds.",
 )
 @with_server
 def produce(

@@ -131,7 +131,7 @@ def series(values: tuple[str, ...], by: tuple[str, ...], step_ms: int, **given: 
 @query.command()
 @with_options(_BY, _VALUES, _limit(10))
 def top(values: tuple[str, ...], by: tuple[str, ...], **given: Any) -> None:
-    """Show the groups of TABLE with the largest first value.
+    """Rank the groups of TABLE (--by) by the first value, largest first.
 
     Example: talos query top metrics_1h --measure put_bytes --by tenant --since 7d
     """

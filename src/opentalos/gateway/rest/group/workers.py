@@ -1,6 +1,6 @@
 """REST of group mode: workers hold partitions by leases, like workers of the SDKs."""
 
-from opentalos.broker.groups.members import Membership, Seat
+from opentalos.broker.groups.rest_workers import Membership, Seat
 from opentalos.gateway.rest.group.groups import offsets_of, offsets_schema
 from opentalos.gateway.rest.message.format import READ, listed
 from opentalos.gateway.rest.message.messages import READ_BOUNDS, bounds_of, wait_of

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any, Final
 
 from opentalos.broker.broker import Broker
+from opentalos.broker.messaging.append_future import waiter_of
 from opentalos.broker.messaging.messages import GetQuery, PutTarget
-from opentalos.broker.messaging.waiters import waiter_of
 from opentalos.gateway.thrift_http.handlers import values
 from opentalos.gateway.thrift_http.handlers.context import CallContext, Handler
 from opentalos.model.errors import BadRequest, NotSupported

@@ -9,7 +9,7 @@ from tests.unit.gateway.thrift_http.test_authentication import ALICE, BODY, Keys
 
 from opentalos.gateway.http.exchange import Exchange
 from opentalos.gateway.thrift_http.authentication import Authenticator
-from opentalos.gateway.thrift_http.seen_requests import SeenRequests
+from opentalos.gateway.thrift_http.replay_guard import SeenRequests
 from opentalos.model.errors import ExcessivePending, InvalidCredential
 from opentalos.model.limits import AuthLimits
 from opentalos.sdk.aio.connection.signer import Signer
