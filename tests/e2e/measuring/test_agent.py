@@ -104,10 +104,10 @@ def test_an_invalid_push_is_refused_and_the_agent_continues(
         found, text = agent.post(body)
         assert (found, words in text) == (status, True), text
 
-    refused(b"", "no JSON")
+    refused(b"", "not valid JSON")
     refused(b"{}", "array of points")
-    refused(b"\xff" * 100, "no JSON")
-    refused(b"[" * 100_000, "no JSON")
+    refused(b"\xff" * 100, "not valid JSON")
+    refused(b"[" * 100_000, "not valid JSON")
     refused(json.dumps([POINT, POINT | {"value": -1}]).encode(), "value of point 1")
     refused(json.dumps([POINT | {"value": float("nan")}]).encode(), "value of point 0")
     refused(json.dumps([POINT | {"value": 1e300}]).encode(), "value of point 0")

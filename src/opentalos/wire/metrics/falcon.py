@@ -42,7 +42,7 @@ def decode_push(body: bytes) -> list[Point]:
     try:
         points = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise PushError(f"the body is no JSON: {str(error)[:_SHOWN_CHARS_MAX]}") from error
+        raise PushError(f"the body is not valid JSON: {str(error)[:_SHOWN_CHARS_MAX]}") from error
     if not isinstance(points, list):
         raise PushError("the body must be an array of points")
     if len(points) > POINTS_MAX:
@@ -56,8 +56,8 @@ def _point(number: int, point: object) -> Point:
     kind = point.get("counterType")
     if kind not in ("GAUGE", "COUNTER"):
         raise _wrong(number, "counterType", "GAUGE or COUNTER", kind)
-    _whole(number, point, "timestamp", 0, 1 << 63)
-    _whole(number, point, "step", 1, STEP_S_MAX)
+    _integer(number, point, "timestamp", 0, 1 << 63)
+    _integer(number, point, "step", 1, STEP_S_MAX)
     return Point(
         _text(number, point, "endpoint"),
         _text(number, point, "metric"),
@@ -74,10 +74,10 @@ def _text(number: int, point: Mapping[str, Any], name: str) -> str:
     return text
 
 
-def _whole(number: int, point: Mapping[str, Any], name: str, least: int, most: int) -> None:
+def _integer(number: int, point: Mapping[str, Any], name: str, minimum: int, maximum: int) -> None:
     value = point.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise _wrong(number, name, f"a whole number in {least}..{most}", value)
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+        raise _wrong(number, name, f"an integer from {minimum} to {maximum}", value)
 
 
 def _value(number: int, value: object) -> float:
@@ -106,5 +106,5 @@ def _tags(number: int, tags: object) -> Mapping[str, str]:
 
 def _wrong(number: int, name: str, wanted: str, value: object) -> PushError:
     # A whole number of very many digits cannot be shown.
-    shown = "a larger one" if isinstance(value, int) and value > VALUE_MAX else repr(value)
+    shown = "a larger number" if isinstance(value, int) and value > VALUE_MAX else repr(value)
     return PushError(f"{name} of point {number} must be {wanted}: {shown[:_SHOWN_CHARS_MAX]}")

@@ -110,9 +110,9 @@ def decode_measurement(data: bytes) -> Measurement:
     try:
         event = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise MeasurementError(f"a measurement is no JSON: {error}") from error
+        raise MeasurementError(f"a measurement is not valid JSON: {error}") from error
     if not isinstance(event, dict):
-        raise MeasurementError("a measurement is no JSON object")
+        raise MeasurementError("a measurement is not a JSON object")
     version = _whole(event, "v", 1)
     if version > VERSION:
         raise NewerFormat(f"a measurement of format {version}, this version reads up to {VERSION}")

@@ -90,9 +90,9 @@ def _object(raw: bytes) -> dict[str, object]:
     try:
         found = json.loads(raw.decode())
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"usage event is no JSON: {error}") from error
+        raise BadRequest(f"usage event is not valid JSON: {error}") from error
     if not isinstance(found, dict):
-        raise BadRequest("usage event is no JSON object")
+        raise BadRequest("usage event is not a JSON object")
     return found
 
 

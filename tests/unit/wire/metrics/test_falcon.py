@@ -110,7 +110,7 @@ def test_an_invalid_push_is_refused(body: bytes) -> None:
 
 
 def test_a_number_of_too_many_digits_is_refused() -> None:
-    with pytest.raises(PushError, match="no JSON"):
+    with pytest.raises(PushError, match="not valid JSON"):
         decode_push(push().replace(b"12}", b"1" * 5_000 + b"}"))
 
 

@@ -61,12 +61,12 @@ def test_a_wrong_field_is_named(fields: dict[str, object], reason: str) -> None:
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
-        (b"", "no JSON"),
-        (b"{", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b"[" * 5000, "no JSON"),
-        (b"[1]", "no JSON object"),
-        (b'"text"', "no JSON object"),
+        (b"", "not valid JSON"),
+        (b"{", "not valid JSON"),
+        (b"\xff\xfe", "not valid JSON"),
+        (b"[" * 5000, "not valid JSON"),
+        (b"[1]", "not a JSON object"),
+        (b'"text"', "not a JSON object"),
         (b" " * (EVENT_BYTES_MAX + 1), "need at most 8192"),
     ],
 )
