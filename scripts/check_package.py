@@ -14,7 +14,13 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDED = ("opentalos/py.typed", "opentalos/sdk/__init__.py", "opentalos/testing/pytest_plugin.py")
+NEEDED = (
+    "opentalos/py.typed",
+    "opentalos/sdk/__init__.py",
+    "opentalos/testing/pytest_plugin.py",
+    "opentalos/backends/poms/hdfs.xml",
+    "opentalos/pipelines/log4j2.properties",
+)
 FOREIGN = ("tests/", "bench/", "examples/", "docs/", "scripts/")
 TRIED = """
 import sys

@@ -223,6 +223,16 @@ def load_config(path: Path | None) -> Config:
     return parse_config(document, str(path))
 
 
+def _named_twice(section: str, keys: Mapping[str, Any]) -> list[str]:
+    """Problems: keys that are set by their former and by their present name."""
+    renamed = {key: _RENAMED.get((section, key)) for key in keys}
+    return [
+        f"[{section}] {key} is the former name of {present}; set only {present}"
+        for key, present in renamed.items()
+        if present in keys
+    ]
+
+
 def parse_config(document: Mapping[str, Any], source: str) -> Config:
     """The configuration that a document describes. Raises: ConfigError: one line per problem."""
     known, problems, parts = sections(), list[str](), dict[str, Any]()
@@ -232,8 +242,9 @@ def parse_config(document: Mapping[str, Any], source: str) -> Config:
         elif not isinstance(keys, dict):
             problems.append(f"{name} must be a section: [{name}]")
         else:
+            twice = _named_twice(name, keys)
             keys = {_RENAMED.get((name, key), key): value for key, value in keys.items()}
-            wrong = _check_keys(name, keys, known[name])
+            wrong = twice + _check_keys(name, keys, known[name])
             problems += wrong
             if not wrong:
                 try:

@@ -104,6 +104,11 @@ def test_every_wrong_key_is_named_at_once() -> None:
     assert len(str(caught.value).splitlines()) == 3
 
 
+def test_a_key_is_set_by_one_of_its_names() -> None:
+    with pytest.raises(ConfigError, match="slices_max is the former name of shards_max"):
+        parse_config({"sds": {"slices_max": 7, "shards_max": 8}}, "x")
+
+
 def test_a_former_name_of_a_key_is_accepted() -> None:
     assert parse_config({"sds": {"slices_max": 7}}, "x").sds.shards_max == 7
 

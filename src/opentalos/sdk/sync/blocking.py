@@ -98,14 +98,20 @@ def iterating(
 ) -> Callable[[Callable[..., Iterator[_T]]], Callable[Concatenate[Any, _P], Iterator[_T]]]:
     """Gives a hand-written iteration the signature and docstring of an asynchronous one.
 
-    An asynchronous generator would cost a change of threads per item and not survive a fork.
+    An asynchronous generator would cost a change of threads per item and not survive a fork. The
+    arguments are checked against the signature at the call, before the first item is asked for.
     """
 
     def decorate(written: Callable[..., Iterator[_T]]) -> Callable[..., Iterator[_T]]:
         returned = inspect.signature(written).return_annotation
         signature = inspect.signature(method).replace(return_annotation=returned)
-        wraps(method, _COPIED)(written)
-        vars(written)["__signature__"] = signature
-        return written
+
+        def call(*args: Any, **kwargs: Any) -> Iterator[_T]:
+            signature.bind(*args, **kwargs)
+            return written(*args, **kwargs)
+
+        wraps(method, _COPIED)(call)
+        vars(call)["__signature__"] = signature
+        return call
 
     return decorate

@@ -52,7 +52,7 @@ def derived(cls: type) -> dict[str, Callable[..., Any]]:
     return {
         name: member
         for name, member in public(cls).items()
-        if hasattr(member, "__wrapped__") and not inspect.isgeneratorfunction(member)
+        if hasattr(member, "__wrapped__") and not inspect.isasyncgenfunction(member.__wrapped__)
     }
 
 
@@ -163,3 +163,12 @@ def test_a_query_takes_the_arguments_of_the_call_it_is_made_from() -> None:
     scan = inspect.signature(table.scan).parameters
     fields = list(inspect.signature(ScanQuery).parameters)
     assert list(scan)[1:] == fields[: len(scan) - 1]
+
+
+def test_an_iteration_checks_its_arguments_at_the_call() -> None:
+    config = sdk.ClientConfig(endpoints=("http://127.0.0.1:1",), key_id="key", secret="secret")
+    with tables.TalosTable(config, "t") as table:
+        with pytest.raises(TypeError, match="too many positional"):
+            table.scan({}, {}, "index")  # type: ignore[call-arg, misc, arg-type, unused-ignore]
+        with pytest.raises(TypeError, match="versions"):
+            table.scan(versions=True)  # type: ignore[call-arg, unused-ignore]

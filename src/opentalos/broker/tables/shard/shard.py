@@ -254,13 +254,19 @@ class TableShard:
             pass
         self._wake.clear()
 
+    def _has_stopped(self) -> bool:
+        """Whether the shard stopped during the last await; nothing is to be done any more."""
+        return not self._life.writes
+
     async def _step(self) -> None:
         """One group, and some of the other work. Raises: TalosError: the shard has to reopen."""
         await self._follow_table()
+        if self._has_stopped():
+            return
         if self._delivery is None and self._view.table.streams:
             self._on(Event.STREAMS)
             await self._advance()
-            if not self._life.writes:
+            if self._has_stopped():
                 return
         if self._writer.doubt:
             raise StoreUnavailable("write outcome unknown; reopening the shard")

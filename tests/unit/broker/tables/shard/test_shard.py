@@ -1,14 +1,16 @@
 """A shard executes its states: what it does when one of them is left, or cannot be left."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.unit.broker.support import world
 from tests.unit.broker.tables.shard.stream_support import PATIENCE_S, apply, streaming, until_heard
-from tests.unit.broker.tables.support import put
+from tests.unit.broker.tables.support import PLAIN, make, put
 
 from opentalos.broker.tables.shard.state import TRANSITIONS, Event, IllegalTransition, State
+from opentalos.catalog.tables.table import StreamState, Table
 from opentalos.model.errors import PartitionNotServing, StoreUnavailable
 
 
@@ -63,3 +65,38 @@ async def test_a_shard_with_an_unknown_write_keeps_its_claim() -> None:
         assert shard._life.at(State.CLOSED)
         assert shard._delivery is not None
         assert shard._delivery.claim.record.owner
+
+
+@pytest.mark.parametrize("how", ["close", "leave"])
+async def test_a_shard_that_stops_while_its_first_stream_appears_reports_no_defect(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defects: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: defects.append(context))
+    async with world() as w:
+        plain = await make(w.broker, PLAIN)
+        await apply(w.broker, plain, put("u", 1))
+        (shard,) = w.broker.shards._shards.values()
+        asked, gate = asyncio.Event(), asyncio.Event()
+
+        async def hang(_: Table) -> None:
+            asked.set()
+            await gate.wait()
+
+        monkeypatch.setattr(w.broker.catalogs.tables.spaces, "of", hang)
+        with_stream = replace(plain, streams={"t": StreamState(1, "uuid", "alice", "t", 0)})
+        monkeypatch.setattr(w.broker.catalogs.tables, "by_uuid", lambda _: with_stream)
+        await shard.settled()  # wakes it
+        await asked.wait()
+        leaving = None
+        if how == "close":
+            shard.close(PartitionNotServing("the session lapsed"))
+        else:
+            leaving = asyncio.create_task(shard.leave(PartitionNotServing("it moved")))
+            await asyncio.sleep(0)
+        gate.set()
+        if leaving is not None:
+            await leaving
+        await asyncio.sleep(0.05)
+        assert shard._life.at(State.CLOSED)
+        assert defects == []
