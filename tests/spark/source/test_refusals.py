@@ -96,14 +96,14 @@ def test_a_topic_that_is_deleted_ends_the_stream(
 def test_a_recreated_topic_is_another_one(
     spark: SparkSession, server: TalosServer, tmp_path: Path
 ) -> None:
-    create(server, "again", 1)
-    put(server, "again", [5])
-    reading = Reading(spark, server, tmp_path, {"topic": "again"})
+    create(server, "recreated", 1)
+    put(server, "recreated", [5])
+    reading = Reading(spark, server, tmp_path, {"topic": "recreated"})
     reading.run()
     with TalosAdmin(server.config) as admin:
-        admin.topics.delete("again")
-    create(server, "again", 1)
-    put(server, "again", [9])
+        admin.topics.delete("recreated")
+    create(server, "recreated", 1)
+    put(server, "recreated", [9])
     text = "topic again was deleted while it was read"
     assert text in failure(reading.start(availableNow=True))
     assert len(reading.seen.places) == 5

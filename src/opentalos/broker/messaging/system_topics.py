@@ -68,13 +68,13 @@ class SystemTopics:
         found = await self.ensure(topic)
         partition = zlib.crc32(key.encode()) % found.partitions
         try:
-            durable = self._append(found, partition, messages, key)
             async with asyncio.timeout(PUT_S):
-                await durable
-        except NotOwner as error:
-            if not error.address:
-                raise
-            await self._ask(error.address, found, partition, (messages, key))
+                try:
+                    await self._append(found, partition, messages, key)
+                except NotOwner as error:
+                    if not error.address:
+                        raise
+                    await self._ask(error.address, found, partition, (messages, key))
         except TimeoutError as error:
             text = f"partition {partition} of {topic}: not stored within {PUT_S:g} s"
             raise OutcomeUnknown(text) from error

@@ -227,6 +227,8 @@ class PartitionLog:
         versioned = await context.manifests.load(self.key)
         if versioned.version == writer.versioned.version:
             return True
+        if writer.damage is not None:  # nothing is read from storage again until a restart
+            raise type(writer.damage)(*writer.damage.args) from writer.damage
         if not writer.busy():
             writer.manifest_changed()
         return False
@@ -253,7 +255,7 @@ class PartitionLog:
                 raise PartitionNotServing(f"{name_of(self.key)} is being deleted")
             if versioned.manifest.unsealed is not None:
                 await writer.run(partial(open_now, writer))
-            elif not writer.busy():
+            elif writer.state is State.UNOPENED and not writer.busy():
                 writer.adopt(versioned)
         self._check_served()
         if not writer.readable:
