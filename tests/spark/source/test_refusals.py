@@ -104,7 +104,7 @@ def test_a_recreated_topic_is_another_one(
         admin.topics.delete("recreated")
     create(server, "recreated", 1)
     put(server, "recreated", [9])
-    text = "topic again was deleted while it was read"
+    text = "topic recreated was deleted while it was read"
     assert text in failure(reading.start(availableNow=True))
     assert len(reading.seen.places) == 5
 
