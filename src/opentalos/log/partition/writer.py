@@ -145,13 +145,16 @@ class PartitionWriter(PartitionLifecycle):
             await self._confirm_answers(group)
             if self.group is not group:
                 return
-        self.group = None
         self._committed(segment, group)
 
     def _committed(self, segment: OpenSegment, group: Group) -> None:
-        """Show and acknowledge a durable group. Nothing in here may raise."""
+        """Show and acknowledge a durable group. Once the state allows it, nothing may raise.
+
+        Until then the group stays in flight, so that its waiters are answered whatever happens.
+        """
         if self.state is not _OPEN:
             self._move(Event.COMMITTED)
+        self.group = None
         context, counters = self.context, self.context.counters
         self.next_offset = group.next_offset
         self.total_bytes = segment.state.total_bytes
@@ -283,7 +286,7 @@ class PartitionWriter(PartitionLifecycle):
 
     def _acknowledge_found(self, segment: OpenSegment) -> None:
         """The rest of the failed group lies in the new, registered segment."""
-        group, self.group = self.group, None
+        group = self.group
         self.arrivals.wake()
         if group is not None:
             group.recovered(self.next_offset)
