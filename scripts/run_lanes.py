@@ -1,14 +1,18 @@
 """Run test lanes and end with one line: ``N passed, N failed, N skipped``.
 
-usage: run_lanes.py LANE...    (quick, check, single, spark, backends, faults; see LANES)
+usage: run_lanes.py [--times N] [--load] LANE...
+       (quick, check, single, spark, backends, faults; see LANES)
 
 A lane is a list of jobs; two jobs run at a time. A lane that fails does not stop the next one.
 Lanes that need real backends share one HDFS, ZooKeeper and HBase: started before the first of
 them, ended after the last, whatever happened; jobs find them by OPENTALOS_BACKENDS. The
 numbers are those of the pytest jobs; a job that is no test run (a linter) only turns the exit
-status. A passing job prints one line, a failing one its whole output.
+status. A passing job prints one line, a failing one its whole output. With ``--times`` all lanes
+run so many times, to find tests that fail now and then; with ``--load`` beside as many busy
+processes as there are cores.
 """
 
+import argparse
 import contextlib
 import json
 import os
@@ -17,7 +21,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +39,8 @@ BACKENDS = ROOT / ".cache" / "backends"
 JOBS_AT_ONCE = 2  # the size of the CI machine
 JOB_TIMEOUT_S = 1500
 FULL_FAULTS_TIMEOUT_S = 3 * 3600
+TIMES_MAX = 100
+BUSY = "while True: pass"
 FIGURE = "| "  # lines of a passing job with this prefix are shown
 RUNNING: set["subprocess.Popen[str]"] = set()
 
@@ -124,6 +131,7 @@ LANES: dict[str, tuple[Job, ...]] = {
         tests("cluster-mutants", "tests/simulation/test_cluster_mutants.py"),
         tests("simulation", "tests/simulation", *WITH_A_JOB_OF_ITS_OWN),
         tests("contract", "tests/contract", "tests/backends", "-m", "not backend"),
+        script("leaves", "scripts/compile_leaves.py", "--test", "--if-possible"),
     ),
     "single": (
         tests("e2e-sdk", "tests/e2e/sdk"),
@@ -131,6 +139,7 @@ LANES: dict[str, tuple[Job, ...]] = {
         tests("e2e-rest", "tests/e2e/rest"),
         tests("e2e-cli", "tests/e2e/cli", "tests/e2e/docs"),
         tests("compat", "tests/compat", "-m", "not backend"),
+        tests("power", "tests/power", "-s"),
     ),
     "spark": tuple(map(spark_tests, SPARK)),
     "backends": (
@@ -259,30 +268,66 @@ def run_lane(name: str) -> list[Result]:
             raise
 
 
-def main(names: Sequence[str]) -> int:
-    unknown = [name for name in names if name not in LANES]
-    if unknown or not names:
-        print(f"usage: run_lanes.py LANE...; lanes: {', '.join(LANES)}", file=sys.stderr)
-        return 2
+@contextlib.contextmanager
+def load(wanted: bool) -> Iterator[None]:
+    """Keep every core busy meanwhile, so that the lanes run on a loaded machine."""
+    argv = (sys.executable, "-c", BUSY)
+    busy = [subprocess.Popen(argv) for _ in range(wanted * (os.cpu_count() or 1))]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def times(text: str) -> int:
+    """How many times the lanes run. Raises: ValueError."""
+    count = int(text)
+    if not 1 <= count <= TIMES_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is not in 1..{TIMES_MAX}")
+    return count
+
+
+def run_all(names: Sequence[str], count: int) -> list[Result]:
+    """All lanes, ``count`` times, with backends from the first lane on that needs them."""
+    results: list[Result] = []
+    fleet: Fleet | None = None
+    try:
+        for number in range(count):
+            if count > 1:
+                print(f"== round {number + 1} of {count}", flush=True)
+            for name in names:
+                if name in WITH_BACKENDS and fleet is None:
+                    fleet = start_backends()
+                results += run_lane(name)
+    finally:
+        if fleet is not None:
+            fleet.kill()
+    return results
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description="Run test lanes.")
+    parser.add_argument("--times", type=times, default=1, metavar="N", help="rounds of all lanes")
+    parser.add_argument("--load", action="store_true", help="beside busy processes")
+    parser.add_argument("lanes", nargs="+", choices=LANES, metavar="LANE", help=", ".join(LANES))
+    chosen = parser.parse_args(argv)
     REPORTS.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, interrupted)
     # Background jobs of a shell ignore Ctrl-C, which child processes would inherit.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    results: list[Result] = []
-    fleet: Fleet | None = None
     try:
-        for name in names:
-            if name in WITH_BACKENDS and fleet is None:
-                fleet = start_backends()
-            results += run_lane(name)
+        with load(chosen.load):
+            results = run_all(chosen.lanes, chosen.times)
     except KeyboardInterrupt:
         return 130  # as a shell reports Ctrl-C
-    finally:
-        if fleet is not None:
-            fleet.kill()
-    broken = [result.job.name for result in results if not result.ok]
+    broken = Counter(result.job.name for result in results if not result.ok)
     if broken:
-        print(f"failing jobs: {' '.join(broken)}")
+        counted = (
+            f"{name} ({count} times)" if count > 1 else name for name, count in broken.items()
+        )
+        print(f"failing jobs: {' '.join(counted)}")
     passed, failed, skipped = (
         sum(getattr(result, kind) for result in results) for kind in ("passed", "failed", "skipped")
     )
