@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 import pytest
 from _pytest.mark import ParameterSet
+from tests.accelerator import KINDS
 from tests.conftest import RunningBackends
 from tests.tcp_proxy import TcpProxy
 
@@ -25,6 +26,7 @@ from opentalos.adapters.hbase import HbaseRowStore, open_hbase_row_store
 from opentalos.adapters.hbase.client import Attempt
 from opentalos.adapters.hdfs import open_hdfs_file_store
 from opentalos.adapters.local import open_local_file_store
+from opentalos.adapters.local.native_crew import OFF, REQUIRED
 from opentalos.adapters.memory import (
     MemoryFileStore,
     MemoryMetaStore,
@@ -32,6 +34,7 @@ from opentalos.adapters.memory import (
     MemoryStorage,
 )
 from opentalos.adapters.sqlite import open_sqlite_meta_store, open_sqlite_row_store
+from opentalos.adapters.system_clock import SystemClock
 from opentalos.adapters.zookeeper import open_zookeeper_meta_store
 from opentalos.model.errors import OutcomeUnknown
 from opentalos.model.limits import HbaseLimits, HdfsLimits, JvmLimits, ZookeeperLimits
@@ -112,10 +115,22 @@ async def memory_files(_place: Place) -> AsyncIterator[Storage[FileStore]]:
 
 @asynccontextmanager
 async def local_files(place: Place) -> AsyncIterator[Storage[FileStore]]:
-    """Files of one directory."""
+    """Files of one directory, written by Python's threads."""
 
     async def client() -> FileStore:
-        return await open_local_file_store(place.folder / "files")
+        return await open_local_file_store(place.folder / "files", accelerator=OFF)
+
+    storage: Storage[FileStore] = Storage(client)
+    yield storage
+    await storage.close()
+
+
+@asynccontextmanager
+async def local_files_written_natively(place: Place) -> AsyncIterator[Storage[FileStore]]:
+    """Files of one directory, written by native threads."""
+
+    async def client() -> FileStore:
+        return await open_local_file_store(place.folder / "files", accelerator=REQUIRED)
 
     storage: Storage[FileStore] = Storage(client)
     yield storage
@@ -127,7 +142,20 @@ async def local_files_of_one_process(place: Place) -> AsyncIterator[Storage[File
     """Files of one directory that no other process uses, as a server's."""
 
     async def client() -> FileStore:
-        return await open_local_file_store(place.folder / "files", exclusive=True)
+        folder = place.folder / "files"
+        return await open_local_file_store(folder, exclusive=True, accelerator=OFF)
+
+    storage: Storage[FileStore] = Storage(client)
+    yield storage
+    await storage.close()
+
+
+@asynccontextmanager
+async def local_files_without_descriptors(place: Place) -> AsyncIterator[Storage[FileStore]]:
+    """Files of one directory that give their descriptors back after each call."""
+
+    async def client() -> FileStore:
+        return await open_local_file_store(place.folder / "files", descriptors_max=0)
 
     storage: Storage[FileStore] = Storage(client)
     yield storage
@@ -155,7 +183,7 @@ async def hdfs_files(place: Place) -> AsyncIterator[Storage[FileStore]]:
 @asynccontextmanager
 async def memory_records(_place: Place) -> AsyncIterator[Storage[MetaStore]]:
     """Records of one MemoryStorage."""
-    shared = MemoryStorage()
+    shared = MemoryStorage(wall_ms=SystemClock().wall_ms)
 
     async def client() -> MetaStore:
         return MemoryMetaStore(shared)
@@ -200,13 +228,15 @@ async def sqlite_records(place: Place) -> AsyncIterator[Storage[MetaStore]]:
 
 def writes_zookeeper(chunk: bytes) -> bool:
     """Whether these bytes of a client begin with a request that changes a node."""
-    create, delete, set_data, multi = 1, 2, 5, 14  # Source: ZooKeeper 3.9, ZooDefs.OpCode
-    return len(chunk) >= 12 and struct.unpack_from("!i", chunk, 8)[0] in (
-        create,
-        delete,
-        set_data,
-        multi,
-    )
+    create, delete, set_data, check, multi = (
+        1,
+        2,
+        5,
+        13,
+        14,
+    )  # Source: ZooKeeper 3.9, ZooDefs.OpCode
+    kind, first = struct.unpack_from("!ii", chunk, 8) if len(chunk) >= 16 else (0, 0)
+    return kind in (create, delete, set_data) or (kind == multi and first != check)
 
 
 @asynccontextmanager
@@ -335,7 +365,9 @@ BACKENDS = {"hdfs", "zookeeper", "hbase"}  # stores that need a real one
 FILE_STORES: dict[str, Opener[FileStore]] = {
     "memory": memory_files,
     "local": local_files,
+    **({"local-native": local_files_written_natively} if REQUIRED in KINDS else {}),
     "local-exclusive": local_files_of_one_process,
+    "local-resting": local_files_without_descriptors,
     "simulated": simulated_files,
     "hdfs": hdfs_files,
 }

@@ -23,6 +23,7 @@ from opentalos.server.data_directory import DataDirectory
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 VERSIONS = sorted(path.name for path in GOLDEN.glob("data_v*"))
+KILLED = sorted(path.name for path in GOLDEN.glob("killed_v*"))  # see test_golden_killed
 LIMITS = LogLimits(space_reserve_bytes=0)
 
 
@@ -86,6 +87,7 @@ def test_there_is_golden_data_of_the_first_format() -> None:
     assert VERSIONS[:1] == ["data_v1"]
 
 
+@pytest.mark.parametrize("data", [*VERSIONS, *KILLED], indirect=True)
 async def test_golden_data_has_no_problem(data: Path) -> None:
     files = await open_local_file_store(data / "log")
     meta = await open_sqlite_meta_store(data / "meta.sqlite")

@@ -1,5 +1,6 @@
 """``talos log verify`` on a real data directory: exit code, lines, and the lock."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -19,8 +20,8 @@ def data(tmp_path: Path) -> Path:
     return Path(shutil.copytree(GOLDEN, tmp_path / "data"))
 
 
-def verify(data: Path) -> tuple[int, list[str]]:
-    result = CliRunner().invoke(log, ["verify", "--data", str(data)])
+def verify(data: Path, *options: str) -> tuple[int, list[str]]:
+    result = CliRunner().invoke(log, ["verify", "--data", str(data), *options])
     if isinstance(result.exception, ConfigError):
         raise result.exception
     return result.exit_code, result.stdout.splitlines()
@@ -58,3 +59,47 @@ def test_a_directory_without_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not the data directory"):
         verify(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_json_has_the_place_of_each_finding_and_the_topic_by_name(data: Path) -> None:
+    path = sorted((data / "log").glob("*/1/*.log"))[0]
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(content)
+    code, lines = verify(data, "--format", "json")
+    found, summary = map(json.loads, lines)
+    assert code == 1
+    assert found.pop("text").startswith(f"topic {found['topic']} partition 1: ")
+    owner, _, name = found["topic"].partition("/")
+    assert owner
+    assert name
+    assert found == {
+        "kind": "damage",
+        "topic": found["topic"],
+        "topic_uuid": path.parts[-3],
+        "partition": 1,
+        "file": str(path.relative_to(data / "log")),
+        "position": found["position"],
+        "offset": 58,
+    }
+    assert 0 < found["position"] < len(content)
+    assert summary["kind"] == "summary"
+    assert (summary["partitions"], summary["problems"], summary["rebuildable"]) == (2, 1, 0)
+
+
+def test_a_missing_side_index_is_no_damage_and_repair_rebuilds_it(data: Path) -> None:
+    index = sorted((data / "log").glob("*/0/*.idx"))[0]
+    index.unlink()
+    code, lines = verify(data)
+    assert code == 0
+    assert lines[0].startswith("rebuildable: ")
+    assert index.name in lines[0]
+    assert lines[-1].endswith(": 0 problems, 1 rebuildable file")
+    assert not index.exists()
+    code, lines = verify(data, "--repair")
+    assert code == 0
+    assert lines[-1].endswith(": 0 problems, 1 rebuilt file")
+    assert index.exists()
+    code, lines = verify(data)
+    assert (code, len(lines)) == (0, 1)

@@ -6,45 +6,35 @@ commit. Source: docs/internals/hot-path.md#rule-3.
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable
-from queue import SimpleQueue
 from time import monotonic
 from typing import Any, ParamSpec, TypeVar
 
-from opentalos.adapters.loop_outbox import LoopOutbox
+from opentalos.adapters.io_crew import Crew, Finished, Outcome, Slot, ThreadCrew
 from opentalos.model.errors import OutcomeUnknown, StoreUnavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Finished = Callable[[Any, BaseException | None, float], None]  # result, error, seconds; on the loop
 
 SLOW_JOB_S = 0.002  # mean job time above which threads wait for the store, not for each other
 GROWTH_FACTOR = 4  # factor of threads while the store is slow
 STALL_S = 0.015  # a longer job is stalled; another thread replaces its thread
 HANG_S = 0.05  # a longer job hangs; its file gets separate threads
+START_RETRY_S = 0.1  # between tries to start a thread after the system refused one
+NO_THREAD_S = 1.0  # jobs that no thread can serve are refused after it
 _MEAN_WEIGHT = 0.1  # of the newest job in the running mean of job times
 _log = logging.getLogger(__name__)
-_Job = tuple[Callable[..., Any], tuple[Any, ...], Finished]
-
-
-class _Slot:
-    """One thread, as the loop sees it."""
-
-    __slots__ = ("stalled", "started_s")
-
-    def __init__(self) -> None:
-        self.started_s = 0.0  # of the job under way; 0 while idle
-        self.stalled = False  # another thread stands in for it until its job ends
 
 
 class IoThreads:
-    """A few daemon threads that run blocking jobs in the order of submission.
+    """A few threads that run blocking jobs in the order of submission.
 
     A thread whose job stalls no longer counts and is replaced, up to ``threads_max`` threads in
     total; it counts again when its job ends, and a surplus thread exits. While jobs are slow on
     average, the number of threads grows and none exits, since they wait for the store and not for
-    the interpreter. All methods belong to one event loop, the one that submits first.
+    the interpreter. If the system gives no more threads, jobs wait for those that exist; without
+    any, they are refused as not done. All methods belong to one event loop, the one that submits
+    first.
     """
 
     def __init__(
@@ -55,19 +45,19 @@ class IoThreads:
         threads_max: int = 32,
         threads_kept: int | None = None,
         unwanted: Callable[[Any], None] = lambda _result: None,
-        leave: Callable[[], None] = lambda: None,
+        crew: Crew | None = None,
     ) -> None:
         self._name, self._threads = name, threads
         self._unwanted = unwanted  # gets results whose caller was cancelled
-        self._leave = leave  # called on a thread before it exits
+        self._crew: Crew = ThreadCrew() if crew is None else crew
         self._threads_kept = threads if threads_kept is None else threads_kept
         self._threads_max = max(threads, threads_max)
-        self._inbox: SimpleQueue[_Job | None] = SimpleQueue()
-        self._outbox: LoopOutbox | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._slots: dict[_Slot, None] = {}
+        self._slots: dict[Slot, None] = {}
         self._stalled = self._leaving = self._in_flight = self._started = 0
         self._mean_job_s = 0.0
+        self._refused_s = float("-inf")  # when the system last refused a thread
+        self._unserved_s = float("inf")  # since when jobs wait although there is no thread
         self._stall_timer: asyncio.TimerHandle | None = None
         self._waiting: dict[asyncio.Future[Any], None] = {}
         self._closed = False
@@ -81,17 +71,17 @@ class IoThreads:
     def submit(self, work: Callable[..., Any], args: tuple[Any, ...], finished: Finished) -> None:
         """Run ``work(*args)`` on a thread, then call ``finished`` on the loop, exactly once.
 
-        Raises: StoreUnavailable: closed; not done.
+        Raises: StoreUnavailable: closed, or no thread can be started; not done.
         """
         if self._closed:
             raise StoreUnavailable(f"{self._name} is closed")
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-            self._outbox = LoopOutbox(self._loop)
+            self._crew.open(self._loop, self._done, self._left)
+        if self._in_flight >= len(self._slots) - self._leaving:
+            self._grow(needed=not self._slots)
+        self._crew.put((work, args, finished))
         self._in_flight += 1
-        self._inbox.put((work, args, finished))
-        if self._in_flight > len(self._slots) - self._leaving:
-            self._grow()
         if self._stall_timer is None:
             self._stall_timer = self._loop.call_later(STALL_S / 2, self._look_for_stalls)
 
@@ -124,8 +114,9 @@ class IoThreads:
         self._all_left = asyncio.Event()
         for _ in self._slots:  # also for exiting threads; a surplus token is harmless
             self._leaving += 1
-            self._inbox.put(None)
+            self._crew.dismiss()
         if not self._slots:
+            self._crew.close()
             self._all_left.set()
         try:
             async with asyncio.timeout(deadline_s):
@@ -142,61 +133,67 @@ class IoThreads:
                 future.set_exception(OutcomeUnknown(f"{self._name}: closed while a job hung"))
         return not self._slots
 
-    def _grow(self) -> None:
+    def _grow(self, *, needed: bool = False) -> None:
+        """Start a thread if more should work. Raises: StoreUnavailable: ``needed``, but refused."""
         slow = self._mean_job_s > SLOW_JOB_S
         wanted = self._threads * GROWTH_FACTOR if slow else self._threads
         working = len(self._slots) - self._stalled - self._leaving
         if working < wanted and len(self._slots) < self._threads_max:
-            self._start_thread()
+            self._start_thread(needed=needed)
 
-    def _start_thread(self) -> None:
-        slot = _Slot()
-        self._slots[slot] = None
+    def _start_thread(self, *, needed: bool = False) -> bool:
+        """False: the system gave none, lately or now. Raises: StoreUnavailable: ``needed``."""
+        if not needed and monotonic() - self._refused_s < START_RETRY_S:
+            return False
+        try:
+            slot = self._crew.start(f"{self._name}-{self._started + 1}")
+        except StoreUnavailable:
+            self._refused_s = monotonic()
+            if needed:
+                raise
+            return False
         self._started += 1
-        name = f"{self._name}-{self._started}"
-        threading.Thread(target=self._serve, args=(slot,), name=name, daemon=True).start()
+        self._slots[slot] = None
+        return True
 
     def _look_for_stalls(self) -> None:
         """Replace stalled threads, one for each waiting job."""
         now_s = monotonic()
         self._stall_timer = None
         newly_stalled = [
-            slot
-            for slot in self._slots
-            if slot.started_s and now_s - slot.started_s > STALL_S and not slot.stalled
+            slot for slot in self._slots if not slot.stalled and self._crew.busy_s(slot) > STALL_S
         ]
         for slot in newly_stalled:
             slot.stalled = True
             self._stalled += 1
+        waiting = self._in_flight - len(self._slots) + self._leaving
         if newly_stalled and not self._closed:
-            waiting = self._in_flight - len(self._slots) + self._leaving
             for _ in range(min(waiting, self._threads_max - len(self._slots))):
-                self._start_thread()
+                if not self._start_thread():
+                    break
+        elif waiting > 0 and not self._closed:
+            self._grow()  # in place of a thread that the system refused earlier
+        self._refuse_unserved(now_s)
         if self._in_flight and self._loop is not None:
             self._stall_timer = self._loop.call_later(STALL_S / 2, self._look_for_stalls)
 
-    def _serve(self, slot: _Slot) -> None:
-        """A thread's loop. An idle thread keeps no reference to a job, which has message bytes."""
-        outbox = self._outbox
-        assert outbox is not None
-        while (job := self._inbox.get()) is not None:
-            work, args, finished = job
-            started_s = slot.started_s = monotonic()
-            try:
-                result, error = work(*args), None
-            except BaseException as caught:  # the thread's root; passed to the submitter
-                result, error = None, caught
-            slot.started_s = 0.0
-            outbox.post(self._done, slot, finished, (result, error, monotonic() - started_s))
-            del job, work, args, finished, result, error
-        try:
-            self._leave()
-        finally:
-            outbox.post(self._left, slot)
+    def _refuse_unserved(self, now_s: float) -> None:
+        """Refuse what waits although there is no thread and none could be started for a while."""
+        if self._slots or not self._in_flight:
+            self._unserved_s = float("inf")
+            return
+        self._unserved_s = min(self._unserved_s, now_s)
+        if now_s - self._unserved_s < NO_THREAD_S:
+            return
+        error = StoreUnavailable(f"{self._name}: no thread can be started")
+        while self._in_flight:
+            job = self._crew.withdraw()
+            if job is None:
+                return
+            self._in_flight -= 1
+            job[2](None, error, 0.0)
 
-    def _done(
-        self, slot: _Slot, finished: Finished, outcome: tuple[Any, BaseException | None, float]
-    ) -> None:
+    def _done(self, slot: Slot, finished: Finished, outcome: Outcome) -> None:
         """On the loop."""
         result, error, seconds = outcome
         if slot.stalled:
@@ -214,15 +211,16 @@ class IoThreads:
         needed = max(self._threads_kept, min(self._in_flight, self._threads))
         for _ in range(len(self._slots) - self._stalled - self._leaving - needed):
             self._leaving += 1
-            self._inbox.put(None)
+            self._crew.dismiss()
 
-    def _left(self, slot: _Slot) -> None:
+    def _left(self, slot: Slot) -> None:
         del self._slots[slot]
         self._stalled -= slot.stalled
         self._leaving -= 1
         if self._in_flight > len(self._slots) - self._leaving:
             self._grow()  # the bound kept a replacement from being started earlier
             if self._closed:
-                self._inbox.put(None)
+                self._crew.dismiss()
         if not self._slots and self._all_left is not None:
+            self._crew.close()
             self._all_left.set()

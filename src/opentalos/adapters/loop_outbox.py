@@ -36,7 +36,12 @@ class LoopOutbox:
         calls = self._calls
         while calls:
             call, args = calls.popleft()
-            try:
-                call(*args)
-            except Exception:  # one completion must not lose the others'
-                _log.exception("completion of a job failed with an internal error")
+            complete(call, *args)
+
+
+def complete(call: Callable[..., None], *args: Any) -> None:
+    """Run ``call(*args)``, the root of a completion: its error must not lose the others."""
+    try:
+        call(*args)
+    except Exception:
+        _log.exception("completion of a job failed with an internal error")

@@ -58,6 +58,15 @@ def space_of(path: Path) -> DiskSpace:
     return DiskSpace(usage.free, usage.total)
 
 
+def file_system_of(path: Path) -> str:
+    """Type and mount point of the file system that holds an absolute path."""
+    mounts = {part.mountpoint: part.fstype for part in psutil.disk_partitions(all=True)}
+    for parent in (path, *path.parents):
+        if str(parent) in mounts:
+            return f"{mounts[str(parent)]} at {parent}"
+    return "an unknown file system"
+
+
 def look_at_machine() -> MachineUse:
     """The current use of the machine, without figures that the system does not have."""
     cpu, memory = psutil.cpu_times(), psutil.virtual_memory()

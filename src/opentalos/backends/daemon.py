@@ -12,7 +12,10 @@ from pathlib import Path
 from opentalos.backends.places import BackendError
 
 STOP_TIMEOUT_S = 30.0  # a busy HBase needs 20 s; after this time the daemon is killed
+PAUSE_TIMEOUT_S = 10.0  # for its threads; on a busy machine some run on for a moment
 _POLL_S = 0.05
+_REST_POLL_S = 0.001
+_RESTING = frozenset("TtZX")  # stopped, traced, or ended
 # The shell starts the daemon in its own session, leaves it to init and prints its pid.
 _LAUNCHER = 'log=$1; shift; setsid "$@" </dev/null >>"$log" 2>&1 & echo $!'
 
@@ -105,8 +108,13 @@ class Daemon:
             raise BackendError(f"{self.name} (pid {self.pid}) did not exit after SIGKILL")
 
     def pause(self) -> None:
-        """Pause the daemon (SIGSTOP); its connections stay open."""
+        """Pause the daemon (SIGSTOP) and wait until it rests; its connections stay open."""
         self._signal(signal.SIGSTOP)
+        deadline = time.monotonic() + PAUSE_TIMEOUT_S
+        while (pid := self.pid) is not None and not _rests(pid):
+            if time.monotonic() > deadline:
+                raise BackendError(f"{self.name} (pid {pid}) did not rest after SIGSTOP")
+            time.sleep(_REST_POLL_S)
 
     def resume(self) -> None:
         """Resume a paused daemon (SIGCONT)."""
@@ -133,6 +141,18 @@ class Daemon:
                 return False
             time.sleep(_POLL_S)
         return True
+
+
+def _rests(pid: int) -> bool:
+    """Whether every thread is stopped or gone; true where the system does not say it."""
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            state = thread.read_text().rpartition(") ")[2][:1]
+        except OSError:  # it ended
+            continue
+        if state not in _RESTING:
+            return False
+    return True
 
 
 def _began(pid: int) -> int:

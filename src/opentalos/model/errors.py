@@ -234,6 +234,10 @@ class StorageFull(Unavailable):
     """Not done: too little free space for a write; reads continue."""
 
 
+class ManifestFull(Unavailable):
+    """Not done: this partition has as many segments as one record can name; others are served."""
+
+
 class DeadlinePassed(Unavailable):
     """Not done: the caller's deadline passed first."""
 

@@ -7,8 +7,11 @@ docstrings and the comments on the fields.
 
 from dataclasses import dataclass
 
+# While all open segments are in use, so many times ``segments_open_max`` may be open.
+SEGMENTS_HARD_FACTOR = 2
 
-def _need(condition: bool, text: str) -> None:
+
+def need(condition: bool, text: str) -> None:
     if not condition:
         raise ValueError(text)
 
@@ -17,52 +20,70 @@ def _need(condition: bool, text: str) -> None:
 class LogLimits:
     """[log] Limits of the partition log."""
 
-    group_bytes_max: int = (
-        4 << 20
-    )  # payload bytes of one group commit; a single larger block still fits
+    group_bytes_max: int = 4 << 20  # payload bytes of a group commit; one larger block still fits
     group_blocks_max: int = 512  # blocks of one group commit; two buffers each stay below IOV_MAX
     pending_bytes_max: int = 64 << 20  # waiting for commit, per partition
-    pending_bytes_total_max: int = 256 << 20  # waiting for commit, whole server
+    pending_bytes_total_max: int = 256 << 20  # whole server; a tenant may have what is still free
     segment_bytes_max: int = 128 << 20  # a segment is sealed at this size
     segment_bytes_hard_max: int = (
         2 << 30
     )  # limit while the meta store is away; fits a block on HDFS
     segment_age_max_s: float = 3600.0  # an open segment is sealed at this age
-    segments_open_max: int = 256  # open segments; beyond it the one idle for longest is sealed
+    segments_open_max: int = 0  # open segments before idle ones are sealed; 0: what memory allows
     idle_seal_s: float = 300.0  # an open segment without puts is sealed after this time
     index_interval_bytes: int = 64 << 10  # segment bytes per index entry
     tail_cache_bytes_max: int = 128 << 20  # recent blocks kept in memory, whole server
     lanes: int = 2  # concurrent commits while none stalls; 2 suit a disk, slower stores need more
     lanes_max: int = 32  # including lanes that stalled commits occupy
     lane_stall_ms: int = 20  # a commit longer than this is stalled and no longer counts in lanes
+    commit_hang_s: float = 1.0  # a commit that hangs so long is given up for a fresh file
+    commit_deadline_s: float = 10.0  # every waiting put is answered within, whatever hangs
     recover_deadline_s: float = 10.0  # to fence and measure the last segment of a failed owner
     reopen_attempts_max: int = 8  # after failed commits, before waiting puts are rejected
+    merge_segments_min: int = 8  # adjacent small segments that are merged into one; 0: never
     retention_interval_s: float = 30.0  # between passes of retention and idle sealing
     delete_grace_s: float = 60.0  # a dropped segment's file stays this long for current readers
-    clock_disagree_max_s: float = 300.0  # wall clock against loop clock; beyond it retention pauses
+    clock_disagree_max_s: float = 300.0  # of the wall clock; beyond it nothing is deleted by age
+    clock_confirm_s: float = 3600.0  # a single server believes a clock in doubt after this time
+    end_mark_ms: int = 50  # idle for so long, a partition's last commit gets a witness; 0: never
+    scrub_bytes_per_s: int = 2 << 20  # sealed segments are verified at this rate; 0: never
+    scrub_interval_s: float = 86_400.0  # at least so long between the starts of two passes
+    journal: bool = False  # one commit takes the groups of many partitions; synced topics
+    journal_bytes_max: int = 64 << 20  # of the journal; beyond it segments are written out
     close_s: float = 1.5  # for sealing at shutdown; the next start recovers unsealed segments
     space_reserve_bytes: int = 256 << 20  # puts are rejected when less space is free
     group_commit: bool = True  # false: one block per commit, to measure the gain of group commit
 
     def __post_init__(self) -> None:
-        _need(
+        need(
             0 < self.group_bytes_max <= self.pending_bytes_max,
             "need 0 < group_bytes_max <= pending_bytes_max",
         )
-        _need(
+        need(
             self.pending_bytes_max <= self.pending_bytes_total_max,
             "need pending_bytes_max <= pending_bytes_total_max",
         )
-        _need(0 < self.lanes <= self.lanes_max, "need 0 < lanes <= lanes_max")
-        _need(self.group_blocks_max > 0, "need group_blocks_max > 0")
-        _need(self.segment_bytes_max >= 1 << 10, "need segment_bytes_max >= 1 KiB")
-        hard_max = self.segment_bytes_hard_max
-        _need(
-            self.segment_bytes_max <= hard_max, "need segment_bytes_max <= segment_bytes_hard_max"
+        need(0 < self.lanes <= self.lanes_max, "need 0 < lanes <= lanes_max")
+        need(1 <= self.commit_deadline_s, "need commit_deadline_s >= 1")
+        need(
+            0 < self.commit_hang_s <= self.commit_deadline_s,
+            "need 0 < commit_hang_s <= commit_deadline_s",
         )
-        _need(self.segments_open_max > 0, "need segments_open_max > 0")
-        _need(self.index_interval_bytes >= 1 << 9, "need index_interval_bytes >= 512")
-        _need(self.retention_interval_s > 0, "need retention_interval_s > 0")
+        need(self.group_blocks_max > 0, "need group_blocks_max > 0")
+        need(self.segment_bytes_max >= 1 << 10, "need segment_bytes_max >= 1 KiB")
+        hard_max = self.segment_bytes_hard_max
+        need(self.segment_bytes_max <= hard_max, "need segment_bytes_max <= segment_bytes_hard_max")
+        need(
+            self.merge_segments_min == 0 or self.merge_segments_min > 1,
+            "need merge_segments_min 0 or > 1",
+        )
+        need(self.segments_open_max >= 0, "need segments_open_max >= 0")
+        need(self.index_interval_bytes >= 1 << 9, "need index_interval_bytes >= 512")
+        need(self.journal_bytes_max >= 1 << 10, "need journal_bytes_max >= 1 KiB")
+        need(self.retention_interval_s > 0, "need retention_interval_s > 0")
+        need(self.end_mark_ms >= 0, "need end_mark_ms >= 0")
+        need(self.scrub_bytes_per_s >= 0, "need scrub_bytes_per_s >= 0")
+        need(self.scrub_interval_s > 0, "need scrub_interval_s > 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +103,15 @@ class HttpLimits:
     )
 
     def __post_init__(self) -> None:
-        _need(
+        need(
             0 < self.body_bytes_max <= self.bodies_bytes_total_max,
             "need 0 < body_bytes_max <= bodies_bytes_total_max",
         )
-        _need(self.header_bytes_max >= 1 << 10, "need header_bytes_max >= 1 KiB")
-        _need(self.connections_max > 0, "need connections_max > 0")
+        need(self.header_bytes_max >= 1 << 10, "need header_bytes_max >= 1 KiB")
+        need(self.connections_max > 0, "need connections_max > 0")
         timeouts_s = (self.request_timeout_s, self.idle_timeout_s, self.write_stall_s)
-        _need(min(timeouts_s) > 0, "need request_timeout_s, idle_timeout_s, write_stall_s > 0")
-        _need(0 < self.drain_s <= 4.0, "need 0 < drain_s <= 4, so that SIGTERM ends within 5 s")
+        need(min(timeouts_s) > 0, "need request_timeout_s, idle_timeout_s, write_stall_s > 0")
+        need(0 < self.drain_s <= 4.0, "need 0 < drain_s <= 4, so that SIGTERM ends within 5 s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +131,12 @@ class TlsSettings:
 
     def __post_init__(self) -> None:
         both = bool(self.cert_file) == bool(self.key_file)
-        _need(both, "set both cert_file and key_file, or neither")
-        _need(bool(self.cert_file) or not self.client_ca_file, "client_ca_file needs cert_file")
-        _need(self.minimum_version in ("1.2", "1.3"), 'minimum_version must be "1.2" or "1.3"')
-        _need(self.handshake_timeout_s > 0, "need handshake_timeout_s > 0")
-        _need(self.handshakes_max > 0, "need handshakes_max > 0")
-        _need(self.reload_interval_s > 0, "need reload_interval_s > 0")
+        need(both, "set both cert_file and key_file, or neither")
+        need(bool(self.cert_file) or not self.client_ca_file, "client_ca_file needs cert_file")
+        need(self.minimum_version in ("1.2", "1.3"), 'minimum_version must be "1.2" or "1.3"')
+        need(self.handshake_timeout_s > 0, "need handshake_timeout_s > 0")
+        need(self.handshakes_max > 0, "need handshakes_max > 0")
+        need(self.reload_interval_s > 0, "need reload_interval_s > 0")
 
     @property
     def enabled(self) -> bool:
@@ -131,7 +152,7 @@ class MetricsSettings:
     topics_max: int = 0  # the busiest topics get their own series; the rest is "other"
 
     def __post_init__(self) -> None:
-        _need(self.access in ("admin", "open"), 'access must be "admin" or "open"')
+        need(self.access in ("admin", "open"), 'access must be "admin" or "open"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +179,11 @@ class MeasuringSettings:
     retention_bytes: int = 2 << 30  # of each partition of __metrics at creation; 0: no limit
 
     def __post_init__(self) -> None:
-        _need(1.0 <= self.step_s <= 3_600.0, "need 1 <= step_s <= 3600")
-        _need(float(self.step_s).is_integer(), "step_s must be a whole number of seconds")
-        _need(0 < self.rows_max <= 10_000, "need 0 < rows_max <= 10000")
-        _need(self.spool_bytes_max >= 1 << 20, "need spool_bytes_max >= 1 MiB")
-        _need(self.partitions > 0, "need partitions > 0")
+        need(1.0 <= self.step_s <= 3_600.0, "need 1 <= step_s <= 3600")
+        need(float(self.step_s).is_integer(), "step_s must be a whole number of seconds")
+        need(0 < self.rows_max <= 10_000, "need 0 < rows_max <= 10000")
+        need(self.spool_bytes_max >= 1 << 20, "need spool_bytes_max >= 1 MiB")
+        need(self.partitions > 0, "need partitions > 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,8 +196,8 @@ class MeteringSettings:
     retention_s: int = 40 * 86_400  # of __usage at creation; a month can be billed again
 
     def __post_init__(self) -> None:
-        _need(0.0 < self.interval_s <= 3_600.0, "need 0 < interval_s <= 3600")
-        _need(self.partitions > 0, "need partitions > 0")
+        need(0.0 < self.interval_s <= 3_600.0, "need 0 < interval_s <= 3600")
+        need(self.partitions > 0, "need partitions > 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +209,7 @@ class AuthLimits:
     denial_log_per_s_max: int = 20  # audit log lines; further denials are only counted
 
     def __post_init__(self) -> None:
-        _need(self.clock_skew_max_s > 0, "need clock_skew_max_s > 0")
+        need(self.clock_skew_max_s > 0, "need clock_skew_max_s > 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,11 +225,16 @@ class MessageLimits:
     preview_messages_max: int = 20
 
     def __post_init__(self) -> None:
-        _need(0 < self.block_bytes_max, "need block_bytes_max > 0")
-        _need(0 < self.block_messages_max, "need block_messages_max > 0")
-        _need(0 < self.get_messages_max, "need get_messages_max > 0")
-        _need(0 < self.get_bytes_max, "need get_bytes_max > 0")
-        _need(0 <= self.get_wait_s <= 4, "need get_wait_s <= 4: clients time out after 5 s")
+        need(0 < self.block_bytes_max, "need block_bytes_max > 0")
+        need(0 < self.block_messages_max, "need block_messages_max > 0")
+        need(0 < self.get_messages_max, "need get_messages_max > 0")
+        need(0 < self.get_bytes_max, "need get_bytes_max > 0")
+        need(0 <= self.get_wait_s <= 4, "need get_wait_s <= 4: clients time out after 5 s")
+
+
+# Of a topic, whatever is configured: one control record names the servers of all its partitions,
+# and one call returns all their offsets.
+PARTITIONS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +243,7 @@ class TopicLimits:
 
     # Source: docs/protocol/administration.md#topic-attributes.
     partitions_default: int = 8
-    partitions_max: int = 256
+    partitions_max: int = 256  # of one topic; at most 10,000
     retention_default_s: int = 86_400
     retention_min_s: int = 3_600
     retention_max_s: int = 365 * 86_400
@@ -229,11 +255,11 @@ class TopicLimits:
     )
 
     def __post_init__(self) -> None:
-        _need(
-            0 < self.partitions_default <= self.partitions_max,
-            "need 0 < partitions_default <= partitions_max",
+        need(
+            0 < self.partitions_default <= self.partitions_max <= PARTITIONS_MAX,
+            f"need 0 < partitions_default <= partitions_max <= {PARTITIONS_MAX}",
         )
-        _need(
+        need(
             self.retention_min_s <= self.retention_default_s <= self.retention_max_s,
             "need retention_min_s <= retention_default_s <= retention_max_s",
         )
@@ -249,9 +275,9 @@ class GroupLimits:
     groups_max: int = 1_000  # per topic
 
     def __post_init__(self) -> None:
-        _need(self.lease_s > 0, "need lease_s > 0")
-        _need(self.workers_max > 0, "need workers_max > 0")
-        _need(self.groups_max > 0, "need groups_max > 0")
+        need(self.lease_s > 0, "need lease_s > 0")
+        need(self.workers_max > 0, "need workers_max > 0")
+        need(self.groups_max > 0, "need groups_max > 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +307,7 @@ class QuotaLimits:
     organisation_partitions: int = 10_000  # until an administrator approves more
 
     def __post_init__(self) -> None:
-        _need(0 <= self.throttle_max_s <= 4, "need throttle_max_s <= 4: clients time out after 5 s")
+        need(0 <= self.throttle_max_s <= 4, "need throttle_max_s <= 4: clients time out after 5 s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,16 +329,16 @@ class QuotaApprovalLimits:
     growth_max: float = 4.0  # larger growth within the horizon requires manual approval
 
     def __post_init__(self) -> None:
-        _need(0 < self.fill_max <= 1, "need 0 < fill_max <= 1")
-        _need(self.partition_bytes_per_s > 0, "need partition_bytes_per_s > 0")
-        _need(self.horizon_days > 0, "need horizon_days > 0")
-        _need(self.history_days_min > 0, "need history_days_min > 0")
-        _need(self.projection_age_max_days > 0, "need projection_age_max_days > 0")
-        _need(1 <= self.slack <= self.exaggeration, "need 1 <= slack <= exaggeration")
-        _need(self.growth_max >= 1, "need growth_max >= 1")
+        need(0 < self.fill_max <= 1, "need 0 < fill_max <= 1")
+        need(self.partition_bytes_per_s > 0, "need partition_bytes_per_s > 0")
+        need(self.horizon_days > 0, "need horizon_days > 0")
+        need(self.history_days_min > 0, "need history_days_min > 0")
+        need(self.projection_age_max_days > 0, "need projection_age_max_days > 0")
+        need(1 <= self.slack <= self.exaggeration, "need 1 <= slack <= exaggeration")
+        need(self.growth_max >= 1, "need growth_max >= 1")
         room = self.capacity_partitions * self.fill_max
         known = self.capacity_partitions > 0
-        _need(
+        need(
             not known or self.floor_partitions <= room,
             "need floor_partitions <= capacity_partitions * fill_max",
         )
@@ -326,6 +352,7 @@ class ClusterLimits:
     key_file: str = ""  # 32 bytes in base64, the same on all servers; empty: DATA/server.key
     virtual_nodes: int = 128  # of a server on the hash ring while no weights are set
     stable_after_s: float = 10.0  # a joining server gets partitions after this time
+    restart: str = "wait"  # wait: its partitions wait for it; lend: others serve them meanwhile
     restart_s: float = 20.0  # partitions stay reserved this long for an announced restart
     probe_interval_s: float = 0.25  # between probes of another server's port
     probe_confirm_s: float = (
@@ -335,15 +362,16 @@ class ClusterLimits:
     moves_at_once: int = 64  # concurrent planned moves, whole cluster
     peer_connections_max: int = 64  # to one other server
     peer_timeout_s: float = 10.0  # of one call to another server
-    stop_s: float = 15.0  # from SIGTERM to exit, half of it for sealing; less than restart_s
+    stop_s: float = 15.0  # from SIGTERM to exit; half to seal; less than restart_s
 
     def __post_init__(self) -> None:
-        _need(self.virtual_nodes > 0, "need virtual_nodes > 0")
-        _need(self.probe_interval_s > 0, "need probe_interval_s > 0")
-        _need(self.moves_at_once > 0, "need moves_at_once > 0")
-        _need(self.peer_connections_max > 0, "need peer_connections_max > 0")
-        _need(self.peer_timeout_s > 0, "need peer_timeout_s > 0")
-        _need(5.0 <= self.stop_s < self.restart_s, "need 5 <= stop_s < restart_s")
+        need(self.virtual_nodes > 0, "need virtual_nodes > 0")
+        need(self.restart in ("wait", "lend"), 'restart must be "wait" or "lend"')
+        need(self.probe_interval_s > 0, "need probe_interval_s > 0")
+        need(self.moves_at_once > 0, "need moves_at_once > 0")
+        need(self.peer_connections_max > 0, "need peer_connections_max > 0")
+        need(self.peer_timeout_s > 0, "need peer_timeout_s > 0")
+        need(5.0 <= self.stop_s < self.restart_s, "need 5 <= stop_s < restart_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,7 +382,7 @@ class JvmLimits:
     heap_mb: int = 256  # maximum heap
 
     def __post_init__(self) -> None:
-        _need(self.heap_mb >= 64, "need heap_mb >= 64")
+        need(self.heap_mb >= 64, "need heap_mb >= 64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,17 +397,18 @@ class HdfsLimits:
     commit_timeout_s: float = 10.0  # a commit without an answer after this time closes its file
     datanode_timeout_s: float = 10.0  # plus 5 s per replica, then the client abandons a DataNode
     call_timeout_s: float = 15.0  # of one call to the NameNode
+    end_marks: bool = False  # true: [log] end_mark_ms holds on HDFS too, which has checksums
     kerberos_principal: str = ""  # with kerberos_keytab; empty: no login
     kerberos_keytab: str = ""
 
     def __post_init__(self) -> None:
-        _need(0 < self.replicas_min <= self.replication, "need 0 < replicas_min <= replication")
-        _need(self.block_bytes >= 1 << 20, "need block_bytes >= 1 MiB")
-        _need(self.block_bytes % 4096 == 0, "need block_bytes to be a multiple of 4096")
-        _need(self.threads > 0, "need threads > 0")
+        need(0 < self.replicas_min <= self.replication, "need 0 < replicas_min <= replication")
+        need(self.block_bytes >= 1 << 20, "need block_bytes >= 1 MiB")
+        need(self.block_bytes % 4096 == 0, "need block_bytes to be a multiple of 4096")
+        need(self.threads > 0, "need threads > 0")
         timeouts_s = (self.commit_timeout_s, self.datanode_timeout_s, self.call_timeout_s)
-        _need(min(timeouts_s) > 0, "need commit_timeout_s, datanode_timeout_s, call_timeout_s > 0")
-        _need(
+        need(min(timeouts_s) > 0, "need commit_timeout_s, datanode_timeout_s, call_timeout_s > 0")
+        need(
             bool(self.kerberos_principal) == bool(self.kerberos_keytab),
             "set both kerberos_principal and kerberos_keytab, or neither",
         )
@@ -389,14 +418,14 @@ class HdfsLimits:
 class ZookeeperLimits:
     """[zookeeper] The coordination service."""
 
-    session_s: float = 6.0  # a server that is silent for this long loses its partitions
+    session_s: float = 6.0  # others take over from a server that is silent for this long
     connect_timeout_s: float = 10.0
     call_timeout_s: float = 10.0
     auth: str = ""  # SCHEME:CREDENTIAL, such as digest:user:password; empty: none
     tombstone_s: float = 86_400.0  # a removed record keeps its version this long
 
     def __post_init__(self) -> None:
-        _need(self.session_s > 0, "need session_s > 0")
+        need(self.session_s > 0, "need session_s > 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -409,92 +438,5 @@ class HbaseLimits:
     call_timeout_s: float = 10.0  # of one call, including its retries
 
     def __post_init__(self) -> None:
-        _need(self.threads > 0, "need threads > 0")
-        _need(self.call_timeout_s >= 1, "need call_timeout_s >= 1")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SdsLimits:
-    """[sds] Limits of structured tables and their streams."""
-
-    tables_max: int = 10_000  # whole server
-    user_tables: int = 1_000  # of one owner
-    shards_max: int = 256  # of one table
-    attributes_max: int = 512  # of one table's schema
-    indexes_max: int = 16  # of one table
-    streams_max: int = 8  # of one table
-    schema_bytes_max: int = 64 << 10  # of one table's record
-    key_bytes_max: int = 1 << 10  # of a record's full key in its stored form
-    record_bytes_max: int = 256 << 10  # of a record's cells in their stored form
-    batch_items_max: int = 1_000
-    batch_bytes_max: int = 4 << 20  # of records that one batch reads; items beyond it fail
-    scan_records_max: int = 1_000  # of one page; a larger limit gives a shorter page
-    scan_rows_max: int = 10_000  # read for one page, matching or not
-    scan_bytes_max: int = 256 << 10  # of one page's records, unless its first one is larger
-    scan_writes_max: int = 1_000  # records that one scan call deletes or updates
-    condition_bytes_max: int = 8 << 10  # of a scan's condition
-    read_units_per_s: int = 40_000  # default of a table
-    write_units_per_s: int = 20_000  # default of a table
-    throttle_max_s: float = 3.0  # a call over its table's rate is delayed at most this long
-    when_full: str = "refuse"  # or gap: default for a stream whose topic rejects puts for long
-    group_rows_max: int = 512  # rows that one shard commits together
-    group_bytes_max: int = 4 << 20  # of cells that one shard commits together
-    waiting_max: int = 10_000  # mutations of one shard that wait while a group is being written
-    pending_entries_max: int = 100_000  # of one shard: not published, or not cleared
-    pending_bytes_max: int = 64 << 20  # of one shard
-    server_pending_entries_max: int = 500_000  # of all shards of a server, approximately
-    server_pending_bytes_max: int = 512 << 20  # of all shards of a server, approximately
-    refused_max_s: float = 30.0  # a stream of a table with when_full = gap stops after it
-    write_deadline_s: float = 10.0  # of one group's write; its outcome is unknown after it
-    settle_s: float = 30.0  # no marks for this long after a shard failed over to another server
-    opened_scan_interval_s: float = 5.0  # between scans for pending cells during settle_s
-    pending_scan_interval_s: float = 60.0  # between scans for pending cells later
-    idle_close_s: float = 600.0  # a shard without streams and calls closes after it
-    sweep_interval_s: float = 1.0  # between two steps that remove expired rows and old tombstones
-    sweep_rows_max: int = 1_000  # rows that one step reads
-    sweep_pause_s: float = 3_600.0  # between two passes over the same table
-    tombstone_s: float = 7 * 86_400.0  # a removed row keeps its timestamp for this long
-
-    def __post_init__(self) -> None:
-        _need(0 < self.shards_max <= 65_536, "need 0 < shards_max <= 65536")
-        _need(0 < self.key_bytes_max <= 1 << 10, "need key_bytes_max <= 1 KiB")
-        _need(self.key_bytes_max <= self.record_bytes_max, "need key_bytes_max <= record_bytes_max")
-        _need(self.record_bytes_max <= 1 << 20, "need record_bytes_max <= 1 MiB")
-        _need(
-            self.record_bytes_max <= self.group_bytes_max,
-            "need record_bytes_max <= group_bytes_max",
-        )
-        _need(
-            self.record_bytes_max <= self.pending_bytes_max,
-            "need record_bytes_max <= pending_bytes_max",
-        )
-        _need(
-            self.pending_entries_max <= self.server_pending_entries_max
-            and self.pending_bytes_max <= self.server_pending_bytes_max,
-            "need pending_entries_max <= server_pending_entries_max and pending_bytes_max <= "
-            "server_pending_bytes_max",
-        )
-        _need(
-            self.record_bytes_max <= self.batch_bytes_max,
-            "need record_bytes_max <= batch_bytes_max",
-        )
-        counts = (self.batch_items_max, self.scan_records_max, self.scan_rows_max)
-        _need(min(counts) > 0, "need batch_items_max, scan_records_max, scan_rows_max > 0")
-        _need(
-            min(self.read_units_per_s, self.write_units_per_s) > 0,
-            "need read_units_per_s, write_units_per_s > 0",
-        )
-        _need(0 <= self.throttle_max_s <= 4, "need throttle_max_s <= 4: clients time out after 5 s")
-        _need(self.when_full in ("refuse", "gap"), 'when_full must be "refuse" or "gap"')
-        _need(0 < self.group_rows_max <= 1_000, "need 0 < group_rows_max <= 1000")
-        _need(
-            min(self.waiting_max, self.pending_entries_max) > 0,
-            "need waiting_max, pending_entries_max > 0",
-        )
-        scans = (self.opened_scan_interval_s, self.pending_scan_interval_s)
-        _need(
-            min(*scans, self.sweep_interval_s) > 0,
-            "need opened_scan_interval_s, pending_scan_interval_s, sweep_interval_s > 0",
-        )
-        _need(self.write_deadline_s <= self.settle_s, "need write_deadline_s <= settle_s")
-        _need(self.tombstone_s >= 86_400, "need tombstone_s >= 86400")
+        need(self.threads > 0, "need threads > 0")
+        need(self.call_timeout_s >= 1, "need call_timeout_s >= 1")

@@ -3,6 +3,9 @@
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
+_HASH_MASK = 0xFFFFFFFF
+_POSITIVE_MASK = 0x7FFFFFFF
+
 
 class Durability(Enum):
     """What an acknowledged write survives (promise I1)."""
@@ -94,3 +97,18 @@ class OffsetRange(NamedTuple):
     def lag(self, checkpoint: int) -> int:
         """Retained messages after a checkpoint, which is the last processed offset; -1: none."""
         return max(0, self.next - max(checkpoint + 1, self.start))
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """Partition of a key among ``partitions``, 0 or more.
+
+    Java's hash code of the text, divided into intervals of equal length.
+
+    Source: docs/protocol/consumers.md#partition-of-a-key.
+    """
+    value = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & _HASH_MASK
+    interval = _POSITIVE_MASK // partitions
+    return ((value & _POSITIVE_MASK) // interval) % partitions

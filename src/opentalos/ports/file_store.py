@@ -9,9 +9,10 @@ from opentalos.model.message import Durability
 class AppendFile(Protocol):
     """A file with one writer. After any error it is dead: every later call raises.
 
-    ``commit`` writes and syncs in one hop, in order; ``close`` makes the file immutable. Both
-    return the length. At most one call may be under way. Unknown: OutcomeUnknown, Fenced,
-    WriterDead. StorageFull from ``commit`` is unknown as well: bytes may lie in the file.
+    ``commit`` writes and syncs in one hop, in order; the first one survives a power loss whatever
+    the durability. ``close`` makes the file immutable. Both return the length. At most one call
+    may be under way. Unknown: OutcomeUnknown, Fenced, WriterDead. StorageFull from ``commit`` is
+    unknown as well: bytes may lie in the file.
     """
 
     async def commit(self, chunks: Sequence[bytes | memoryview]) -> int: ...

@@ -65,6 +65,23 @@ async def test_an_old_version_cannot_change_a_recreated_record(
     assert await other.get(path) == Record(b"three", recreated)
 
 
+async def test_a_record_says_when_the_store_wrote_it_by_a_clock_of_its_own(
+    store: MetaStore, other: MetaStore, folder: str
+) -> None:
+    path, times = f"{folder}/a", list[int]()
+    version = await store.create(path, b"one")
+    for _ in range(3):
+        found = await other.get(path)
+        assert found is not None
+        if found.written_ms is None:
+            return  # the store has no clock: what a client wrote is all that is known
+        assert await store.get(path) == found  # by whichever client, and however often
+        times.append(found.written_ms)
+        await asyncio.sleep(0.02)
+        version = await store.replace(path, b"one", version)
+    assert times[0] < times[1] < times[2] < times[0] + 60_000
+
+
 async def test_versions_grow(store: MetaStore, folder: str) -> None:
     version = await store.create(f"{folder}/a", b"")
     for number in range(5):

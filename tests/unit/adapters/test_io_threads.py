@@ -3,10 +3,11 @@
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
-from opentalos.adapters import io_threads
+from opentalos.adapters import io_threads, thread_start
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.model.errors import OutcomeUnknown, StoreUnavailable
 
@@ -14,6 +15,21 @@ from opentalos.model.errors import OutcomeUnknown, StoreUnavailable
 @pytest.fixture(autouse=True)
 def short_stall(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(io_threads, "STALL_S", 0.01)
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Whether the system refuses threads from now on, as it does at the limit of processes."""
+    start = threading.Thread.start
+    monkeypatch.setattr(thread_start._failures, "logged_s", float("-inf"))
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def switch(refused: bool) -> None:
+        monkeypatch.setattr(threading.Thread, "start", refuse if refused else start)
+
+    return switch
 
 
 def failing() -> None:
@@ -121,3 +137,51 @@ async def test_slow_jobs_start_no_thread_each() -> None:
     await asyncio.gather(*(threads.run(slow) for _ in range(40)))
     assert len(used) <= 6
     await threads.close(deadline_s=5)
+
+
+async def test_a_thread_that_did_not_start_is_not_counted(
+    no_threads: Callable[[bool], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    threads, before = IoThreads("t", threads=2), thread_start.thread_start_failures()
+    no_threads(True)
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable, match="cannot start thread"):
+            await threads.run(int)
+    assert threads.live == 0
+    assert thread_start.thread_start_failures() == before + 3
+    assert len([line for line in caplog.records if "ulimit" in line.message]) == 1
+    no_threads(False)
+    assert await asyncio.gather(*(threads.run(pow, n, 1) for n in range(9))) == list(range(9))
+    assert await threads.close(deadline_s=5)
+
+
+async def test_without_further_threads_jobs_wait_for_the_present_ones(
+    no_threads: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(io_threads, "START_RETRY_S", 0.0)
+    threads, gate = IoThreads("t", threads=2), threading.Event()
+    hanging = asyncio.ensure_future(threads.run(gate.wait))
+    await asyncio.sleep(0)
+    no_threads(True)
+    waiting = [asyncio.ensure_future(threads.run(pow, n, 1)) for n in range(5)]
+    await asyncio.sleep(3 * io_threads.STALL_S)
+    assert not any(job.done() for job in waiting)
+    no_threads(False)  # a later look starts the thread that is missing, without a new job
+    assert await asyncio.gather(*waiting) == list(range(5))
+    gate.set()
+    await hanging
+    assert await threads.close(deadline_s=5)
+
+
+async def test_jobs_that_no_thread_can_serve_are_refused_as_not_done(
+    no_threads: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(io_threads, "NO_THREAD_S", 0.05)
+    threads = IoThreads("t", threads=1, threads_kept=0)
+    assert await threads.run(pow, 2, 2) == 4  # its thread leaves after that
+    no_threads(True)
+    with pytest.raises(StoreUnavailable):
+        await threads.run(int)
+    no_threads(False)
+    assert await threads.run(pow, 3, 2) == 9
+    assert await threads.close(deadline_s=5)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from opentalos.model.partition_key import partition_of
+from opentalos.model.message import partition_of
 
 
 @pytest.mark.parametrize(

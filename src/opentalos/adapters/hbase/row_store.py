@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from opentalos.adapters.hbase.client import Attempt, HbaseClient, KeyRange
 from opentalos.adapters.hbase.configuration import HbaseLocation, parse_hbase_url
+from opentalos.adapters.io_crew import ThreadCrew
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.jvm import configured_folder, has_class, leave_thread, start_jvm
 from opentalos.adapters.row_rules import (
@@ -244,7 +245,7 @@ async def open_hbase_row_store(url: str, jvm: JvmLimits, limits: HbaseLimits) ->
         raise ConfigError(
             "the JVM has no HBase client; get its jar with: talos backend fetch client"
         )
-    threads = IoThreads("hbase", threads=limits.threads, leave=leave_thread)
+    threads = IoThreads("hbase", threads=limits.threads, crew=ThreadCrew(leave=leave_thread))
     try:
         return await _opened(location, conf_dir, limits, threads)
     except BaseException:

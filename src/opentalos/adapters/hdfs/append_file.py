@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from opentalos.adapters.hdfs.client import HdfsClient
@@ -14,6 +16,10 @@ from opentalos.model.checks import plural
 from opentalos.model.errors import Fenced, NotFound, OutcomeUnknown, TalosError, WriterDead
 from opentalos.model.limits import HdfsLimits
 from opentalos.model.message import Durability
+
+LOOK_S = 0.4  # a call that takes longer may wait for a DataNode that hangs
+LATE_S = 0.02  # for an answer that has arrived while the loop was late
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,10 @@ class HdfsAppendFile:
     A commit that reached fewer DataNodes than ``replicas_min`` is OutcomeUnknown: its bytes are in
     the file, but not as safe as promised. The log then continues in a new file with a new
     pipeline; if that has too few DataNodes as well, nothing is acknowledged.
+
+    Timeouts count from when a thread begins the call; a call that no thread begins in as much time
+    is skipped. A call that takes longer than ``LOOK_S`` has a silent DataNode taken out of the
+    pipeline, after which Java completes it with the others.
     """
 
     def __init__(
@@ -47,7 +57,7 @@ class HdfsAppendFile:
         durability: Durability,
         on_release: Callable[["HdfsAppendFile"], None],
     ) -> None:
-        self._name, self._stream, self._context = name, stream, context
+        self.name, self._stream, self._context = name, stream, context
         self._synced = durability is Durability.SYNCED
         self._on_release = on_release
         self._replicas = 0  # of the last commit
@@ -55,6 +65,10 @@ class HdfsAppendFile:
         self._dead: TalosError | None = None
         self._closed = False
         self._call: asyncio.Future[int] | None = None  # under way
+        self._submitted_s = 0.0
+        self._begun_s: float | None = None  # when a thread began the call under way
+        self._late = self._looking = False
+        self._ended: list[asyncio.Future[None]] = []  # who waits for the end of the call
 
     async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
         """Write ``chunks`` at the end, durable as the file's durability says; see the port."""
@@ -74,44 +88,92 @@ class HdfsAppendFile:
         if self._dead is None:
             self._dead = error
         if self._call is not None and not self._call.done():
-            self._call.set_exception(OutcomeUnknown(f"{self._name}: {error}"))
+            self._call.set_exception(OutcomeUnknown(f"{self.name}: {error}"))
 
     async def _run(self, timeout_s: float, work: Callable[..., int], *args: object) -> int:
         if self._dead is not None:
-            raise WriterDead(f"{self._name}: an earlier call failed") from self._dead
+            raise WriterDead(f"{self.name}: an earlier call failed") from self._dead
         if self._closed:
-            raise WriterDead(f"{self._name}: closed")
-        self._dead = WriterDead(f"{self._name}: a call is under way or was interrupted")
+            raise WriterDead(f"{self.name}: closed")
+        self._dead = WriterDead(f"{self.name}: a call is under way or was interrupted")
         call: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._call = call
+        self._call, self._begun_s, self._late = call, None, False
+        self._submitted_s = monotonic()
         try:
-            self._context.commits.submit(work, args, self._finished)
+            self._context.commits.submit(self._begin, (call, work, *args), self._finished)
         except BaseException:
             self._call = None
             raise
+        after = asyncio.get_running_loop().call_later
+        self._timer = after(min(LOOK_S, timeout_s), self._look, call, timeout_s)
         try:
-            async with asyncio.timeout(timeout_s):
-                length = await call
-        except TimeoutError as error:
-            if call.cancelled() or call.exception() is not None:
-                text = f"{self._name}: HDFS did not answer within {timeout_s} s"
-                raise OutcomeUnknown(text) from error
-            length = call.result()  # HDFS was in time; the loop was late
+            length = await call
+        finally:
+            self._timer.cancel()
         self._dead = None
         self._length = length
         return length
+
+    def _look(self, call: "asyncio.Future[int]", timeout_s: float) -> None:
+        """On the loop, from time to time while a call takes long."""
+        since_s = self._submitted_s if self._begun_s is None else self._begun_s
+        left_s = since_s + timeout_s - monotonic()
+        if call.done():
+            return
+        if left_s <= 0 and self._late:
+            what = "no thread was free" if self._begun_s is None else "HDFS did not answer"
+            call.set_exception(OutcomeUnknown(f"{self.name}: {what} within {timeout_s} s"))
+            return
+        self._late = left_s <= 0
+        if self._begun_s is not None and not self._looking:
+            self._drop_silent_node()
+        wait_s = LATE_S if self._late else min(LOOK_S, left_s)
+        after = asyncio.get_running_loop().call_later
+        self._timer = after(wait_s, self._look, call, timeout_s)
+
+    def _drop_silent_node(self) -> None:
+        silent_nodes = self._context.client.silent_nodes
+        if silent_nodes is None:
+            return
+        with contextlib.suppress(TalosError):  # without a thread the call waits for its timeout
+            self._context.others.submit(silent_nodes.drop, (self._stream,), self._dropped)
+            self._looking = True
+
+    def _dropped(self, node: str, error: BaseException | None, _seconds: float) -> None:
+        self._looking = False
+        if error is not None:
+            _log.warning("%s: could not ask its DataNodes: %s", self.name, error)
+        elif node:
+            _log.warning("%s: DataNode %s hangs, writing without it", self.name, node)
+
+    async def settled(self, wait_s: float) -> None:
+        """Return when no thread writes the file, at most after ``wait_s``.
+
+        A recovery that begins before then would wait for a DataNode that hangs.
+        """
+        if self._call is None:
+            return
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ended.append(ended)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await ended
 
     def _finished(self, length: int, error: BaseException | None, _seconds: float) -> None:
         """On the loop, after the thread has finished with the stream."""
         call, self._call = self._call, None
         assert call is not None
+        ended, self._ended = self._ended, []
+        for waiting in ended:
+            if not waiting.done():
+                waiting.set_result(None)
         if error is None and not call.done():
             call.set_result(length)
             return
         if error is None:
-            error = WriterDead(f"{self._name}: interrupted")
+            error = WriterDead(f"{self.name}: interrupted")
         elif not isinstance(error, TalosError):
-            error = WriterDead(f"{self._name}: {error}")
+            error = WriterDead(f"{self.name}: {error}")
         self._dead = error
         if not call.done():
             call.set_exception(error)
@@ -127,6 +189,12 @@ class HdfsAppendFile:
 
     # --- on I/O threads -------------------------------------------------------------------------
 
+    def _begin(self, call: "asyncio.Future[int]", work: Callable[..., int], *args: object) -> int:
+        if call.done():
+            raise WriterDead(f"{self.name}: no thread was free in time")
+        self._begun_s = monotonic()
+        return work(*args)
+
     def _write(self, chunks: Sequence[bytes | memoryview]) -> int:
         client = self._context.client
         try:
@@ -136,7 +204,7 @@ class HdfsAppendFile:
         self._replicas = replicas
         if replicas < self._context.limits.replicas_min:
             raise WriterDead(
-                f"{self._name}: a commit reached {replicas} {plural('DataNode', replicas)}, but "
+                f"{self.name}: a commit reached {replicas} {plural('DataNode', replicas)}, but "
                 f"[hdfs] replicas_min is {self._context.limits.replicas_min}"
             )
         return self._length + sum(map(len, chunks))
@@ -144,19 +212,19 @@ class HdfsAppendFile:
     def _how(self) -> Sync:
         """How to sync. If the recovery of a single DataNode interrupts a busy writer, the DataNode
         can reject every later recovery, so that the file stays open permanently. In that case, and
-        while the pipeline is unknown, the commit also reports the length to the NameNode, which
-        rejects it as soon as the lease is recovered, before that recovery starts.
+        at the first commit, when the pipeline is unknown, the NameNode also gets the length. It
+        rejects the writer as soon as the lease is recovered, before that recovery starts.
         """
         if self._replicas <= 1:
             return Sync.SYNC_LENGTH
         return Sync.SYNC if self._synced else Sync.FLUSH
 
     def _commit_error(self, error: Any) -> TalosError:
-        text = f"{self._name}: {text_of(error)}"
+        text = f"{self.name}: {text_of(error)}"
         if lease_lost(error):
             return Fenced(text)
         try:
-            fenced = self._context.client.is_closed(self._name)
+            fenced = self._context.client.is_closed(self.name)
         except NotFound:
             fenced = True  # deleted, which fences first
         except TalosError:
@@ -169,7 +237,7 @@ class HdfsAppendFile:
         try:
             self._stream.close()
         except client.java_exception as error:
-            raise WriterDead(f"{self._name}: {text_of(error)}") from error
+            raise WriterDead(f"{self.name}: {text_of(error)}") from error
         return self._length
 
 

@@ -13,6 +13,7 @@ from opentalos.adapters.hdfs.configuration import (
     retries_blindly,
 )
 from opentalos.adapters.hdfs.java_errors import permission_denied, text_of, translated
+from opentalos.adapters.hdfs.silent_nodes import silent_nodes
 from opentalos.adapters.java_types import java_types
 from opentalos.model.errors import ConfigError, NotFound, RequestError, StoreUnavailable
 from opentalos.model.limits import HdfsLimits
@@ -79,6 +80,7 @@ class HdfsClient:
             uri = classes("java.net.URI").create(location.uri)
             file_system = classes("org.apache.hadoop.fs.FileSystem").newInstance(uri, configuration)
             self._fs = classes.ready(file_system)
+            self.silent_nodes = silent_nodes(jpype, classes, configuration, limits)
 
     def full_name(self, path: str) -> str:
         """The file's name in HDFS tools."""

@@ -11,6 +11,7 @@ from opentalos.adapters.hdfs.append_file import HdfsAppendFile, WriterContext
 from opentalos.adapters.hdfs.client import HdfsClient, OpenStream, Reader, ReadPlace
 from opentalos.adapters.hdfs.configuration import parse_hdfs_url
 from opentalos.adapters.hdfs.endings import Endings, final_lengths
+from opentalos.adapters.io_crew import ThreadCrew
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.jvm import configured_folder, leave_thread, start_jvm
 from opentalos.adapters.store_path import check_file_path, check_file_prefix
@@ -33,6 +34,7 @@ THREADS_GROWTH = 4  # growth of the threads while calls hang or HDFS is slow
 READERS_MAX = 128  # input streams kept open
 CLOSE_S = 2.0  # for calls under way when the store closes; a server has 5 s to end
 DELETE_FENCE_S = 10.0  # an open file is fenced before it is deleted
+SETTLE_S = 1.5  # for a commit of this process that hangs on a DataNode, before its file is fenced
 # A recovery must be requested again if its DataNode died or its NameNode restarted; the NameNode
 # ignores requests while one is under way.
 REISSUE_S = 5.0
@@ -54,7 +56,7 @@ class HdfsFileStore:
             "hdfs-commit",
             threads=limits.threads,
             threads_max=limits.threads * THREADS_GROWTH,
-            leave=leave_thread,
+            crew=ThreadCrew(leave=leave_thread),
         )
         self._writers = WriterContext(client, limits, self._commits, others)
         self._files: dict[HdfsAppendFile, None] = {}
@@ -150,6 +152,8 @@ class HdfsFileStore:
         """Return the length once no former writer can commit. Occupies no thread."""
         try:
             async with asyncio.timeout(deadline_s):
+                for file in [file for file in self._files if file.name == path]:
+                    await file.settled(min(SETTLE_S, deadline_s / 2))
                 while True:
                     length = await self._run(path, self._client.recover, path)
                     if length is None:
@@ -244,7 +248,7 @@ async def open_hdfs_file_store(url: str, jvm: JvmLimits, limits: HdfsLimits) -> 
         threads=OTHER_THREADS,
         threads_max=max(OTHER_THREADS, limits.threads) * THREADS_GROWTH,
         unwanted=lambda result: _close_stream(threads, result),
-        leave=leave_thread,
+        crew=ThreadCrew(leave=leave_thread),
     )
     try:
         client = await threads.run(HdfsClient, location, conf_dir, limits)

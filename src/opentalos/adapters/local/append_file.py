@@ -1,18 +1,34 @@
 """AppendFile on the local disk: one write-and-sync per commit, then the look for a fence."""
 
 import asyncio
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 
+from opentalos.adapters.io_crew import Crew, ThreadCrew
 from opentalos.adapters.io_threads import HANG_S, IoThreads
-from opentalos.adapters.local.disk import check_not_fenced, sync_data, write_at
+from opentalos.adapters.local.descriptors import DescriptorBudget, FileIdentity
+from opentalos.adapters.local.disk import (
+    check_not_fenced,
+    commit_at,
+    identity_of,
+    open_again,
+    sync_data,
+    write_at,
+)
 from opentalos.adapters.local.faults import LocalFaults
 from opentalos.adapters.local.fence_watch import FenceWatch
+from opentalos.adapters.local.native_crew import NativeCrew
 from opentalos.model.errors import OutcomeUnknown, StorageFull, TalosError, WriterDead
 from opentalos.model.message import Durability
 
+# Hanging commits included. The log leaves fewer unanswered, so that those of one tenant leave
+# threads to the others.
+COMMIT_THREADS_MAX = 512
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -21,6 +37,10 @@ class LocalAppendFile:
 
     So an interrupt in between leaves it dead as the port wants. The descriptor is closed once the
     file is dead or closed and no thread uses it. Chunks of a cancelled commit are still in use.
+
+    A resting file has no descriptor. The next call opens the very same inode again, never a new
+    one; what was done to the path meanwhile makes the file dead, and the look for a fence after
+    the write stays what it is, so resting changes nothing about who may write (promise I2).
     """
 
     def __init__(
@@ -31,28 +51,36 @@ class LocalAppendFile:
         *,
         durability: Durability,
         threads: "CommitThreads",
-        on_release: Callable[["LocalAppendFile"], None],
+        budget: DescriptorBudget,
     ) -> None:
-        self._name, self._path, self._fd = name, path, fd
+        self._name, self._path, self._fd = name, str(path), fd  # a Path takes 400 bytes more
         self._synced = durability is Durability.SYNCED
         self._threads = threads
-        self._pool = threads.usual
-        self._on_release = on_release
+        self._hangs = False  # its last call did
+        self._budget = budget
+        self._used = True  # since the budget last asked
+        self._resting: FileIdentity | None = None
         self._fences_seen = -1  # none yet, so the first commit asks the file system
         self._length = 0
         self._dead: TalosError | None = None
         self._closed = False
         self._call: asyncio.Future[int] | None = None  # under way
+        budget.opened(self)
 
     async def commit(self, chunks: Sequence[bytes | memoryview]) -> int:
         """Write ``chunks`` at the end, durable as the file's durability says; see the port."""
-        return await self._run(self._write, chunks)
+        native = self._threads.native
+        if native is None or self._resting is not None:
+            return await self._run(self._threads.python, self._write, chunks)
+        synced = self._synced or not self._length
+        commit = (self._name, self._fd, chunks, self._length, synced, self._path)
+        return await self._run(native, commit_at, *commit)
 
     async def close(self) -> int:
         """Make the file immutable, all of it durable; see the port."""
         if self._closed and self._dead is None:
             return self._length
-        length = await self._run(self._finish)
+        length = await self._run(self._threads.python, self._finish)
         self._closed = True
         self._release()
         return length
@@ -66,16 +94,25 @@ class LocalAppendFile:
         elif self._call is None:
             self._release()
 
-    async def _run(self, work: Callable[..., int], *args: object) -> int:
+    def rest(self) -> int:
+        """See the budget: an idle file is opened again at its next call."""
+        if self._call is not None or self._used or self._fd < 0:
+            self._used = False
+            return -1
+        self._resting = identity_of(self._fd)
+        fd, self._fd = self._fd, -1
+        return fd
+
+    async def _run(self, pools: "Pools", work: Callable[..., int], *args: object) -> int:
         if self._dead is not None:
             raise WriterDead(f"{self._name}: an earlier call failed") from self._dead
         if self._closed:
             raise WriterDead(f"{self._name}: closed")
         self._dead = WriterDead(f"{self._name}: a call is under way or was interrupted")
         call: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._call = call
+        self._call, self._used = call, True
         try:
-            self._pool.submit(work, args, self._finished)
+            pools.of(hangs=self._hangs).submit(work, args, self._finished)
         except BaseException:
             self._call = None
             raise
@@ -86,14 +123,19 @@ class LocalAppendFile:
 
     def _write(self, chunks: Sequence[bytes | memoryview]) -> int:
         """On an I/O thread."""
+        if self._resting is not None:
+            self._fd = open_again(self._path, self._name, self._resting)
         if self._threads.faults is not None:
             self._threads.faults.before_commit(self._name, self._fd, chunks, self._length)
-        length = write_at(self._fd, chunks, self._length, synced=self._synced)
+        synced = self._synced or not self._length
+        length = write_at(self._fd, chunks, self._length, synced=synced)
         self._check_not_fenced()
         return length
 
     def _finish(self) -> int:
         """On an I/O thread. A sealed file survives power loss whatever its commits promised."""
+        if self._resting is not None:
+            self._fd = open_again(self._path, self._name, self._resting)
         if not self._synced:
             sync_data(self._fd)
         self._check_not_fenced()
@@ -118,10 +160,15 @@ class LocalAppendFile:
         """On the loop, when the thread is done with the descriptor."""
         call, self._call = self._call, None
         assert call is not None
-        self._pool = self._threads.after(seconds)
+        if self._resting is not None and self._fd >= 0:
+            self._resting = None
+            self._budget.opened(self)
+        self._hangs = seconds > HANG_S
         if error is None and not call.done():
             call.set_result(length)
             return
+        if isinstance(error, OSError):
+            self._threads.failed.add(self._name)
         self._dead = self._translated(error) if error else WriterDead(f"{self._name}: interrupted")
         if not call.done():
             call.set_exception(self._dead)
@@ -137,16 +184,51 @@ class LocalAppendFile:
 
     def _release(self) -> None:
         fd, self._fd = self._fd, -1
+        self._budget.released(self)
         if fd >= 0:
             self._threads.close_descriptor(fd)
-            self._on_release(self)
 
 
-class CommitThreads:
-    """The threads of commits: the usual ones, and others for files whose commits hang.
+class Pools:
+    """The usual threads, and others for files whose commits hang.
 
     A file whose last commit hung keeps to the second kind until it is quick again, so that eight
     hanging files do not take the usual threads by turns.
+    """
+
+    def __init__(
+        self, threads: int, hanging_max: int, crew: Callable[[int], Crew], kind: str
+    ) -> None:
+        self.usual = IoThreads(
+            f"{kind}-commit",
+            threads=threads,
+            threads_max=COMMIT_THREADS_MAX,
+            crew=crew(COMMIT_THREADS_MAX),
+        )
+        self.hanging = IoThreads(
+            f"{kind}-hang",
+            threads=hanging_max,
+            threads_max=hanging_max,
+            threads_kept=0,
+            crew=crew(hanging_max),
+        )
+
+    def of(self, *, hangs: bool) -> IoThreads:
+        """Where a file belongs whose last call hung or did not."""
+        return self.hanging if hangs else self.usual
+
+    async def close(self, *, deadline_s: float) -> None:
+        """End the threads after what was submitted."""
+        await asyncio.gather(
+            self.usual.close(deadline_s=deadline_s), self.hanging.close(deadline_s=deadline_s)
+        )
+
+
+class CommitThreads:
+    """Where the calls of append files run: Python's threads, and native ones for plain commits.
+
+    ``faults`` are made by Python, so with them there are no native threads. A file's calls follow
+    each other, whatever they run on, so their order is the same with both.
     """
 
     def __init__(
@@ -156,30 +238,37 @@ class CommitThreads:
         hanging_max: int,
         faults: LocalFaults | None,
         watch: FenceWatch | None = None,
+        native: ModuleType | None = None,
     ) -> None:
-        self.usual = IoThreads("local-commit", threads=threads)
-        self.hanging = IoThreads(
-            "local-hang", threads=hanging_max, threads_max=hanging_max, threads_kept=0
-        )
+        self.python = Pools(threads, hanging_max, lambda _: ThreadCrew(), "local")
+        self.native: Pools | None = None
+        if native is not None and faults is None:
+            self.native = Pools(threads, hanging_max, partial(NativeCrew, native), "native")
         self.faults = faults
         self.watch = watch  # None: another process may make fences
-
-    def after(self, seconds: float) -> IoThreads:
-        """Where a file belongs whose last call took so long."""
-        return self.hanging if seconds > HANG_S else self.usual
+        self.failed: set[str] = set()  # files that a call failed on, until recovered or deleted
 
     def close_descriptor(self, fd: int) -> None:
         """Close without waiting on the loop's thread."""
+        self.close_descriptors([fd])
+
+    def close_descriptors(self, fds: list[int]) -> None:
+        """Close all of them in one job."""
         try:
-            self.usual.submit(os.close, (fd,), _ignore)
+            self.python.usual.submit(_close_all, (fds,), _ignore)
         except TalosError:  # the threads have ended: this is the store's close
-            os.close(fd)
+            _close_all(fds)
 
     async def close(self, *, deadline_s: float) -> None:
         """End the threads after what was submitted."""
-        await asyncio.gather(
-            self.usual.close(deadline_s=deadline_s), self.hanging.close(deadline_s=deadline_s)
-        )
+        pools = [self.python] if self.native is None else [self.python, self.native]
+        await asyncio.gather(*(each.close(deadline_s=deadline_s) for each in pools))
+
+
+def _close_all(fds: list[int]) -> None:
+    for fd in fds:
+        with contextlib.suppress(OSError):  # of a file that is synced, or dead
+            os.close(fd)
 
 
 def _ignore(_result: object, _error: BaseException | None, _seconds: float) -> None:

@@ -8,10 +8,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from opentalos.adapters.durable_files import make_directories, sync_directory, write_all
+from opentalos.adapters.local.descriptors import FileIdentity
 from opentalos.adapters.local.fence_format import decode_fence, encode_fence
 from opentalos.adapters.local.fence_watch import FenceWatch
 from opentalos.adapters.store_path import FENCE_SUFFIX
-from opentalos.model.errors import Fenced, NotFound, RecoveryStuck
+from opentalos.model.errors import Fenced, NotFound, RecoveryStuck, WriterDead
 
 IOV_MAX = 1024  # buffers of one pwritev; Linux and macOS
 FILE_MODE = 0o640
@@ -20,6 +22,7 @@ ONE_CALL_BYTES_MAX = 64 << 10  # measured: above it, writing and then syncing is
 _RWF_DSYNC = getattr(os, "RWF_DSYNC", 0)  # Linux; elsewhere a sync follows the write
 _F_FULLFSYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync stops at the drive's cache
 _FENCE_BYTES_MAX = 128
+_REWRITE_BYTES = 1 << 20  # at once
 _LOCK_POLL_S = 0.005  # between two tries for a fence that another recovery holds
 
 
@@ -60,7 +63,7 @@ def write_at(fd: int, chunks: Sequence[bytes | memoryview], position: int, *, sy
     return position + total_bytes
 
 
-def check_not_fenced(fd: int, path: Path, name: str) -> None:
+def check_not_fenced(fd: int, path: str, name: str) -> None:
     """Raises: Fenced: the file was taken over or deleted.
 
     Run after a write: without a fence, the write precedes it and is inside the length that recovery
@@ -72,35 +75,66 @@ def check_not_fenced(fd: int, path: Path, name: str) -> None:
     except FileNotFoundError:
         if os.fstat(fd).st_nlink:
             return
-        raise Fenced(f"{name}: deleted") from None
-    raise Fenced(f"{name}: another server owns the partition")
+        raise deleted(name) from None
+    raise taken_over(name)
 
 
-def sync_directory(path: Path) -> None:
-    """Make the directory's entries durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def deleted(name: str) -> Fenced:
+    """The file of a writer was deleted."""
+    return Fenced(f"{name}: deleted")
+
+
+def taken_over(name: str) -> Fenced:
+    """The file of a writer has a fence."""
+    return Fenced(f"{name}: another server owns the partition")
+
+
+def commit_at(
+    name: str, fd: int, chunks: Sequence[bytes | memoryview], length: int, synced: bool, path: str
+) -> int:
+    """Append to a file of ``length``, then look for a fence: the whole of a commit."""
+    length = write_at(fd, chunks, length, synced=synced)
+    check_not_fenced(fd, path, name)
+    return length
+
+
+def identity_of(fd: int) -> FileIdentity:
+    """What ``open_again`` compares; no I/O."""
+    status = os.fstat(fd)
+    return FileIdentity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def open_again(path: str, name: str, former: FileIdentity) -> int:
+    """Open a file for writing whose only writer closed it for a time; never make one.
+
+    Raises: WriterDead: the path is gone or is another file now, or someone else wrote to it.
+    """
     try:
-        os.fsync(fd)
-    finally:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise deleted(name) from error
+    if identity_of(fd) != former:
         os.close(fd)
+        raise WriterDead(f"{name}: it is not the file that was written before")
+    return fd
 
 
-def make_directory(path: Path, root: Path, known: set[Path]) -> None:
+def make_directory(path: Path, root: Path, known: set[str]) -> None:
     """Make ``path`` and its parents below ``root``, their entries durable.
 
     ``known`` holds the directories whose entries are durable; an existing directory that is not in
     it may have been made by a process that died before its sync.
     """
-    if path in known:
+    if str(path) in known:
         return
     if path == root:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(path.parent)
     else:
         make_directory(path.parent, root, known)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, DIR_MODE)
     sync_directory(path.parent)
-    known.add(path)
+    known.add(str(path))
 
 
 def fence_length(path: Path, name: str) -> int | None:
@@ -112,8 +146,17 @@ def fence_length(path: Path, name: str) -> int | None:
     return decode_fence(content, name)
 
 
-def recover_file(path: Path, name: str, deadline_s: float, watch: FenceWatch | None = None) -> int:
+def recover_file(
+    path: Path,
+    name: str,
+    deadline_s: float,
+    watch: FenceWatch | None = None,
+    rewrite: bool = False,
+) -> int:
     """Fence the file and return its final length. ``deadline_s``: on the monotonic clock.
+
+    ``rewrite``: a call of its writer failed in this process. The kernel takes pages whose sync
+    failed for written and says so at the next sync, so the bytes are written once more before it.
 
     The order matters: the fence is durable and counted before the length is read, so a commit that
     finds no fence is inside it; the bytes are durable before the length is stored.
@@ -134,6 +177,8 @@ def recover_file(path: Path, name: str, deadline_s: float, watch: FenceWatch | N
                 if os.fstat(data_fd).st_nlink:
                     if watch is not None:
                         watch.made()
+                    if rewrite:
+                        _rewrite(path, data_fd)
                     return _complete_fence(data_fd, fence_fd, name)
             finally:
                 os.close(fence_fd)
@@ -171,6 +216,18 @@ def _open_existing(path: Path, name: str) -> int:
         raise NotFound(name) from error
 
 
+def _rewrite(path: Path, data_fd: int) -> None:
+    """Write the file's bytes over themselves, so that the next sync has to store them."""
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        position, length = 0, os.fstat(data_fd).st_size
+        while position < length:
+            count = min(_REWRITE_BYTES, length - position)
+            position = write_at(fd, [os.pread(data_fd, count, position)], position, synced=False)
+    finally:
+        os.close(fd)
+
+
 def _lock(fence_fd: int, name: str, deadline_s: float) -> None:
     while True:
         try:
@@ -191,6 +248,6 @@ def _complete_fence(data_fd: int, fence_fd: int, name: str) -> int:
     length = os.fstat(data_fd).st_size
     sync_data(data_fd)
     os.ftruncate(fence_fd, 0)
-    os.pwrite(fence_fd, encode_fence(length), 0)
+    write_all(fence_fd, encode_fence(length))
     os.fsync(fence_fd)
     return length

@@ -9,18 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from opentalos.adapters.durable_files import make_directories, sync_directory
 from opentalos.adapters.io_threads import IoThreads
 from opentalos.adapters.local.append_file import CommitThreads, LocalAppendFile
+from opentalos.adapters.local.descriptors import APPEND_DESCRIPTORS_MAX, DescriptorBudget
 from opentalos.adapters.local.disk import (
     FILE_MODE,
     delete_file,
     fence_length,
     make_directory,
     recover_file,
-    sync_directory,
 )
 from opentalos.adapters.local.faults import LocalFaults
 from opentalos.adapters.local.fence_watch import watch_of
+from opentalos.adapters.local.native_crew import AUTO, load_accelerator
 from opentalos.adapters.store_path import FENCE_SUFFIX, check_file_path, check_file_prefix
 from opentalos.model.errors import (
     AlreadyExists,
@@ -42,7 +44,7 @@ T = TypeVar("T")
 COMMIT_THREADS = 4
 OTHER_THREADS = 2  # for reads, lists and directory changes, so that commits do not wait for them
 CREATE_ATTEMPTS_MAX = 8  # each lost to a delete that removed the empty directory
-READERS_MAX = 128  # files kept open for reading
+READERS_MAX = 128  # files kept open for reading, and reads at once; so at most twice as many open
 CLOSE_S = 2.0  # for calls under way when the store closes; a server has 5 s to end
 HANGING_THREADS_MAX = 32
 _CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -75,6 +77,8 @@ class LocalFileStore:
     Blocking calls run on threads of the store; a disk that hangs under one file stops neither the
     loop nor another file. ``faults`` is for tests and benchmarks. ``exclusive``: the caller holds
     a lock that keeps every other process from the root, which saves system calls per commit.
+    ``descriptors_max``: files that are open for writing at once; the idle ones beyond it open again
+    at their next commit. ``accelerator``: "auto", "off" or "required".
     """
 
     def __init__(
@@ -84,17 +88,29 @@ class LocalFileStore:
         io_threads: int = COMMIT_THREADS,
         faults: LocalFaults | None = None,
         exclusive: bool = False,
+        descriptors_max: int = APPEND_DESCRIPTORS_MAX,
+        accelerator: str = AUTO,
     ) -> None:
         self._root = root.absolute()
         self._watch = watch_of(self._root) if exclusive else None
         self._commits = CommitThreads(
-            io_threads, hanging_max=HANGING_THREADS_MAX, faults=faults, watch=self._watch
+            io_threads,
+            hanging_max=HANGING_THREADS_MAX,
+            faults=faults,
+            watch=self._watch,
+            native=load_accelerator(accelerator),
         )
         self._others = IoThreads("local-io", threads=OTHER_THREADS, unwanted=self._close_unwanted)
-        self._directories: set[Path] = set()  # whose entries are durable; used on threads only
-        self._files: dict[LocalAppendFile, None] = {}
+        self._directories: set[str] = set()  # whose entries are durable; used on threads only
+        self._budget = DescriptorBudget(descriptors_max, self._commits.close_descriptors)
         self._readers: OrderedDict[str, Reader] = OrderedDict()
+        self._reading = asyncio.Semaphore(READERS_MAX)
         self._closed = False
+
+    @property
+    def native_commits(self) -> bool:
+        """Whether commits run on threads of the accelerator."""
+        return self._commits.native is not None
 
     async def create(self, path: str, *, durability: Durability) -> LocalAppendFile:
         """Make a new file, its directory entry durable; see the port."""
@@ -106,28 +122,36 @@ class LocalFileStore:
             made.fd,
             durability=durability,
             threads=self._commits,
-            on_release=lambda released: self._files.pop(released, None),
+            budget=self._budget,
         )
-        self._files[file] = None
         if self._closed:
             file.abandon(WriterDead(f"{path}: the store was closed"))
         return file
 
     async def recover(self, path: str, *, deadline_s: float) -> int:
         """Fence the file and return its final length; see the port."""
-        full = self._full(path)
-        until_s = time.monotonic() + deadline_s
+        full, failed = self._full(path), self._commits.failed
+        how = (full, path, time.monotonic() + deadline_s, self._watch, path in failed)
         try:
             async with asyncio.timeout(deadline_s):
-                return await self._run(path, recover_file, full, path, until_s, self._watch)
+                length = await self._run(path, recover_file, *how)
         except TimeoutError as error:
             raise RecoveryStuck(f"cannot fence {path} within {deadline_s} s; retrying") from error
+        except StoreUnavailable:
+            failed.add(path)  # perhaps by its sync
+            raise
+        failed.discard(path)
+        return length
 
     async def read(self, path: str, *, position: int, bytes_max: int) -> bytes:
         """Read committed bytes; see the port."""
         full = self._full(path)
         if position < 0 or bytes_max < 0:
             raise BadRequest(f"{path}: cannot read {bytes_max} bytes at {position}")
+        async with self._reading:
+            return await self._read(full, path, position, bytes_max)
+
+    async def _read(self, full: Path, path: str, position: int, bytes_max: int) -> bytes:
         while True:
             reader = self._readers.get(path)
             if reader is None:
@@ -156,6 +180,7 @@ class LocalFileStore:
         if reader is not None:
             self._dismiss(path, reader)
         await self._run(path, self._delete, full)
+        self._commits.failed.discard(path)
 
     async def space(self) -> int:
         """Bytes that an unprivileged process may still write; see the port."""
@@ -169,7 +194,7 @@ class LocalFileStore:
         await asyncio.gather(
             self._commits.close(deadline_s=CLOSE_S), self._others.close(deadline_s=CLOSE_S)
         )
-        for file in list(self._files):
+        for file in self._budget.files():
             file.abandon(WriterDead("the file store was closed"))
         for path, reader in list(self._readers.items()):
             del self._readers[path]
@@ -181,10 +206,10 @@ class LocalFileStore:
             raise StoreUnavailable("the file store is closed")
         try:
             return await self._others.run(work, *args, **no)
-        except OSError as error:
-            if error.errno in _FULL:
+        except (OSError, MemoryError) as error:
+            if isinstance(error, OSError) and error.errno in _FULL:
                 raise StorageFull(f"{name}: {error}") from error
-            raise StoreUnavailable(f"{name}: {error}") from error
+            raise StoreUnavailable(f"{name}: {str(error) or 'out of memory'}") from error
 
     def _full(self, path: str) -> Path:
         return self._root / check_file_path(path)
@@ -226,13 +251,13 @@ class LocalFileStore:
                 with os.scandir(parent) as entries:
                     if any(entries):
                         return
-                self._directories.discard(parent)
+                self._directories.discard(str(parent))
                 os.rmdir(parent)
             except OSError:  # a create or another delete was quicker
                 return
 
     def _space(self) -> int:
-        self._root.mkdir(parents=True, exist_ok=True)
+        make_directories(self._root)
         state = os.statvfs(self._root)
         return state.f_bavail * state.f_frsize
 
@@ -310,8 +335,20 @@ async def open_local_file_store(
     io_threads: int = COMMIT_THREADS,
     faults: LocalFaults | None = None,
     exclusive: bool = False,
+    descriptors_max: int = APPEND_DESCRIPTORS_MAX,
+    accelerator: str = AUTO,
 ) -> LocalFileStore:
-    """A store whose root exists. Raises: StoreUnavailable: the directory cannot be used."""
-    store = LocalFileStore(root, io_threads=io_threads, faults=faults, exclusive=exclusive)
+    """A store whose root exists.
+
+    Raises: StoreUnavailable: the directory cannot be used. ConfigError: no accelerator is there.
+    """
+    store = LocalFileStore(
+        root,
+        io_threads=io_threads,
+        faults=faults,
+        exclusive=exclusive,
+        descriptors_max=descriptors_max,
+        accelerator=accelerator,
+    )
     await store.space()
     return store

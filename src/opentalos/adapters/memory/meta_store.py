@@ -33,7 +33,7 @@ class MemoryMetaStore:
         check_meta_value(check_meta_path(path), value)
         if path in self.storage.records:
             raise AlreadyExists(path)
-        record = Record(bytes(value), self.storage.version_floor + 1)
+        record = self.storage.record(value, self.storage.version_floor + 1)
         self.storage.records[path] = StoredRecord(record, self if ephemeral else None)
         self.storage.record_changed(path)
         return record.version
@@ -43,7 +43,7 @@ class MemoryMetaStore:
         self._check_open()
         check_meta_value(check_meta_path(path), value)
         stored = self._expected(path, expected)
-        stored.record = Record(bytes(value), expected + 1)
+        stored.record = self.storage.record(value, expected + 1)
         self.storage.record_changed(path)
         return stored.record.version
 

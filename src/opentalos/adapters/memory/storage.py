@@ -1,6 +1,7 @@
 """What several memory clients share: the files, records and rows themselves."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from opentalos.adapters.row_rules import RowState
@@ -31,8 +32,11 @@ class MemoryStorage:
     All clients must live on one event loop.
     """
 
-    def __init__(self, *, capacity_bytes: int = CAPACITY_BYTES) -> None:
+    def __init__(
+        self, *, capacity_bytes: int = CAPACITY_BYTES, wall_ms: Callable[[], int] | None = None
+    ) -> None:
         self.capacity_bytes = capacity_bytes
+        self.wall_ms = wall_ms  # the coordination service's own clock; None: it has none
         self.used_bytes = 0
         self.files: dict[str, StoredFile] = {}
         self.records: dict[str, StoredRecord] = {}
@@ -47,6 +51,10 @@ class MemoryStorage:
     def remove_watcher(self, changed: asyncio.Event) -> None:
         """Undo ``add_watcher``."""
         self._watchers.pop(changed, None)
+
+    def record(self, value: bytes, version: int) -> Record:
+        """A record that is written now."""
+        return Record(bytes(value), version, self.wall_ms() if self.wall_ms is not None else None)
 
     def record_changed(self, path: str) -> None:
         """Wake the watchers of ``path``."""

@@ -5,13 +5,15 @@ import errno
 import logging
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
+from opentalos.adapters.durable_files import make_directories, sync_directory
 from opentalos.adapters.loop_outbox import LoopOutbox
+from opentalos.adapters.machine import file_system_of
+from opentalos.adapters.thread_start import start_thread
 from opentalos.model.errors import (
     ConfigError,
     NewerFormat,
@@ -29,6 +31,8 @@ Finished = Callable[[Any, BaseException | None], None]  # result, error; on the 
 BATCH_JOBS_MAX = 512  # jobs of one transaction
 BUSY_TIMEOUT_MS = 2000  # for another process that holds the database
 STATEMENTS_CACHED = 64
+_SYNCHRONOUS_FULL = 2  # as the pragma of that name answers
+_PRIMARY_CODE = 0xFF  # of an extended error code
 _TOKEN_BYTES = 16
 _SETTLE = (
     "CREATE TABLE IF NOT EXISTS last_batch"
@@ -93,11 +97,17 @@ class Database:
         if self._closed:
             raise StoreUnavailable(f"{self._path.name} is closed")
         if self._outbox is None:
-            self._outbox = LoopOutbox(asyncio.get_running_loop())
-            self._ended = asyncio.Event()
-            name = f"sqlite-{self._path.stem}"
-            threading.Thread(target=self._serve, name=name, daemon=True).start()
+            self._start()
         self._inbox.put(_Job(work, finished, write))
+
+    def _start(self) -> None:
+        outbox = self._outbox = LoopOutbox(asyncio.get_running_loop())
+        ended = self._ended = asyncio.Event()
+        try:
+            start_thread(f"sqlite-{self._path.stem}", self._serve, outbox, ended)
+        except StoreUnavailable:
+            self._outbox = self._ended = None  # the next call tries again
+            raise
 
     async def run(self, work: Callable[[sqlite3.Connection], T], *, write: bool) -> T:
         """Await ``work`` done, and durable if it writes."""
@@ -129,9 +139,7 @@ class Database:
 
     # --- on the thread ----------------------------------------------------------------------
 
-    def _serve(self) -> None:
-        assert self._outbox is not None
-        assert self._ended is not None
+    def _serve(self, outbox: LoopOutbox, ended: asyncio.Event) -> None:
         while True:
             batch = self._take()
             if batch is None:
@@ -140,7 +148,7 @@ class Database:
             del batch
         if self._connection is not None:
             self._disconnect()
-        self._outbox.post(self._ended.set)
+        outbox.post(ended.set)
 
     def _take(self) -> list[_Job] | None:
         """What waits, at least one job; None: the end."""
@@ -174,12 +182,14 @@ class Database:
                 outcomes = self._transact(connection, writes)
         except BaseException as error:
             outcomes = [(None, error)] * len(batch)
+            if _is_read_only(error):
+                self._disconnect()  # the next batch opens the file again
         for job, outcome in zip(batch, outcomes, strict=True):
             self._post(job, *outcome)
 
     def _post(self, job: _Job, result: Any, error: BaseException | None) -> None:
         assert self._outbox is not None
-        if isinstance(error, sqlite3.Error | OSError):
+        if isinstance(error, sqlite3.Error | OSError | MemoryError):
             error = self._translated(error)
         self._outbox.post(job.finished, result, error)
 
@@ -197,8 +207,8 @@ class Database:
             raise
         try:
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+        except (sqlite3.Error, MemoryError) as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                 # The frame that commits is written last and was not: certainly rolled back.
                 self._roll_back(connection)
                 raise
@@ -216,7 +226,7 @@ class Database:
             self._disconnect()
             connection = self._ready()
             found = connection.execute("SELECT token FROM previous_batch").fetchone()
-        except (sqlite3.Error, TalosError) as error:
+        except (sqlite3.Error, MemoryError, TalosError) as error:
             name = self._path.name
             raise OutcomeUnknown(f"{name}: a commit failed and cannot be read back") from error
         return bool(found[0] == token)
@@ -246,34 +256,51 @@ class Database:
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        except sqlite3.Error:
+        except (sqlite3.Error, MemoryError):
             self._disconnect()  # a closed connection holds no transaction
 
     def _connect(self) -> sqlite3.Connection:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_directories(self._path.absolute().parent)
             connection = sqlite3.connect(
                 self._path,
                 isolation_level=None,
                 factory=self._connection_class,
                 cached_statements=STATEMENTS_CACHED,
             )
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, MemoryError) as error:
             raise self._translated(error) from error
         try:
             connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
             self._check_kind(connection)
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync stops at the drive's cache
+            self._make_durable(connection)
             self._make_tables(connection)
-        except sqlite3.Error as error:
+            # SQLite does not make a new file's directory entry durable, and the process that made
+            # the file may have died before it could.
+            sync_directory(self._path.absolute().parent)
+        except (sqlite3.Error, OSError, MemoryError) as error:
             connection.close()
             raise self._translated(error) from error
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _make_durable(self, connection: sqlite3.Connection) -> None:
+        """A COMMIT that returned survives a power loss; SQLite answers what it really uses.
+
+        Raises: ConfigError: the file system cannot do that.
+        """
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync stops at the drive's cache
+        level = connection.execute("PRAGMA synchronous").fetchone()[0]
+        if mode != "wal" or level != _SYNCHRONOUS_FULL:
+            raise ConfigError(
+                f"{self._path} is on {file_system_of(self._path)}, where SQLite cannot keep a "
+                f"write-ahead log (journal_mode {mode}, synchronous {level}); put [server] data on "
+                "a local file system"
+            )
 
     def _check_kind(self, connection: sqlite3.Connection) -> None:
         """Before anything is written: a newer or a foreign file is left as it is."""
@@ -298,11 +325,6 @@ class Database:
         except BaseException:
             self._roll_back(connection)
             raise
-        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)  # SQLite does not make a new file's directory entry durable
-        finally:
-            os.close(directory)
 
     def _upgrade(self, connection: sqlite3.Connection, version: int) -> None:
         """In a transaction, so that another process that opens the file finds all or nothing."""
@@ -326,15 +348,23 @@ class Database:
         if connection is not None:
             connection.close()
 
-    def _translated(self, error: sqlite3.Error | OSError) -> TalosError:
+    def _translated(self, error: sqlite3.Error | OSError | MemoryError) -> TalosError:
         """What an error outside COMMIT means: nothing was changed."""
         if isinstance(error, OSError):
             full = error.errno == errno.ENOSPC
         else:
             full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-        translated = (StorageFull if full else StoreUnavailable)(f"{self._path.name}: {error}")
+        reason = error if str(error) else "out of memory"
+        translated = (StorageFull if full else StoreUnavailable)(f"{self._path.name}: {reason}")
         translated.__cause__ = error
         return translated
+
+
+def _is_read_only(error: BaseException) -> bool:
+    """SQLite opens a file to read it only, and says nothing, if it cannot be opened for writing at
+    that moment: for want of a descriptor, or by an error of the disk."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return bool(code & _PRIMARY_CODE == sqlite3.SQLITE_READONLY)
 
 
 def _outcome(work: Work, connection: sqlite3.Connection) -> tuple[Any, BaseException | None]:
@@ -347,11 +377,12 @@ def _outcome(work: Work, connection: sqlite3.Connection) -> tuple[Any, BaseExcep
 def _outcome_in_savepoint(
     work: Work, connection: sqlite3.Connection
 ) -> tuple[Any, BaseException | None]:
-    """The outcome of one of many writes. Raises: sqlite3.OperationalError: of the whole batch."""
+    """The outcome of one of many writes. Raises: sqlite3.OperationalError,
+    MemoryError: of the whole batch."""
     connection.execute("SAVEPOINT job")
     try:
         result = work(connection)
-    except sqlite3.OperationalError:
+    except (sqlite3.OperationalError, MemoryError):
         raise
     except Exception as error:  # as above
         connection.execute("ROLLBACK TO job")

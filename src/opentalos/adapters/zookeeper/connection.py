@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable
 from time import monotonic
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import Exists
 
 from opentalos.adapters.loop_outbox import LoopOutbox
+from opentalos.adapters.thread_start import start_thread
 from opentalos.adapters.zookeeper.kazoo_client import Client, Listener
 from opentalos.model.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 from opentalos.model.limits import ZookeeperLimits
@@ -211,7 +211,10 @@ class ZookeeperConnection:
         client = self._client
         if client is None:
             return
-        threading.Thread(target=self._stop, args=(client,), name="zk-stop", daemon=True).start()
+        try:
+            start_thread("zk-stop", self._stop, client)
+        except StoreUnavailable:
+            return  # logged; the session expires after its timeout
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self._ended.wait()

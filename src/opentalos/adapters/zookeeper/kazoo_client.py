@@ -16,6 +16,8 @@ from kazoo.protocol.serialization import Watch, write_string
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
+from opentalos.model.errors import StoreUnavailable
+
 PERSISTENT_RECURSIVE = 1
 ANY_WATCH = 3
 RECONNECT_DELAY_S = 0.05  # doubles up to the maximum
@@ -144,8 +146,11 @@ class Client:
         return bool(self._kazoo.client_state == KeeperState.AUTH_FAILED)
 
     def start(self) -> None:
-        """Begin to connect; does not wait."""
-        self._kazoo.start_async()
+        """Begin to connect; does not wait. Raises: StoreUnavailable: no thread or descriptor."""
+        try:
+            self._kazoo.start_async()
+        except (RuntimeError, OSError) as error:
+            raise StoreUnavailable(f"cannot start the ZooKeeper client: {error}") from error
 
     def send(self, request: Any, reply: Reply) -> None:
         """Queue a request; does not wait. Requests are sent and answered in order."""

@@ -58,7 +58,7 @@ class ZookeeperMetaStore:
         node = await self._tree.latest(check_meta_path(path))
         if node is None or not node.is_record:
             return None
-        return Record(node.content.value, node.version + 1)
+        return Record(node.content.value, node.version + 1, node.changed_ms)
 
     async def create(self, path: str, value: bytes, *, ephemeral: bool = False) -> int:
         """Add a record, over a tombstone if there is one; see the port."""

@@ -6,13 +6,21 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.serialization import Delete, GetChildren, GetData, Sync
+from kazoo.protocol.serialization import (
+    Delete,
+    GetChildren,
+    GetData,
+    Sync,
+)
 
+from opentalos.adapters.zookeeper.barrier import Barrier
 from opentalos.adapters.zookeeper.connection import ZookeeperConnection
 from opentalos.adapters.zookeeper.node_format import Content, Kind, decode_content
+from opentalos.model.errors import StoreUnavailable
 
 READS_AT_ONCE = 512  # nodes of one step of a walk
 LOOK_AT_ONCE = 16  # nodes of one step of a search that ends at the first record
+READ_ATTEMPTS_MAX = 3  # of one that a new session came between
 SWEEP_MAX = 100  # nodes removed in one pass
 
 
@@ -36,7 +44,9 @@ class ZookeeperTree:
 
     def __init__(self, connection: ZookeeperConnection, root: str, tombstone_s: float) -> None:
         self._connection, self._root = connection, root
+        self._barrier = Barrier(connection, root)
         self._tombstone_ms = tombstone_s * 1000
+        self._newest_ms = 0  # of all changes seen: ZooKeeper's clock was at least there
 
     def znode(self, path: str) -> str:
         """The znode of a path."""
@@ -47,12 +57,27 @@ class ZookeeperTree:
         return znode[len(self._root) + 1 :]
 
     async def latest(self, path: str) -> Node | None:
-        """The node, not older than this call: the server first catches up with its leader."""
-        return await self._get(path, Sync(self.znode(path)))
+        """The node, not older than this call: see Barrier. Raises: StoreUnavailable."""
+        session = self._connection.session
+        for _ in range(READ_ATTEMPTS_MAX):
+            began = session().incarnation
+            await self._barrier.passed()
+            node = await self.node(path)
+            if session().incarnation == began:  # a new session may see less than the one before
+                return node
+        raise StoreUnavailable("the session with ZooKeeper ends again and again")
 
     async def node(self, path: str) -> Node | None:
         """The node, not older than anything that this session saw before."""
-        return await self._get(path)
+        znode = self.znode(path)
+        try:
+            data, stat = await self._connection.read(GetData(znode, None))
+        except NoNodeError:
+            return None
+        content = decode_content(znode, data or b"")
+        ephemeral = stat.ephemeralOwner != 0
+        self._newest_ms = max(self._newest_ms, stat.mtime)
+        return Node(content, stat.version, stat.numChildren, ephemeral, stat.mtime)
 
     async def nodes(self, paths: Sequence[str]) -> dict[str, Node]:
         """Those of the nodes that exist."""
@@ -64,7 +89,7 @@ class ZookeeperTree:
         return found
 
     async def below(self, path: str) -> dict[str, Node]:
-        """All nodes below, not older than this call. Old tombstones among them are swept."""
+        """All nodes below, as new as a ``sync`` makes it. Old tombstones among them are swept."""
         await self._connection.read(Sync(self.znode(path)))
         found: dict[str, Node] = {}
         parents = [path]
@@ -76,7 +101,7 @@ class ZookeeperTree:
         return found
 
     async def names(self, path: str) -> list[str]:
-        """Direct children that are records or have records below; not older than this call."""
+        """Direct children that are records or have records below; as new as by a ``sync``."""
         await self._connection.read(Sync(self.znode(path)))
         children = await self._children([path])
         nodes = await self.nodes(children)
@@ -89,8 +114,12 @@ class ZookeeperTree:
         return sorted(names)
 
     async def sweep(self, nodes: dict[str, Node]) -> None:
-        """Remove some of the nodes that have been empty for long."""
-        before_ms = time.time() * 1000 - self._tombstone_ms
+        """Remove some of the nodes that have been empty for long, by both clocks.
+
+        Versions of a node that is removed begin again, so an early removal is no small harm: it
+        takes the clock of this server and that of ZooKeeper to be wrong at once.
+        """
+        before_ms = min(time.time() * 1000, self._newest_ms) - self._tombstone_ms
         old = [
             (path, node)
             for path, node in nodes.items()
@@ -98,16 +127,6 @@ class ZookeeperTree:
         ]
         for path, node in old[:SWEEP_MAX]:
             self._connection.tell(Delete(self.znode(path), node.version))
-
-    async def _get(self, path: str, *before: Sync) -> Node | None:
-        znode = self.znode(path)
-        try:
-            data, stat = await self._connection.read(*before, GetData(znode, None))
-        except NoNodeError:
-            return None
-        content = decode_content(znode, data or b"")
-        ephemeral = stat.ephemeralOwner != 0
-        return Node(content, stat.version, stat.numChildren, ephemeral, stat.mtime)
 
     async def _children(self, parents: Sequence[str]) -> list[str]:
         lists = await asyncio.gather(*map(self._child_names, parents))

@@ -111,4 +111,4 @@ class RecordWatch:
 
 
 def _record(node: Node) -> Record:
-    return Record(node.content.value, node.version + 1)
+    return Record(node.content.value, node.version + 1, node.changed_ms)

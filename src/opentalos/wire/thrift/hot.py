@@ -5,10 +5,17 @@ also for every malformed one: the generic codec then decodes it or says what is 
 Source: docs/internals/hot-path.md#rule-5.
 """
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple, cast
 
-from opentalos.model.message import PRODUCER_ID_MAX, MessageBlock, ProducerStamp, StoredBlock
+from opentalos.model.message import (
+    PRODUCER_ID_MAX,
+    MessageBlock,
+    PayloadFormat,
+    ProducerStamp,
+    StoredBlock,
+)
 from opentalos.wire.thrift.compact import ONE_BYTE, varint
 
 # Field heads of the compact protocol: difference of the field ids and type.
@@ -64,6 +71,14 @@ class HotGet(NamedTuple):
 
 class _Unknown(Exception):
     """A shape that this decoder does not know."""
+
+
+# The constructors of named tuples are Python functions: 0.3 us each, this 0.15 us.
+_message_block = cast(
+    Callable[[tuple[object, ...]], MessageBlock], partial(tuple.__new__, MessageBlock)
+)
+_hot_put = cast(Callable[[tuple[object, ...]], HotPut], partial(tuple.__new__, HotPut))
+_TALOS: Final = PayloadFormat.TALOS
 
 
 def _long(data: bytes, position: int, byte: int) -> tuple[int, int]:
@@ -137,10 +152,10 @@ def _decode_put(body: bytes, principal: int) -> HotPut | None:
         stamp, at = _stamp(body, at)
     if body[at:] != b"\0\0":
         return None
-    block = MessageBlock(
-        payload, messages >> 1, compression >> 1, create_ms, principal=principal, producer=stamp
+    block = _message_block(
+        (payload, messages >> 1, compression >> 1, create_ms, _TALOS, principal, b"", stamp)
     )
-    return HotPut(seqid, topic, resource, partition, block, sequence_id, deadline_ms)
+    return _hot_put((seqid, topic, resource, partition, block, sequence_id, deadline_ms))
 
 
 def _target(body: bytes, start: bytes) -> tuple[int, str, str, int, int]:

@@ -2,10 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
+from tests.unit.adapters.hdfs.java import JavaError
 
+from opentalos.adapters.hdfs import append_file
 from opentalos.adapters.hdfs.append_file import HdfsAppendFile, WriterContext
 from opentalos.adapters.hdfs.commit_call import Sync
 from opentalos.adapters.io_threads import IoThreads
@@ -14,39 +17,25 @@ from opentalos.model.limits import HdfsLimits
 from opentalos.model.message import Durability
 
 
-class JavaError(Exception):
-    """Looks like a Java exception."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self._name = name
-
-    def getClass(self) -> "JavaError":
-        return self
-
-    def getSimpleName(self) -> str:
-        return self._name
-
-    def getMessage(self) -> str:
-        return "on purpose"
-
-
 class Stream:
     """A stream and the client around it."""
 
     def __init__(self) -> None:
         self.java_exception = JavaError
-        self.commit_call = self
+        self.commit_call = self.silent_nodes = self
         self.calls: list[Sync] = []
         self.replicas = 3
         self.error: JavaError | None = None
         self.closed_in_hdfs: bool | Exception = False
+        self.looks = 0  # for a DataNode that hangs
+        self.silent = ""  # its address
+        self.gates: Iterator[threading.Event] = iter(())  # of the next commits
         self.gate = threading.Event()
         self.gate.set()
         self.closed = threading.Event()
 
     def commit(self, stream: object, chunks: Sequence[bytes], how: Sync) -> int:
-        self.gate.wait(10)
+        next(self.gates, self.gate).wait(10)
         self.calls.append(how)
         if self.error is not None:
             raise self.error
@@ -56,6 +45,12 @@ class Stream:
         if isinstance(self.closed_in_hdfs, Exception):
             raise self.closed_in_hdfs
         return self.closed_in_hdfs
+
+    def drop(self, stream: object) -> str:
+        self.looks += 1
+        if self.silent:
+            self.gate.set()  # the client continues without it
+        return self.silent
 
     def close(self) -> None:
         self.closed.set()
@@ -168,6 +163,70 @@ async def test_a_commit_that_hangs_ends_the_file(rig: Rig) -> None:
     rig.stream.gate.set()
     assert await asyncio.to_thread(rig.stream.closed.wait, 5)
     await dead(file)
+
+
+async def test_a_commit_continues_without_a_datanode_that_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(append_file, "LOOK_S", 0.01)
+    rig = Rig(commit_timeout_s=5.0)
+    file = rig.file()
+    rig.stream.gate.clear()
+    rig.stream.silent = "dn2:9866"
+    assert await file.commit([b"a"]) == 1
+    assert rig.stream.looks == 1
+    assert await file.commit([b"b"]) == 2
+    await rig.threads.close(deadline_s=5)
+
+
+async def test_the_time_of_a_commit_counts_from_its_start_on_a_thread() -> None:
+    """Two commits of 0.3 s on one thread: neither takes too long, although the second waits."""
+    rig = Rig(commit_timeout_s=0.5)
+    commits = IoThreads("one", threads=1, threads_max=1)
+    rig.context = replace(rig.context, commits=commits)
+    files = [rig.file() for _ in range(2)]
+    gates = [threading.Event() for _ in files]
+    rig.stream.gates = iter(gates)
+    under_way = [asyncio.ensure_future(file.commit([b"a"])) for file in files]
+    for gate in gates:
+        await asyncio.sleep(0.3)
+        gate.set()
+    assert await asyncio.gather(*under_way) == [1, 1]
+    await commits.close(deadline_s=5)
+    await rig.threads.close(deadline_s=5)
+
+
+async def test_a_commit_that_no_thread_begins_is_never_written() -> None:
+    rig = Rig(commit_timeout_s=0.1)
+    commits = IoThreads("one", threads=1, threads_max=1)
+    rig.context = replace(rig.context, commits=commits)
+    rig.stream.gate.clear()
+    hanging = asyncio.ensure_future(rig.file().commit([b"a"]))
+    await asyncio.sleep(0.01)
+    with pytest.raises(OutcomeUnknown, match="no thread was free"):
+        await rig.file().commit([b"b"])
+    await asyncio.gather(hanging, return_exceptions=True)
+    rig.stream.gate.set()
+    await commits.close(deadline_s=5)
+    assert len(rig.stream.calls) == 1
+    await rig.threads.close(deadline_s=5)
+
+
+async def test_a_recovery_waits_for_a_commit_of_its_own_process() -> None:
+    rig = Rig(commit_timeout_s=5.0)
+    file = rig.file()
+    await file.settled(1.0)  # nothing is under way
+    rig.stream.gate.clear()
+    commit = asyncio.ensure_future(file.commit([b"a"]))
+    await asyncio.sleep(0.01)
+    commit.cancel()  # the log has given the file up
+    settled = asyncio.ensure_future(file.settled(5.0))
+    await asyncio.sleep(0.01)
+    assert not settled.done()
+    rig.stream.gate.set()
+    await settled
+    assert rig.stream.calls
+    await rig.threads.close(deadline_s=5)
 
 
 async def test_an_interrupted_commit_ends_the_file(rig: Rig) -> None:

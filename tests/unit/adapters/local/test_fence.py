@@ -1,6 +1,7 @@
 """What a crash in the middle of a take-over leaves, and how the next one ends it."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import zlib
@@ -9,10 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.accelerator import disk_of_python
 
-from opentalos.adapters.local import LocalFileStore, disk, fence_format, open_local_file_store
+from opentalos.adapters import durable_files
+from opentalos.adapters.local import (
+    LocalFileStore,
+    append_file,
+    disk,
+    fence_format,
+    open_local_file_store,
+)
 from opentalos.adapters.local.disk import delete_file, recover_file
 from opentalos.adapters.local.fence_format import decode_fence, encode_fence
+from opentalos.adapters.local.native_crew import REQUIRED
 from opentalos.model.errors import (
     AlreadyExists,
     Fenced,
@@ -27,10 +37,11 @@ SYNCED = Durability.SYNCED
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[LocalFileStore]:
-    opened = await open_local_file_store(tmp_path)
-    yield opened
-    await opened.close()
+async def store(tmp_path: Path, accelerator: str) -> AsyncIterator[LocalFileStore]:
+    with disk_of_python() if accelerator == REQUIRED else contextlib.nullcontext():
+        opened = await open_local_file_store(tmp_path, accelerator=accelerator)
+        yield opened
+        await opened.close()
 
 
 def torn_fences() -> list[bytes]:
@@ -155,7 +166,7 @@ async def test_the_fence_is_durable_before_the_length_is_taken(
 ) -> None:
     await store.create("t/0", durability=SYNCED)
     steps: list[str] = []
-    sync_directory, sync_data = disk.sync_directory, disk.sync_data
+    sync_directory, sync_data = durable_files.sync_directory, disk.sync_data
 
     def directory(path: Path) -> None:
         steps.append("directory")
@@ -236,3 +247,34 @@ def test_a_deletion_cut_at_any_step_is_completed_by_the_next(
         assert Path(f"{path}.fenced").exists()  # a file that is going takes no more commits
     delete_file(path)
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_bytes_whose_sync_failed_are_written_again_before_they_count(
+    store: LocalFileStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel forgets pages that it could not store, and calls the next sync a success."""
+    dirty: list[bytes] = []  # written since the last sync, as the kernel sees it
+    stored: list[bytes] = []
+    fails = [True]
+    real = os.pwritev
+
+    def pwritev(fd: int, chunks: Any, position: int, flags: int = 0) -> int:
+        dirty.append(b"".join(chunks))
+        return real(fd, chunks, position, flags)
+
+    def sync(_fd: int) -> None:
+        written, dirty[:] = list(dirty), []
+        if fails:
+            raise OSError(errno.EIO, fails.pop() and "lost pages")
+        stored.extend(written)
+
+    file = await store.create("t/0/a.log", durability=Durability.FLUSHED)
+    await file.commit([b"head"])  # the first commit of a file is always synced
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    monkeypatch.setattr(disk, "sync_data", sync)
+    monkeypatch.setattr(append_file, "sync_data", sync)
+    await file.commit([b"acknowledged"])
+    with pytest.raises(WriterDead, match="lost pages"):
+        await file.close()
+    assert await store.recover("t/0/a.log", deadline_s=5.0) == len(b"headacknowledged")
+    assert b"".join(stored) == b"headacknowledged"

@@ -1,12 +1,16 @@
 """A store that has its root for itself asks the file system only after a fence was made."""
 
+import contextlib
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.accelerator import disk_of_python
 
 from opentalos.adapters.local import LocalFileStore, append_file, disk, open_local_file_store
 from opentalos.adapters.local.fence_watch import watch_of
+from opentalos.adapters.local.native_crew import OFF, REQUIRED
 from opentalos.model.errors import Fenced, WriterDead
 from opentalos.model.message import Durability
 
@@ -15,7 +19,8 @@ SYNCED = Durability.SYNCED
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[LocalFileStore]:
-    opened = await open_local_file_store(tmp_path, exclusive=True)
+    """On Python's threads: native ones look after every write, which costs them little."""
+    opened = await open_local_file_store(tmp_path, exclusive=True, accelerator=OFF)
     yield opened
     await opened.close()
 
@@ -26,7 +31,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     asked: list[str] = []
     real = disk.check_not_fenced
 
-    def counted(fd: int, path: Path, name: str) -> None:
+    def counted(fd: int, path: str, name: str) -> None:
         asked.append(name)
         real(fd, path, name)
 
@@ -73,23 +78,30 @@ async def test_a_fence_of_another_file_makes_a_writer_ask_again(
         await gone.commit([b"x"])
 
 
+@pytest.mark.parametrize("deleted", [False, True])
 async def test_a_fence_made_during_a_commit_is_seen_by_it(
-    store: LocalFileStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, accelerator: str, deleted: bool
 ) -> None:
     """The writer is slow between its write and its look: the fence came in between."""
+    store = await open_local_file_store(tmp_path, exclusive=True, accelerator=accelerator)
     file = await store.create("t/0", durability=SYNCED)
     await file.commit([b"kept"])
-    real = disk.write_at
+    real = os.pwritev
 
-    def fenced_after(fd: int, chunks: list[bytes], position: int, *, synced: bool) -> int:
-        length = real(fd, chunks, position, synced=synced)
-        (tmp_path / "t/0.fenced").touch()
-        watch_of(tmp_path).made()
-        return length
+    def fenced_after(fd: int, chunks: list[bytes], position: int, flags: int = 0) -> int:
+        written = real(fd, chunks, position, flags)
+        if deleted:
+            disk.delete_file(tmp_path / "t/0", watch_of(tmp_path))
+        else:
+            (tmp_path / "t/0.fenced").touch()
+            watch_of(tmp_path).made()
+        return written
 
-    monkeypatch.setattr(append_file, "write_at", fenced_after)
-    with pytest.raises(Fenced):
-        await file.commit([b"late"])
+    monkeypatch.setattr(os, "pwritev", fenced_after)
+    with disk_of_python() if accelerator == REQUIRED else contextlib.nullcontext():
+        with pytest.raises(Fenced, match="deleted" if deleted else "another server"):
+            await file.commit([b"late"])
+        await store.close()
 
 
 async def test_roots_have_watches_of_their_own(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sqlite3
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -320,3 +321,96 @@ async def test_records_of_a_process_that_died_are_swept_at_open(path: Path) -> N
     await living.close()
     await newcomer.close()
     assert not list(path.parent.glob("*session*"))
+
+
+# --- a machine without threads or memory --------------------------------------------------------
+
+
+async def test_a_thread_that_cannot_be_started_is_tried_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as limited:
+        limited.setattr(threading.Thread, "start", refuse)
+        store = SqliteMetaStore(path)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="cannot start thread"):
+                await store.create("a", b"")
+    await store.create("a", b"")
+    await store.close()
+
+
+@pytest.mark.parametrize("statement", ["INSERT", "COMMIT", "UPDATE last_batch"])
+async def test_a_write_without_memory_is_not_done_and_harms_no_other(
+    path: Path, script: Script, statement: str
+) -> None:
+    store = await opened(path, script)
+    failures = iter([MemoryError()])
+
+    def fail(text: str) -> None:
+        if text.startswith(statement):
+            for error in failures:
+                raise error
+
+    script.before = fail
+    with pytest.raises(StoreUnavailable, match="out of memory"):
+        await store.create("a", b"")
+    assert await store.get("a") is None
+    await store.create("a", b"after")
+    await store.close()
+
+
+# --- a file system that SQLite cannot use as it must ---------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wanted", "instead"),
+    [
+        ("PRAGMA journal_mode = WAL", "PRAGMA journal_mode = DELETE"),
+        ("PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"),
+    ],
+)
+async def test_a_database_that_could_lose_a_commit_is_refused(
+    path: Path, wanted: str, instead: str
+) -> None:
+    class Weak(sqlite3.Connection):
+        """As on a file system without shared memory: SQLite keeps its mode and raises nothing."""
+
+        def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+            return super().execute(instead if statement == wanted else statement, *parameters)
+
+    with pytest.raises(ConfigError, match=r"meta.sqlite is on \S+ at /.*; put \[server\] data on"):
+        await open_sqlite_meta_store(path, connection_class=Weak)
+    await (await open_sqlite_meta_store(path)).close()
+
+
+async def test_an_entry_that_a_former_process_could_not_sync_is_made_durable(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await (await open_sqlite_meta_store(path)).close()
+    synced: list[Path] = []
+    monkeypatch.setattr(database, "sync_directory", synced.append)
+    await (await open_sqlite_meta_store(path)).close()
+    assert synced == [path.parent]
+
+
+async def test_a_connection_that_was_opened_read_only_is_replaced(
+    path: Path, script: Script
+) -> None:
+    """As SQLite does when there is no free descriptor, or the disk fails, while it opens a file."""
+    store, opened_again = await opened(path, script), 0
+
+    def refuse(statement: str) -> None:
+        nonlocal opened_again
+        opened_again += statement.startswith("PRAGMA busy_timeout")
+        if statement.startswith("BEGIN") and not opened_again:
+            raise sqlite_error(sqlite3.SQLITE_READONLY)
+
+    script.before = refuse
+    with pytest.raises(StoreUnavailable):
+        await store.create("a", b"")
+    await store.create("a", b"")
+    assert opened_again == 1
+    await store.close()

@@ -1,0 +1,29 @@
+"""The accelerator: native/commits.c, built by ``make accelerator`` or into a wheel."""
+
+from collections.abc import Sequence
+
+INTERFACE: int
+DONE: int
+FENCED: int
+DELETED: int
+
+class Pool:
+    def __init__(self, threads_max: int, one_call_bytes_max: int) -> None: ...
+    def fileno(self) -> int: ...
+    def start(self, name: str, /) -> int: ...
+    def submit(
+        self,
+        token: object,
+        fd: int,
+        chunks: Sequence[bytes | memoryview],
+        position: int,
+        synced: bool,
+        fence: bytes | None,
+        /,
+    ) -> None: ...
+    def dismiss(self) -> None: ...
+    def withdraw(self) -> object: ...
+    def busy_s(self, slot: int, /) -> float: ...
+    def reap(self) -> list[tuple[int, object, int, int, float]]: ...
+
+def replace_disk(write_address: int, sync_address: int, /) -> None: ...

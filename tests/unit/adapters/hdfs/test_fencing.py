@@ -1,0 +1,37 @@
+"""How long a fence may take."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from opentalos.adapters.hdfs.file_store import HdfsFileStore
+from opentalos.adapters.io_threads import IoThreads
+from opentalos.model.errors import RecoveryStuck
+from opentalos.model.limits import HdfsLimits
+
+DEADLINE_S = 0.2
+
+
+class HangingFile:
+    """A file of this server whose commit hangs."""
+
+    name = "a"
+
+    async def settled(self, wait_s: float) -> None:
+        await asyncio.sleep(wait_s)
+
+
+async def test_files_that_are_still_written_cost_no_more_than_the_deadline() -> None:
+    client = SimpleNamespace(recover=lambda path: 7, full_name=lambda path: path)
+    threads = IoThreads("test", threads=1)
+    store = HdfsFileStore(client, HdfsLimits(), threads)  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+    for _ in range(8):
+        store._files[HangingFile()] = None  # type: ignore[index]
+    began_s = loop.time()
+    with pytest.raises(RecoveryStuck):
+        await store.recover("a", deadline_s=DEADLINE_S)
+    assert loop.time() < began_s + 1.5 * DEADLINE_S
+    store._files.clear()
+    assert await store.recover("a", deadline_s=DEADLINE_S) == 7
